@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from core.attention.cost import seconds
 from core.claims.base import CellResult, Claim, ClaimSettings, Stop
-from core.models import Model
-from core.tasks import Task
+from core.models import Model, ModelConfig
+from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
 from core.training.evaluate import Stopped, never_stop
 from core.training.loop import Session, one_thread, prepare, train
@@ -75,6 +75,20 @@ class Trained:
 def trained(config: RunConfig, seed: int, stop: Stop = never_stop) -> Trained:
     """Train a model from a seed to its last step, in this process; Stopped when `stop()` becomes true."""
     return train_whole(session_of(config, seed), stop)
+
+
+def trained_for(
+    task: TaskConfig,
+    model: ModelConfig,
+    seed: int,
+    settings: ClaimSettings,
+    stop: Stop = never_stop,
+    **more: Any,
+) -> Trained:
+    """A model trained for as many steps as the claim's setting says, with a record at their end alone."""
+    steps = int(settings["steps"])
+    options = {"steps": steps, "record_every": steps} | more
+    return trained(RunConfig(task, model, **options), seed, stop)
 
 
 def session_of(config: RunConfig, seed: int) -> Session:

@@ -20,7 +20,7 @@ from core.entries import Param
 from core.studies.claims import ClaimResult
 from pages import claims
 from tests.claims.made_up import results
-from tests.claims.test_scaling import world
+from tests.claims.test_rules import scaling as world
 
 CLAIM = claim_of("scaling")
 

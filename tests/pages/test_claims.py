@@ -15,7 +15,7 @@ from core.claims.shipped import ship
 from dashboard.server import jobs
 from tests.cases import instance
 from tests.claims.made_up import results
-from tests.claims.test_scaling import world
+from tests.claims.test_rules import scaling as world
 from tests.pages.app import html_text, open_at, page_text, query_value
 
 CLAIM = claim_of("scaling")

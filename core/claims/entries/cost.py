@@ -20,19 +20,17 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
     SeedValues,
     Stop,
     difference,
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained
+from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained_for
 from core.claims.sources import AINSLIE, ARORA, GEMMA, VASWANI, at
 from core.entries import Choice, Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training.config import RunConfig
 from core.training.evaluate import Stopped
 
 FULL, FUSED, LINEAR, LOCAL = "full", "full, fused", "linear", "local, 32 keys"
@@ -69,30 +67,17 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
             yield SECONDS, point.seconds, point.length
     if condition == FUSED:
         return  # it computes the same as full
-    steps = int(settings["steps"])
     for name, task in TASKS.items():
         model = ModelConfig.transformer(
             64, 2, 2, kind="decoder", position="rope", **choices(condition, WINDOW)
         )
-        config_of_run = RunConfig(
-            task, model, steps=steps, batch_size=32, record_every=steps, decode_every=2
-        )
-        yield MEASURES[name], trained(config_of_run, seed, stop).last.token_accuracy or 0.0, None
+        result = trained_for(task, model, seed, settings, stop, batch_size=32, decode_every=2)
+        yield MEASURES[name], result.last.token_accuracy or 0.0, None
 
 
 def _exponent(condition: str, seed: SeedValues) -> float:
     """Of the seconds over the three largest lengths."""
-    points = list(seed.curve(condition, SECONDS).items())[-3:]
-    return exponent(*zip(*points, strict=True))
-
-
-def _answer(results: Results) -> int:
-    faster = [
-        length
-        for length in LENGTHS
-        if results.mean(LINEAR, SECONDS, length) < results.mean(FUSED, SECONDS, length)
-    ]
-    return 3 if not faster else 0 if faster[0] <= 256 else 1 if faster[0] <= 1024 else 2
+    return exponent(*zip(*list(seed.curve(condition, SECONDS).items())[-3:], strict=True))
 
 
 COST = Claim(
@@ -109,7 +94,13 @@ COST = Claim(
         "From how many tokens on is linear attention faster than the fused kernel of full attention, on one "
         "core?",
         ("From 256 or fewer", "From 512 or 1,024", "From 2,048", "Up to 2,048 it is not"),
-        _answer,
+        lambda results: sum(
+            all(
+                results.mean(LINEAR, SECONDS, length) >= results.mean(FUSED, SECONDS, length)
+                for length in lengths
+            )
+            for lengths in (LENGTHS[:2], LENGTHS[:4], LENGTHS)
+        ),
     ),
     settings=(
         Param(
@@ -232,22 +223,21 @@ def measure_ladder(
 ) -> Iterator[Number]:
     """A model of that size after the same steps: bits and accuracy on unseen text, parameters, seconds of a window."""
     width, heads, layers = SIZES[condition]
-    steps = int(settings["steps"])
     model = ModelConfig.transformer(
         width, heads, layers, kind="decoder", norm="pre", position="rope"
     )
-    config = RunConfig(
+    result = trained_for(
         TaskConfig.of("topics", length=32),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=16,
         learning_rate=1e-3,
-        warmup=steps // 10,
-        record_every=steps,
+        warmup=int(settings["steps"]) // 10,
         decode_every=2,
         held_out=50,
     )
-    result = trained(config, seed, stop)
     yield BITS, result.bits, None
     yield ACCURACY, result.last.token_accuracy or 0.0, None
     yield PARAMETERS, result.parameters, None
@@ -259,11 +249,6 @@ def latency(result: Trained) -> float:
     """The CPU seconds of a forward pass of one window."""
     batch = result.task.collate(result.task.held_out(1))
     return fewest_seconds(lambda: result.model(batch.source, batch.source_mask), ROUNDS)
-
-
-def _best_size(results: Results) -> int:
-    means = [results.mean(condition, BITS) for condition in SIZES]
-    return means.index(min(means))
 
 
 LADDER = Claim(
@@ -279,7 +264,7 @@ LADDER = Claim(
     guess=Pick(
         "Three sizes learn the same text for the same number of steps. Which one predicts best?",
         tuple(SIZES),
-        _best_size,
+        lambda results: min(range(len(SIZES)), key=lambda size: results.mean([*SIZES][size], BITS)),
     ),
     settings=(
         Param(
@@ -377,18 +362,17 @@ def measure_groups(
     model = ModelConfig.transformer(
         64, HEADS, 2, kind="decoder", norm="pre", position="rope", projection=PROJECTIONS[condition]
     )
-    steps = int(settings["steps"])
-    config = RunConfig(
+    whole = trained_for(
         TaskConfig.of("topics", length=LENGTH),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=16,
         warmup=20,
-        record_every=steps,
         held_out=1,
         num_examples=1,
     )
-    whole = trained(config, seed, stop)
     yield BITS, whole.bits, None
     yield CACHE, cached_numbers(whole), None
 
@@ -506,19 +490,20 @@ def measure_hybrid(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The exact match of one stack on recall, and the numbers that it would cache of a long text."""
-    model, steps = stack(PATTERNS[condition]), int(settings["steps"])
-    config = RunConfig(
+    model = stack(PATTERNS[condition])
+    result = trained_for(
         TaskConfig.of("recall", pairs=4, keys=8),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=32,
         warmup=20,
-        record_every=steps,
         decode_every=1000,
         held_out=1,
         num_examples=1,
     )
-    yield EXACT, trained(config, seed, stop).last.sequence_accuracy or 0.0, None
+    yield EXACT, result.last.sequence_accuracy or 0.0, None
     yield LONG_CACHE, cached(model, LONG), None
 
 
@@ -527,19 +512,14 @@ def stack(pattern: tuple[bool, ...]) -> ModelConfig:
     plain = ModelConfig.transformer(
         SIZE, 1, len(pattern), kind="decoder", norm="pre", position="rope"
     )
-    layers = [
-        plain.required_attention if full else _local(plain.required_attention) for full in pattern
-    ]
-    return replace(plain, attention=layers[0], following=tuple(layers[1:]))
-
-
-def _local(full: AttentionConfig) -> AttentionConfig:
-    return full.with_(mask=Choice.of("causal_local", lookback=LOOKBACK))
+    full = plain.required_attention
+    local = full.with_(mask=Choice.of("causal_local", lookback=LOOKBACK))
+    first, *others = (full if sees_all else local for sees_all in pattern)
+    return replace(plain, attention=first, following=tuple(others))
 
 
 def cached(model: ModelConfig, length: int) -> float:
     """The numbers that all layers need of a text to go on with it: a layer with a window only those of its window."""
-    attentions = [model.layer_attention(layer) for layer in range(model.layers)]
     return sum(
         2
         * model.d_model
@@ -548,7 +528,7 @@ def cached(model: ModelConfig, length: int) -> float:
             if each.mask.key == "causal_local"
             else length
         )
-        for each in attentions
+        for each in map(model.layer_attention, range(model.layers))
     )
 
 

@@ -23,14 +23,13 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
     SeedValues,
     Stop,
     difference,
     first_above,
     first_below,
 )
-from core.claims.experiment import TEXT_BITS, Trained, session_of, trained
+from core.claims.experiment import TEXT_BITS, Trained, session_of, trained, trained_for
 from core.claims.sources import CLARK, OLSSON, VASWANI, VOITA
 from core.entries import Param
 from core.models import Model, ModelConfig
@@ -52,7 +51,7 @@ Head = tuple[int, int]  # layer and head
 
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """A text, which needs several earlier characters at once, and reversing, which needs one; then pruning."""
-    heads, steps = HEADS_OF[condition], int(settings["steps"])
+    heads = HEADS_OF[condition]
     reverse = RunConfig(
         TaskConfig.of("reverse"),
         ModelConfig.transformer(32, heads, kind="decoder", position="learned"),
@@ -69,15 +68,15 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         if record.step
     ]
     yield ACCURACY, sum(learning) / len(learning), None
-    text = RunConfig(
+    result = trained_for(
         TaskConfig.of("topics", length=64),
         ModelConfig.transformer(64, heads, LAYERS, kind="decoder", norm="pre", position="rope"),
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=16,
-        record_every=steps,
         decode_every=2,
     )
-    result = trained(text, seed, stop)
     yield BITS, result.bits, None
     if condition == EIGHT:
         for share, bits in pruning(result, heads, stop):
@@ -130,11 +129,6 @@ def _prunable(seed: SeedValues) -> float:
     return last
 
 
-def _answer(results: Results) -> int:
-    mean = results.mean_of(_prunable)
-    return 0 if mean < 0.25 else 1 if mean <= 0.5 else 2
-
-
 HEADS = Claim(
     key="heads",
     name="Many heads, and pruning them",
@@ -149,7 +143,7 @@ HEADS = Claim(
         "A trained model has 16 heads, which are removed one by one, the least important first and without "
         "training again. How many go before a character costs 0.05 bits more?",
         ("Fewer than a quarter", "A quarter to a half", "More than half"),
-        _answer,
+        lambda results: (results.mean_of(_prunable) >= 0.25) + (results.mean_of(_prunable) > 0.5),
     ),
     settings=(
         Param(

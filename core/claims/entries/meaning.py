@@ -30,7 +30,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import fit, trained
+from core.claims.experiment import fit, trained_for
 from core.claims.sources import JAIN, XIAO
 from core.entries import Param
 from core.models import Model, ModelConfig
@@ -38,7 +38,6 @@ from core.models.recurrent import Level
 from core.ranks import kendall
 from core.seeding import seeded_normal, seeded_rng
 from core.tasks import Batch, Task, TaskConfig, make_task
-from core.training.config import RunConfig
 
 # Attention is not explanation: weights against gradients and ablation, other weights for the same output, and the
 # answer to it: the weights help a model that has no context.
@@ -408,18 +407,17 @@ def measure_sinks(
     model = variant(
         ModelConfig.transformer(64, 4, 2, kind="decoder", norm="pre", position="rope"), condition
     )
-    steps = int(settings["steps"])
-    config = RunConfig(
+    whole = trained_for(
         TaskConfig.of("repeats", length=LENGTH, passage=10, gap=4),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=16,
         warmup=20,
-        record_every=steps,
         held_out=1,
         num_examples=1,
     )
-    whole = trained(config, seed, stop)
     batch = whole.task.collate(whole.task.held_out(ITEMS))
     yield WEIGHT, weight_on_first(whole.model, batch), None
     yield LOSS, loss(whole.model, batch), None

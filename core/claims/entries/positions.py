@@ -27,13 +27,12 @@ from core.claims.base import (
     difference,
     ratio,
 )
-from core.claims.experiment import Trained, fewest_seconds, fit, trained
+from core.claims.experiment import Trained, fewest_seconds, fit, trained_for
 from core.claims.sources import PRESS, VASWANI, at
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig, build_model
 from core.seeding import seeded_generator, seeded_layer, seeded_normal
 from core.tasks import TaskConfig
-from core.training.config import RunConfig
 from core.training.evaluate import Stopped, bits_by_length
 
 LENGTH = 64  # of the windows in training
@@ -66,15 +65,12 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         return  # it has nothing to extrapolate
     if condition == SINUSOIDAL:
         yield SHIFT, shift(1 + seed), None
-    steps = int(settings["steps"])
     model = ModelConfig.transformer(
         64, 4, 2, kind="decoder", norm="pre", position=POSITIONS[condition]
     )
-    config = RunConfig(TEXT, model, steps=steps, batch_size=16, record_every=steps, decode_every=2)
-    result = trained(config, seed, stop)
-    for length, bits in bits_by_length(
-        scaled(result) if condition == YARN else result.model, TEXT, LENGTHS
-    ).items():
+    result = trained_for(TEXT, model, seed, settings, stop, batch_size=16, decode_every=2)
+    reader = scaled(result) if condition == YARN else result.model
+    for length, bits in bits_by_length(reader, TEXT, LENGTHS).items():
         yield BITS, bits, length
 
 
@@ -115,11 +111,7 @@ def _rise(condition: str, seed: SeedValues, length: int = LENGTHS[-1]) -> float:
     return seed.one(condition, BITS, length) - seed.one(condition, BITS, LENGTH)
 
 
-def _rope_in_part(seed: SeedValues) -> float:
-    return _rise(SINUSOIDAL, seed, LENGTHS[1]) - _rise(ROPE, seed, LENGTHS[1])
-
-
-def _answer(results: Results) -> int:
+def _lasts_longest(results: Results) -> int:
     rises = [results.mean_of(partial(_rise, condition)) for condition in (SINUSOIDAL, ROPE, ALIBI)]
     return rises.index(min(rises)) if min(rises) <= 0.1 else 3
 
@@ -143,7 +135,7 @@ POSITIONS_CLAIM = Claim(
             "The one with ALiBi",
             "None of them",
         ),
-        _answer,
+        _lasts_longest,
     ),
     settings=(
         Param(
@@ -203,7 +195,7 @@ POSITIONS_CLAIM = Claim(
         ),
         Part(
             "At twice the length, RoPE loses less than sinusoidal positions.",
-            _rope_in_part,
+            lambda seed: _rise(SINUSOIDAL, seed, LENGTHS[1]) - _rise(ROPE, seed, LENGTHS[1]),
             "bits lost by sinusoidal positions, less those lost by RoPE",
             low=0.0,
             learned=learned(SINUSOIDAL, ROPE),
@@ -337,11 +329,6 @@ def measure_concatenation(
     yield PARAMETERS, sum(weight.numel() for weight in model.parameters()), None
 
 
-def _more_accurate(results: Results) -> int:
-    added, joined = (results.mean(condition, ACCURACY) for condition in (ADDED, JOINED))
-    return 0 if added > joined + 0.02 else 2 if joined > added + 0.02 else 1
-
-
 CONCATENATION = Claim(
     key="concatenation",
     name="Adding positions",
@@ -354,7 +341,11 @@ CONCATENATION = Claim(
         "Both models have 32 numbers a token. One adds position to letter, one keeps 16 for each. Which "
         "reverses lines better?",
         ("The one that adds", "Both the same, within 2 points", "The one that concatenates"),
-        _more_accurate,
+        lambda results: (
+            1
+            + (results.mean(JOINED, ACCURACY) > results.mean(ADDED, ACCURACY) + 0.02)
+            - (results.mean(ADDED, ACCURACY) > results.mean(JOINED, ACCURACY) + 0.02)
+        ),
     ),
     settings=(
         Param(
@@ -489,20 +480,8 @@ def crossing(seed: SeedValues, measure: str) -> float:
     return float(last * (above[0] / last) ** share)
 
 
-def _left(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, GRADIENT, DISTANCES[-1])
-
-
-def _growth(condition: str, seed: SeedValues) -> float:
-    """How the seconds grow from the last length but one to the last, which is twice as long."""
-    return seed.one(condition, SECONDS, PATH_LENGTHS[-1]) / seed.one(
-        condition, SECONDS, PATH_LENGTHS[-2]
-    )
-
-
-def _where_they_cross(results: Results) -> int:
-    mean = results.mean_of(lambda seed: crossing(seed, SECONDS))
-    return 0 if mean < SIZE / 2 else 1 if mean <= 2 * SIZE else 2
+def _crossing_over_size(seed: SeedValues) -> float:
+    return crossing(seed, SECONDS) / SIZE
 
 
 PATH = Claim(
@@ -525,7 +504,10 @@ PATH = Claim(
             "From 32 to 128 tokens on",
             "Only from more than 128 tokens on",
         ),
-        _where_they_cross,
+        lambda results: (
+            (results.mean_of(_crossing_over_size) >= 0.5)
+            + (results.mean_of(_crossing_over_size) > 2)
+        ),
     ),
     settings=(Param("rounds", "Rounds", 9, 3, 50, 1, meaning="calls of which the fastest counts"),),
     conditions=lambda settings: (ATTENTION, RECURRENT),
@@ -533,14 +515,14 @@ PATH = Claim(
     parts=(
         Part(
             "A recurrent layer loses the gradient over distance.",
-            lambda seed: _left(RECURRENT, seed),
+            lambda seed: seed.one(RECURRENT, GRADIENT, DISTANCES[-1]),
             "gradient at distance 64 over that at 1",
             high=0.01,
             unit="positive",
         ),
         Part(
             "Attention keeps it.",
-            lambda seed: _left(ATTENTION, seed),
+            lambda seed: seed.one(ATTENTION, GRADIENT, DISTANCES[-1]),
             "gradient at distance 64 over that at 1",
             low=0.1,
             unit="times",
@@ -561,21 +543,21 @@ PATH = Claim(
         ),
         Part(
             "Attention's seconds grow faster than the length.",
-            lambda seed: _growth(ATTENTION, seed),
+            ratio((ATTENTION, SECONDS, PATH_LENGTHS[-1]), (ATTENTION, SECONDS, PATH_LENGTHS[-2])),
             "seconds at 8,192 tokens over 4,096",
             low=2.5,
             unit="times",
         ),
         Part(
             "A recurrent layer's grow with the length.",
-            lambda seed: _growth(RECURRENT, seed),
+            ratio((RECURRENT, SECONDS, PATH_LENGTHS[-1]), (RECURRENT, SECONDS, PATH_LENGTHS[-2])),
             "seconds at 8,192 tokens over 4,096",
             high=2.5,
             unit="times",
         ),
         Part(
             "They cross near n = d.",
-            lambda seed: crossing(seed, SECONDS) / SIZE,
+            _crossing_over_size,
             "measured crossing over d",
             0.5,
             2.0,

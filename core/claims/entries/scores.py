@@ -26,7 +26,6 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
     SeedValues,
     Stop,
     difference,
@@ -34,7 +33,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, trained
+from core.claims.experiment import TEXT_BITS, Trained, trained, trained_for
 from core.claims.sources import BRITZ, BRITZ_SIZES, GUPTA, VASWANI, YE, at
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig
@@ -88,11 +87,6 @@ def learned(measured: str, size: int | None = None) -> Learned:
     return Learned(measured, high=0.05, x=size, unit="positive")
 
 
-def _answer(results: Results) -> int:
-    dot, additive = (results.mean(condition, TIME, LARGE) for condition in (DOT, ADDITIVE))
-    return 0 if additive < 1.1 * dot else 1 if additive < 2 * dot else 2
-
-
 SCORES_CLAIM = Claim(
     key="scores",
     name="Additive or multiplicative",
@@ -107,7 +101,10 @@ SCORES_CLAIM = Claim(
     guess=Pick(
         "At size 128, how much longer does a training step with the additive score take?",
         ("Less than a tenth longer", "Up to twice as long", "More than twice as long"),
-        _answer,
+        lambda results: sum(
+            results.mean(ADDITIVE, TIME, LARGE) >= times * results.mean(DOT, TIME, LARGE)
+            for times in (1.1, 2)
+        ),
     ),
     settings=(
         Param(
@@ -235,30 +232,14 @@ def measure_scaling(
         model = ModelConfig.transformer(
             size, 1, 2, kind="decoder", position="rope", score=SCALING_SCORES[condition]
         )
-        steps = int(settings["steps"])
-        config = RunConfig(task, model, steps=steps, batch_size=32, record_every=steps)
-        yield ACCURACY, trained(config, seed, stop).last.token_accuracy or 0.0, size
+        result = trained_for(task, model, seed, settings, stop, batch_size=32)
+        yield ACCURACY, result.last.token_accuracy or 0.0, size
 
 
 def jacobian_norm(weights: torch.Tensor) -> float:
     """The mean Frobenius norm of diag(w) − w wᵀ over rows of weights (T, S)."""
     jacobian = torch.diag_embed(weights) - weights[:, :, None] * weights[:, None, :]
     return float(torch.linalg.matrix_norm(jacobian).mean())
-
-
-def _variance(seed: SeedValues) -> float:
-    return seed.one(DIVIDED, VARIANCE, KEY_SIZES[-1])
-
-
-def _growth(seed: SeedValues) -> float:
-    return seed.one(UNSCALED, VARIANCE, KEY_SIZES[-1]) / KEY_SIZES[-1]
-
-
-def _gradient_left(results: Results) -> int:
-    share = results.mean(UNSCALED, GRADIENT, KEY_SIZES[-1]) / results.mean(
-        UNSCALED, GRADIENT, KEY_SIZES[0]
-    )
-    return 0 if share > 0.9 else 1 if share > 0.5 else 2
 
 
 SCALING = Claim(
@@ -279,7 +260,11 @@ SCALING = Claim(
             "It falls, but more than half is left",
             "Less than half is left",
         ),
-        _gradient_left,
+        lambda results: sum(
+            results.mean(UNSCALED, GRADIENT, KEY_SIZES[-1])
+            <= share * results.mean(UNSCALED, GRADIENT, KEY_SIZES[0])
+            for share in (0.9, 0.5)
+        ),
     ),
     settings=(
         Param(
@@ -297,7 +282,7 @@ SCALING = Claim(
     parts=(
         Part(
             "Divided scores keep a variance near 1.",
-            _variance,
+            lambda seed: seed.one(DIVIDED, VARIANCE, KEY_SIZES[-1]),
             "variance at d_k = 512",
             0.75,
             1.25,
@@ -305,7 +290,7 @@ SCALING = Claim(
         ),
         Part(
             "Undivided scores have a variance near d_k.",
-            _growth,
+            lambda seed: seed.one(UNSCALED, VARIANCE, KEY_SIZES[-1]) / KEY_SIZES[-1],
             "variance at d_k = 512, divided by 512",
             0.75,
             1.25,
@@ -371,17 +356,18 @@ def measure_differential(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The accuracy of a model on recall, and the weights of its head that attends most to the answer."""
-    steps = int(settings["steps"])
-    config = RunConfig(
-        TaskConfig.of("recall", pairs=PAIRS, keys=16),
-        model_of(condition),
-        steps=steps,
-        record_every=steps,
-        held_out=1,
-        num_examples=1,
-        decode_every=1000,
+    yield from on_answers(
+        trained_for(
+            TaskConfig.of("recall", pairs=PAIRS, keys=16),
+            model_of(condition),
+            seed,
+            settings,
+            stop,
+            held_out=1,
+            num_examples=1,
+            decode_every=1000,
+        )
     )
-    yield from on_answers(trained(config, seed, stop))
 
 
 def model_of(condition: str) -> ModelConfig:
@@ -577,17 +563,17 @@ def reader(seed: int, steps: int, stop: Stop) -> Trained:
         position="rope",
         mask=Choice.of("lightning", keys=WINDOW),
     )
-    config = RunConfig(
+    return trained_for(
         TaskConfig.of("topics", length=WINDOW),
         model,
-        steps=steps,
+        seed,
+        {"steps": steps},
+        stop,
         batch_size=16,
         warmup=20,
-        record_every=steps,
         held_out=1,
         num_examples=1,
     )
-    return trained(config, seed, stop)
 
 
 def keep(model: Model, condition: str, count: int) -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import exp, log
 
 import torch
@@ -20,13 +19,12 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
     SeedValues,
     Stop,
     difference,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained
+from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained_for
 from core.claims.sources import STAHLBERG, VASWANI, XIONG, at
 from core.entries import Param
 from core.models import Model, ModelConfig
@@ -123,16 +121,6 @@ def _growth(condition: str, seed: SeedValues) -> float:
     return norms[-1] / norms[0]
 
 
-def _answer(results: Results) -> int:
-    post, pre = (
-        results.mean_of(difference((cold, BITS), (warm, BITS)))
-        for cold, warm in ((POST, POST_WARM), (PRE, PRE_WARM))
-    )
-    return {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[
-        post >= MATTERS, pre >= MATTERS
-    ]
-
-
 NORM = Claim(
     key="norm",
     name="Post-norm, pre-norm and warm-up",
@@ -148,7 +136,10 @@ NORM = Claim(
         "Deep models learn a text, with and without warm-up. Which ones need it: which are 0.1 bits a "
         "character better with it?",
         ("Post-norm", "Pre-norm", "Both", "Neither"),
-        _answer,
+        lambda results: {(True, False): 0, (False, True): 1, (True, True): 2, (False, False): 3}[
+            results.mean_of(difference((POST, BITS), (POST_WARM, BITS))) >= MATTERS,
+            results.mean_of(difference((PRE, BITS), (PRE_WARM, BITS))) >= MATTERS,
+        ],
     ),
     settings=(
         Param("steps", "Training steps", 200, 40, 2000, 20, meaning="how long each model learns"),
@@ -302,11 +293,6 @@ def padding_change(seed: int, masked: bool) -> float:
     return float((padded[:, :7] - alone).abs().max())
 
 
-def _loss_without_mask(results: Results) -> int:
-    without, masked = (results.mean(condition, TEACHER) for condition in (OPEN, MASKED))
-    return 0 if without < 0.8 * masked else 1 if without < 1.2 * masked else 2
-
-
 CAUSAL = Claim(
     key="causal",
     name="Why the mask is causal",
@@ -321,7 +307,10 @@ CAUSAL = Claim(
     guess=Pick(
         "A model that predicts every next character is trained without a causal mask. Its validation loss is …",
         ("lower than with the mask", "about the same", "higher than with the mask"),
-        _loss_without_mask,
+        lambda results: sum(
+            results.mean(OPEN, TEACHER) >= times * results.mean(MASKED, TEACHER)
+            for times in (0.8, 1.2)
+        ),
     ),
     settings=(
         Param(
@@ -407,7 +396,6 @@ def measure_regularization(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """Perplexity, BLEU and exact match of a Transformer that translates numbers, with one thing changed."""
-    steps, smoothing = int(settings["steps"]), 0.1 if condition == SMOOTHED else 0.0
     model = ModelConfig.transformer(
         48,
         4,
@@ -417,29 +405,22 @@ def measure_regularization(
         norm="post",
         dropout=0.1 if condition == DROPPED else 0.0,
     )
-    config = RunConfig(
+    last = trained_for(
         TaskConfig.of("numbers", numbers=2, max_source=14, train_pairs=PAIRS),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         learning_rate=4e-3,
-        warmup=0 if condition == COLD else steps // 10,
-        record_every=steps,
+        warmup=0 if condition == COLD else int(settings["steps"]) // 10,
         schedule="inverse_sqrt",
-        label_smoothing=smoothing,
+        label_smoothing=0.1 if condition == SMOOTHED else 0.0,
         weight_decay=0.0,
-    )
-    last = trained(replace(config, held_out=100), seed, stop).last
+        held_out=100,
+    ).last
     yield PERPLEXITY, exp(last.loss or 0.0), None
     yield BLEU, last.bleu or 0.0, None
     yield ACCURACY, last.sequence_accuracy or 0.0, None
-
-
-def _hurts_and_helps(results: Results) -> int:
-    worse, better = (
-        results.mean(SMOOTHED, measured) > results.mean(BASE, measured)
-        for measured in (PERPLEXITY, BLEU)
-    )
-    return 0 if worse and better else 1 if better else 2 if worse else 3
 
 
 REGULARIZATION = Claim(
@@ -460,7 +441,10 @@ REGULARIZATION = Claim(
             "Both get worse",
             "Perplexity gets better, BLEU worse",
         ),
-        _hurts_and_helps,
+        lambda results: {(True, True): 0, (False, True): 1, (True, False): 2, (False, False): 3}[
+            results.mean(SMOOTHED, PERPLEXITY) > results.mean(BASE, PERPLEXITY),
+            results.mean(SMOOTHED, BLEU) > results.mean(BASE, BLEU),
+        ],
     ),
     settings=(
         Param(
@@ -553,15 +537,14 @@ def measure_decoding(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """What beams of each width give, of a translator stopped before it is perfect, and its accuracy both ways."""
-    steps = int(settings["steps"])
-    config = RunConfig(
+    result = trained_for(
         TaskConfig.of("numbers", numbers=4, max_source=24, train_pairs=5_000),
         ModelConfig.recurrent(64, "dot"),
-        steps=steps,
+        seed,
+        settings,
+        stop,
         learning_rate=4e-3,
-        record_every=steps,
     )
-    result = trained(config, seed, stop)
     yield FORCED, result.last.token_accuracy or 0.0, None
     examples = result.task.held_out(SOURCES)
     targets = [example.target for example in examples]
@@ -604,11 +587,6 @@ def token_accuracy(outputs: Sequence[tuple[str, ...]], targets: Sequence[tuple[s
     return right / sum(map(len, targets))
 
 
-def _what_the_widest_beam_does(results: Results) -> int:
-    greedy, best, widest = (results.mean(MODEL, BLEU, width) for width in (1, BEST, WIDEST))
-    return 0 if widest > best + 0.2 else 2 if widest < greedy - 0.2 else 1
-
-
 DECODING = Claim(
     key="decoding",
     name="Free running and beams",
@@ -622,7 +600,13 @@ DECODING = Claim(
     guess=Pick(
         "The beam grows from 4 to 16. What happens to BLEU?",
         ("It rises", "It stays about the same", "It falls below that of greedy decoding"),
-        _what_the_widest_beam_does,
+        lambda results: (
+            0
+            if results.mean(MODEL, BLEU, WIDEST) > results.mean(MODEL, BLEU, BEST) + 0.2
+            else 2
+            if results.mean(MODEL, BLEU, WIDEST) < results.mean(MODEL, BLEU, 1) - 0.2
+            else 1
+        ),
     ),
     settings=(
         Param(

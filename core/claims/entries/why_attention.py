@@ -19,14 +19,13 @@ from core.claims.base import (
     Part,
     Pick,
     Published,
-    Results,
     SeedValues,
     Sketch,
     Stop,
     difference,
     ratio,
 )
-from core.claims.experiment import Trained, fewest_seconds, session_of, trained
+from core.claims.experiment import Trained, fewest_seconds, session_of, trained, trained_for
 from core.claims.sources import ADVANTAGE_TUTORIALS, BAHDANAU, IRIS_TUTORIALS, at
 from core.entries import Param
 from core.models import ModelConfig
@@ -225,18 +224,17 @@ def measure_advantages(
             step_seconds(session_of(RunConfig(task, model, batch_size=BATCH), seed)),
             length,
         )
-    steps = int(settings["steps"])
-    config = RunConfig(
+    result = trained_for(
         TaskConfig.of("reverse"),
         model,
-        steps=steps,
+        seed,
+        settings,
+        stop,
         batch_size=64,
         learning_rate=5e-3,
         warmup=50,
-        record_every=steps,
         decode_every=2,
     )
-    result = trained(config, seed, stop)
     yield PARAMETERS, result.parameters, None
     yield ACCURACY, result.last.token_accuracy or 0.0, None
     assert result.last.expected is not None  # reversing expects a position
@@ -247,11 +245,6 @@ def step_seconds(session: Session) -> float:
     """The CPU seconds of a training step."""
     steps = count(1)
     return fewest_seconds(lambda: one_step(session, next(steps)), ROUNDS)
-
-
-def _answer(results: Results) -> int:
-    four, one = (results.mean(condition, PARAMETERS) for condition in (FOUR, ONE))
-    return 0 if four == one else 1 if four <= 1.5 * one else 2
 
 
 ADVANTAGES = Claim(
@@ -269,7 +262,10 @@ ADVANTAGES = Claim(
     guess=Pick(
         "A Transformer of width 64 has one head. How many parameters does it have with four?",
         ("As many", "Up to half as many again", "More than that"),
-        _answer,
+        lambda results: (
+            (results.mean(FOUR, PARAMETERS) != results.mean(ONE, PARAMETERS))
+            + (results.mean(FOUR, PARAMETERS) > 1.5 * results.mean(ONE, PARAMETERS))
+        ),
     ),
     settings=(
         Param(
@@ -422,21 +418,8 @@ def tutorial_parameters() -> int:
     return sum(weight.numel() for part in parts for weight in part.parameters())
 
 
-def _accuracy(seed: SeedValues) -> float:
-    return seed.one(TOKENS, HELD_OUT_ACCURACY)
-
-
-def _differs(condition: str, seed: SeedValues) -> float:
-    return seed.one(condition, DIFFER)
-
-
 def _prefers_sepals(seed: SeedValues) -> float:
     return float(seed.one(TOKENS, SEPALS) > 0.5)
-
-
-def _preferred_columns(results: Results) -> int:
-    preferring = results.mean_of(_prefers_sepals)
-    return 0 if preferring > 0.9 else 1 if preferring < 0.1 else 2
 
 
 IRIS = Claim(
@@ -452,7 +435,11 @@ IRIS = Claim(
     guess=Pick(
         "The same model is trained from several seeds. What does head 1 attend to more?",
         ("The sepals, from every seed", "The petals, from every seed", "It depends on the seed"),
-        _preferred_columns,
+        lambda results: (
+            2
+            - 2 * (results.mean_of(_prefers_sepals) > 0.9)
+            - (results.mean_of(_prefers_sepals) < 0.1)
+        ),
     ),
     settings=(
         Param("steps", "Training steps", 225, 25, 1000, 25, meaning="how long each model learns"),
@@ -462,7 +449,7 @@ IRIS = Claim(
     parts=(
         Part(
             "The accuracy is about 96 %.",
-            _accuracy,
+            lambda seed: seed.one(TOKENS, HELD_OUT_ACCURACY),
             "accuracy on held-out rows",
             0.93,
             0.99,
@@ -489,7 +476,7 @@ IRIS = Claim(
         ),
         Part(
             "With a feature as a token, attention differs between flowers.",
-            lambda seed: _differs(TOKENS, seed),
+            lambda seed: seed.one(TOKENS, DIFFER),
             "standard deviation of a weight over flowers",
             low=0.01,
             unit="positive",
@@ -497,7 +484,7 @@ IRIS = Claim(
         ),
         Part(
             "With a row as one token, attention differs between flowers.",
-            lambda seed: _differs(ROW, seed),
+            lambda seed: seed.one(ROW, DIFFER),
             "standard deviation of a weight over flowers",
             low=0.01,
             unit="positive",

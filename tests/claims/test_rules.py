@@ -1,0 +1,433 @@
+"""The rule of every claim, on made-up data that confirms it, refutes it, and is too noisy to tell."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from core.claims.base import Outcome, Pick, combine
+from core.claims.catalogue import CLAIMS, claim_of
+from core.claims.entries import (
+    cost,
+    heads,
+    meaning,
+    positions,
+    scores,
+    training,
+    why_attention as why,
+)
+from tests.cases import instance
+from tests.claims.made_up import judge, results
+
+
+def of(measure: str, values: Mapping[str, float], x: float | None = None) -> dict:
+    """The numbers of one measure, of each condition."""
+    return {(condition, measure, x): value for condition, value in values.items()}
+
+
+def curve(condition: str, measure: str, xs, value) -> dict:
+    """A measure of one condition that is a function of x."""
+    return {(condition, measure, x): value(x) for x in xs}
+
+
+def advantages(parameters, seconds, accuracy, mass):
+    """One head has 100 parameters; the seconds are those of one head, four, and cells at the last length."""
+    models = (why.ONE, why.FOUR, why.RECURRENT)
+    return (
+        of(why.PARAMETERS, dict(zip(models, (100.0, parameters, 60.0), strict=True)))
+        | of(why.MASS, dict(zip(models, (mass[0], *mass), strict=True)))
+        | of(why.ACCURACY, dict(zip(models, (accuracy, accuracy, 0.5), strict=True)))
+        | of(why.STEP_SECONDS, dict(zip(models, seconds, strict=True)), why.LENGTHS[-1])
+    )
+
+
+def bottleneck(attention, vector, others, seconds):
+    ends = {why.ATTENTION: attention, why.VECTOR: vector, why.LARGE: others, why.LONGER: others}
+    return (
+        of(why.EXACT, ends, why.LONG)
+        | of(why.EXACT, dict.fromkeys(ends, 0.9), why.SHORT)
+        | of(why.SECONDS, {why.ATTENTION: 10.0, why.LONGER: seconds})
+    )
+
+
+def iris(accuracy, logistic, parameters, differ, sepals):
+    both = (why.TOKENS, why.ROW)
+    return (
+        of(why.HELD_OUT_ACCURACY, dict.fromkeys(both, accuracy) | {why.LOGISTIC: logistic})
+        | of(why.EPOCHS, dict.fromkeys(both, 20.0))
+        | of(why.DIFFER, dict.fromkeys(both, differ))
+        | of(why.IRIS_PARAMETERS, {why.TOKENS: parameters})
+        | of(why.SEPALS, {why.TOKENS: sepals})
+    )
+
+
+def causal(open_loss, open_last, masked_last, changes):
+    pair = (training.MASKED, training.OPEN)
+    return (
+        of(training.TEACHER, dict(zip(pair, (2.0, open_loss), strict=True)))
+        | of(training.GENERATION, dict(zip(pair, (masked_last, open_last), strict=True)))
+        | of(training.PADDING, dict(zip(pair, changes, strict=True)))
+    )
+
+
+def norm(*bits, growth):
+    world = of(training.BITS, dict(zip(training.CONDITIONS, bits, strict=True)))
+    world |= of(training.FREQUENCIES, {training.BARE: 4.8})
+    for condition in training.CONDITIONS:
+        rises = growth if "post" in condition else 1 / growth
+        world |= curve(condition, training.GRADIENT, range(1, 9), lambda x: rises ** ((x - 1) / 7))  # noqa: B023
+    return world
+
+
+def regularization(perplexity, bleu, dropped, cold):
+    names = (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD)
+    return (
+        of(training.PERPLEXITY, dict(zip(names, (2.0, perplexity, dropped, cold), strict=True)))
+        | of(training.BLEU, dict.fromkeys(names, 50.0) | {training.SMOOTHED: bleu})
+        | of(training.ACCURACY, dict.fromkeys(names, 0.5))
+    )
+
+
+def decoding(forced, bleus, gained):
+    model, widths = training.MODEL, (1, training.BEST, training.WIDEST)
+    return (
+        of(training.FORCED, {model: forced})
+        | of(training.FREE, {model: 0.8})
+        | curve(model, training.BLEU, widths, dict(zip(widths, bleus, strict=True)).get)
+        | curve(model, training.SCORE, widths, lambda x: -2.0 + gained * (x == training.WIDEST))
+    )
+
+
+def costs(powers, linear_at_128, lost, fused=0.1):
+    """Seconds that grow with these powers of the length (full and fused, linear, local)."""
+    full, linear, local = powers
+    starts = {
+        cost.FULL: (1.0, full),
+        cost.FUSED: (fused, full),
+        cost.LINEAR: (linear_at_128, linear),
+        cost.LOCAL: (0.5, local),
+    }
+    rest = {cost.FULL: 0.9, cost.LINEAR: 0.9 - lost, cost.LOCAL: 0.9 - lost}
+    world = of(cost.RECALL, rest) | of(cost.INDUCTION, rest)
+    for condition, (start, power) in starts.items():
+        world |= {
+            (condition, cost.SECONDS, x): start * (x / cost.LENGTHS[0]) ** power
+            for x in cost.LENGTHS
+        }
+    return world
+
+
+def ladder(bits, parameters, latency):
+    world: dict = {}
+    for step, size in enumerate(cost.SIZES):
+        world |= of(cost.BITS, {size: bits[step]}) | of(cost.ACCURACY, {size: 0.5})
+        world |= of(cost.PARAMETERS, {size: parameters**step})
+        world |= of(cost.LATENCY, {size: latency**step})
+    return world
+
+
+def groups(grouped, single, cache=64.0):
+    names = (cost.MULTI_HEAD, cost.GROUPED, cost.MULTI_QUERY)
+    return of(cost.BITS, dict(zip(names, (3.0, grouped, single), strict=True))) | of(
+        cost.CACHE, dict.fromkeys(names, 256.0) | {cost.GROUPED: cache}
+    )
+
+
+def hybrid(stack, sixth, local, cache=0.25, sixth_cache=0.17):
+    exact = {
+        cost.HYBRID_FULL: 0.9,
+        cost.HYBRID_STACK: stack,
+        cost.HYBRID_LOCAL: local,
+        cost.SIX_FULL: 0.95,
+        cost.ONE_IN_SIX: sixth,
+    }
+    caches = {cost.HYBRID_STACK: 100 * cache, cost.ONE_IN_SIX: 100 * sixth_cache}
+    return of(cost.EXACT, exact) | of(cost.LONG_CACHE, dict.fromkeys(exact, 100.0) | caches)
+
+
+def many_heads(one, eight, reversed_by_eight, cost_of_a_head):
+    names = (heads.ONE, heads.FOUR, heads.EIGHT)
+    return (
+        of(heads.BITS, dict(zip(names, (one, eight, eight), strict=True)))
+        | of(heads.ACCURACY, dict(zip(names, (0.9, 0.9, reversed_by_eight), strict=True)))
+        | curve(
+            heads.EIGHT,
+            heads.PRUNED,
+            [count / 16 for count in range(17)],
+            lambda x: eight + cost_of_a_head * 16 * x,
+        )
+    )
+
+
+def induction(start, end, fall, score=0.1, loss=3.0):
+    """Two layers: the score rises from `start` to `end` of the training, and the loss falls meanwhile; one layer."""
+    world: dict = {}
+    for x in range(0, 101, 2):
+        share = min(1.0, max(0.0, (x / 100 - start) / (end - start)))
+        world |= of(heads.SCORE, {heads.TWO: 0.05 + 0.9 * share, heads.ONE_LAYER: score}, x)
+        world |= of(heads.LOSS, {heads.TWO: 3.0 - fall * share, heads.ONE_LAYER: loss}, x)
+    return world
+
+
+def roles(ranks, left, effect):
+    names = (heads.SENTENCES_OF, heads.MESSAGES)
+    return (
+        of(heads.RANKS, dict.fromkeys(names, ranks))
+        | of(heads.SCORE_LEFT, dict.fromkeys(names, left))
+        | of(heads.EFFECT, dict.fromkeys(names, effect))
+    )
+
+
+def explanation(context, other, alone, guided):
+    """τ with context and alone, the divergence of other weights, the accuracy by the GRU's weights."""
+    return (
+        of(meaning.BY_GRADIENT, {meaning.CONTEXT: context})
+        | of(meaning.BY_ABLATION, {meaning.CONTEXT: context, meaning.ALONE: alone})
+        | of(meaning.OTHER, {meaning.CONTEXT: other})
+        | of(meaning.ACCURACY, {meaning.GUIDED: guided, meaning.UNIFORM: 0.7})
+    )
+
+
+def sinks(weight, others, hidden):
+    less = dict.fromkeys((meaning.ONE, meaning.SINK, meaning.GATED), others)
+    return of(meaning.WEIGHT, less | {meaning.SOFTMAX: weight}) | of(
+        meaning.HIDDEN, {meaning.SOFTMAX: hidden}
+    )
+
+
+def extrapolation(order, error, *, sinusoidal, learned, rope, yarn, alibi):
+    """The bits at twice and at four times the length of training, where all have 3."""
+    rises = {
+        positions.SINUSOIDAL: sinusoidal,
+        positions.LEARNED: learned,
+        positions.ROPE: rope,
+        positions.YARN: yarn,
+        positions.ALIBI: alibi,
+    }
+    world = of(positions.ORDER, dict.fromkeys(positions.POSITIONS, 0.5) | {positions.NONE: order})
+    world |= of(positions.SHIFT, {positions.SINUSOIDAL: error})
+    for condition, bits in rises.items():
+        at = dict(zip(positions.LENGTHS, (3.0, *bits), strict=True))
+        world |= curve(condition, positions.BITS, at, at.get)
+    return world
+
+
+def concatenation(added, joined, none):
+    names = (positions.ADDED, positions.JOINED, positions.NONE)
+    return of(positions.ACCURACY, dict(zip(names, (added, joined, none), strict=True)))
+
+
+def path(decay, attention_decay, crosses_at, waiting):
+    """Seconds as n · crosses_at for a recurrent layer and n² for attention."""
+    attention, cells = positions.ATTENTION, positions.RECURRENT
+    distances, lengths = positions.DISTANCES, positions.PATH_LENGTHS
+    return (
+        of(positions.WAITING, {cells: waiting, attention: 1.0})
+        | curve(cells, positions.GRADIENT, distances, lambda x: decay ** (x - 1))
+        | curve(attention, positions.GRADIENT, distances, lambda x: attention_decay ** (x - 1))
+        | curve(cells, positions.SECONDS, lengths, lambda x: x * crosses_at)
+        | curve(attention, positions.SECONDS, lengths, lambda x: x**2)
+    )
+
+
+def kinds_of_score(small, times, dot, scaled, in_time):
+    even = dict.fromkeys(scores.SCORES, 1.0)
+    return (
+        of(scores.LOSS, even | {scores.DOT: small}, scores.SIZES[0])
+        | of(scores.LOSS, even | {scores.DOT: dot, scores.SCALED: scaled}, scores.LARGE)
+        | of(scores.TIME, {scores.DOT: times[0], scores.ADDITIVE: times[1]}, scores.LARGE)
+        | of(scores.IN_TIME, {scores.SCALED: in_time, scores.ADDITIVE: 1.0})
+    )
+
+
+def scaling(gradient, accuracy, variance=1.0):
+    divided, unscaled, sizes = scores.DIVIDED, scores.UNSCALED, scores.KEY_SIZES
+    world = curve(divided, scores.VARIANCE, sizes, lambda x: variance)
+    world |= curve(unscaled, scores.VARIANCE, sizes, float)
+    world |= curve(divided, scores.GRADIENT, sizes, lambda x: 0.2)
+    world |= curve(unscaled, scores.GRADIENT, sizes, lambda x: 0.2 if x == sizes[0] else gradient)
+    for size in scores.TRAINED:
+        world |= of(scores.ACCURACY, {divided: 0.99, unscaled: accuracy}, size)
+    return world
+
+
+def differential(accuracy, answer, noise):
+    """Softmax is right in 0.8, with 0.6 of the weight on the answer and 0.3 on other pairs."""
+    pair = (scores.SOFTMAX, scores.DIFFERENTIAL)
+    return (
+        of(scores.RECALL_ACCURACY, dict(zip(pair, (0.8, accuracy), strict=True)))
+        | of(scores.ANSWER, dict(zip(pair, (0.6, answer), strict=True)))
+        | of(scores.NOISE, dict(zip(pair, (0.3, noise), strict=True)))
+    )
+
+
+def topk(*few):
+    """4 bits where each sees itself alone, 3 with all keys; with FEW keys what is given."""
+    conditions = (scores.LARGEST, scores.INDEXER, scores.LATEST)
+    bits = dict(zip(conditions, few, strict=True))
+    return {
+        (name, scores.BITS, k): 4.0 if k == 1 else bits[name] if k == scores.FEW else 3.0
+        for name in conditions
+        for k in scores.COUNTS
+    }
+
+
+FLAT = dict.fromkeys(("sinusoidal", "learned", "yarn"), (3.0, 3.0))
+# Of each claim three worlds and their noise: one that confirms it, one that refutes it, one that tells nothing. Where it
+# is not so of all parts, the outcome of each: + holds, - refuted, ? cannot be told.
+RULES: dict = {
+    "advantages": (
+        (advantages(400.0, (1.0, 1.05, 3.0), 0.9, (0.9, 0.2)), 0.001),
+        (advantages(100.0, (1.0, 2.0, 0.5), 0.4, (0.2, 0.9)), 0.001),
+        (advantages(101.0, (1.0, 1.25, 1.1), 0.52, (0.5, 0.5)), 0.3),
+    ),
+    "bottleneck": (
+        (bottleneck(0.85, 0.0, 0.3, 15.0), 0.001),
+        (bottleneck(0.3, 0.85, 0.85, 8.0), 0.001),
+        (bottleneck(0.7, 0.65, 0.6, 10.0), 0.4),
+    ),
+    "iris": (
+        (iris(0.96, 0.9, 15_000, 0.1, 0.8), 0.001, "+++++?"),  # ten seeds of ten may be nine of ten
+        (iris(0.8, 0.9, 102_467, 0.0, 0.2), 0.0),
+        (iris(0.96, 0.95, 15_000, 0.01, 0.7), 0.5),
+    ),
+    "causal": (
+        (causal(0.1, 6.0, 2.0, (1e-7, 0.1)), 0.01),
+        (causal(2.0, 2.0, 4.0, (1e-2, 1e-6)), 0.001),
+        (causal(1.0, 2.1, 2.2, (1e-5, 1e-3)), 0.5),
+    ),
+    "norm": (
+        (norm(4.5, 3.5, 3.5, 3.5, 4.8, growth=4.0), 0.001),
+        (norm(3.5, 3.5, 4.0, 3.5, 3.5, growth=0.5), 0.001),
+        (norm(3.6, 3.5, 3.6, 3.5, 4.7, growth=1.1), 0.4),
+    ),
+    "regularization": (
+        (regularization(2.4, 54.0, 1.6, 3.0), 0.002),
+        (regularization(1.9, 40.0, 2.5, 1.9), 0.002),
+        (regularization(2.05, 51.0, 1.95, 2.05), 0.4),
+    ),
+    "decoding": (
+        (decoding(0.95, (50, 55, 45), 0.5), 0.002),
+        (decoding(0.8, (55, 50, 58), -0.5), 0.002),
+        (decoding(0.82, (50, 50, 50), 0.0), 0.5),
+    ),
+    "cost": (
+        (costs((2.0, 1.0, 1.0), 0.5, 0.3), 0.002),
+        (costs((1.0, 2.0, 2.0), 0.5, 0.0), 0.001),
+        (costs((1.8, 1.2, 1.2), 2.6, 0.05, 0.5), 0.3),
+    ),
+    "ladder": (
+        (ladder((3.5, 3.2, 3.0), 5.0, 1.5), 0.001),
+        (ladder((3.0, 3.2, 3.5), 2.0, 4.0), 0.001),
+        (ladder((3.2, 3.1, 3.0), 3.2, 2.0), 0.5),
+    ),
+    "groups": (
+        (groups(3.0, 3.1), 0.002),
+        (groups(3.2, 3.1, 128.0), 0.002),
+        (groups(3.03, 3.03, 76.0), 0.05),
+    ),
+    "hybrid": (
+        (hybrid(0.9, 0.95, 0.3), 0.005),
+        (hybrid(0.5, 0.5, 0.5, 0.5, 0.5), 0.005),
+        (hybrid(0.85, 0.9, 0.65, 0.3, 0.2), 0.2),
+    ),
+    "heads": (
+        (many_heads(3.2, 3.0, 0.9, 0.004), 1e-4),
+        (many_heads(3.0, 3.0, 0.99, 0.02), 1e-4),
+        (many_heads(3.05, 3.0, 0.92, 0.004), 0.01),
+    ),
+    "induction": (
+        (induction(0.5, 0.6, 2.5), 0.002),
+        (induction(0.1, 0.9, 0.5, 0.9, 2.5), 0.002),
+        (induction(0.4, 0.62, 1.2, 0.6, 2.9), 0.5),
+    ),
+    "roles": (
+        (roles(0.95, 0.9, 0.6), 0.01),
+        (roles(0.4, 0.5, -0.1), 0.01),
+        (roles(0.8, 0.8, 0.3), 0.4),
+    ),
+    "explanation": (
+        (explanation(0.3, 0.6, 0.8, 0.8), 0.01),
+        (explanation(0.7, 0.1, 0.7, 0.6), 0.01),
+        (explanation(0.5, 0.35, 0.6, 0.72), 0.4),
+    ),
+    "sinks": (
+        (sinks(0.8, 0.1, 0.5), 0.01),
+        (sinks(0.3, 0.3, 0.01), 0.01),
+        (sinks(0.5, 0.25, 0.1), 0.3),
+    ),
+    "positions": (
+        (
+            extrapolation(
+                1e-7,
+                1e-7,
+                sinusoidal=(5, 6),
+                learned=(4, 6),
+                rope=(3.5, 5),
+                yarn=(3.2, 4),
+                alibi=(3, 2.9),
+            ),
+            1e-5,
+        ),
+        (extrapolation(0.5, 0.5, **FLAT, rope=(3.2, 3.0), alibi=(4, 5)), 1e-3, "-+-------"),
+        (
+            extrapolation(
+                1e-3,
+                1e-3,
+                sinusoidal=(3.2, 3.3),
+                learned=(3, 3.3),
+                rope=(3.1, 3.3),
+                yarn=(3.1, 3.2),
+                alibi=(3, 3),
+            ),
+            1.0,
+            "?+???????",  # sinusoidal positions see the order fifty-fold
+        ),
+    ),
+    "concatenation": (
+        (concatenation(0.99, 0.98, 0.06), 0.001),
+        (concatenation(0.7, 0.98, 0.9), 0.001),
+        (concatenation(0.9, 0.9, 0.5), 0.3),
+    ),
+    "path": (
+        (path(0.5, 1.0, 1.1 * positions.SIZE, 10.0), 0.001),
+        (path(1.0, 0.5, 40.0 * positions.SIZE, 1.0), 0.001, "---+++-"),
+        (path(0.93, 0.965, 1.5 * positions.SIZE, 2.0), 0.7),
+    ),
+    "scores": (
+        (kinds_of_score(1.0, (10, 20), 1.5, 1.0, 0.6), 0.002),
+        (kinds_of_score(2.0, (20, 10), 0.8, 2.0, 1.6), 0.002),
+        (kinds_of_score(1.0, (10, 11), 1.1, 1.2, 1.0), 0.4),
+    ),
+    "scaling": (
+        (scaling(0.02, 0.5), 0.01),
+        (scaling(0.2, 0.99, 3.0), 0.01, "-+-+-"),
+        (scaling(0.1, 0.97), 0.6),
+    ),
+    "differential": (
+        (differential(0.95, 0.9, 0.05), 0.01),
+        (differential(0.7, 0.5, 0.4), 0.01),
+        (differential(0.82, 0.62, 0.15), 0.3),
+    ),
+    "topk": (
+        (topk(3.01, 3.05, 3.3), 0.001),
+        (topk(3.3, 3.5, 3.1), 0.001),
+        (topk(3.05, 3.1, 3.12), 0.1),
+    ),
+}
+SAYS: dict[str, Outcome] = {"+": "holds", "-": "refuted", "?": "cannot be told"}
+
+
+@pytest.mark.parametrize("key", [claim.key for claim in CLAIMS])
+def test_the_rule_confirms_refutes_and_abstains(key):
+    claim = claim_of(key)
+    for sign, (world, noise, *outcomes) in zip(SAYS, RULES[key], strict=True):
+        parts = [SAYS[one] for one in (outcomes or [sign * len(claim.parts)])[0]]
+        assert judge(claim, world, noise) == (combine(parts), parts)
+
+
+def test_a_guess_is_answered_by_the_numbers():
+    confirmed, refuted, _ = (results(world) for world, *_ in RULES["advantages"])
+    answer = instance(why.ADVANTAGES.guess, Pick).answer
+    assert (answer(confirmed), answer(refuted)) == (2, 0)
+    best = results(ladder((3.5, 3.2, 3.4), 5.0, 1.5))
+    assert instance(cost.LADDER.guess, Pick).answer(best) == 1
