@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -26,13 +27,13 @@ from core.interpret.evidence import (
     token_scores,
 )
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
-from core.pretrained import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.maps import with_sink
 from core.ranks import kendall
 from core.studies import evidence as study
-from core.studies.evidence import MAX_ANSWERS, WAYS, HeadMaps, key_agreement, sharpness
+from core.studies.evidence import WAYS, HeadMaps, key_agreement, sharpness
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
 from dashboard.draw.formats import distinct, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
@@ -111,87 +112,83 @@ class Controls:
         """The maps, with a column for a learned sink."""
         return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
-    @property
-    def mixed(self) -> bool:
-        """Whether there is more than one kind of attention, so that a layer's number alone does not name it."""
-        return len(self.reading.trace.kinds) > 1
+    @cached_property
+    def layers(self) -> dict[tuple[str, int], str]:
+        """The name of each layer by kind and number, in the order of the maps."""
+        mixed = len(self.reading.trace.kinds) > 1  # then a layer's number alone does not name it
+        return {
+            (item.kind, item.layer): f"{KINDS[item.kind]} " * mixed + item.layer_name
+            for item in self.maps
+        }
+
+    @cached_property
+    def heads(self) -> dict[Head, str]:
+        """The name of each head."""
+        return {
+            (row, head): f"{layer}·H{head}"
+            for row, (item, layer) in enumerate(zip(self.maps, self.layers.values(), strict=True))
+            for head in range(len(item.weights))
+        }
 
     @property
     def recordable(self) -> bool:
         """Whether heads can be switched off."""
         return self.baseline is not None and self.baseline.pretrained.recordable
 
-    def name(self, head: Head) -> str:
-        return f"{self.layer_name(head[0])}·H{head[1]}"
-
-    def layer_name(self, row: int) -> str:
-        item = self.maps[row]
-        return f"{KINDS[item.kind]} {item.layer_name}" if self.mixed else item.layer_name
-
     def head_id(self, head: Head) -> tuple[Kind, int, int]:
         item = self.maps[head[0]]
         return item.kind, item.layer, head[1]
 
-    def heads(self) -> Iterator[Head]:
-        return (
-            (row, head) for row, item in enumerate(self.maps) for head in range(len(item.weights))
-        )
-
     def row_of(self, kind: str, layer: int) -> int:
         """The index of a layer among the trace's maps."""
-        return next(
-            row for row, item in enumerate(self.maps) if (item.kind, item.layer) == (kind, layer)
-        )
-
-    def lines(self, row: int) -> tuple[Line, Line]:
-        return self.reading.lines(self.maps[row].kind)
+        return list(self.layers).index((kind, layer))
 
     @property
     def key(self) -> tuple[ModelRef, Question]:
         return self.ref, self.question
 
+    @property
+    def contributions(self) -> Contributions:
+        """Norms and gradients of the question; shared by all sessions."""
+        if self.baseline is None:
+            return Contributions({}, {})
+        return answer_study(measure_contributions, *self.key)
+
+    @property
+    def scores(self) -> dict[str, np.ndarray]:
+        """The score of each token of the source by each measure."""
+        return shared(_scores, *self.key)
+
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the controls and answer the question; PretrainedError if this model cannot answer it."""
-    model = choice.pretrained
+    model, ref, inputs = choice.pretrained, choice.ref, choice.inputs
     if model is None:
-        return Controls(choice.ref, choice.reading, Question(choice.inputs), None)
+        return Controls(ref, choice.reading, Question(inputs), None)
     if model.head == "none":
-        against = (
-            st.text_input(
+        against = ""
+        if model.reads == "text":
+            against = st.text_input(
                 "Compared with the embedding of",
                 AGAINST,
                 key="evidence:against",
                 **BOUND,
-                help=(
-                    "The page measures the cosine of both embeddings. Left empty, it measures the cosine with the text's own "
-                    "embedding, which is 1 until a head or a token is removed."
-                ),
+                help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
+                "text's own embedding, which is 1 until a head or a token is removed.",
             )
-            if model.reads == "text"
-            else ""
-        )
-        question = Question(choice.inputs, against=(against or "").strip())
+        question = Question(inputs, against=(against or "").strip())
     else:
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
-            question = _output_fields(choice.ref, _question(model, choice))
-    reading = (
-        choice.reading
-        if question.inputs == choice.inputs
-        else reading_of(choice.ref, question.inputs)
-    )
-    return Controls(choice.ref, reading, question, baseline_of(choice.ref, question))
-
-
-def _question(model: Pretrained, choice: ModelChoice) -> Question:
-    """The question by the model's head: a class, a masked word, or the next token at a position."""
-    if model.head == "masked":
-        return Question(masked_inputs("evidence", choice))
-    return (
-        Question(choice.inputs)
-        if model.head == "classify"
-        else Question(choice.inputs, position_field("evidence", choice.reading))
-    )
+            if model.head == "masked":
+                question = Question(masked_inputs("evidence", choice))
+            elif model.head == "classify":
+                question = Question(inputs)
+            else:
+                question = Question(inputs, position_field("evidence", choice.reading))
+            question = _output_fields(ref, question)
+    same = question.inputs == inputs
+    reading = choice.reading if same else reading_of(ref, question.inputs)
+    return Controls(ref, reading, question, baseline_of(ref, question))
 
 
 def _output_fields(ref: ModelRef, question: Question) -> Question:
@@ -223,55 +220,34 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
 # What is measured of the answer, for all sessions.
 
 
-def contributions_of(controls: Controls) -> Contributions:
-    """Norms and gradients of the question; shared by all sessions."""
-    if controls.baseline is None:
-        return Contributions({}, {})
-    return answer_study(measure_contributions, controls.ref, controls.question)
-
-
-def scores(controls: Controls) -> dict[str, np.ndarray]:
-    """The score of each token of the source by each measure."""
-    return shared(_scores, controls.ref, controls.question)
-
-
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
     contributions = answer_study(measure_contributions, ref, question)
     trace = reading_of(ref, question.inputs).trace
     return token_scores(baseline_of(ref, question), trace, contributions)
 
 
-def head_maps(controls: Controls, head: Head, query: int) -> HeadMaps:
-    """Every measure of one head; the flow of a long text to one query alone, or not at all."""
-    item, trace = controls.maps[head[0]], controls.reading.trace
-    longest, flowing = max(len(item.queries), len(item.keys)), None
-    if longest <= MAX_FLOW:
-        to = None if longest <= WHOLE_FLOW else query
-        flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], to)
-    return study.head_maps(trace, item, head[1], contributions_of(controls), flowing)
-
-
 def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> study.Flow:
     return study.flow_map(reading_of(ref, inputs).trace, row, query)
 
 
+def flow_query(item: AttentionMap, query: int) -> tuple[int | None, ...]:
+    """To which query the flow is computed, None for all, as the one argument; of a very long text none at all."""
+    longest = max(len(item.queries), len(item.keys))
+    return () if longest > MAX_FLOW else (None if longest <= WHOLE_FLOW else query,)
+
+
 def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
-    item, contributions = controls.maps[head[0]], contributions_of(controls)
-    return study.default_cell(item, head[1], contributions, controls.baseline)
+    item = controls.maps[head[0]]
+    return study.default_cell(item, head[1], controls.contributions, controls.baseline)
 
 
 def gradient_estimates(controls: Controls) -> dict[Head, float]:
-    return study.gradient_estimates(controls.maps, contributions_of(controls))
+    return study.gradient_estimates(controls.maps, controls.contributions)
 
 
-def answers_without(
-    controls: Controls, baseline: Baseline, off: HeadSet
-) -> dict[str, dict[str, float]]:
-    """The value of each of the likeliest answers by WAYS; of an embedding, its similarity. Never change it."""
-    answers = _once("without", controls, off, lambda: study.answers_without(baseline, off))
-    ids = [id for id in answers if id is not None]
-    names = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
-    return dict(zip(names, answers.values(), strict=True))
+def answers_without(controls: Controls, baseline: Baseline, off: HeadSet) -> dict[Any, Any]:
+    """The value of each of the likeliest answers (their ids) by WAYS; of an embedding, its similarity."""
+    return _once("without", controls, off, lambda: study.answers_without(baseline, off))
 
 
 def _once(name: str, controls: Controls, heads: HeadSet, measure: Callable[[], T]) -> T:
@@ -541,6 +517,28 @@ def tokens_fact(
     )
 
 
+VERDICTS = (
+    (
+        0.25,
+        "So what the head writes matters here, and where it attends hardly does: other weights would "
+        "give nearly the same answer.",
+    ),
+    (
+        0.75,
+        "So {share} of the head's contribution is where it attends; the rest is what it writes in any case.",
+    ),
+    (
+        1.25,
+        "So this head contributes by where it attends: with uniform weights its contribution is lost.",
+    ),
+    (
+        math.inf,
+        "So this head contributes by where it attends: with uniform weights it does more harm than when "
+        "it is off.",
+    ),
+)
+
+
 def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is due to its weights, by the same head with uniform weights."""
     text = (
@@ -551,26 +549,8 @@ def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
     if abs(off.change) < 1e-6:
         return text + "The head changes nothing, so its weights change nothing either."
     share = even.change / off.change
-    if share < 0.25:
-        return text + (
-            "So what the head writes matters here, and where it attends hardly does: other weights would "
-            "give nearly the same answer."
-        )
-    if share > 1.25:
-        return (
-            text
-            + "So this head contributes by where it attends: with uniform weights it does more harm than when "
-            "it is off."
-        )
-    if share > 0.75:
-        return (
-            text
-            + "So this head contributes by where it attends: with uniform weights its contribution is lost."
-        )
-    return (
-        text
-        + f"So {percent(share)} of the head's contribution is where it attends; the rest is what it writes "
-        "in any case."
+    return text + next(
+        verdict.format(share=percent(share)) for limit, verdict in VERDICTS if share < limit
     )
 
 
@@ -613,7 +593,7 @@ def conditions(controls: Controls) -> str:
     text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
     text += "; fp32, no dropout" if controls.baseline else ", as uploaded"
     text += ", one forward pass per head." if controls.recordable else "."
-    if controls.mixed:
+    if len(controls.reading.trace.kinds) > 1:
         text += (
             " The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
             "in one graph, and the part that reaches the source is shown."
@@ -634,8 +614,8 @@ TABLE_ROWS = 6
 
 def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet]:
     """Draw the section; returns the picked head, its effects with uniform weights and off, and all heads that are off."""
-    todo = head_sets(controls.reading.trace)
-    with one_thread(len(baseline.source) <= SHORT):
+    todo, alone_fast = head_sets(controls.reading.trace), len(baseline.source) <= SHORT
+    with one_thread(alone_fast):
         effects = measure_with_progress(
             WITHOUT_HEADS,
             controls.key,
@@ -648,82 +628,56 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
         for (kind, layer, head), effect in single_heads(effects).items()
     }
     ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
-    picked = _picked_head(controls, ranked[0])
-    pair, off = _grid_and_answer(controls, baseline, effects, ranked, picked)
-    _fact(controls, baseline, effects, alone, ranked, picked)
-    _ranking(controls, baseline, alone, ranked)
-    return picked, pair, off
-
-
-def _grid_and_answer(
-    controls: Controls,
-    baseline: Baseline,
-    effects: Mapping[HeadSet, Effect],
-    ranked: list[Head],
-    picked: Head,
-) -> tuple[HeadsPair, HeadSet]:
+    picked, measured_all = _picked_head(controls, ranked[0]), len(alone) == len(controls.heads)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         _grid(controls, baseline, effects, ranked, picked)
-    with right, one_thread(len(baseline.source) <= SHORT):
-        return _without(controls, baseline, picked, effects)
-
-
-def _fact(
-    controls: Controls,
-    baseline: Baseline,
-    effects: Mapping[HeadSet, Effect],
-    alone: Mapping[Head, Effect],
-    ranked: list[Head],
-    picked: Head,
-) -> None:
-    """Draw the sentence about all heads, once each was measured."""
-    if len(alone) < len(list(controls.heads())):
-        return
-    names = [(controls.name(head), alone[head]) for head in ranked]
-    sharp = sharpness(controls.maps)
-    sharpest = max(sharp, key=lambda head: sharp[head])
-    whole = [
-        (controls.layer_name(controls.row_of(kind, layer)), effect)
-        for off, effect in effects.items()
-        for kind, layer, head in off
-        if head is None
-    ]
-    fact(
-        heads_fact(
-            baseline,
-            names,
-            controls.name(picked),
-            max(whole, key=lambda pair: abs(pair[1].change), default=None),
-            (controls.name(sharpest), sharp[sharpest]),
-            study.rank_agreement(alone, sharp, gradient_estimates(controls)),
+    with right, one_thread(alone_fast):
+        pair, off = _without(controls, baseline, picked, effects)
+    sharp, estimates = sharpness(controls.maps), gradient_estimates(controls)
+    if measured_all:
+        sharpest = max(sharp, key=lambda head: sharp[head])
+        whole = [
+            (controls.layers[kind, layer], effect)
+            for out, effect in effects.items()
+            for kind, layer, head in out
+            if head is None
+        ]
+        fact(
+            heads_fact(
+                baseline,
+                [(controls.heads[head], alone[head]) for head in ranked],
+                controls.heads[picked],
+                max(whole, key=lambda pair: abs(pair[1].change), default=None),
+                (controls.heads[sharpest], sharp[sharpest]),
+                study.rank_agreement(alone, sharp, estimates),
+            )
         )
+    count, shown = len(controls.heads), min(TABLE_ROWS, len(ranked))
+    of = "" if measured_all else f" of the {len(alone)} measured so far, out of {count}"
+    label = f"The {shown} heads that the answer needs most" if shown > 1 else "The head"
+    details(
+        f"{label}{of}, as a table",
+        partial(_ranking, controls, baseline, alone, ranked),
+        "evidence:ranking",
     )
+    return picked, pair, off
 
 
-def head_field(controls: Controls) -> Head:
-    """Draw the field of the head; where none can be switched off there is no grid to press."""
-    picked = _picked_head(controls, next(controls.heads()))
-    _head_field(controls, picked)
-    return picked
+def head_field(controls: Controls, picked: Head) -> None:
+    """Draw the field of the head."""
 
-
-def _head_field(controls: Controls, picked: Head) -> None:
     def choose(head: Head) -> None:
-        _choose(controls, head)
+        kind, layer, index = controls.head_id(head)
+        choose_head(controls.ref, kind, (layer, index))
         write_pair("head", head)
 
     draw_head_field(
-        {controls.name(head): head for head in controls.heads()},
+        {name: head for head, name in controls.heads.items()},
         picked,
         choose,
         f"evidence:head:{controls.ref.name}",
     )
-
-
-def _choose(controls: Controls, head: Head) -> None:
-    kind, layer, index = controls.head_id(head)
-    choose_head(controls.ref, kind, (layer, index))
 
 
 def _picked_head(controls: Controls, default: Head) -> Head:
@@ -731,30 +685,20 @@ def _picked_head(controls: Controls, default: Head) -> Head:
     if st.session_state.setdefault(MODEL, controls.ref) != controls.ref:
         st.session_state[MODEL] = controls.ref
         write_pair("head", None)  # another model has other heads
-    linked, error = read_pair(
-        "head", (len(controls.maps), max(len(item.weights) for item in controls.maps))
-    )
+    bounds = len(controls.maps), max(len(item.weights) for item in controls.maps)
+    linked, error = read_pair("head", bounds)
     if error:
         st.warning(error)
-    if linked and linked[1] < len(controls.maps[linked[0]].weights):
-        _choose(controls, linked)
+    if linked in controls.heads:
+        kind, layer, index = controls.head_id(linked)
+        choose_head(controls.ref, kind, (layer, index))
         return linked
-    if (stored := current_head(controls.ref)) and (head := _head_of_kind(controls, *stored)):
-        write_pair("head", head)
-        return head
+    if stored := current_head(controls.ref):
+        for head in controls.heads:
+            if controls.head_id(head) == (stored[0], *stored[1]):
+                write_pair("head", head)
+                return head
     return default
-
-
-def _head_of_kind(controls: Controls, kind: str, head: Head) -> Head | None:
-    """A head of one kind of attention, by the index of its layer among all maps."""
-    return next(
-        (
-            (row, head[1])
-            for row, item in enumerate(controls.maps)
-            if (item.kind, item.layer) == (kind, head[0]) and head[1] < len(item.weights)
-        ),
-        None,
-    )
 
 
 def _grid(
@@ -764,9 +708,27 @@ def _grid(
     ranked: list[Head],
     picked: Head,
 ) -> None:
-    rows = [_cell(controls, baseline, off, effect, ranked) for off, effect in effects.items()]
-    layers = [controls.layer_name(row) for row in range(len(controls.maps))]
-    heads = max(len(item.weights) for item in controls.maps)
+    """Draw the change of the answer without each head and each layer, whose cells pick a head."""
+    rows: list[Spec] = []
+    measured = "" if len(ranked) == len(controls.heads) else " measured"
+    for off, effect in effects.items():
+        ((kind, layer, head),) = off
+        name, one = controls.layers[kind, layer], (controls.row_of(kind, layer), head)
+        cell = {"head": LAYER, "name": f"all of {name}", "share": "a whole layer"}
+        if head is not None:
+            rank = f"{ranked.index(one) + 1} of {len(ranked)}{measured}"  # type: ignore[arg-type]
+            cell = {"head": str(head), "name": f"{name}·H{head}", "share": rank}
+        rows.append(
+            cell
+            | {
+                "layer": name,
+                "change": effect.change,
+                "by": signed(effect.change),
+                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
+            }
+        )
+    layers = list(controls.layers.values())
+    heads = [str(head) for head in range(max(len(item.weights) for item in controls.maps))]
     with st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
     ):
@@ -776,47 +738,21 @@ def _grid(
             help="One forward pass per head, in which its output is "
             "zero. The last column is the whole layer.",
         )
-        _head_field(controls, picked)
-    spec = effect_grid(
-        rows, layers, [*map(str, range(heads)), LAYER], (layers[picked[0]], str(picked[1])), theme()
-    )
+        head_field(controls, picked)
+
+    def pick() -> None:
+        point = pressed_point("evidence:grid")
+        if point and point["head"] != LAYER:
+            write_pair("head", (layers.index(point["layer"]), int(point["head"])))
+
     draw_chart(
         st,
-        spec,
+        effect_grid(rows, layers, [*heads, LAYER], (layers[picked[0]], str(picked[1])), theme()),
         key="evidence:grid",
-        on_select=lambda: _pick(layers),
+        on_select=pick,
         selection_mode=[PICKED],
         alt="What the answer loses without each head",
     )
-
-
-def _pick(layers: list[str]) -> None:
-    point = pressed_point("evidence:grid")
-    if point and point["head"] != LAYER:
-        write_pair("head", (layers.index(point["layer"]), int(point["head"])))
-
-
-def _cell(
-    controls: Controls, baseline: Baseline, off: HeadSet, effect: Effect, ranked: list[Head]
-) -> Spec:
-    ((kind, layer, head),) = off
-    row = controls.row_of(kind, layer)
-    name = controls.layer_name(row)
-    measured_all = "" if len(ranked) == len(list(controls.heads())) else " measured"
-    rank = (
-        "a whole layer"
-        if head is None
-        else f"{ranked.index((row, head)) + 1} of {len(ranked)}{measured_all}"
-    )
-    return {
-        "layer": name,
-        "head": LAYER if head is None else str(head),
-        "change": effect.change,
-        "by": signed(effect.change),
-        "name": f"all of {name}" if head is None else controls.name((row, head)),
-        "share": rank,
-        "now": f"{number(effect.value)} instead of {number(baseline.value)}",
-    }
 
 
 def _without(
@@ -826,15 +762,12 @@ def _without(
 
     Returns the effects of the head, and all that is off.
     """
-    layers = {
-        f"all of {controls.layer_name(row)}": frozenset({(item.kind, item.layer, None)})
-        for row, item in enumerate(controls.maps)
-    }
-    options = layers | {
-        controls.name(head): frozenset({controls.head_id(head)}) for head in controls.heads()
-    }
+    name = controls.heads[picked]
+    options = {
+        f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
+    } | {name: frozenset({controls.head_id(head)}) for head, name in controls.heads.items()}
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**Without {plain(controls.name(picked))}**", width="content")
+        st.markdown(f"**Without {plain(name)}**", width="content")
         with st.popover("More heads", icon=":material/power_settings_new:"):
             others = st.multiselect(
                 "Switched off as well",
@@ -843,20 +776,21 @@ def _without(
                 help="Heads and layers that are switched off together with the picked head.",
                 **BOUND,
             )
-            others = [name for name in others if name != controls.name(picked)]
+    others = [other for other in others if other != name]
     alone: HeadSet = frozenset({controls.head_id(picked)})
-    off: HeadSet = alone.union(*(options[name] for name in others))
-    effect = effects.get(off) or ablate_heads(baseline, off)
-    values = answers_without(controls, baseline, off)
+    off: HeadSet = alone.union(*(options[other] for other in others))
+    answers = answers_without(controls, baseline, off)
+    ids = [id for id in answers if id is not None]
+    words = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
     rows = [
         {"word": word, "of": way, "p": value, "text": number(value)}
-        for word, by_way in values.items()
+        for word, by_way in zip(words, answers.values(), strict=True)
         for way, value in by_way.items()
     ]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
         st,
-        before_after(rows, list(values), Ink.of(theme()), logits),
+        before_after(rows, words, Ink.of(theme()), logits),
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
@@ -870,12 +804,12 @@ def _without(
         effects.get(alone) or ablate_heads(baseline, alone),
     )
     if others:
-        added = sum(
-            effects[part].change for part in (frozenset({head}) for head in off) if part in effects
-        )
+        parts = [frozenset({head}) for head in off]
+        added = sum(effects[part].change for part in parts if part in effects)
+        effect = effects.get(off) or ablate_heads(baseline, off)
         st.caption(
             plain(
-                f"Off: {', '.join([controls.name(picked), *others])}. Together they change the answer by "
+                f"Off: {', '.join([name, *others])}. Together they change the answer by "
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
             )
         )
@@ -885,55 +819,30 @@ def _without(
 def _ranking(
     controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]
 ) -> None:
-    """Draw the heads that the answer needs most, with other measures of them."""
+    """Draw the heads that the answer needs most, with other measures of them, and all that were measured as a file."""
     estimates, sharp = gradient_estimates(controls), sharpness(controls.maps)
-    has_outputs = baseline.id is not None
-    columns = [
-        "head",
-        "answer without it",
-        "change",
-        *(["prediction then"] if has_outputs else []),
-        *(["gradient estimate"] if estimates else []),
-        "largest weight",
-    ]
     rows = []
     for head in ranked[:TABLE_ROWS]:
-        effect = alone[head]
-        output = (
-            ""
-            if effect.id is None
-            else display_names(baseline.pretrained, baseline.answer, [effect.id])[0]
-        )
+        effect, output = alone[head], ""
+        if effect.id is not None:
+            (output,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
         rows.append(
-            [
-                controls.name(head),
-                number(effect.value),
-                signed(effect.change),
-                *([output] if has_outputs else []),
-                *([signed(estimates[head])] if estimates else []),
-                number(sharp[head]),
-            ]
+            {
+                "head": controls.heads[head],
+                "answer without it": number(effect.value),
+                "change": signed(effect.change),
+                **({"prediction then": output} if baseline.id is not None else {}),
+                **({"gradient estimate": signed(estimates[head])} if estimates else {}),
+                "largest weight": number(sharp[head]),
+            }
         )
-    count = len(list(controls.heads()))
-    of = "" if len(alone) == count else f" of the {len(alone)} measured so far, out of {count}"
-    label = (
-        f"The {len(rows)} heads that the answer needs most{of}"
-        if len(rows) > 1
-        else f"The head{of}"
+    table(
+        list(rows[0]),
+        [list(row.values()) for row in rows],
+        caption="Heads by the change of the answer without them",
+        markers=False,
     )
-    details(
-        f"{label}, as a table",
-        partial(_ranked_table, controls, columns, rows, alone),
-        "evidence:ranking",
-    )
-
-
-def _ranked_table(
-    controls: Controls, columns: list[str], rows: list[list[str]], alone: Mapping[Head, Effect]
-) -> None:
-    """Draw the heads that the answer needs most, and all that were measured as a file."""
-    table(columns, rows, caption="Heads by the change of the answer without them", markers=False)
-    which = "All" if len(alone) == len(list(controls.heads())) else "The measured"
+    which = "All" if len(alone) == len(controls.heads) else "The measured"
     st.download_button(
         f"{which} {len(alone)} heads, CSV",
         lambda: heads_csv(controls, alone),
@@ -953,27 +862,39 @@ MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 def maps_section(controls: Controls, head: Head) -> HeadMaps:
     """Draw the measures side by side with one crosshair, and the picked cell in all of them as a sentence."""
-    item = controls.maps[head[0]]
-    row, column = default_cell(controls, head)
+    item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
     pinned = settle_pin(stores(KEY, None)[0], KEY, linked, shape)
     write_linked("evidence", "pin", pinned)
-    row, column = pinned or (row, column)
-    measures = head_maps(controls, head, row)
-    paragraph(f"**{controls.name(head)} on the same tokens**")
+    row, column = pinned or default_cell(controls, head)
+    flowing = None
+    for query in flow_query(item, row):
+        flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], query)
+    contributions = controls.contributions
+    measures = study.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
+    paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
-        _one_row(controls, head, measures, row, column)
-    else:
-        tiles = [
-            _tile(
-                name, values, item.mask, head[1], measures.known if name == "flow" else None, index
-            )
-            for index, (name, values) in enumerate(measures.maps.items())
-        ]
-        cross = item.kind == "cross"
+        sizes = [np.abs(each[row]) for each in measures.maps.values()]
+        note = "each measure from 0 to its largest value, without signs"
+        values = np.stack([size / (size.max() or 1.0) for size in sizes])
         multiples(
-            tiles,
+            [Tile(f"From {item.queries[row]}", note, values)],
+            [NAMES[measure] for measure in measures.maps],
+            item.keys,
+            key="evidence:row",
+            query=0,
+            column=column,
+            noun="share",
+            reads="measure (row) … key (column)",
+            fact=f"One row of head {name}",
+        )
+        st.caption(
+            f"{shape[0]} × {shape[1]} cells are too many to show side by side, so only row {row} is shown."
+        )
+    else:
+        multiples(
+            _tiles(item, head[1], measures),
             item.queries,
             item.keys,
             key=KEY,
@@ -981,91 +902,54 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
             column=column,
             height=320,
             pin=pinned,
-            reads="output (row) … input (column)" if cross else "query (row) … key (column)",
+            reads="output (row) … input (column)"
+            if item.kind == "cross"
+            else "query (row) … key (column)",
             noun="value",
-            fact=f"Head {controls.name(head)} by {len(tiles)} measures",
+            fact=f"Head {name} by {len(measures.maps)} measures",
         )
-    fact(
-        cell_fact(
-            controls.name(head), (item.queries[row], item.keys[column]), measures, row, column
-        )
-    )
-    if "flow" not in measures.maps:
-        st.caption(
-            f"Flow is left out: {max(len(item.queries), len(item.keys))} tokens are too many for it here."
-        )
-    if contributions_of(controls).out_of_memory:
+    fact(cell_fact(name, (item.queries[row], item.keys[column]), measures, row, column))
+    if flowing is None:
+        st.caption(f"Flow is left out: {max(shape)} tokens are too many for it here.")
+    if contributions.out_of_memory:
         st.caption(
             "The gradient is left out: it needs more memory than this computer has free. Use a shorter text."
         )
     return measures
 
 
-def _one_row(controls: Controls, head: Head, measures: HeadMaps, row: int, column: int) -> None:
-    """Draw one row of maps too large to be drawn side by side, a line a measure."""
-    item = controls.maps[head[0]]
-    values = np.stack(
-        [np.abs(each[row]) / (np.abs(each[row]).max() or 1.0) for each in measures.maps.values()]
-    )
-    multiples(
-        [
-            Tile(
-                f"From {item.queries[row]}",
-                "each measure from 0 to its largest value, without signs",
-                values,
-            )
-        ],
-        [NAMES[name] for name in measures.maps],
-        item.keys,
-        key="evidence:row",
-        query=0,
-        column=column,
-        noun="share",
-        reads="measure (row) … key (column)",
-        fact=f"One row of head {controls.name(head)}",
-    )
-    st.caption(
-        f"{' × '.join(str(size) for size in item.weights.shape[1:])} cells are too many to show side by side, "
-        f"so only row {row} is shown."
-    )
-
-
-def _tile(
-    name: str,
-    values: np.ndarray,
-    mask: np.ndarray | None,
-    head: int,
-    known: np.ndarray | None,
-    index: int,
-) -> Tile:
-    visible = (
-        None
-        if mask is None
-        else np.broadcast_to(mask, (max(head + 1, len(mask)), *values.shape))[head]
-    )
-    if known is not None:
-        wide = np.pad(known, ((0, 0), (0, values.shape[1] - known.shape[1])))
-        visible = wide if visible is None else visible & wide
-    note = f"{NOTES[name]}; this row only" if known is not None else NOTES[name]
-    if name == "gradient":
-        return Tile(
-            NAMES[name],
-            note,
-            values / (np.abs(values).max() or 1.0),
-            visible,
-            index,
-            (-1.0, 1.0),
-            signed=True,
-        )
-    return Tile(NAMES[name], note, values, visible, index)
+def _tiles(item: AttentionMap, head: int, measures: HeadMaps) -> list[Tile]:
+    """A map a measure, masked where the head cannot attend or the measure is unknown; the gradient is signed."""
+    tiles, shape = [], item.weights.shape[1:]
+    visible = None
+    if item.mask is not None:
+        visible = np.broadcast_to(item.mask, (max(head + 1, len(item.mask)), *shape))[head]
+    for index, (name, values) in enumerate(measures.maps.items()):
+        mask, note = visible, NOTES[name]
+        if name == "flow" and measures.known is not None:
+            known = measures.known
+            mask = np.pad(known, ((0, 0), (0, shape[1] - known.shape[1])))
+            mask, note = mask if visible is None else visible & mask, f"{note}; this row only"
+        tile = Tile(NAMES[name], note, values, mask, index)
+        if name == "gradient":
+            share = values / (np.abs(values).max() or 1.0)
+            tile = replace(tile, weights=share, span=(-1.0, 1.0), signed=True)
+        tiles.append(tile)
+    return tiles
 
 
 def agreement(measures: HeadMaps) -> None:
     """Draw how the measures of this head agree in the order of the keys."""
-    names = list(measures.maps)
-    rows = [[NAMES[one], *(_rho(measures, one, other) for other in names)] for one in names]
+    rows = []
+    for one in measures.maps:
+        ρ = {other: key_agreement(measures, one, other) for other in measures.maps}
+        texts = [
+            "–" if value is None else number(value) if other == one else signed(value)
+            for other, value in ρ.items()
+        ]
+        rows.append([NAMES[one], *texts])
     table(
-        ["ρ", *(NAMES[name] for name in names)],
+        ["ρ", *(NAMES[name] for name in measures.maps)],
         rows,
         markers=False,
         caption="Agreement of the order of the keys between measures, Spearman's ρ",
@@ -1076,185 +960,13 @@ def agreement(measures: HeadMaps) -> None:
     )
 
 
-def _rho(measures: HeadMaps, one: str, other: str) -> str:
-    value = key_agreement(measures, one, other)
-    return "–" if value is None else number(value) if one == other else signed(value)
-
-
 # What the page computes as Python.
 
 
-Part = tuple[list[Cell], dict[str, np.ndarray]]  # cells, and the page's numbers that they compute
 HEADS = "What the answer loses without each head, and without each layer: one forward pass each."
 WITHOUT = "The likeliest answers with all heads, with these heads uniform, and with them off."
-MAPS = "One head on the same tokens by each measure."
+MAPS = "One head on the same tokens by each measure"
 TOKENS = "The tokens by each measure, and the change of the answer when each is hidden."
-
-
-def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> Script:
-    """The measures that the page could take: of an array, rollout and flow alone."""
-    baseline = controls.baseline
-    cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
-    parts = [] if baseline is None else [_answers(controls, baseline, off)]
-    parts.append(_maps(controls, head, measures))
-    parts += [] if baseline is None else [_tokens(controls, parts[-1][0][0].code)]
-    for more, _ in parts:
-        cells += more
-    return Script(
-        tuple(cells), {name: value for _, results in parts for name, value in results.items()}
-    )
-
-
-def _answers(controls: Controls, baseline: Baseline, off: HeadSet) -> Part:
-    ask = f"""
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question_code(controls.question)})
-print(baseline.word or "cosine", baseline.value)
-"""
-    cells, results = (
-        [Cell("The answer of the whole model.", ask)],
-        {"baseline.value": np.array(baseline.value)},
-    )
-    if not controls.recordable:
-        return cells, results
-    cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, _ways(baseline, off))]
-    values = list(answers_without(controls, baseline, off).values())[:MAX_ANSWERS]
-    results["values"] = np.array([list(by_way.values()) for by_way in values])
-    measured, todo = measurements("evidence:heads", controls.key), head_sets(controls.reading.trace)
-    if all(one in measured for one in todo):
-        results["changes"] = np.array([measured[one].change for one in todo])
-    return cells, results
-
-
-def _ways(baseline: Baseline, off: HeadSet) -> str:
-    """The values of the likeliest answers; of an embedding, its cosine."""
-    answers = f"""off = {set(off)!r}  # (kind, layer, head); None is the whole layer
-answers = [baseline.answer, baseline.rerun(uniform=frozenset(off)), baseline.rerun(off=frozenset(off))]
-"""
-    if baseline.id is None:
-        return f"{answers}values = [[float(baseline.target_value(answer)) for answer in answers]]\nprint(values[0])\n"
-    return f"""
-from core.pretrained.answers import top_candidates
-from core.interpret.evidence import quantity_values
-
-{answers}likeliest = top_candidates(model, baseline.answer, {MAX_ANSWERS})
-values = [[float(quantity_values(answer, baseline.quantity)[one.id]) for answer in answers] for one in likeliest]
-for one, (on, uniform, without) in zip(likeliest, values):
-    print(f"{{one.word}}: {{on:.3f}}, uniform {{uniform:.3f}}, off {{without:.3f}}")
-"""
-
-
-def _maps(controls: Controls, head: Head, measures: HeadMaps) -> Part:
-    item, query = controls.maps[head[0]], default_cell(controls, head)[0]
-    kind, layer, index = controls.head_id(head)
-    imports = [
-        "from core.interpret.trace import "
-        + ("flows" if measures.known is None else "flow")
-        + ", graph, rollout"
-    ]
-    lines = [
-        f"trace = reading.trace.of({kind!r})",
-        f"item = trace.map({layer})",
-        f"weights = item.weights[{index}]  # (T, S)",
-    ]
-    if "written" in measures.maps or "gradient" in measures.maps:
-        imports.append("from core.interpret.evidence import measure_contributions")
-        lines.append("contributions = measure_contributions(baseline)")
-    if "written" in measures.maps:
-        lines += [
-            f"written = contributions.norm_map({kind!r}, {layer}, item.weights)[{index}]  # ‖α·v·W_O‖",
-            "written = written / written.sum(-1, keepdims=True).clip(1e-12)",
-        ]
-    if "gradient" in measures.maps:
-        lines.append(
-            f"gradient = contributions.gradient_map({kind!r}, {layer}, len(item.keys))[{index}]  "
-            "# α·∂answer/∂α"
-        )
-    lines += [
-        f"layers = graph(reading.trace, {kind!r}, {layer})  # all heads, up to and with this layer",
-        "rolled = rollout(layers)",
-    ]
-    if "flow" in measures.maps:
-        lines.append(
-            "flowing = flows(layers)"
-            if measures.known is None
-            else f"flowing = flow(layers, {query})"
-        )
-    keys = (
-        controls.reading.trace.of(kind).map(layer).weights.shape[-1]
-    )  # without the column of a learned sink
-    names = {
-        "weights": "weights",
-        "written": "written",
-        "gradient": "gradient",
-        "rollout": "rolled",
-        "flow": "flowing",
-    }
-    results = {names[name]: values[:, :keys] for name, values in measures.maps.items()}
-    if measures.known is not None:
-        results["flowing"] = results["flowing"][query]
-    shown = [
-        name
-        for name in results
-        if results[name].shape == results["weights"].shape and name != "gradient"
-    ]
-    draw = f"""
-from core.show import show_maps
-
-show_maps({{{", ".join(f'"{name}": {name}' for name in shown)}}}, item.queries, item.keys, row={query})
-"""
-    return [
-        Cell(
-            f"{MAPS[:-1]}: {', '.join(measures.maps)}.",
-            "\n".join(imports) + "\n\n" + "\n".join(lines),
-            draw,
-            "evidence:maps" if max(item.weights.shape) <= 640 else "evidence:row",
-        )
-    ], results
-
-
-def _tokens(controls: Controls, head_code: str) -> Part:
-    known = "contributions" in head_code
-    tokens = (
-        f"""
-import numpy as np
-
-from core.interpret.evidence import hide_token, {"" if known else "measure_contributions, "}token_scores
-from core.pretrained.maps import with_sink
-from core.ranks import kendall
-from core.studies import evidence as study
-from core.studies.evidence import MAX_ANSWERS, WAYS, HeadMaps, key_agreement, sharpness
-
-{"" if known else "contributions = measure_contributions(baseline)"}
-""".replace("\n\n\n", "\n\n")
-        + """scores = token_scores(baseline, reading.trace, contributions)
-hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
-for name, score in scores.items():
-    print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
-rows = np.stack([*scores.values(), abs(hidden)])
-shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
-"""
-    )
-    draw = """
-from core.show import show_maps
-
-show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
-"""
-    measured = measurements("evidence:tokens", controls.key)
-    count = len(controls.reading.source.tokens)
-    if not all(token in measured for token in range(count)):
-        return [], {}
-    changes = np.array([measured[token].change for token in range(count)])
-    rows = np.stack([*scores(controls).values(), np.abs(changes)])
-    results = {f"scores[{name!r}]": values for name, values in scores(controls).items()}
-    return [Cell(TOKENS, tokens, draw, "evidence:strip")], {
-        **results,
-        "hidden": changes,
-        "shares": rows / np.maximum(rows.max(-1, keepdims=True), 1e-30),
-    }
-
-
 _EVERY = """
 import numpy as np
 
@@ -1273,6 +985,93 @@ rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "c
         for off, effect in effects.items() for kind, layer, head in off]
 alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
 """
+_TOKENS = """
+import numpy as np
+
+from core.interpret.evidence import hide_token, token_scores
+from core.ranks import kendall
+
+scores = token_scores(baseline, reading.trace, contributions)
+hidden = np.array([hide_token(baseline, token).change for token in range(len(baseline.source))])
+for name, score in scores.items():
+    print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
+rows = np.stack([*scores.values(), abs(hidden)])
+shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
+"""
+_STRIP = """
+from core.show import show_maps
+
+show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
+"""
+
+
+def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> Script:
+    """The measures that the page could take: of an array, rollout and flow alone."""
+    baseline, item = controls.baseline, controls.maps[head[0]]
+    cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
+    results: dict[str, np.ndarray] = {}
+    contributions = "Contributions({}, {})"
+    if baseline is not None:
+        contributions = "measure_contributions(baseline)"
+        ask = f"""
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question_code(controls.question)})
+print(baseline.word or "cosine", baseline.value)
+"""
+        cells.append(Cell("The answer of the whole model.", ask))
+        results["baseline.value"] = np.array(baseline.value)
+    if baseline is not None and controls.recordable:
+        ways = f"""
+from core.studies.evidence import answers_without
+
+off = frozenset({set(off)!r})  # (kind, layer, head); None is the whole layer
+answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
+for token, values in answers.items():
+    print(token, values)
+"""
+        cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, ways)]
+        results["[list(values.values()) for values in answers.values()]"] = np.array(
+            [list(each.values()) for each in answers_without(controls, baseline, off).values()]
+        )
+        measured = measurements(WITHOUT_HEADS, controls.key)
+        todo = head_sets(controls.reading.trace)
+        if all(one in measured for one in todo):
+            results["changes"] = np.array([measured[one].change for one in todo])
+    query = (
+        default_cell(controls, head)[0]
+        if measures.known is None
+        else measures.known.any(1).argmax()
+    )
+    flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, int(query))]
+    made = contributions.partition("(")[0]
+    maps = f"""
+from core.interpret.evidence import {made}
+from core.studies.evidence import flow_map, head_maps
+{"from core.pretrained.maps import with_sink" if controls.reading.sinks else ""}
+contributions = {contributions}
+item = {"with_sink(reading.trace)" if controls.reading.sinks else "reading.trace"}.maps[{head[0]}]
+flowing = {flowing[0] if flowing else None}  # maximum flow to each query
+measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
+"""
+    draw = f"""
+from core.show import show_maps
+
+shown = {{name: values for name, values in measures.maps.items() if name != "gradient"}}
+show_maps(shown, item.queries, item.keys, row={query})
+"""
+    picture = KEY if max(item.weights.shape) <= MAX_DRAWN else "evidence:row"
+    cells.append(Cell(f"{MAPS}: {', '.join(measures.maps)}.", maps, draw, picture))
+    results |= {f"measures.maps[{name!r}]": values for name, values in measures.maps.items()}
+    measured = measurements(WITHOUT_TOKENS, controls.key)
+    count = len(controls.reading.source.tokens)
+    if baseline is not None and all(token in measured for token in range(count)):
+        cells.append(Cell(TOKENS, _TOKENS, _STRIP, "evidence:strip"))
+        changes = np.array([measured[token].change for token in range(count)])
+        rows = np.stack([*controls.scores.values(), np.abs(changes)])
+        results |= {f"scores[{name!r}]": values for name, values in controls.scores.items()}
+        results |= {"hidden": changes, "shares": rows / rows.max(-1, keepdims=True).clip(1e-30)}
+    return Script(tuple(cells), results)
 
 
 # The third figure: the tokens by every measure, and what the answer loses when each one is hidden.
@@ -1305,7 +1104,7 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
     if len(effects) < len(tokens):
         return None, False
     changes = np.array([effects[token].change for token in range(len(tokens))])
-    measures = scores(controls)
+    measures = controls.scores
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
@@ -1433,30 +1232,30 @@ def page() -> None:
 def _view(choice: ModelChoice) -> None:
     """Draw the controls and all that they change."""
     with input_errors():
-        _sections(draw_controls(choice))
-
-
-def _sections(controls: Controls) -> None:
-    if controls.reading.note:
-        st.caption(plain(controls.reading.note))
-    baseline, pair, off = controls.baseline, None, NO_HEADS
-    if baseline is not None and controls.recordable:
-        head, pair, off = section(controls, baseline)
-    else:
-        st.caption(
-            "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
+        controls = draw_controls(choice)
+        if controls.reading.note:
+            st.caption(plain(controls.reading.note))
+        baseline, pair, off = controls.baseline, None, NO_HEADS
+        if baseline is not None and controls.recordable:
+            head, pair, off = section(controls, baseline)
+        else:
+            st.caption(
+                "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
+            )
+            head = _picked_head(controls, next(iter(controls.heads)))
+            head_field(controls, head)
+        measures = maps_section(controls, head)
+        add_script(partial(script, controls, head, measures, off))
+        _equation(controls, head, measures)
+        details(
+            "How the measures of this head agree", lambda: agreement(measures), "evidence:agree"
         )
-        head = head_field(controls)
-    measures = maps_section(controls, head)
-    add_script(partial(script, controls, head, measures, off))
-    _equation(controls, head, measures)
-    details("How the measures of this head agree", lambda: agreement(measures), "evidence:agree")
-    if baseline is not None:
-        agreed = tokens_section(controls, baseline)
-        if pair is not None:
-            paragraph(even_fact(baseline, controls.name(head), *pair))
-        paragraph(can_tell(*agreed))
-    caption(conditions(controls))
+        if baseline is not None:
+            agreed = tokens_section(controls, baseline)
+            if pair is not None:
+                paragraph(even_fact(baseline, controls.heads[head], *pair))
+            paragraph(can_tell(*agreed))
+        caption(conditions(controls))
 
 
 def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:
