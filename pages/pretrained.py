@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform, trace as analysis
-from core.interpret.map_transform import MapTransform, Sentences, token_transform, transform_trace
+from core.interpret.map_transform import Sentences
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, ModelInputs, Reading
-from core.pretrained.maps import sink_line
 from core.studies.pretrained import (
     COREFERENCE,
     Order,
@@ -24,17 +22,17 @@ from core.studies.pretrained import (
     even,
     first_head,
     in_order,
-    maps_of_kind,
     shown_pins,
+    view_of,
 )
 from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script
 from dashboard.server.cache import shared
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Toggle, Values
 from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
 from dashboard.ui.links import (
-    BOUND,
     fragment,
     read_pair,
     read_pairs,
@@ -50,7 +48,7 @@ from dashboard.ui.model_picker import (
     choose_model,
     current_head_of,
 )
-from dashboard.ui.models import EMBEDDED, ModelRef, import_block, model_cell, reading_of
+from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
 from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
 from dashboard.ui.rendering import reruns_alone
 
@@ -78,213 +76,133 @@ SCALES = {
     "largest": "0 to the largest here",
     "p99.5": "0 to the 99.5th percentile",
 }
-POOLS = {"mean": "Mean", "max": "Largest"}
+TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
 POOLED_FROM = 256  # tokens, from which a pixel or a cell may pool several
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The values of the controls; `kind` is one that the reading has."""
-
-    kind: Kind
-    words: bool = False
-    special: bool = False
-    sinks: bool = False
-    sentences: Sentences = "all"
-    order: Order = "text"
-    show: str = "both"
-    scale: str = "unit"
-    pool: str = "mean"
-    threshold: float = 0.0
+def tokens_of(line: Line) -> list[int]:
+    """The word of each token that is part of one."""
+    return [word for word in line.word if word is not None]
 
 
-def draw_controls(reading: Reading) -> Controls:
-    """Draw the controls that this reading has a use for."""
+def has_special(values: Values) -> bool:
+    """Whether there are special tokens, and something is left without them."""
+    rows, columns = values.lines
+    return any(rows.special + columns.special) and not (all(rows.special) or all(columns.special))
+
+
+FIELDS = Fields(
+    "pretrained",
+    kind=Segmented(
+        "Attention",
+        lambda values: {
+            kind: KINDS[kind] for kind in get_args(Kind) if kind in values.reading.trace.kinds
+        },
+        lambda values: (
+            "cross" if "cross" in values.reading.trace.kinds else values.reading.trace.kinds[0]
+        ),
+        when=lambda values: len(values.reading.trace.kinds) > 1,
+        help=KIND_HELP,
+        also={"label_visibility": "collapsed"},
+    ),
+    show=Segmented(
+        "Show",
+        lambda values: SHOWS | {"both": "Matrix and picture"} if values.lines[0].grid else SHOWS,
+        help="How the picked head is drawn.",
+        also={"label_visibility": "collapsed"},
+    ),
+    words=Toggle(
+        "Merge pieces into words",
+        when=lambda values: any(
+            len(set(tokens_of(line))) < len(tokens_of(line)) for line in values.lines
+        ),
+        help="The weights of a word's pieces are summed over keys and averaged over queries.",
+    ),
+    special=Toggle(
+        "Hide special tokens",
+        when=has_special,
+        help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
+    ),
+    sinks=Toggle(
+        "Hide sinks",
+        help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
+        "it, averaged over all heads. Each row is then divided by what is left of it.",
+    ),
+    sentences=Select(
+        "Sentences",
+        SENTENCES,
+        radio=True,
+        when=lambda values: all(any(line.segment) for line in values.lines),
+        help="Which sentence attends to which: in A → B the queries are in A and the keys in B.",
+        also={"horizontal": True},
+    ),
+    order=Select(
+        "Order of rows and columns",
+        ORDERS,
+        radio=True,
+        help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
+        "average weight that they receive, queries by their largest weight.",
+    ),
+    scale=Select(
+        "Scale of one head",
+        SCALES,
+        radio=True,
+        help="The weights that the colours cover. As fits the length: 0 to 1 up to "
+        f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
+    ),
+    pool=Select(
+        "Several cells in one pixel",
+        {"mean": "Mean", "max": "Largest"},
+        radio=True,
+        when=lambda values: max(map(len, values.lines)) > POOLED_FROM,
+        help="A map of this length has more cells than pixels.",
+        also={"horizontal": True},
+    ),
+    threshold=Number(
+        "Draw weights from",
+        0.0,
+        0.0,
+        0.5,
+        0.01,
+        slider=True,
+        key="from",
+        help="Smaller weights are left blank; the pointer still reads them.",
+    ),
+)
+
+
+def draw_controls(reading: Reading) -> Values:
+    """Draw the controls that this reading has a use for; `options` are those of the tokens, for `view_of`."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        kind = _kind(reading)
-        rows, columns = reading.lines(kind)
-        picture = rows.grid is not None
-        shows = SHOWS | ({"both": "Matrix and picture"} if picture else {})
-        show = st.segmented_control(
-            "Show",
-            list(shows),
-            default="both",
-            format_func=shows.__getitem__,
-            key=SHOW,
-            label_visibility="collapsed",
-            required=True,
-            **BOUND,
-            help="How the picked head is drawn.",
-        )
+        kind = FIELDS.draw("kind", into=HERE, reading=reading).kind or reading.trace.kinds[0]
+        given = Values(reading=reading, lines=reading.lines(kind))
+        values = FIELDS.draw("show", into=HERE, **given)
         with st.popover(
             "Tokens", icon=":material/segment:", help="Which tokens are drawn, and in which order"
         ):
-            words, special, sinks = _tokens(rows, columns)
-            sentences = _sentences(rows, columns)
-            order = st.radio(
-                "Order of rows and columns",
-                list(ORDERS),
-                format_func=ORDERS.__getitem__,
-                key="pretrained:order",
-                **BOUND,
-                help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
-                "average weight that they receive, queries by their largest weight.",
-            )
+            tokens = FIELDS.draw(*TOKENS, "order", into=HERE, **given)
         with st.popover("Colour", icon=":material/palette:"):
-            scale, pool, threshold = _colour(max(len(rows), len(columns)))
-    return Controls(
-        kind, words, special, sinks, sentences, order, show or "both", scale, pool, threshold
-    )
+            colour = FIELDS.draw("scale", "pool", "threshold", into=HERE, **given)
+    if colour.scale == "auto":
+        colour["scale"] = "unit" if max(map(len, given.lines)) <= UNIT_TO else "p99.5"
+    options = {name: tokens[name] for name in TOKENS if tokens[name] not in (None, False, "all")}
+    return Values({**values, **tokens, **colour}, kind=kind, options=options)
 
 
-def _kind(reading: Reading) -> Kind:
-    kinds = reading.trace.kinds
-    if len(kinds) < 2:
-        return kinds[0]
-    names = [kind for kind in get_args(Kind) if kind in kinds]
-    first = "cross" if "cross" in kinds else kinds[0]
-    return (
-        st.segmented_control(
-            "Attention",
-            names,
-            default=first,
-            format_func=KINDS.__getitem__,
-            key="pretrained:kind",
-            label_visibility="collapsed",
-            required=True,
-            help=KIND_HELP,
-            **BOUND,
-        )
-        or first
-    )
+def _view_of(
+    ref: ModelRef, inputs: ModelInputs, kind: Kind, options: tuple[tuple[str, Any], ...]
+) -> TraceView:
+    return view_of(reading_of(ref, inputs), kind, **dict(options))
 
 
-def _tokens(rows: Line, columns: Line) -> tuple[bool, bool, bool]:
-    pieces = any(
-        len(set(indices)) < len(indices)
-        for indices in (
-            [word for word in line.word if word is not None] for line in (rows, columns)
-        )
-    )
-    words = pieces and st.toggle(
-        "Merge pieces into words",
-        key="pretrained:words",
-        **BOUND,
-        help="The weights of a word's pieces are summed over keys and averaged over queries.",
-    )
-    hidable = any(rows.special + columns.special) and not (
-        all(rows.special) or all(columns.special)
-    )
-    special = hidable and st.toggle(
-        "Hide special tokens",
-        key="pretrained:special",
-        **BOUND,
-        help="Leaves out tokens such as [CLS]. Each row is then divided by what is left of it.",
-    )
-    sinks = st.toggle(
-        "Hide sinks",
-        key="pretrained:sinks",
-        **BOUND,
-        help="A sink is a key that gets more than 0.3 of the weight of every query that may attend to "
-        "it, averaged over all heads. Each row is then divided by what is left of it.",
-    )
-    return bool(words), bool(special), sinks
-
-
-def _sentences(rows: Line, columns: Line) -> Sentences:
-    if not (any(rows.segment) and any(columns.segment)):
-        return "all"
-    return (
-        st.radio(
-            "Sentences",
-            list(SENTENCES),
-            format_func=SENTENCES.__getitem__,
-            key="pretrained:sentences",
-            horizontal=True,
-            **BOUND,
-            help="Which sentence attends to which: in A → B the queries are in A and the keys in B.",
-        )
-        or "all"
-    )
-
-
-def _colour(tokens: int) -> tuple[str, str, float]:
-    scale = st.radio(
-        "Scale of one head",
-        list(SCALES),
-        format_func=SCALES.__getitem__,
-        key="pretrained:scale",
-        **BOUND,
-        help="The weights that the colours cover. As fits the length: 0 to 1 up to "
-        f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
-    )
-    pool = "mean"
-    if tokens > POOLED_FROM:
-        pool = (
-            st.radio(
-                "Several cells in one pixel",
-                list(POOLS),
-                format_func=POOLS.__getitem__,
-                key="pretrained:pool",
-                horizontal=True,
-                **BOUND,
-                help="A map of this length has more cells than pixels.",
-            )
-            or "mean"
-        )
-    threshold = st.slider(
-        "Draw weights from",
-        0.0,
-        0.5,
-        0.0,
-        0.01,
-        key="pretrained:from",
-        **BOUND,
-        help="Smaller weights are left blank; the pointer still reads them.",
-    )
-    if scale == "auto":
-        scale = "unit" if tokens <= UNIT_TO else "p99.5"
-    return scale or "unit", pool, threshold
-
-
-def _maps_of_kind(ref: ModelRef, inputs: ModelInputs, kind: Kind) -> AttentionTrace:
-    return maps_of_kind(reading_of(ref, inputs), kind)
-
-
-def _transformed(
-    ref: ModelRef, inputs: ModelInputs, kind: Kind, transform: MapTransform
-) -> AttentionTrace:
-    return transform_trace(maps_of_kind(reading_of(ref, inputs), kind), transform)
-
-
-def trace_view(ref: ModelRef, inputs: ModelInputs, controls: Controls) -> TraceView:
+def trace_view(ref: ModelRef, inputs: ModelInputs, values: Values) -> TraceView:
     """The maps of a reading as the controls transform them; shared, since they are as large as the maps."""
-    reading, kind = reading_of(ref, inputs), controls.kind
-    rows, columns = reading.lines(kind)
-    columns = sink_line(columns) if reading.sinks else columns
+    reading = reading_of(ref, inputs)
     # Where nothing changes, the reading's own trace: the same object each time, as caches hash it
-    own = reading.trace.kinds == (kind,) and not reading.sinks
-    trace = reading.trace if own else shared(_maps_of_kind, ref, inputs, kind)
-    transform = transform_of(trace, rows, columns, controls)
-    if transform.changes(trace.maps[0]):
-        trace = shared(_transformed, ref, inputs, kind, transform)
-    return TraceView(trace, transform, rows, columns)
-
-
-def transform_of(
-    trace: AttentionTrace, rows: Line, columns: Line, controls: Controls
-) -> MapTransform:
-    """The map transform of the controls."""
-    return token_transform(
-        trace,
-        rows,
-        columns,
-        words=controls.words,
-        special=controls.special,
-        sinks=controls.sinks,
-        sentences=controls.sentences,
-    )
+    if reading.trace.kinds == (values.kind,) and not reading.sinks and not values.options:
+        return view_of(reading, values.kind)
+    return shared(_view_of, ref, inputs, values.kind, tuple(values.options.items()))
 
 
 def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
@@ -312,7 +230,7 @@ HEAD = "One head, and the largest weights of one query."
 
 def script(
     chosen: ModelChoice,
-    controls: Controls,
+    values: Values,
     view: TraceView,
     ordered: TraceView,
     head: Pair,
@@ -321,106 +239,52 @@ def script(
 ) -> Script:
     """All heads of the model on these inputs, the transform of tokens, and the picked head in its order."""
     layer, index = head
-    sorts = _order(controls, head, pin)
-    imports = (
-        "from core.interpret.map_transform import received_weight\n\n"
-        if "received_weight" in sorts
-        else ""
-    )
+    options = "".join(f", {name}={value!r}" for name, value in values.options.items())
+    maps = f"""
+import numpy as np
+
+from core.interpret.trace import previous_token, strongest
+from core.studies.pretrained import in_order, view_of
+
+view = view_of(reading, {values.kind!r}{options})
+heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer
+layer, head, weight = strongest(view.trace, previous_token)
+print(view.trace.label(layer, head), "gives the previous token", weight)
+"""
     one = f"""
-{imports}name = trace.label({layer}, {index})
-item = trace.map({layer})
+trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
+name, item = trace.label({layer}, {index}), trace.map({layer})
 weights = item.weights[{index}]  # (T, S)
-queries, keys = item.queries, item.keys{sorts}
 row = weights[{row}]
 for key in (-row).argsort()[:3]:
-    print(f"{{name}}: {{queries[{row}]}} -> {{keys[key]}} {{row[key]:.3f}}")
+    print(f"{{name}}: {{item.queries[{row}]}} -> {{item.keys[key]}} {{row[key]:.3f}}")
 """
-    draw = f"""
-from core.show import show{", show_maps" if sorts else ""}
-
-{
-        f"show_maps({{name: weights}}, queries, keys, row={row})"
-        if sorts
-        else f"show(trace, layer={layer}, head={index}, query={row})"
-    }
-"""
-    grid = (
-        ""
-        if not sorts
-        else f"from core.show import show\n\nshow(trace, layer={layer}, head={index})"
-    )
+    show, grid = "from core.show import show", ("", "")
+    draw = f"{show}\n\nshow(trace, layer={layer}, head={index}, query={row})"
+    picture = "pretrained:grid"
+    if values.order != "text":
+        grid = f"{show}\n\nshow(view.trace, layer={layer}, head={index})", picture
+        draw = f"{show}_maps\n\nshow_maps({{name: weights}}, item.queries, item.keys, row={row})"
+        picture = "pretrained:head"
     cells = (
         model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
-        Cell(MAPS, _maps(chosen, controls, view), grid, "pretrained:grid" if sorts else ""),
-        Cell(HEAD, one, draw, "pretrained:head" if sorts else "pretrained:grid"),
+        Cell(MAPS, maps, *grid),
+        Cell(HEAD, one, draw, picture),
     )
-    maps = [item.weights for item in view.trace.maps]
     results = {
-        "np.concatenate(heads)": np.concatenate(maps),
+        "np.concatenate(heads)": np.concatenate([item.weights for item in view.trace.maps]),
         "weights": ordered.trace.head(*head),
-        "strongest(trace, previous_token)": np.array(
+        "strongest(view.trace, previous_token)": np.array(
             analysis.strongest(view.trace, analysis.previous_token)
         ),
     }
     return Script(cells, results)
 
 
-def _maps(chosen: ModelChoice, controls: Controls, view: TraceView) -> str:
-    """The trace of one kind of attention, with a learned sink's column, transformed as the controls say."""
-    imports = {
-        "import numpy as np",
-        "from core.interpret.trace import previous_token",
-        "from core.interpret.trace import strongest",
-    }
-    lines = [f"trace = reading.trace.of({controls.kind!r})"]
-    if chosen.reading.sinks:
-        imports |= {"from core.pretrained.maps import with_sink"}
-        lines.append("trace = with_sink(trace)  # one more key, the learned sink")
-    options = {name: getattr(controls, name) for name in ("words", "special", "sinks", "sentences")}
-    options = {name: value for name, value in options.items() if value and value != "all"}
-    if options:
-        imports |= {
-            "from core.interpret.map_transform import transform_trace",
-            "from core.interpret.map_transform import token_transform",
-        }
-        lines.append(f"rows, columns = reading.lines({controls.kind!r})  # the tokens")
-        if chosen.reading.sinks:
-            imports |= {"from core.pretrained.maps import sink_line"}
-            lines.append("columns = sink_line(columns)")
-        named = ", ".join(f"{name}={value!r}" for name, value in options.items())
-        lines.append(
-            f"transform = token_transform(trace, rows, columns, {named})\n"
-            "trace = transform_trace(trace, transform)"
-        )
-    lines += [
-        "heads = [item.weights for item in trace.maps]  # (H, T, S) for each layer",
-        "layer, head, weight = strongest(trace, previous_token)",
-        'print(trace.label(layer, head), "gives the previous token", weight)',
-    ]
-    return f"{import_block(imports)}\n\n" + "\n".join(lines)
-
-
-def _order(controls: Controls, head: Pair, pin: Pair | None) -> str:
-    """Lines that sort the rows and columns of the head as the controls say."""
-    keys = f"weights[{pin[0]}]" if pin else f"received_weight(item)[{head[1]}]"
-    queries = f"weights[:, {pin[1]}]" if pin else "weights.max(-1)"
-    lines = []
-    if controls.order in ("keys", "both"):
-        lines.append(f'across = (-{keys}).argsort(kind="stable")  # keys by weight')
-    if controls.order in ("queries", "both"):
-        lines.append(f'down = (-{queries}).argsort(kind="stable")  # queries by weight')
-    if controls.order in ("keys", "both"):
-        lines.append("weights, keys = weights[:, across], [keys[key] for key in across]")
-    if controls.order in ("queries", "both"):
-        lines.append("weights, queries = weights[down], [queries[query] for query in down]")
-    return "".join(f"\n{line}" for line in lines)
-
-
 # The page Pretrained models: the grid of heads, one head, and the measures of both.
 
 
-PATCHES = " A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
+PATCHES = "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
 
 LINK = "pretrained"
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
@@ -468,7 +332,7 @@ def _measure_roles(
 
 
 def _figures(
-    chosen: ModelChoice, controls: Controls, roles: HeadRoles | None
+    chosen: ModelChoice, controls: Values, roles: HeadRoles | None
 ) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton until the roles are measured."""
     # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
@@ -551,7 +415,7 @@ def _one_head(
     trace_view: TraceView,
     picked: ViewState,
     pins: list[Pair],
-    controls: Controls,
+    controls: Values,
     inputs: ModelInputs,
 ) -> tuple[TraceView, ViewState]:
     """Draw one head in the chosen order; returns its maps in this order and the picks."""
@@ -569,9 +433,9 @@ def _one_head(
         query=row,
         link=LINK,
         pins=shown_pins(ranked, pins),
-        show=controls.show,  # type: ignore[arg-type]
-        scale=controls.scale,  # type: ignore[arg-type]
-        pool=controls.pool,  # type: ignore[arg-type]
+        show=controls.show,
+        scale=controls.scale,
+        pool=controls.pool or "mean",
         show_choice=(SHOW, tuple(SHOWS)),
         threshold=controls.threshold,
         patches=patches_of(ranked, inputs),
@@ -586,7 +450,7 @@ def _save_picks(
     view: ViewState,
     first: Pair,
     pins: list[Pair],
-    controls: Controls,
+    controls: Values,
 ) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
     head = (view.layer, view.head)
@@ -704,30 +568,23 @@ def all_heads_fact(view_: TraceView) -> str:
     )
 
 
-def conditions(reading: Reading, view_: TraceView, controls: Controls) -> str:
+def conditions(reading: Reading, view_: TraceView, values: Values) -> str:
     """Under which conditions the page's numbers hold."""
-    text = f"{plain(reading.trace.source)}, {_counts(view_)}."
-    if controls.words:
-        text += " Pieces of a word are merged: summed over keys, averaged over queries."
-    if controls.sentences != "all":
-        text += f" Sentences: {SENTENCES[controls.sentences]} only."
-    if controls.sinks:
-        hidden = len(view_.columns) - sum(map(len, view_.transform.columns))
-        text += " Sinks are hidden." if hidden else " No key is a sink here."
-    if controls.special:
-        text += " Special tokens are hidden."
-    if view_.hides:
-        text += " Each row is divided by what is left of it, so the weights shown are larger than the model's own."
-    if reading.note:
-        text += f" {plain(reading.note)}"
-    if view_.rows.grid:
-        text += PATCHES
-    return (
-        f"{text} A weight shows where a head attends, not what the head does with the value there."
-    )
-
-
-def _counts(view_: TraceView) -> str:
-    if view_.rows is view_.columns:
-        return view_.rows.count
-    return f"rows: {view_.rows.count}; columns: {view_.columns.count}"
+    counts = view_.rows.count
+    if view_.rows is not view_.columns:
+        counts = f"rows: {counts}; columns: {view_.columns.count}"
+    hidden, options = len(view_.columns) - sum(map(len, view_.transform.columns)), values.options
+    merged = "Pieces of a word are merged: summed over keys, averaged over queries."
+    divided = "Each row is divided by what is left of it, so the weights shown are larger than the model's own."
+    sentences = [
+        f"{plain(reading.trace.source)}, {counts}.",
+        merged if "words" in options else "",
+        f"Sentences: {SENTENCES[values.sentences]} only." if "sentences" in options else "",
+        ("Sinks are hidden." if hidden else "No key is a sink here.") * ("sinks" in options),
+        "Special tokens are hidden." if "special" in options else "",
+        divided if view_.hides else "",
+        plain(reading.note or ""),
+        PATCHES if view_.rows.grid else "",
+        "A weight shows where a head attends, not what the head does with the value there.",
+    ]
+    return " ".join(filter(None, sentences))

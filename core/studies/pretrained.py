@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from core.interpret import map_transform
-from core.interpret.map_transform import MapTransform
+from core.interpret.map_transform import MapTransform, token_transform, transform_trace
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading
-from core.pretrained.maps import with_sink
+from core.pretrained.maps import sink_line, with_sink
 
 Pair = tuple[int, int]
 Order = Literal["text", "keys", "queries", "both"]
@@ -47,10 +47,16 @@ class TraceView:
         )  # type: ignore[return-value]
 
 
-def maps_of_kind(reading: Reading, kind: Kind) -> AttentionTrace:
-    """The reading's maps of one kind, with a learned sink's column."""
-    trace = reading.trace.of(kind)
-    return with_sink(trace) if reading.sinks else trace
+def view_of(reading: Reading, kind: Kind, **options: Any) -> TraceView:
+    """The reading's maps of one kind, with a learned sink's column, its tokens merged and hidden by `token_transform`."""
+    own = reading.trace.kinds == (kind,)
+    trace, (rows, columns) = reading.trace if own else reading.trace.of(kind), reading.lines(kind)
+    if reading.sinks:
+        trace, columns = with_sink(trace), sink_line(columns)
+    transform = token_transform(trace, rows, columns, **options)
+    if transform.changes(trace.maps[0]):
+        trace = transform_trace(trace, transform)
+    return TraceView(trace, transform, rows, columns)
 
 
 def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:

@@ -204,11 +204,14 @@ class Options(Field):
 
 @dataclass(frozen=True)
 class Select(Options):
-    """One of a list that opens."""
+    """One of a list that opens; with `radio`, of one that is in sight."""
+
+    radio: bool = False
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(values)
-        return st.selectbox(
+        draw: Any = st.radio if self.radio else st.selectbox
+        return draw(
             _of(self.label, values),
             list(texts),
             list(texts).index(start),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.interpret.map_transform import MapTransform, transform_map
+from core.interpret.map_transform import MapTransform, token_transform, transform_map
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.pretrained import Array, Line, ModelInputs
 from core.studies.pretrained import (
@@ -18,13 +18,11 @@ from core.studies.pretrained import (
     shown_pins,
 )
 from pages.pretrained import (
-    Controls,
     all_heads_fact,
     called,
     head_fact,
     patches_of,
     pins_fact,
-    transform_of,
 )
 from tests.cases import each
 
@@ -36,7 +34,6 @@ LINE = Line(
     (None, 0, 1, 1, None, 2, 3, None),
     (0, 0, 0, 0, 0, 1, 1, 0),
 )
-PLAIN = Controls("self")
 
 
 def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
@@ -53,9 +50,9 @@ def a_trace(line=LINE, heads=2, layers=2, seed=86, sunk=()) -> AttentionTrace:
     )
 
 
-def seen_by(settings: Controls, trace=None, line=LINE) -> TraceView:
+def seen_by(settings: dict, trace=None, line=LINE) -> TraceView:
     trace = trace or a_trace()
-    transform = transform_of(trace, line, line, settings)
+    transform = token_transform(trace, line, line, **settings)
     maps = tuple(transform_map(item, transform) for item in trace.maps)
     return TraceView(AttentionTrace(maps, "test"), transform, line, line)
 
@@ -64,14 +61,14 @@ def seen_by(settings: Controls, trace=None, line=LINE) -> TraceView:
     ("settings", "rows", "columns"),
     [
         (
-            PLAIN,
+            {},
             "[CLS] the un ##kind [SEP] it rains [SEP]",
             "[CLS] the un ##kind [SEP] it rains [SEP]",
         ),
-        (replace(PLAIN, words=True, special=True), "the unkind it rains", "the unkind it rains"),
-        (replace(PLAIN, sentences="ab"), "the un ##kind", "it rains"),
-        (replace(PLAIN, sentences="ba", words=True), "it rains", "the unkind"),
-        (replace(PLAIN, sentences="bb"), "it rains", "it rains"),
+        (dict(words=True, special=True), "the unkind it rains", "the unkind it rains"),
+        (dict(sentences="ab"), "the un ##kind", "it rains"),
+        (dict(sentences="ba", words=True), "it rains", "the unkind"),
+        (dict(sentences="bb"), "it rains", "it rains"),
     ],
 )
 def test_the_settings_say_which_tokens_are_drawn(settings, rows, columns):
@@ -80,7 +77,7 @@ def test_the_settings_say_which_tokens_are_drawn(settings, rows, columns):
 
 
 def test_a_sink_leaves_the_columns_and_keeps_its_row():
-    seen = seen_by(replace(PLAIN, sinks=True), a_trace(sunk=(4,)))
+    seen = seen_by(dict(sinks=True), a_trace(sunk=(4,)))
     assert "[SEP]" in seen.trace.map(0).queries[4] and len(seen.trace.map(0).keys) == 7
     assert seen.hides
     np.testing.assert_allclose(seen.trace.map(0).weights.sum(-1), 1, rtol=1e-5)
@@ -88,14 +85,12 @@ def test_a_sink_leaves_the_columns_and_keeps_its_row():
 
 def test_what_would_hide_everything_is_not_done():
     alone = Line((0, 0), ("[CLS]", "[SEP]"), (True, True), (None, None), (0, 0))
-    assert transform_of(
-        a_trace(alone), alone, alone, replace(PLAIN, special=True)
-    ) == MapTransform.plain(2, 2)
+    assert token_transform(a_trace(alone), alone, alone, special=True) == MapTransform.plain(2, 2)
 
 
 @each("pin", [None, (3, 5)])
 def test_an_order_sorts_what_is_drawn_and_the_pin_stays_on_its_cell(pin):
-    seen = seen_by(PLAIN)
+    seen = seen_by({})
     ranked = in_order(seen, 1, 0, "both", pin)
     weights, before = ranked.trace.map(1).weights[0], seen.trace.map(1).weights[0]
     by_key, by_query = (before[3], before[:, 5]) if pin else (before.mean(0), before.max(-1))
@@ -115,7 +110,7 @@ def test_the_row_to_read_first_looks_far_and_at_a_word():
     weights[0, 5] = [0.1, 0, 0, 0, 0, 0.9, 0, 0]  # on itself: no news
     weights[0, 6] = [0.4, 0.6, 0, 0, 0, 0, 0, 0]
     trace = AttentionTrace((replace(trace.maps[0], weights=weights),), "test")
-    assert default_row(seen_by(PLAIN, trace), 0, 0) == (6, pytest.approx(0.6))
+    assert default_row(seen_by({}, trace), 0, 0) == (6, pytest.approx(0.6))
 
 
 def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
@@ -123,7 +118,7 @@ def test_the_head_to_begin_with_is_the_most_telling_or_the_preferred():
     weights = trace.maps[1].weights.copy()
     weights[1, 6] = [0, 0.99, 0, 0, 0, 0.01, 0, 0]
     seen = seen_by(
-        PLAIN, AttentionTrace((trace.maps[0], replace(trace.maps[1], weights=weights)), "test")
+        {}, AttentionTrace((trace.maps[0], replace(trace.maps[1], weights=weights)), "test")
     )
     assert first_head(seen, None) == (1, 1)
     assert first_head(seen, (0, 1)) == (0, 1)
@@ -141,10 +136,10 @@ def test_a_picture_is_shown_while_all_its_patches_are_in_order():
     )
     given = ModelInputs(picture=Array.of(np.zeros((4, 4), np.float32)))
     trace = a_trace(line)
-    assert patches_of(seen_by(PLAIN, trace, line), given).first == 1
-    assert patches_of(seen_by(replace(PLAIN, special=True), trace, line), given).first == 0
-    assert patches_of(in_order(seen_by(PLAIN, trace, line), 0, 0, "keys", None), given) is None
-    assert patches_of(seen_by(PLAIN, trace, line), ModelInputs()) is None
+    assert patches_of(seen_by({}, trace, line), given).first == 1
+    assert patches_of(seen_by(dict(special=True), trace, line), given).first == 0
+    assert patches_of(in_order(seen_by({}, trace, line), 0, 0, "keys", None), given) is None
+    assert patches_of(seen_by({}, trace, line), ModelInputs()) is None
 
 
 def test_even_attention_lies_on_what_a_row_sees():
