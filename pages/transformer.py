@@ -49,9 +49,9 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.export import begin_before_title
+from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
 from dashboard.ui.layer_pattern import pattern_label, published
 from dashboard.ui.links import (
-    BOUND,
     fragment,
     is_new,
     link_value,
@@ -95,11 +95,96 @@ KINDS = {
     "one_token": "Classifier, row as one token",
     "forecaster": "Forecaster",
 }
-NORMS = {"post": "After (2017)", "pre": "Before (2020)"}
-ACTIVATIONS = {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"}
-NORMALIZATIONS = {"layer": "LayerNorm", "rms": "RMSNorm"}
-WIDTHS = (16, 32, 64, 128)
-LISTED = 50  # runs, the newest first
+NORMS = {"post": "after", "pre": "before"}
+MAX_LISTED = 50  # runs, the newest first
+BLOCKS_OF = (
+    "norm",
+    "normalization",
+    "activation",
+    "position",
+    "d_model",
+    "heads",
+    "pattern",
+    "seed",
+)
+
+
+def heads_of(d_model: int) -> list[int]:
+    return [heads for heads in heads_that_divide(d_model) if heads <= 8]
+
+
+FIELDS = Fields(
+    "transformer",
+    task=Select(
+        "Task",
+        {
+            entry.key: entry.name
+            for entry in TASKS
+            if not any(param.key == "data" for param in entry.params)
+        },
+        help="The data whose example goes through the model.",
+    ),
+    kind=Select(
+        "Model",
+        lambda values: {
+            kind: KINDS[kind]
+            for kind in make_task(TaskConfig.of(values.task)).recommended
+            if kind in STACKED
+        },
+        help="Encoder and decoder, only a decoder, or an encoder that classifies.",
+    ),
+    layers=Number("Layers", 3, 1, 12, slider=True, help="How many layers are stacked."),
+    norm=Select(
+        "Norm position",
+        {"post": "After (2017)", "pre": "Before (2020)"},
+        help="Whether a norm comes after the sum or before the sublayer.",
+    ),
+    normalization=Select(
+        "Norm",
+        {"layer": "LayerNorm", "rms": "RMSNorm"},
+        help="RMSNorm scales a vector without shifting its mean.",
+    ),
+    activation=Select(
+        "Activation",
+        {"relu": "ReLU", "gelu": "GELU", "swiglu": "SwiGLU"},
+        help="The function between the two layers of feed-forward.",
+    ),
+    position=Select(
+        "Position",
+        {entry.key: entry.name for entry in POSITIONS},
+        "sinusoidal",
+        help="How the model learns the order of tokens.",
+    ),
+    d_model=SelectSlider(
+        "d_model",
+        (16, 32, 64, 128),
+        32,
+        help="The count of numbers in the vector of each token.",
+        also=keep_heads("transformer:d_model", lambda _: "transformer:heads", heads_of),
+    ),
+    heads=Select(
+        "Heads",
+        lambda values: heads_of(values.d_model),
+        2,
+        help="Attentions side by side; their number divides d_model.",
+    ),
+    pattern=Select(
+        "Layer pattern",
+        lambda values: [SAME, *published(values.kind, values.d_model, values.heads)],
+        text=pattern_label,
+        help="The attentions of a published model's layers, which repeat; they bring positions "
+        "of their own.",
+    ),
+    seed=Number("Seed", 0, 0, 999_999, help="Another seed gives other random weights."),
+    depth=Number(
+        "Depth of both models, in layers",
+        12,
+        2,
+        12,
+        slider=True,
+        help="How many layers each of the two models has.",
+    ),
+)
 
 
 def run_of(name: str) -> Run | None:
@@ -111,7 +196,7 @@ def sources() -> list[str]:
     return [
         SEEDED,
         EXAMPLE,
-        *(run.id for run in reversed(list_runs(latest=LISTED)) if _stacked(run)),
+        *(run.id for run in reversed(list_runs(latest=MAX_LISTED)) if _stacked(run)),
     ]
 
 
@@ -131,8 +216,7 @@ def source_label(source: str) -> str:
 
 def _trained(row: Any, source: str) -> Controls:
     run = run_of(source)
-    steps = run.checkpoint_steps() if run else []
-    if run is None or not steps:
+    if run is None or not run.checkpoint_steps():
         raise ValueError("This run is no longer here. Choose another one, or random weights.")
     config = run.config()
     task = task_entry(config.task.key)
@@ -144,140 +228,29 @@ def _trained(row: Any, source: str) -> Controls:
 
 
 def _seeded(row: Any) -> Controls:
-    tasks = {
-        entry.key: entry.name
-        for entry in TASKS
-        if not any(param.key == "data" for param in entry.params)
-    }
-    with row:
-        task = st.selectbox(
-            "Task",
-            list(tasks),
-            key="transformer:task",
-            format_func=lambda key: tasks[key],
-            help="The data whose example goes through the model.",
-            **BOUND,
-        )
-        config = TaskConfig.of(task)
-        kinds = [kind for kind in make_task(config).recommended if kind in STACKED]
-        if st.session_state.get("transformer:kind") not in kinds:
-            st.session_state.pop("transformer:kind", None)
-        kind = st.selectbox(
-            "Model",
-            kinds,
-            key="transformer:kind",
-            format_func=KINDS.__getitem__,
-            help="Encoder and decoder, only a decoder, or an encoder that classifies.",
-            **BOUND,
-        )
-        layers = st.slider(
-            "Layers", 1, 12, 3, key=LAYERS, help="How many layers are stacked.", **BOUND
-        )
-        panel = st.popover(
+    values = FIELDS.draw("task", "kind", "layers", into=row)
+    with (
+        row,
+        st.popover(
             "Blocks",
             icon=":material/tune:",
             key="transformer:blocks",
             width="stretch",
             help="Norm, activation, position, sizes and seed",
-        )
-    blocks = _blocks(panel, kind)
-    seed, pattern = blocks.pop("seed"), blocks.pop("pattern")
-    model = ModelConfig.transformer(kind=kind, layers=layers, **blocks)
-    if pattern:
-        model = replace(model, attention=pattern[0], following=pattern[1:])
-    return Controls(model, config, seed=seed)
-
-
-def _heads_of(d_model: int) -> list[int]:
-    return [heads for heads in heads_that_divide(d_model) if heads <= 8]
-
-
-def _blocks(panel: Any, kind: str) -> dict[str, Any]:
-    """Draw the parts of a layer and read them; "pattern" are the attentions of unlike layers, if any."""
-    values: dict[str, Any] = {}
-    with panel:
-        for name, label, names, help_text in (
-            (
-                "norm",
-                "Norm position",
-                NORMS,
-                "Whether a norm comes after the sum or before the sublayer.",
-            ),
-            (
-                "normalization",
-                "Norm",
-                NORMALIZATIONS,
-                "RMSNorm scales a vector without shifting its mean.",
-            ),
-            (
-                "activation",
-                "Activation",
-                ACTIVATIONS,
-                "The function between the two layers of feed-forward.",
-            ),
-        ):
-            values[name] = st.selectbox(
-                label,
-                list(names),
-                key=f"transformer:{name}",
-                format_func=names.__getitem__,
-                help=help_text,
-                **BOUND,
-            )
-        names = {entry.key: entry.name for entry in POSITIONS}
-        values["position"] = st.selectbox(
-            "Position",
-            list(names),
-            list(names).index("sinusoidal"),
-            key="transformer:position",
-            format_func=lambda key: names[key],
-            help="How the model learns the order of tokens.",
-            **BOUND,
-        )
-        values["d_model"] = st.select_slider(
-            "d_model",
-            WIDTHS,
-            32,
-            key="transformer:d_model",
-            **keep_heads("transformer:d_model", lambda _: "transformer:heads", _heads_of),
-            help="The count of numbers in the vector of each token.",
-            **BOUND,
-        )
-        fits = _heads_of(values["d_model"])
-        values["num_heads"] = st.selectbox(
-            "Heads",
-            fits,
-            fits.index(2),
-            key="transformer:heads",
-            help="Attentions side by side; their number divides d_model.",
-            **BOUND,
-        )
-        note_heads("transformer:d_model", values["d_model"], values["num_heads"])
-        known = published(kind, values["d_model"], values["num_heads"])
-        if st.session_state.get("transformer:pattern") not in known:
-            st.session_state.pop("transformer:pattern", None)
-        chosen = st.selectbox(
-            "Layer pattern",
-            [SAME, *known],
-            key="transformer:pattern",
-            format_func=pattern_label,
-            help="The attentions of a published model's layers, which repeat; they bring positions "
-            "of their own.",
-            **BOUND,
-        )
-        values["pattern"] = known.get(chosen, ())
-        values["seed"] = int(
-            st.number_input(
-                "Seed",
-                0,
-                999_999,
-                0,
-                key="transformer:seed",
-                help="Another seed gives other random weights.",
-                **BOUND,
-            )
-        )
-    return values
+        ),
+    ):
+        values = FIELDS.draw(*BLOCKS_OF, into=HERE, **values)
+    note_heads("transformer:d_model", values.d_model, values.heads)
+    model = ModelConfig.transformer(
+        kind=values.kind,
+        layers=values.layers,
+        num_heads=values.heads,
+        **{name: values[name] for name in BLOCKS_OF[:5]},
+    )
+    if values.pattern != SAME:
+        first, *following = published(values.kind, values.d_model, values.heads)[values.pattern]
+        model = replace(model, attention=first, following=tuple(following))
+    return Controls(model, TaskConfig.of(values.task), seed=values.seed)
 
 
 # What the page computes as Python.
@@ -289,21 +262,12 @@ SUMMARY = "Parameters, FLOPs and the loss, measured on one forward and backward 
 ATTENTION = (
     "The attention of every layer and head on the first example, and what the model predicts there."
 )
-MEASURE = f"""
-from core.models.model_summary import summarize
-from core.training.evaluate import objective
+MEASURE = """
+from core.studies.transformer import measurements
 
-examples, losses = task.held_out({BATCH})[:{BATCH}], []
-batch, goal = task.collate(examples), objective(task)
-
-
-def loss(logits):
-    losses.append(goal.loss(logits, batch))
-    return losses[-1]
-
-
-tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
-print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", losses[0].item())
+measured = measurements(controls)
+tree = measured.tree
+print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", measured.loss)
 for part in tree.children:
     print(part.title, part.parameters)
 """
@@ -311,12 +275,29 @@ for part in tree.children:
 
 def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
     """The model of the controls, its size, and the picked kind of attention."""
-    read = f"""
-from core.training.evaluate import read_example
+    if controls.folder is None:
+        made = source_of(controls)
+        imports = attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
+        model = f"""
+{imports}
+from core.models import ModelConfig
+from core.studies.transformer import Controls
+from core.tasks import TaskConfig
 
-reading = read_example(model, config, task, examples[0])
-trace = reading.trace.of({kind!r})
-print(reading.predicted)
+controls = {made}
+"""
+    else:
+        model = f"""
+from core.runs.runs import open_run
+from core.studies.transformer import Controls
+
+run = open_run({path_code(controls.folder)})  # core.training.train(run.config()) trains it again
+config = run.config()
+controls = Controls(config.model, config.task, step={controls.step}, folder=run.path)
+"""
+    read = f"""
+trace = measured.trace.of({kind!r})
+print(measured.predicted)
 """
     draw = f"""
 from core.show import show
@@ -330,43 +311,19 @@ show(trace, layer={layer}, head={head})
     results |= {
         "tree.parameters": np.array(result.tree.parameters),
         "tree.flops": np.array(result.tree.flops),
-        "losses[0].item()": np.array(result.loss),
-        "[share for _, share in reading.predicted]": np.array(
+        "measured.loss": np.array(result.loss),
+        "[share for _, share in measured.predicted]": np.array(
             [share for _, share in result.predicted]
         ),
     }
     return Script(
         (
-            Cell(RANDOM if controls.seeded else TRAINED, _model(controls)),
+            Cell(RANDOM if controls.seeded else TRAINED, model),
             Cell(SUMMARY, MEASURE),
             Cell(ATTENTION, read, draw, f"transformer:grid:{kind}"),
         ),
         results,
     )
-
-
-def _model(controls: Controls) -> str:
-    run = None if controls.seeded else run_of(controls.run)
-    if run is not None:
-        return f"""
-from core.runs.runs import open_run
-
-run = open_run({path_code(run.path)})  # core.training.train(run.config()) trains it again
-config = run.config().model
-model, task = run.model({controls.step})
-"""
-    made = source_of(controls.config)
-    imports = f"{attention_import(made)}\n" if "AttentionConfig" in made or "Choice" in made else ""
-    return f"""
-{imports}from core.models import ModelConfig, build_model
-from core.seeding import seeded_rng
-from core.tasks import TaskConfig, make_task
-
-task = make_task({source_of(controls.task)})
-config = {made}
-with seeded_rng({controls.seed}):
-    model = build_model(config, task.shape).eval()
-"""
 
 
 # Sentences of the page The Transformer.
@@ -387,15 +344,6 @@ def of_model(whole: Part) -> str:
         f"Attention has **{percent(share['attention'][0])}** of the {whole.parameters:,} parameters and takes "
         f"**{percent(share['attention'][1])}** of the FLOPs; the feed-forward networks have "
         f"{percent(share['feed-forward'][0])} and take {percent(share['feed-forward'][1])}."
-    )
-
-
-def of_depth(after: Depth, before: Depth, layers: int) -> str:
-    """The effect of the norms on the first layer's gradient."""
-    return (
-        f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
-        f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
-        f"**{number(before.ratio)} ×**."
     )
 
 
@@ -705,28 +653,22 @@ def _attention_path(tree: Part) -> str:
 def _depth(controls: Controls) -> None:
     """Draw the same model with its norms after and before, at a chosen depth."""
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
-    layers = row[0].slider(
-        "Depth of both models, in layers",
-        2,
-        12,
-        12,
-        key=DEPTH,
-        help="How many layers each of the two models has.",
-        **BOUND,
-    )
+    layers = FIELDS.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
     row[2].latex(r"\text{before: } x \leftarrow x + f(\mathrm{norm}(x))")
     with one_thread():
         depths: dict[str, Depth] = {
             norm: cached(by_depth, controls.config, controls.task, layers, norm) for norm in NORMS
         }
-    names = {"post": "after", "pre": "before"}
     _two_charts(
-        {names[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
+        {NORMS[norm]: (depth.mean, depth.output) for norm, depth in depths.items()}, "depth"
     )
-    fact(of_depth(depths["post"], depths["pre"], layers))
-    after = depths["post"]
-    before = depths["pre"]
+    after, before = depths["post"], depths["pre"]
+    fact(
+        f"With {layers} layers and the norm after the sum, the gradient of the first layer is "
+        f"**{number(after.ratio)} ×** that of the last layer. With the norm before the sublayer, it is "
+        f"**{number(before.ratio)} ×**."
+    )
     caption(
         f"Untrained models of this shape, mean of {SEEDS} seeds, the same {BATCH} examples. First layer: "
         f"{number(after.mean[0])} ± {number(after.std[0])} after, {number(before.mean[0])} ± "

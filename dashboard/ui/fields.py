@@ -365,6 +365,8 @@ class Fields:
         held = st.session_state.get(key)
         if held is not None and not each.allowed(held, values):
             st.session_state[key] = start  # of a value that is no more on offer
+        if key in st.session_state and not each.allowed(st.session_state[key], values):
+            del st.session_state[key]  # of other values of the fields before
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         value = each.widget(
             values, start, {"key": key, "help": _of(each.help, values), **keep, **also}

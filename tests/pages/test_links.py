@@ -165,6 +165,9 @@ DECLARING = [
 ]
 
 
+OPENED = {"transformer": {"run": "seeded"}}  # the links of pages that open without their fields
+
+
 def another(field: Field, value: Any) -> tuple[str, Any] | None:
     """A text of a link and the value it brings, which differs from the present one; None where that depends."""
     if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
@@ -185,10 +188,11 @@ def another(field: Field, value: Any) -> tuple[str, Any] | None:
 @pytest.mark.parametrize("page", DECLARING)
 def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
     fields = import_module(f"pages.{page}").FIELDS
-    opened = open_page(page, {})
+    opened = open_page(page, OPENED.get(page, {}))
     # From where the link counts, on a page that once opened on other values.
-    name, start = f"{fields.page}:start", controls_of(opened)
+    name, start = f"{page}:start", controls_of(opened)
     link = {name: opened.session_state[name]} if name in opened.session_state else {}
+    link |= OPENED.get(page, {})
     keys = {
         fields.key(name): field for name, field in fields.fields.items() if not callable(field.key)
     }
