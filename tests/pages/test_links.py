@@ -190,7 +190,7 @@ def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
     fields = import_module(f"pages.{page}").FIELDS
     opened = open_page(page, OPENED.get(page, {}))
     # From where the link counts, on a page that once opened on other values.
-    name, start = f"{page}:start", controls_of(opened)
+    name, start = f"{fields.page}:start", controls_of(opened)
     link = {name: opened.session_state[name]} if name in opened.session_state else {}
     link |= OPENED.get(page, {})
     keys = {
