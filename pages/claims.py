@@ -43,7 +43,7 @@ from dashboard.draw.formats import about_duration, duration, number, percent, pl
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.page_views import sketch
 from dashboard.draw.palette import PICK, Ink, Theme
-from dashboard.draw.pictures import figure_files
+from dashboard.draw.pictures import render
 from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
@@ -587,13 +587,14 @@ def archive(result: Shipped, measured: ClaimResult) -> bytes:
     """The files of a result in a ZIP, in a folder with the claim's key."""
     claim, out = measured.claim, io.BytesIO()
     figures = {
-        f"figure-{at}-{_slug(figure.measure)}": results_figure(
-            figure, {"": measured}, "light", named=True
-        )
+        f"figure-{at}-{_slug(figure.measure)}": {
+            "spec": results_figure(figure, {"": measured}, "light", named=True),
+            "formats": ["svg", "pdf"],
+        }
         for at, figure in enumerate(claim.figures, 1)
     }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (shipped.text_files(claim, result) | figure_files(figures)).items():
+        for name, data in (shipped.text_files(claim, result) | render(figures)).items():
             file.writestr(f"claim-{claim.key}/{name}", data)
     return out.getvalue()
 

@@ -33,7 +33,6 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
 from dashboard.server import people
-from dashboard.ui.attention_frames import steps_with_maps
 from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
 from dashboard.ui.panels import (
     caption,
@@ -130,7 +129,7 @@ def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
             data.run,
             data.config,
             data.records,
-            tuple(steps_with_maps(data)),
+            tuple(data.steps),
             data.live,
         )
         for index, (data, name) in enumerate(zip(loaded, names(summaries), strict=True))

@@ -22,7 +22,7 @@ from dashboard.draw.page_pictures import add
 from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of
-from dashboard.ui.attention_frames import head_over_time, steps_with_maps, tokens
+from dashboard.ui.attention_frames import head_over_time, tokens
 from dashboard.ui.links import write_link
 from dashboard.ui.panels import caption, fact, next_page, paragraph, title
 from dashboard.ui.progress import flash_errors, pop_flash
@@ -154,7 +154,7 @@ def on_paper(svg: str, start: str = "") -> str:
 def example() -> ReportView:
     """The attention of an example run before and after its training, from its saved frames."""
     data = load_run(EXAMPLE_RUNS[0])
-    steps = steps_with_maps(data)
+    steps = data.steps
     first, last = (
         next(record for record in data.records if record.step == step)
         for step in (steps[0], steps[-1])

@@ -329,7 +329,7 @@ class Moment:
 
 def attention_over_time(data: RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
-    steps = attention_frames.steps_with_maps(data)
+    steps = data.steps
     head = _choose_head(data, steps[-1]) if steps else None
     if head is None:
         return _no_attention(data)

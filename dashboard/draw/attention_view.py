@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
+import msgspec
 import numpy as np
 import streamlit as st
 
@@ -117,18 +118,6 @@ def encode(array: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(array).data).decode("ascii")
 
 
-def pool(values: np.ndarray) -> np.ndarray:
-    """Block means of (…, T, S) such that neither of the last two axes is longer than a thumbnail's."""
-    for axis in (-2, -1):
-        size = values.shape[axis]
-        if size > THUMB_PIXELS:
-            ends = edges(0, size, THUMB_PIXELS)
-            widths = np.diff(ends).astype(np.float32)
-            sums = np.add.reduceat(values, ends[:-1], axis=axis)
-            values = sums / (widths[:, None] if axis == -2 else widths)
-    return values
-
-
 def span(values: np.ndarray, signed: bool) -> tuple[float, float]:
     """The colour scale's ends over some values: 0 to 1 for weights, symmetric for signed numbers."""
     if not signed:
@@ -157,22 +146,27 @@ def grid(trace: Any, signed: bool = False) -> dict[str, Any]:
 
 def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
     """Every head of every layer as bytes of at most 68 × 68, on one shared scale."""
-    pooled = [pool(np.asarray(item.weights, dtype=np.float32)) for item in maps]
+    blocks = [Blocks.of(item.weights.shape[1:], None, THUMB_PIXELS) for item in maps]
+    pooled = [
+        np.asarray(item.weights, dtype=np.float32)
+        if each is None
+        else each.weights(item.weights, None, "mean")
+        for item, each in zip(maps, blocks, strict=True)
+    ]
     everything = np.concatenate([small.ravel() for small in pooled])
-    is_pooled = everything.size < sum(item.weights.size for item in maps)
+    is_pooled = any(each is not None for each in blocks)
     low, high = span(everything, signed)
     if is_pooled and not signed:
         # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
         high = max(float(np.quantile(everything, 0.995)), 1e-6)
     parts = []
-    for small, item in zip(pooled, maps, strict=True):
+    for small, item, each in zip(pooled, maps, blocks, strict=True):
         cells = to_bytes(small, low, high)
         if item.mask is not None:
             planes = _planes(item.mask, item.weights.shape)
-            for axis in (-2, -1):  # a block of cells counts as masked only when all of it is
-                blocks = edges(0, planes.shape[axis], THUMB_PIXELS)[:-1]
-                planes = np.logical_or.reduceat(planes, blocks, axis=axis)
-            cells = np.where(planes, cells, np.uint8(MASKED))
+            # a block of cells counts as masked only when all of it is
+            allowed = planes if each is None else each.pool_mask(planes)
+            cells = np.where(allowed, cells, np.uint8(MASKED))
         parts.append(cells)
     return {
         "shapes": [[int(size) for size in cells.shape] for cells in parts],
@@ -369,27 +363,21 @@ def inside(pins: Iterable[Pair], shape: tuple[int, int]) -> tuple[Pair, ...]:
     return tuple((i, j) for i, j in pins if 0 <= i < shape[0] and 0 <= j < shape[1])
 
 
+# What the browser sends of a view, by field.
+FIELDS: dict[str, Any] = {
+    "pick": Pair | None,
+    "pin": Pair | None,
+    "pins": tuple[Pair, ...] | None,
+    "frame": int | None,
+    "window": Window | None,
+}
+
+
 def parse_message(field: str, message: Any) -> Any:
     """A message from the browser as this field's value, or None for nothing; raises ValueError on anything else."""
-    value = dict(message or {}).get("value")
-    if field == "pins":
-        return tuple(_pair(pair) for pair in value or ())
-    if value is None:
-        return None
-    if field == "frame":
-        return int(value)
-    if field == "window":
-        top, bottom, left, right = (int(edge) for edge in value)
-        return top, bottom, left, right
-    return _pair(value)
+    value = msgspec.convert(dict(message or {}).get("value"), FIELDS[field], strict=False)
+    return () if field == "pins" and value is None else value
 
-
-def _pair(value: Any) -> Pair:
-    first, second = value
-    return int(first), int(second)
-
-
-FIELDS = ("pick", "pin", "pins", "frame", "window")
 
 Roles: TypeAlias = Mapping[tuple[int, int], int] | None
 Frames: TypeAlias = Sequence[tuple[int, np.ndarray]] | None
@@ -446,16 +434,18 @@ def attention_view(
     """
     if layout == "frames" and not frames:
         raise ValueError('layout "frames" needs at least one (step, weights) pair in frames')
-    _check(trace, layer, head)
     own, shared = stores(key, link)
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
-    texts = {
-        "fact": fact or _fact(trace, state, layout),
-        "title": title,
-        "reads": reads or READS[trace.maps[state.layer].kind],
-        "caption": caption,
-    }
+    reads = reads or READS[trace.maps[state.layer].kind]
+    if layout == "grid":
+        heard = f"All {sum(len(item.weights) for item in trace.maps)} heads"
+    else:
+        heard = f"Attention weights of head {trace.label(state.layer, state.head)}"
     look = {
+        "fact": fact or heard,
+        "title": title,
+        "reads": reads,
+        "caption": caption,
         "query": query,
         "show": show,
         "scale": scale,
@@ -472,12 +462,7 @@ def attention_view(
         "showChoice": show_choice and dict(key=show_choice[0], values=[*show_choice[1]]),
         "pinLists": pin_lists,
     }
-    blocks = _blocks(trace, state, own) if layout == "one" else None
-    data = (
-        _data(trace, state, layout, signed, roles, frames, blocks, own.get("window"), pool)
-        | texts
-        | look
-    )
+    data = _data(trace, state, layout, signed, roles, frames, own, pool) | look
     add(
         key,
         functools.partial(
@@ -488,19 +473,15 @@ def attention_view(
             signed=signed,
             frames=frames,
             row=query,
-            reads=str(texts["reads"]),
+            reads=reads,
         ),
     )
-    draw("attention_view", "av", data, key=key, **_callbacks(key, link))
-    return state
-
-
-def _callbacks(key: str, link: str | None) -> dict[str, Any]:
-    """What takes each field that the browser sends."""
-    return {
+    takers: dict[str, Any] = {
         f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
         for field in FIELDS
     }
+    draw("attention_view", "av", data, key=key, **takers)
+    return state
 
 
 def picture_of(
@@ -569,13 +550,6 @@ def picture_of(
     )
 
 
-def _fact(trace: AttentionTrace, state: ViewState, layout: str) -> str:
-    """What is heard of a view whose page says nothing of it."""
-    if layout == "grid":
-        return f"All {sum(len(item.weights) for item in trace.maps)} heads"
-    return f"Attention weights of head {trace.label(state.layer, state.head)}"
-
-
 def _named(
     name: str,
     weights: np.ndarray,
@@ -600,8 +574,11 @@ def _settled(
     pins: Sequence[Pair] | None,
     frame: int | None,
 ) -> ViewState:
+    heads = [len(item.weights) for item in trace.maps]
+    if not (0 <= pick[0] < len(heads) and 0 <= pick[1] < heads[pick[0]]):
+        raise ValueError(f"head {pick} is not in this trace, whose layers have {heads} heads")
     layer, head = settle(shared, key, "pick", pick)
-    if layer >= len(trace.maps) or head >= len(trace.maps[layer].weights):
+    if layer >= len(heads) or head >= heads[layer]:
         # Another model may have fewer heads than the one of the pick.
         layer, head = shared["pick"] = pick
     rows, columns = trace.maps[layer].weights.shape[1:]
@@ -626,21 +603,6 @@ def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blo
     return Blocks.of((rows, columns), window)
 
 
-def _check(trace: AttentionTrace, layer: int, head: int) -> None:
-    layers = len(trace.maps)
-    if not layers:
-        raise ValueError("attention_view needs a trace of at least one map; this one has none")
-    if not 0 <= layer < layers:
-        raise ValueError(
-            f"layer {layer} is not in this trace; it has {layers} layers, 0 to {layers - 1}"
-        )
-    heads = len(trace.maps[layer].weights)
-    if not 0 <= head < heads:
-        raise ValueError(
-            f"head {head} is not in layer {layer}, which has {heads} heads, 0 to {heads - 1}"
-        )
-
-
 def _data(
     trace: AttentionTrace,
     state: ViewState,
@@ -648,11 +610,11 @@ def _data(
     signed: bool,
     roles: Roles,
     frames: Frames,
-    blocks: Blocks | None,
-    part: Window | None,
+    own: dict[str, Any],
     pool: Pool,
 ) -> dict[str, Any]:
     attention = trace.maps[state.layer]
+    blocks = _blocks(trace, state, own) if layout == "one" else None
     data: dict[str, Any] = {
         "layout": layout,
         "layer": state.layer,
@@ -669,7 +631,7 @@ def _data(
             "roles": [[*head, category] for head, category in (roles or {}).items()],
         }
     if layout == "one":
-        return data | {"one": one_map(attention, state.head, blocks, pool), "part": part}
+        return data | {"one": one_map(attention, state.head, blocks, pool), "part": own["window"]}
     return data | {
         "frames": frame_maps(frames or ()),
         "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),

@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from dashboard.draw.formats import number
-from dashboard.draw.maps import text
+from dashboard.draw.maps import svg_of, text
 from dashboard.draw.palette import LIGHT_INK, WEIGHTS, Ink, Theme, text_on
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
     parts += [
         text(ROW_NAME + (at + 0.5) * DIAL, 10, str(at), anchor="middle") for at in range(positions)
     ]
-    return _svg(ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, parts)
+    return svg_of(
+        ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
+    )
 
 
 def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
@@ -93,7 +95,9 @@ def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
             f'stroke="{ink}"/><path d="M{left} {middle}l-7 -4v8z" fill="{ink}"/>'
             for left, middle in crossed
         ]
-    return _svg(len(stacks) * (WIDE + APART) - APART + 1, height, parts)
+    return svg_of(
+        len(stacks) * (WIDE + APART) - APART + 1, height, "".join(parts), 'font-size="12"'
+    )
 
 
 def _blocks(
@@ -115,13 +119,6 @@ def _blocks(
             if part["around"]:
                 yield "Add" if pre_norm else "Add and norm", "add", INSET, SMALL
         yield node["title"], "layer", 0, SMALL
-
-
-def _svg(width: float, height: float, parts: Sequence[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-size="12">{"".join(parts)}</svg>'
-    )
 
 
 RANKS = 8  # candidates of one step, by default

@@ -32,16 +32,17 @@ SENTENCE_STYLE = """<style>
 
 def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
-    roles, cells = scores.head_roles, {}
-    for head in _heads(scores):
-        if (index := roles.get(head)) is None:
-            cells[head] = {"fill": WEIGHTS[theme][0], "mark": "", "says": "no role"}
-        else:
-            cells[head] = {
-                "fill": CATEGORIES[theme][index],
-                "mark": ROLES[index].mark,
-                "says": _figure(scores, index, head),
-            }
+    roles, none = scores.head_roles, WEIGHTS[theme][0]
+    cells = {
+        head: {
+            "fill": CATEGORIES[theme][roles[head]],
+            "mark": ROLES[roles[head]].mark,
+            "says": _figure(scores, roles[head], head),
+        }
+        if head in roles
+        else {"fill": none, "mark": "", "says": "no role"}
+        for head in _heads(scores)
+    }
     beside = [
         (ROLES[index].name, CATEGORIES[theme][index], [1, 0])
         for index in sorted(set(roles.values()))
@@ -51,70 +52,81 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
 
 def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
-    cells = {}
-    for head in _heads(scores):
-        score = float(scores.score[index][head])
-        if np.isnan(score):
-            quiet = Ink.of(theme).quiet
-            cells[head] = {"fill": "transparent", "ink": quiet, "mark": "–", "says": "–"}
-        else:
-            faint = not bool(scores.counts[index][head])
-            cells[head] = share_cell(score, theme, _figure(scores, index, head), faint=faint)
+    cells = {
+        head: share_cell(
+            float(scores.score[index][head]),
+            theme,
+            _figure(scores, index, head),
+            faint=not scores.counts[index][head],
+        )
+        for head in _heads(scores)
+    }
     return head_grid(scores, cells, picked, theme)
 
 
 def accuracy_grid(result: SyntaxResult, score: RelationScore, picked: Head, theme: Theme) -> Spec:
     """A cell a head with its accuracy; faint where the best fixed offset is at least as good."""
-    offset, cells = float(score.offset_hits.mean(-1).max()), {}
-    for head in result.heads():
-        share = float(score.accuracy[head])
-        says = f"{percent(share)} of {score.count}"
-        cells[head] = share_cell(share, theme, says, faint=share <= offset)
+    offset, shares = float(score.offset_hits.mean(-1).max()), score.accuracy
+    cells = {
+        head: share_cell(
+            shares[head],
+            theme,
+            f"{percent(shares[head])} of {score.count}",
+            faint=shares[head] <= offset,
+        )
+        for head in result.heads()
+    }
     return head_grid(result.readings, cells, picked, theme, "accuracy")
 
 
 def repeat_grid(scores: RepeatScores, test: int, picked: Head, theme: Theme) -> Spec:
     """A cell a head with its score; faint where it is not above that of uniform attention."""
-    cells = {}
-    for head in sorted(scores.ranked(test)):
-        score, margin = float(scores.score[test][head]), float(scores.margin[test][head])
-        faint = bool(score - margin <= scores.uniform[test])
-        cells[head] = share_cell(score, theme, f"{number(score)} ± {number(margin)}", faint=faint)
+    shares, margins, uniform = scores.score[test], scores.margin[test], scores.uniform[test]
+    cells = {
+        head: share_cell(
+            shares[head],
+            theme,
+            f"{number(shares[head])} ± {number(margins[head])}",
+            faint=shares[head] - margins[head] <= uniform,
+        )
+        for head in sorted(scores.ranked(test))
+    }
     return head_grid(scores, cells, picked, theme, "score")
 
 
 def successor_grid(scores: SuccessorScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head with its share; faint where the interval reaches chance."""
-    cells = {}
-    for head in sorted(scores.ranked()):
-        share, (low, high) = float(scores.score[head]), scores.interval(head)
-        says = f"{percent(share)}, 95 % interval {percent(low)} to {percent(high)}"
-        cells[head] = share_cell(share, theme, says, faint=low <= scores.chance)
+    ends = {head: scores.interval(head) for head in sorted(scores.ranked())}
+    cells = {
+        head: share_cell(
+            scores.score[head],
+            theme,
+            f"{percent(scores.score[head])}, 95 % interval {percent(low)} to {percent(high)}",
+            faint=low <= scores.chance,
+        )
+        for head, (low, high) in ends.items()
+    }
     return head_grid(scores, cells, picked, theme, "items")
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 std at its chance."""
     ink = Ink.of(theme)
-    rows = []
-    for index, role in enumerate(ROLES):
-        score, chance, std = (
-            values[index][head] for values in (scores.score, scores.chance, scores.std)
-        )
-        if not np.isnan(score):
-            rows.append(
-                {
-                    "role": role.name,
-                    "score": float(score),
-                    "chance": float(chance),
-                    "low": max(0.0, float(chance - 3 * std)),
-                    "high": float(chance + 3 * std),
-                    "fill": CATEGORIES[theme][index],
-                    "faint": not bool(scores.counts[index][head]),
-                    "text": number(score),
-                    "by": number(chance),
-                }
-            )
+    measured = [index for index in range(len(ROLES)) if not np.isnan(scores.score[index][head])]
+    rows = [
+        {
+            "role": ROLES[index].name,
+            "score": float(scores.score[index][head]),
+            "chance": (chance := float(scores.chance[index][head])),
+            "low": max(0.0, chance - 3 * (std := float(scores.std[index][head]))),
+            "high": chance + 3 * std,
+            "fill": CATEGORIES[theme][index],
+            "faint": not scores.counts[index][head],
+            "text": number(scores.score[index][head]),
+            "by": number(chance),
+        }
+        for index in measured
+    ]
     y = {
         "field": "role",
         "type": "nominal",
@@ -173,9 +185,11 @@ def _heads(scores: RoleScores) -> Iterator[Head]:
 
 
 def share_cell(share: float, theme: Theme, says: str, *, faint: bool) -> Spec:
-    """A cell of `head_grid` in the colour of a share from 0 to 1, with its number."""
+    """A cell of `head_grid` in the colour of a share from 0 to 1, with its number; a dash for NaN."""
+    if np.isnan(share):
+        return {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
     mark = "<.001" if 0 < share < 0.001 else cell(number(share))
-    return {"fill": shade(share, theme), "mark": mark, "faint": faint, "says": says}
+    return {"fill": shade(float(share), theme), "mark": mark, "faint": bool(faint), "says": says}
 
 
 def _figure(scores: RoleScores, index: int, head: Head) -> str:
@@ -298,23 +312,22 @@ def _axis(orient: str, values: Sequence[int], size: int, ink: Ink) -> Spec:
 
 def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     """A relation a row: the best head's accuracy with its interval, and a tick for the best offset's."""
-    ink, rows = Ink.of(theme), []
-    for index, score in enumerate(result.scores):
-        if score is not None:
-            best, offset = Interval.of(score.held_out[1]), float(score.offset_held_out.mean())
-            rows.append(
-                {
-                    "relation": NAMES[index],
-                    "share": best.share,
-                    "low": best.low,
-                    "high": best.high,
-                    "offset": offset,
-                    "text": percent(best.share),
-                    "by": percent(offset),
-                    "within": f"{percent(best.low)} to {percent(best.high)}",
-                    "colour": PICK[theme] if index == relation else BAR[theme],
-                }
-            )
+    ink = Ink.of(theme)
+    measured = [(index, score) for index, score in enumerate(result.scores) if score is not None]
+    rows = [
+        {
+            "relation": NAMES[index],
+            "share": (best := Interval.of(score.held_out[1])).share,
+            "low": best.low,
+            "high": best.high,
+            "offset": (offset := float(score.offset_held_out.mean())),
+            "text": percent(best.share),
+            "by": percent(offset),
+            "within": f"{percent(best.low)} to {percent(best.high)}",
+            "colour": PICK[theme] if index == relation else BAR[theme],
+        }
+        for index, score in measured
+    ]
     y = {
         "field": "relation",
         "type": "nominal",

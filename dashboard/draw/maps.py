@@ -107,6 +107,19 @@ def text(
     )
 
 
+def svg_of(width: float, height: float, inner: str, more: str = "") -> str:
+    """An SVG document of this size in pixels; `more` are further attributes."""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width}" '
+        f'height="{height}" viewBox="0 0 {width} {height}" {more}>{inner}</svg>'
+    )
+
+
+def placed(svg: str, x: float, y: float) -> str:
+    """An SVG at its place in another one."""
+    return svg[svg.index("<svg") :].replace("<svg", f'<svg x="{x}" y="{y}"', 1)
+
+
 MAX_RECTANGLES = 20_000  # of a picture; beyond, a map is an image of a pixel a cell
 CELL, MIN_CELL = 20, 0.25  # px
 MANY = 12  # more maps than this are drawn small, without names
@@ -311,10 +324,7 @@ def maps_svg(
         LETTER * len(reads),
         width_of_legend(maps[0].scale, _masks(maps)) + boxes[0].left,
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y - gap:.0f}" '
-        f'viewBox="0 0 {width:.0f} {y - gap:.0f}">{"".join(parts)}</svg>'
-    )
+    return svg_of(round(width), round(y - gap), "".join(parts))
 
 
 def _boxes(

@@ -11,12 +11,13 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from core.latex import latex
-from dashboard.draw.maps import FONT, maps_svg
+from dashboard.draw.maps import FONT, maps_svg, placed, svg_of
 from dashboard.draw.palette import LIGHT_INK
 from dashboard.draw.pictures import (
     ChartPicture,
@@ -26,8 +27,7 @@ from dashboard.draw.pictures import (
     Series,
     column_names,
     drawing_file,
-    drawing_files,
-    paper_files,
+    drawn_by_name,
     size_of,
     with_own_ids,
 )
@@ -58,6 +58,7 @@ MIME = {
 PICTURE_FONT = "'Source Sans 3', 'Source Sans', 'Liberation Sans', sans-serif"
 MAX_PLACES = 6  # columns of a LaTeX table whose rows are the lines of a chart
 MARGIN, TITLE, SOURCE = 16, 30, 24  # px around a drawing, and of the lines above and below it
+WHITE = '<rect width="100%" height="100%" fill="#FFFFFF"/>'
 NAME_LENGTH, LINE_LENGTH = (
     40,
     120,
@@ -94,9 +95,9 @@ def picture_file(picture: Picture, name: str, source: Source) -> bytes:
         kind, scale = IMAGES[name]
         svg = framed_svg(picture, source)
         return svg.encode() if kind == "svg" else drawing_file(svg, kind, scale)
-    return {"csv": csv_of, "npz": npz_of, "json": json_of, "tex": latex_of}[NUMBERS[name]](
-        picture, source
-    )
+    if NUMBERS[name] == "csv":
+        return csv_file(*picture.table())
+    return {"npz": npz_of, "json": json_of, "tex": latex_of}[NUMBERS[name]](picture, source)
 
 
 def framed_svg(picture: Picture, source: Source) -> str:
@@ -110,7 +111,6 @@ def framed_svg(picture: Picture, source: Source) -> str:
     top = MARGIN + TITLE + 19 * (len(heads) - 1)
     whole_width = max(width, 320) + 2 * MARGIN
     whole_height = top + height + MARGIN + SOURCE + 15 * (len(lines) - 1)
-    placed = inner[inner.index("<svg") :].replace("<svg", f'<svg x="{MARGIN}" y="{top}"', 1)
     above = "".join(
         f'<text x="{MARGIN}" y="{MARGIN + 14 + 19 * at}" font-size="15" font-weight="600" '
         f'fill="{LIGHT_INK.text}">{escape(line)}</text>'
@@ -121,22 +121,17 @@ def framed_svg(picture: Picture, source: Source) -> str:
         f'fill="{LIGHT_INK.quiet}">{escape(line)}</text>'
         for at, line in enumerate(lines)
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'width="{whole_width:.0f}" height="{whole_height:.0f}" viewBox="0 0 {whole_width:.0f} '
-        f'{whole_height:.0f}" font-family="{PICTURE_FONT}"><title>{escape(picture.title)}</title>'
-        f'<rect width="100%" height="100%" fill="#FFFFFF"/>{above}{placed}{below}</svg>'
+    return svg_of(
+        round(whole_width),
+        round(whole_height),
+        f"<title>{escape(picture.title)}</title>{WHITE}{above}{placed(inner, MARGIN, top)}{below}",
+        f'font-family="{PICTURE_FONT}"',
     )
 
 
 def _wrapped(line: str, width: float, letter: float) -> list[str]:
     """A line broken at its spaces where it is wider than the picture; `letter` is the width of one in pixels."""
     return textwrap.wrap(line, max(24, int(width / letter))) or [""]
-
-
-def csv_of(picture: Picture, source: Source) -> bytes:
-    """The table of a picture."""
-    return csv_file(*picture.table())
 
 
 def csv_file(
@@ -352,7 +347,8 @@ class NotForPaper(ValueError):
 
 def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
     """The picture as "svg" with its text as outlines, or as "pdf" with its fonts; NotForPaper says what is too wide."""
-    return paper_files(paper_drawing(picture, millimetres), millimetres, file_format)
+    job = {"formats": [file_format], "millimetres": millimetres}
+    return drawn_by_name({"paper": paper_drawing(picture, millimetres) | job})["paper"]
 
 
 def why_not(picture: Picture, millimetres: float) -> str:
@@ -399,13 +395,11 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
 
 def _on_white(inner: str, width: float, height: float) -> str:
     left = (width - size_of(inner)[0]) / 2
-    placed = inner[inner.index("<svg") :].replace(
-        "<svg", f'<svg x="{left:.1f}" y="{FIGURE_MARGIN}"', 1
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width:.3f}" '
-        f'height="{height + 2 * FIGURE_MARGIN:.3f}" font-family="{FAMILY}">'
-        f'<rect width="100%" height="100%" fill="#FFFFFF"/>{placed}</svg>'
+    return svg_of(
+        round(width, 3),
+        round(height + 2 * FIGURE_MARGIN, 3),
+        WHITE + placed(inner, round(left, 1), FIGURE_MARGIN),
+        f'font-family="{FAMILY}"',
     )
 
 
@@ -557,46 +551,13 @@ class Entry:
     link: str
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One line of text: its height, size, colour, weight and style, and its address where it is a link."""
+class _Piece(NamedTuple):
+    """A part of a sheet: its drawing from its top on, its height, and of a link the address and the width."""
 
-    text: str
-    size: int
-    fill: str = LIGHT_INK.text
-    weight: int = 400
-    style: str = "normal"
-    link: str = ""
-
-    @property
-    def height(self) -> float:
-        return self.size * 1.45
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A picture between lines of text."""
-
-    above: tuple[_Line, ...]
     svg: str
-    below: tuple[_Line, ...]
-
-    @property
-    def shown(self) -> tuple[float, float]:
-        """The width and height of the picture on the sheet."""
-        if not self.svg:
-            return 0.0, 0.0
-        width, height = size_of(self.svg)
-        scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
-        return width * scale, height * scale
-
-    @property
-    def height(self) -> float:
-        return (
-            sum(line.height for line in (*self.above, *self.below))
-            + self.shown[1]
-            + (16 if self.svg else 0)
-        )
+    height: float
+    link: str = ""
+    width: float = 0.0
 
 
 def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
@@ -604,121 +565,91 @@ def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
     from pypdf import PdfReader, PdfWriter
     from pypdf.annotations import Link
 
-    heading = _Block(
-        (*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)), "", ()
-    )
-    sheets = [_sheet(blocks) for blocks in _paged([heading, *map(_block, entries)])]
-    files = drawing_files({str(at): svg for at, (svg, _) in enumerate(sheets)}, "pdf")
+    heading = [*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)]
+    sheets: list[list[_Piece]] = [[]]
+    for block in [heading, *(_block(entry, f"v{at}-") for at, entry in enumerate(entries))]:
+        tall = sum(piece.height for piece in (*sheets[-1], *block))
+        if sheets[-1] and tall > HIGH - 2 * SHEET_MARGIN:
+            sheets.append([])
+        sheets[-1] += [*block, _Piece("", APART)]
+    pages = [
+        list(
+            zip(
+                sheet,
+                accumulate((piece.height for piece in sheet), initial=SHEET_MARGIN),
+                strict=False,
+            )
+        )
+        for sheet in sheets
+    ]
+    jobs = {}
+    for at, page in enumerate(pages):
+        parts = (
+            f'<g transform="translate({SHEET_MARGIN} {y:.1f})">{piece.svg}</g>' for piece, y in page
+        )
+        svg = svg_of(WIDE, HIGH, WHITE + "".join(parts), f'font-family="{PICTURE_FONT}"')
+        jobs[str(at)] = {"svg": svg, "formats": ["pdf"]}
     writer = PdfWriter()
-    for at, (_, links) in enumerate(sheets):
-        page = writer.add_page(PdfReader(io.BytesIO(files[f"{at}.pdf"])).pages[0])
-        scale = float(page.mediabox.height) / HIGH
-        for address, (x, y, width, height) in links:
-            box = (x * scale, (HIGH - y - height) * scale, (x + width) * scale, (HIGH - y) * scale)
-            writer.add_annotation(at, Link(rect=box, url=address, border=[0, 0, 0]))
+    for at, file in enumerate(drawn_by_name(jobs).values()):
+        sheet = writer.add_page(PdfReader(io.BytesIO(file)).pages[0])
+        scale = float(sheet.mediabox.height) / HIGH
+        for piece, y in pages[at]:
+            if piece.link:
+                left, low, wide, high = (
+                    scale * part
+                    for part in (SHEET_MARGIN, HIGH - y - piece.height, piece.width, HIGH - y)
+                )
+                box = (left, low, left + wide, high)
+                writer.add_annotation(at, Link(rect=box, url=piece.link, border=[0, 0, 0]))
     writer.add_metadata({"/Title": title, "/Creator": "Attention Lab"})
     out = io.BytesIO()
     writer.write(out)
     return out.getvalue()
 
 
-def _block(entry: Entry) -> _Block:
-    table = [] if entry.svg else _table(entry.head, entry.rows)
-    return _Block(
-        (*_lines(entry.title, 17, weight=600), *table),
-        entry.svg,
-        (
-            *_lines(entry.sentence, 14),
-            *_lines(entry.note, 13, style="italic"),
-            *_lines(entry.source, 10, fill=LIGHT_INK.quiet),
-            *(
-                [_Line("Open this view live", 11, LIGHT_INK.pick, link=entry.link)]
-                if entry.link
-                else []
-            ),
-        ),
-    )
+def _block(entry: Entry, ids: str) -> list[_Piece]:
+    """A view's title, its drawing or the first rows of its table, its words and its link."""
+    pieces = _lines(entry.title, 17, weight=600)
+    if entry.svg:
+        width, height = size_of(entry.svg)
+        scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
+        inner = with_own_ids(entry.svg[entry.svg.index("<svg") :].partition(">")[2], ids)
+        drawing = (
+            f'<svg y="6" width="{width * scale:.1f}" height="{height * scale:.1f}" '
+            f'viewBox="0 0 {width} {height}" font-size="12">{inner}'
+        )
+        pieces.append(_Piece(drawing, height * scale + 16))
+    else:
+        shown = (" · ".join(cell[:MAX_CELL] for cell in row) for row in entry.rows[:MAX_ROWS])
+        pieces += _lines(" · ".join(cell[:MAX_CELL] for cell in entry.head), 11, weight=600)
+        pieces += _lines("\n".join(shown), 11)
+        if len(entry.rows) > MAX_ROWS:
+            pieces += _lines(f"… and {len(entry.rows) - MAX_ROWS:,} more rows", 11)
+    pieces += _lines(entry.sentence, 14) + _lines(entry.note, 13, style="italic")
+    pieces += _lines(entry.source, 10, fill=LIGHT_INK.quiet)
+    if entry.link:
+        pieces += _lines("Open this view live", 11, fill=LIGHT_INK.pick, link=entry.link)
+    return pieces
 
 
 def _lines(
-    text: str, size: int, fill: str = LIGHT_INK.text, weight: int = 400, style: str = "normal"
-) -> list[_Line]:
+    words: str,
+    size: int,
+    fill: str = LIGHT_INK.text,
+    weight: int = 400,
+    style: str = "normal",
+    link: str = "",
+) -> list[_Piece]:
     """A text broken at the width of the sheet."""
     letters = int((WIDE - 2 * SHEET_MARGIN) / (size * (0.5 if weight == 400 else 0.56)))
     return [
-        _Line(part, size, fill, weight, style)
-        for paragraph in text.splitlines()
+        _Piece(
+            f'<text y="{size}" font-size="{size}" font-weight="{weight}" font-style="{style}" '
+            f'fill="{fill}">{escape(part)}</text>',
+            size * 1.45,
+            link,
+            size * 0.5 * len(part),
+        )
+        for paragraph in words.splitlines()
         for part in textwrap.wrap(paragraph, letters)
     ]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[_Line]:
-    """The first rows of a table, a line each."""
-    shown = [" · ".join(cell[:MAX_CELL] for cell in row) for row in (head, *rows[:MAX_ROWS])]
-    more = [f"… and {len(rows) - MAX_ROWS:,} more rows"] if len(rows) > MAX_ROWS else []
-    return [
-        line
-        for at, text in enumerate([*shown, *more])
-        for line in _lines(text, 11, weight=400 if at else 600)
-    ]
-
-
-def _paged(blocks: Iterable[_Block]) -> list[list[_Block]]:
-    """The blocks of each sheet: as many as fit."""
-    sheets: list[list[_Block]] = [[]]
-    room = HIGH - 2 * SHEET_MARGIN
-    for block in blocks:
-        if sheets[-1] and sum(one.height + APART for one in sheets[-1]) + block.height > room:
-            sheets.append([])
-        sheets[-1].append(block)
-    return sheets
-
-
-def _sheet(
-    blocks: Sequence[_Block],
-) -> tuple[str, list[tuple[str, tuple[float, float, float, float]]]]:
-    """One sheet as SVG, and its links with their boxes (x, y, width, height)."""
-    parts, links, y = [], [], float(SHEET_MARGIN)
-    for at, block in enumerate(blocks):
-        for line in block.above:
-            parts.append(_text(line, y))
-            y += line.height
-        if block.svg:
-            width, height = block.shown
-            own = size_of(block.svg)
-            start = block.svg.index("<svg")
-            end = block.svg.index(">", start)
-            parts.append(
-                f'<svg x="{SHEET_MARGIN}" y="{y + 6:.1f}" width="{width:.1f}" height="{height:.1f}" '
-                f'viewBox="0 0 {own[0]} {own[1]}" font-size="12">'
-                + with_own_ids(block.svg[end + 1 :], f"v{at}-")
-            )
-            y += height + 16
-        for line in block.below:
-            parts.append(_text(line, y))
-            if line.link:
-                links.append(
-                    (
-                        line.link,
-                        (
-                            float(SHEET_MARGIN),
-                            y,
-                            line.size * 0.5 * len(line.text),
-                            line.height,
-                        ),
-                    )
-                )
-            y += line.height
-        y += APART
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{WIDE}" '
-        f'height="{HIGH}" viewBox="0 0 {WIDE} {HIGH}" font-family="{PICTURE_FONT}"><rect width="100%" height="100%" '
-        f'fill="#FFFFFF"/>{"".join(parts)}</svg>'
-    ), links
-
-
-def _text(line: _Line, y: float) -> str:
-    return (
-        f'<text x="{SHEET_MARGIN}" y="{y + line.size:.1f}" font-size="{line.size}" font-weight="{line.weight}" '
-        f'font-style="{line.style}" fill="{line.fill}">{escape(line.text)}</text>'
-    )

@@ -22,34 +22,25 @@ MAX_CELLS = 600_000  # of all frames sent at once: about a megabyte
 MIN_FRAMES = 8
 
 
-def steps_with_maps(data: RunData) -> list[int]:
-    """The steps that have both a record and its maps."""
-    measured = {record.step for record in data.records}
-    return [step for step in data.run.frame_steps() if step in measured]
+def _shapes(run: Run, step: int) -> dict[str, list[int]]:
+    """The shapes of the maps at a step by example and kind; none where the file cannot be read."""
+    try:
+        with safe_open(run.frame_path(step), "numpy") as file:
+            return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return {}
 
 
 def sizes(run: Run, step: int, example: int) -> dict[Kind, tuple[int, int]]:
     """Layers and heads of the maps of an example at a step, by kind; none where the file cannot be read."""
-    try:
-        with safe_open(run.frame_path(step), "numpy") as file:
-            names = set(file.keys())
-            shapes = {
-                kind: file.get_slice(f"{example}:{kind}").get_shape()
-                for kind in KINDS
-                if f"{example}:{kind}" in names
-            }
-    except (OSError, SafetensorError):
-        return {}
-    return {kind: (shape[0], shape[1]) for kind, shape in shapes.items() if len(shape) == 4}
+    shapes = _shapes(run, step)
+    found = {kind: shapes.get(f"{example}:{kind}", []) for kind in KINDS}
+    return {kind: (shape[0], shape[1]) for kind, shape in found.items() if len(shape) == 4}
 
 
 def count_examples(run: Run, step: int) -> int:
     """How many examples have maps at a step."""
-    try:
-        with safe_open(run.frame_path(step), "numpy") as file:
-            return len({name.partition(":")[0] for name in file.keys()})  # noqa: SIM118
-    except (OSError, SafetensorError):
-        return 0
+    return len({name.partition(":")[0] for name in _shapes(run, step)})
 
 
 def head_over_time(

@@ -14,15 +14,7 @@ from core.files import sentence_of
 from dashboard.draw.components import copy_buttons
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.html_file import live_part, page_file, table_html
-from dashboard.draw.page_pictures import (
-    begin,
-    drawn_components,
-    has_script,
-    page_about,
-    page_fact,
-    page_pictures,
-    page_script,
-)
+from dashboard.draw.page_pictures import begin, notes, page_pictures, page_script
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -109,7 +101,7 @@ MAX_PART = 3_000_000  # bytes of a live component; beyond, a report has the draw
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
     """Draw the field for a note and the button that adds the picked picture."""
-    report, fact = current_report(), page_fact()
+    report, fact = current_report(), notes().fact
     st.caption("To your report, beside what you add from other pages")
     note = st.text_area(
         "Your note",
@@ -150,7 +142,7 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
     """The picked picture as a view of a report."""
     picture = pictures[key]
     head, rows = picture.table()
-    part = live_part(key, pictures, drawn_components())
+    part = live_part(key, pictures, notes().drawn)
     live = None if part is None else [part.name, part.root, dict(part.data)]
     if live is not None and len(json.dumps(live, default=str)) > MAX_PART:
         live = None
@@ -160,7 +152,7 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
         picture.title,
         str(st.session_state[CURRENT]),
         query,
-        page_fact(),
+        notes().fact,
         note,
         source.line,
         picture.svg() if picture.drawn else "",
@@ -240,7 +232,7 @@ def _dialog(page: str) -> None:
     sections: dict[str, Callable[[], None]] = {"Picture": partial(_files, picture, source)}
     if st.session_state[CURRENT] != REPORT:
         sections["Report"] = partial(report_section, key, pictures, source)
-    if has_script():
+    if notes().scripts:
         sections["Python"] = partial(code_section, source_of(page), pictures)
     sections["Whole page"] = partial(_whole_page, source, pictures)
     for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
@@ -252,10 +244,10 @@ def _dialog(page: str) -> None:
 def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
     """Draw the button of the page's one HTML file."""
     st.caption("Every picture of the page in one file, alive without a network")
-    about = Source(source.page, source.day, page_about(), {})
+    about = Source(source.page, source.day, notes().about, {})
     st.download_button(
         "HTML",
-        partial(page_file, about, pictures, drawn_components()),
+        partial(page_file, about, pictures, notes().drawn),
         f"{source.page}.html",
         "text/html",
         on_click="ignore",
@@ -325,5 +317,5 @@ def _for_a_paper(picture: Picture, source: Source) -> None:
 
 def source_of(page: str, picture: Picture | None = None) -> Source:
     """The source of the page or of a picture of it, with the controls of its link."""
-    about = {**page_about(), **(picture.about if picture else {})}
+    about = {**notes().about, **(picture.about if picture else {})}
     return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))

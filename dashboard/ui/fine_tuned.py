@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,47 +15,28 @@ from core.interpret.trace import AttentionTrace
 from core.pretrained import ModelInputs, hub
 from core.pretrained.finetune import LAB, MINILM, TASKS, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
-from core.runs.folder import Status
 from core.runs.runs import Run
-from core.training.record import Record
 from dashboard.server.people import find_run
 from dashboard.ui.model_folders import folder_name, folder_of
 from dashboard.ui.models import EMBEDDED, ModelRef, load_model, reading_of
-from dashboard.ui.run_data import records_of
+from dashboard.ui.run_data import HERE, RunView, records_of, status_of
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
 
 
-HERE = Path(__file__).parents[1] / "examples" / "fine_tune"
-EXAMPLE_RUNS = {"classify": Run(HERE / "messages"), "pairs": Run(HERE / "numbers")}
+EXAMPLE_RUNS = {
+    "classify": Run(HERE / "fine_tune" / "messages"),
+    "pairs": Run(HERE / "fine_tune" / "numbers"),
+}
 TASK, LAST, FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
 LINK = "run"  # the link's word
 
 
 @dataclass(frozen=True)
-class FineTuneData:
-    """The data of a run, read once; `trouble` is the error where its config could not be read."""
+class FineTuneData(RunView[FineTuneConfig]):
+    """The data of a fine-tuning run."""
 
-    run: Run
-    config: FineTuneConfig | None
-    status: Status
-    records: tuple[Record, ...]
-    about: dict[str, Any]
-    trouble: str = ""
-
-    @property
-    def is_example(self) -> bool:
-        return self.run in EXAMPLE_RUNS.values()
-
-    @property
-    def live(self) -> bool:
-        return not self.status.ended
-
-    @property
-    def steps(self) -> list[int]:
-        """The steps of which both a record and maps are there."""
-        measured = {record.step for record in self.records}
-        return [step for step in self.run.frame_steps() if step in measured]
+    about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sentences(self) -> list[dict[str, Any]]:
@@ -67,12 +48,8 @@ class FineTuneData:
         return None if self.live else result(self.run)
 
     def rows(self) -> Rows:
-        assert self.config is not None
-        return parse(self.config.task, self.config.data, self.config.seed)
-
-    def at(self, step: int) -> Record:
-        """The record of a step, or the last one."""
-        return next((record for record in self.records if record.step == step), self.records[-1])
+        config = self.required_config
+        return parse(config.task, config.data, config.seed)
 
     def trace(self, step: int, sentence: int) -> AttentionTrace:
         """The saved attention of a watched sentence at a step."""
@@ -87,15 +64,12 @@ def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
 
 def load_fine_tune(run: Run) -> FineTuneData:
     """Read a run's folder; an unreadable config becomes `trouble`."""
-    status = run.status()
-    if run in EXAMPLE_RUNS.values() and not status.ended:
-        status = Status("finished")
     try:
         config, trouble = config_of(run), ""
         parse(config.task, config.data, config.seed)
     except (ConfigError, TypeError) as error:
         config, trouble = None, f"This run's settings cannot be read: {error}"
-    return FineTuneData(run, config, status, records_of(run), about(run), trouble)
+    return FineTuneData(run, config, status_of(run), records_of(run), trouble, about(run))
 
 
 def read_link() -> str:
@@ -170,22 +144,24 @@ def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTr
     ref = after(data)
     if ref is None or data.config is None:
         return None
-    return reading_of(before(data.config.model), ModelInputs(text)).trace, reading_of(
-        ref, ModelInputs(text)
-    ).trace
+    first, second = (
+        reading_of(one, ModelInputs(text)).trace for one in (before(data.config.model), ref)
+    )
+    return first, second
 
 
 def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
     """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
     from core.pretrained import answer
 
-    ref = after(data)
-    if ref is None:
+    if (ref := after(data)) is None:
         return []
     tuned = load_model(ref)
-    probabilities = answer(tuned, ModelInputs(text)).probabilities
-    if probabilities is None:
-        return []
-    names = tuned.model.config.id2label
-    labels = [(str(names[index]), float(share)) for index, share in enumerate(probabilities)]
-    return sorted(labels, key=lambda label: -label[1])
+    shares, names = answer(tuned, ModelInputs(text)).probabilities, tuned.model.config.id2label
+    return sorted(
+        (
+            (str(names[index]), float(share))
+            for index, share in enumerate(() if shares is None else shares)
+        ),
+        key=lambda label: -label[1],
+    )

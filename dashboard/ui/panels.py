@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw import page_pictures
 from dashboard.draw.components import COPY_LINK, page_actions
-from dashboard.draw.formats import plain
+from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.palette import PAGE, PICK, Theme
 from dashboard.navigation import following
@@ -145,7 +145,7 @@ def theme() -> Theme:
 
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
-    page_pictures.note_fact(text)
+    page_pictures.notes().fact = spoken(text)
     size = "17px/25px" if len(text) > 180 else "19px/28px"
     st.html(
         f"<p style=\"font:400 {size} 'Source Serif', serif;margin:0;overflow-wrap:anywhere\">"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import streamlit as st
 
@@ -43,12 +43,15 @@ def find_any_run(name: object) -> Run | None:
     return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
 
 
+def is_example(run: Run) -> bool:
+    """Whether a run came with the lab."""
+    return run.path.is_relative_to(HERE)
+
+
 def status_of(run: Run) -> Status:
     """The status of a run; an example is always ended."""
     status = run.status()
-    return (
-        Status("finished", status.message) if run in EXAMPLE_RUNS and not status.ended else status
-    )
+    return status if status.ended or not is_example(run) else Status("finished", status.message)
 
 
 def path_code(path: Path) -> str:
@@ -179,29 +182,46 @@ def count_parameters(model: ModelConfig, shape: Shape) -> int:
         return sum(weight.numel() for weight in build_model(model, shape).parameters())
 
 
+Config = TypeVar("Config", RunConfig, FineTuneConfig)
+
+
 @dataclass(frozen=True)
-class RunData:
+class RunView(Generic[Config]):
     """The data of a run, read once; `trouble` is the error where its config could not be read."""
 
     run: Run
-    config: RunConfig | None
+    config: Config | None
     status: Status
     records: tuple[Record, ...]
     trouble: str = ""
 
     @property
     def is_example(self) -> bool:
-        return self.run in EXAMPLE_RUNS
+        return is_example(self.run)
 
     @property
     def live(self) -> bool:
         return not self.status.ended
 
     @property
-    def required_config(self) -> RunConfig:
+    def required_config(self) -> Config:
         """The config of a run without `trouble`."""
         assert self.config is not None
         return self.config
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of which both a record and maps are there."""
+        measured = {record.step for record in self.records}
+        return [step for step in self.run.frame_steps() if step in measured]
+
+    def at(self, step: int | None) -> Record:
+        """The record of a step, or the last one."""
+        return next((r for r in self.records if r.step == step), self.records[-1])
+
+
+class RunData(RunView[RunConfig]):
+    """The data of a training run."""
 
     def task(self) -> Task:
         return task_of(self.required_config.task)
@@ -209,23 +229,17 @@ class RunData:
     def baselines(self, held_out: int) -> tuple[tuple[str, float], ...]:
         return baselines_of(self.required_config.task, held_out)
 
-    def at(self, step: int | None) -> Record:
-        """The record of a step, or the last one."""
-        return next((r for r in self.records if r.step == step), self.records[-1])
-
     def until(self, step: int) -> tuple[Record, ...]:
         return tuple(record for record in self.records if record.step <= step)
 
     def decoded_at(self, step: int) -> Record | None:
         """The latest record up to a step in which the model ran free."""
-        return next((r for r in reversed(self.records) if r.step <= step and r.examples), None)
+        return next((r for r in reversed(self.until(step)) if r.examples), None)
 
 
 def linked_run(run_id: str | None) -> tuple[Run, str]:
     """The link's run, else the example and a warning."""
-    if not run_id:
-        return EXAMPLE_RUN, ""
-    run = find_any_run(run_id)
+    run = find_any_run(run_id or EXAMPLE_RUN.id)
     if run is not None:
         return run, ""
     return (

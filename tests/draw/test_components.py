@@ -54,18 +54,6 @@ def decoded(text: str, dtype: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
-@each(("rows", "cols"), [(5, 7), (68, 68), (69, 131), (512, 200)])
-def test_pool_is_the_mean_of_blocks(rows, cols):
-    values = RNG.random((2, rows, cols)).astype(np.float32)
-    small = payload.pool(values)
-    assert small.shape == (2, min(rows, 68), min(cols, 68))
-    down = payload.edges(0, rows, payload.THUMB_PIXELS)
-    across = payload.edges(0, cols, payload.THUMB_PIXELS)
-    for i, j in [(0, 0), (1, 3), (min(rows, 68) - 1, min(cols, 68) - 1)]:
-        block = values[:, down[i] : down[i + 1], across[j] : across[j + 1]]
-        np.testing.assert_allclose(small[:, i, j], block.mean((1, 2)), rtol=1e-5)
-
-
 def test_thumbnails_hold_each_head_in_order():
     maps = [a_map(layer=k) for k in range(2)]
     sent = payload.thumbnails(maps)
@@ -174,7 +162,10 @@ def test_messages_of_the_browser_are_read():
     assert parse_message("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
     assert parse_message("pin", {"value": None, "turn": 2}) is None
     assert parse_message("frame", {"value": 300.0, "turn": 2}) == 300
-    with pytest.raises(ValueError, match="unpack"):
+    assert parse_message("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
+    assert parse_message("pins", {"value": None}) == ()
+    assert parse_message("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)
+    with pytest.raises(ValueError, match="length"):
         parse_message("pin", {"value": [1, 2, 3]})
 
 
@@ -192,7 +183,7 @@ def test_colour_scales_have_their_stops():
 
 @each(
     ("wish", "words"),
-    [({"layer": 2}, "layer 2"), ({"head": 3}, "3 heads"), ({"layout": "frames"}, "frames")],
+    [({"layer": 2}, r"\(2, 0\)"), ({"head": 3}, r"\[3, 3\]"), ({"layout": "frames"}, "frames")],
 )
 def test_a_wish_that_cannot_be_met_is_named(wish, words):
     trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
@@ -201,7 +192,7 @@ def test_a_wish_that_cannot_be_met_is_named(wish, words):
 
 
 def test_a_trace_without_maps_is_refused():
-    with pytest.raises(ValueError, match="at least one map"):
+    with pytest.raises(ValueError, match="not in this trace"):
         attention_view(AttentionTrace((), "test"), key="k")
 
 
@@ -312,12 +303,6 @@ def test_pins_outside_a_shorter_text_are_dropped():
     app.run()
     assert not app.exception
     assert app.session_state.shown == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
-
-
-def test_pins_and_windows_of_the_browser_are_read():
-    assert parse_message("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
-    assert parse_message("pins", {"value": None}) == ()
-    assert parse_message("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)
 
 
 # What travels to the small multiples is what numpy says, on one scale, and a pin comes back.

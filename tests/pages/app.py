@@ -58,7 +58,7 @@ def page_text(app: AppTest) -> str:
 
 def pictures_of(app: AppTest) -> dict[str, Any]:
     """What Export offers on the page, by key."""
-    return {key: make() for key, make in app.session_state["page_pictures"].items()}
+    return {key: make() for key, make in app.session_state["page_pictures"].pictures.items()}
 
 
 def page_html(app: AppTest, page: str) -> bytes:
@@ -66,13 +66,13 @@ def page_html(app: AppTest, page: str) -> bytes:
     return page_file(
         Source(page, "2026-11-23", {}, {}),
         pictures_of(app),
-        app.session_state["page_pictures:drawn"],
+        app.session_state["page_pictures"].drawn,
     )
 
 
 def script_of(app: AppTest) -> Script:
     """What the page computes as Python."""
-    return join(make() for make in app.session_state["page_pictures:script"].values())
+    return join(make() for make in app.session_state["page_pictures"].scripts.values())
 
 
 def assert_script(app: AppTest) -> None:

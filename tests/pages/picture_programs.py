@@ -27,7 +27,7 @@ MAX_NAMED = 32  # rows or columns, all of which are named
 
 
 def run_here(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """`figure_files._run` in this process: one of its own for each of eighty pictures takes half a second."""
+    """`pictures.render` in this process: one of its own for each of eighty pictures takes half a second."""
     return {name: b64decode(data) for name, data in convert(jobs).items()}
 
 

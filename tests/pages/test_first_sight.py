@@ -187,7 +187,7 @@ def test_every_picture_of_a_page_is_there_by_name_with_its_numbers(page):
 
 @pytest.fixture
 def one_process(monkeypatch):
-    monkeypatch.setattr(figure_files, "_run", run_here)
+    monkeypatch.setattr(figure_files, "render", run_here)
 
 
 @cache

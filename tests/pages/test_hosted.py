@@ -234,7 +234,8 @@ def test_a_fine_tuned_model_is_named_by_its_run(browser):
         with browser(person_name):
             app = open_at("pretrained", **{"inside:model": name})
             assert (
-                "not open to visitors" not in page_text(app) and app.session_state["page_pictures"]
+                "not open to visitors" not in page_text(app)
+                and app.session_state["page_pictures"].pictures
             )
             shown = page_text(app) + str(dict(app.query_params)) + script_of(app).text("")
             assert str(server_folder()) not in shown and folder_of("anna").name not in shown

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard.draw.formats import spoken
-from dashboard.draw.page_pictures import add_drawn
+from dashboard.draw.page_pictures import notes
 from dashboard.draw.palette import for_browser
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
@@ -119,7 +119,7 @@ def draw(
     """
     data = {**data, **{field: spoken(data[field]) for field in HEARD if field in data}}
     if exported:
-        add_drawn(key, name, root, data)
+        notes().drawn[key] = name, root, data
     _component(name, root, st.session_state.get(SHIPPED, False))(
         key=key, data=data | {"palette": for_browser()}, width=width, height=height, **callbacks
     )
