@@ -34,8 +34,8 @@ def _shapes(run: Run, step: int) -> dict[str, list[int]]:
 def sizes(run: Run, step: int, example: int) -> dict[Kind, tuple[int, int]]:
     """Layers and heads of the maps of an example at a step, by kind; none where the file cannot be read."""
     shapes = _shapes(run, step)
-    found = {kind: shapes.get(f"{example}:{kind}", []) for kind in KINDS}
-    return {kind: (shape[0], shape[1]) for kind, shape in found.items() if len(shape) == 4}
+    shape_of = {kind: shapes.get(f"{example}:{kind}", []) for kind in KINDS}
+    return {kind: (shape[0], shape[1]) for kind, shape in shape_of.items() if len(shape) == 4}
 
 
 def count_examples(run: Run, step: int) -> int:
