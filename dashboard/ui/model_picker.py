@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -159,6 +159,13 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
     current = state.get(MODEL) or st.query_params.get(MODEL)
+
+    def changed() -> None:
+        """Keep the user's choice on every page."""
+        state[PICKED] = True
+        if typed := state.get(MODEL):
+            state[MODEL] = full_name(state.get(BEFORE, ""), typed)
+
     options = dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))])
     if hosted():
         more = f"You can also type one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
@@ -171,7 +178,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         key=MODEL,
         accept_new_options=True,
         **BOUND,
-        on_change=_on_model_change,
+        on_change=changed,
         help=HELP + more,
     )
     state[BEFORE] = name = str(choice or usual.name)
@@ -185,18 +192,10 @@ def select_model(name: str) -> None:
     st.session_state[MODEL], st.session_state[PICKED] = name, True
 
 
-def _on_model_change() -> None:
-    """Keep the user's choice on every page."""
-    st.session_state[PICKED] = True
-    if typed := st.session_state.get(MODEL):
-        st.session_state[MODEL] = full_name(st.session_state.get(BEFORE, ""), typed)
-
-
 def full_name(before: str, typed: str) -> str:
     """What was typed, with the previous name that the field drops from its beginning."""
-    if typed[0] in "@-":  # no name starts with these
-        return before + typed
-    longer = (
+    # no name starts with @ or -
+    longer = typed[0] in "@-" or (
         typed[0] == "/"
         and folders_allowed()
         and not Path(typed).is_dir()
@@ -263,16 +262,13 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
 
 def suitable_models(needs: tuple[str, ...], among: Sequence[ModelRef]) -> list[ModelRef]:
     """The models that have all features, those that read text first."""
-    text: list[ModelRef] = []
-    others: list[ModelRef] = []
+    suitable: list[tuple[bool, ModelRef]] = []
     for ref in among:
-        try:
+        with suppress(PretrainedError):
             pretrained = load_model(ref)
-        except PretrainedError:
-            continue
-        if not missing_feature(pretrained, needs):
-            (text if pretrained.reads == "text" else others).append(ref)
-    return text + others
+            if not missing_feature(pretrained, needs):
+                suitable.append((pretrained.reads != "text", ref))
+    return [ref for _, ref in sorted(suitable, key=lambda one: one[0])]
 
 
 def default_model(needs: tuple[str, ...]) -> ModelRef:
@@ -420,11 +416,21 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
         return ref
     if commits and not ref.revision:
         return ModelRef("hub", ref.name, commits[0])
-    on_way = find_download(ref.name)
+    on_way = downloads.get(ref.name)
     if on_way is not None and not on_way.ended:
         _poll_download(ref.name)
         return None
-    plan = on_way.error if on_way is not None and on_way.error else _look_up(ref)
+    plan: DownloadPlan | str | None = None if on_way is None else on_way.error
+    if not plan:  # the hub is asked once for each name
+        asked, plan = st.session_state.get(LOOKUP) or (None, "")
+        if asked != ref:
+            with st.spinner(f"Looking up {ref.name} on the hub"):
+                try:
+                    token = secret("HF_TOKEN")
+                    plan = hub.plan(ref.name, ref.revision or "main", token=token)
+                except PretrainedError as error:
+                    plan = str(error)
+            st.session_state[LOOKUP] = ref, plan
     if isinstance(plan, DownloadPlan) and plan.is_downloaded:
         return ModelRef("hub", plan.repo, plan.commit)
     if isinstance(plan, DownloadPlan):
@@ -432,20 +438,6 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
     else:
         _failed(ref, plan)
     return None
-
-
-def _look_up(ref: ModelRef) -> DownloadPlan | str:
-    """The download plan or its error; the hub is asked once for each name."""
-    lookup = st.session_state.get(LOOKUP)
-    if lookup is None or lookup[0] != ref:
-        with st.spinner(f"Looking up {ref.name} on the hub"):
-            try:
-                lookup = ref, hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
-            except PretrainedError as error:
-                lookup = ref, str(error)
-        st.session_state[LOOKUP] = lookup
-    plan: DownloadPlan | str = lookup[1]
-    return plan
 
 
 def _offer(plan: DownloadPlan) -> None:
@@ -475,7 +467,7 @@ def _offer(plan: DownloadPlan) -> None:
 
 @st.fragment(run_every=0.5)
 def _poll_download(repo: str) -> None:
-    on_way = find_download(repo)
+    on_way = downloads.get(repo)
     if on_way is None or on_way.ended:
         st.rerun()
     size = on_way.plan.size
@@ -492,7 +484,7 @@ def _poll_download(repo: str) -> None:
 
 def _failed(ref: ModelRef, why: str) -> None:
     def again() -> None:
-        forget_download(ref.name)
+        downloads.pop(ref.name, None)
         st.session_state.pop(LOOKUP, None)
 
     st.error(plain(without_paths(why)), icon=":material/error:")
@@ -519,7 +511,7 @@ def downloaded_models() -> list[str]:
 
 
 _lock = threading.Lock()
-_downloads: dict[str, Download] = {}
+downloads: dict[str, Download] = {}
 
 
 class Download:
@@ -537,14 +529,12 @@ class Download:
     def stop(self) -> None:
         """Stop at the next bytes; the page need not wait for it."""
         self._stop.set()
-        forget_download(self.plan.repo)
+        downloads.pop(self.plan.repo, None)
 
     def _run(self, token: str | None) -> None:
-        def progress(done: int) -> None:
-            self.done = done
-
         try:
-            hub.download(self.plan, token=token, progress=progress, stopped=self._stop.is_set)
+            report = partial(setattr, self, "done")
+            hub.download(self.plan, token=token, progress=report, stopped=self._stop.is_set)
         except DownloadStopped:
             pass
         except PretrainedError as error:
@@ -559,33 +549,17 @@ class Download:
             self.ended = True
 
 
-def start_download(plan: DownloadPlan, token: str | None) -> Download:
-    """The download of this model, started unless it is running; PretrainedError when too many run."""
+def start_download(plan: DownloadPlan, token: str | None) -> None:
+    """Download this model, unless that runs already; PretrainedError when too many run."""
     with _lock:
-        running = [one for one in _downloads.values() if not one.ended]
-        if plan.repo in _downloads and not _downloads[plan.repo].ended:
-            return _downloads[plan.repo]
+        running = [one.plan.repo for one in downloads.values() if not one.ended]
+        if plan.repo in running:
+            return
         if len(running) >= at_most("downloads", MAX_DOWNLOADS):
-            names = " and ".join(one.plan.repo for one in running)
-            raise PretrainedError(
-                f"{names} {'is' if len(running) == 1 else 'are'} being downloaded; wait for its end."
-                if hosted()
-                else f"{names} are being downloaded; wait for one of them, or stop it."
-            )
-        _downloads[plan.repo] = Download(plan, token)
-        return _downloads[plan.repo]
-
-
-def find_download(repo: str) -> Download | None:
-    """The download of this model, running or failed."""
-    with _lock:
-        return _downloads.get(repo)
-
-
-def forget_download(repo: str) -> None:
-    """Remove the download of this model from the list."""
-    with _lock:
-        _downloads.pop(repo, None)
+            names, are = " and ".join(running), "is" if len(running) == 1 else "are"
+            then = "wait for its end" if hosted() else "wait for one of them, or stop it"
+            raise PretrainedError(f"{names} {are} being downloaded; {then}.")
+        downloads[plan.repo] = Download(plan, token)
 
 
 # A model's inputs: a text, two sentences, a source and its target, a picture, or a sound.
@@ -600,16 +574,16 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInput
     """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
     with container:
         if pretrained.reads == "picture":
-            names = example_inputs.pictures(
-                int(getattr(pretrained.model.config, "num_channels", 3))
-            )
-            types = ["png", "jpg", "jpeg", "webp"]
+            channels = int(getattr(pretrained.model.config, "num_channels", 3))
             picture = _upload_field(
-                "picture", names, "PNG or JPEG", types, example_inputs.decode_picture
+                "picture",
+                example_inputs.pictures(channels),
+                "PNG or JPEG",
+                ["png", "jpg", "jpeg", "webp"],
+                example_inputs.decode_picture,
+                example_inputs.picture,
             )
-            return ModelInputs(
-                picture=example_inputs.picture(picture) if isinstance(picture, str) else picture
-            )
+            return ModelInputs(picture=picture)
         if pretrained.reads == "sound":
             rate = sampling_rate(pretrained)
             sound = _upload_field(
@@ -618,10 +592,9 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInput
                 "WAV",
                 ["wav"],
                 lambda data: example_inputs.decode_wav(data, rate),
+                lambda name: example_inputs.sound(name, rate),
             )
-            return ModelInputs(
-                sound=example_inputs.sound(sound, rate) if isinstance(sound, str) else sound
-            )
+            return ModelInputs(sound=sound)
         return _text(ref, pretrained)
 
 
@@ -675,8 +648,9 @@ def _upload_field(
     formats: str,
     types: list[str],
     decode: Callable[[bytes], Array],
-) -> str | Array:
-    """The name of an example, or the person's own file, stored in the session; PretrainedError without a file."""
+    example: Callable[[str], Array],
+) -> Array:
+    """An example, or the person's own file, stored in the session; PretrainedError without a file."""
     choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
     name = choice.selectbox(
         noun.capitalize(),
@@ -686,7 +660,7 @@ def _upload_field(
         help=f"An example, or “{OWN}” to upload a {noun}.",
     )
     if name != OWN:
-        return name
+        return example(name)
     most = at_most("upload_megabytes", 10)
     file = upload.file_uploader(
         f"{formats}, at most {byte_size(most * MB)}",
@@ -701,9 +675,10 @@ def _upload_field(
         except LimitReached as error:
             raise PretrainedError(str(error)) from error
         st.session_state[f"inside:own-{noun}"] = decode(file.getvalue())
-    if f"inside:own-{noun}" not in st.session_state:
+    own: Array | None = st.session_state.get(f"inside:own-{noun}")
+    if own is None:
         raise PretrainedError(f"Upload a {noun}, or choose one from the list.")
-    return st.session_state[f"inside:own-{noun}"]
+    return own
 
 
 # A question to a model: the masked word, the position that answers, and the output that is followed.

@@ -6,7 +6,7 @@ import time
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ui.model_picker import find_download, full_name, loopback
+from dashboard.ui.model_picker import downloads, full_name, loopback
 from tests.pages.inside_app import DEMO, button, code_text, message_text
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
@@ -72,7 +72,7 @@ def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
         button(app, "Load").click().run()
     assert "lab/one and lab/two are being downloaded" in message_text(app)
     for name in ("lab/one", "lab/two"):
-        find_download(name).stop()
+        downloads[name].stop()
     button(app, "Try again").click().run()
     button(app, "Load").click().run()
     button(app, "Stop").click().run()
