@@ -422,8 +422,8 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
         return None
     plan: DownloadPlan | str | None = None if on_way is None else on_way.error
     if not plan:  # the hub is asked once for each name
-        asked, plan = st.session_state.get(LOOKUP) or (None, "")
-        if asked != ref:
+        known, plan = st.session_state.get(LOOKUP) or (None, "")
+        if known != ref:
             with st.spinner(f"Looking up {ref.name} on the hub"):
                 try:
                     token = secret("HF_TOKEN")

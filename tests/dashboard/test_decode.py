@@ -163,7 +163,7 @@ def test_of_very_many_tokens_those_with_weight_are_shown():
     assert re.findall(r">([^<>]+)<(?:small|/span)", drawn) == ["…", "t3", "…", "t300", "…"]
 
 
-def test_generate_grown():
+def small_tree():
     tree = Tree()
     for token, parent, step, fate in (
         (4, -1, 0, "kept"),
@@ -179,7 +179,7 @@ def test_generate_grown():
 
 
 def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
-    tree = test_generate_grown()
+    tree = small_tree()
     hypotheses = tree.hypotheses
     assert picked_path(tree, hypotheses, None) == ([0, 2], 0)
     assert picked_path(tree, hypotheses, (2, 1)) == ([0, 2], 1) and picked_path(
@@ -201,8 +201,8 @@ def search(**settings):
 
 
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
-    monkeypatch.setattr("pages.generate.PATIENCE", -1)
-    monkeypatch.setattr("pages.generate.BETWEEN", -1)
+    for name in ("PATIENCE", "BETWEEN", "SHARE"):
+        monkeypatch.setattr(f"pages.generate.{name}", 0)
     now, seen = search(strategy="beam", width=3), []
 
     def leave(now):
@@ -266,7 +266,7 @@ def test_a_beam_that_prefers_the_longer_says_so():
 
 
 def test_equations_hold_the_path_s_numbers():
-    tree = test_generate_grown()
+    tree = small_tree()
     assert r"\frac{−2.00}{2^{0.5}} = −1.41" in generate.equation(
         SearchSettings("beam", length_penalty=0.5), tree, [0, 2], 0
     )
