@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -25,7 +26,7 @@ from core.interpret.lens import (
     read_part,
     read_stream,
 )
-from core.interpret.trace import AttentionMap, Kind, to_numpy
+from core.interpret.trace import Kind, to_numpy
 from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
@@ -104,10 +105,7 @@ from dashboard.ui.threads import one_thread
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.
 
 
-LENS_PARTS, ATTRIBUTED = (
-    "lens:read",
-    "lens:attributed",
-)  # parts read and passes run, for all sessions
+LENS_PARTS, ATTRIBUTED = "lens:read", "lens:attributed"  # for all sessions
 VIEWS = {"when": "When it decides", "who": "Who wrote it"}
 DECISIVE = "where it is decided"
 MAX_ADDED = 4  # that a reader adds
@@ -139,10 +137,6 @@ class Controls:
     @property
     def position(self) -> int:
         return self.baseline.answer.position
-
-    @property
-    def position_key(self) -> str:
-        return position_key("lens", self.reading)
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
@@ -216,13 +210,9 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
     return tokens
 
 
-def layer_key(ref: ModelRef) -> str:
-    return f"lens:layer:{ref.name}"
-
-
-def draw_layer(controls: Controls, names: list[str]) -> str | None:
+def draw_layer(ref: ModelRef, names: list[str]) -> str | None:
     """Draw the field of the layer whose attention is shown; None for the one that decides."""
-    key = layer_key(controls.ref)
+    key = f"lens:layer:{ref.name}"
     if st.session_state.get(key) not in (None, DECISIVE, *names):
         del st.session_state[key]
     name = st.selectbox(
@@ -244,14 +234,6 @@ NAMES = 72  # pixels of the names of the states
 SIGNS = 8  # of a token in a cell
 HIGH = 190
 DARK_CELL = 0.45  # a probability from which a cell's text is light
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A value after each layer, in order; `texts` are the values as written."""
-
-    name: str
-    values: Sequence[float]
 
 
 def token_grid(
@@ -309,9 +291,11 @@ def token_grid(
             ("top", "others"),
         )
     ]
-    cells = [
-        row | {"column": columns[row["column"]], "short": shorten(row["word"])} for row in rows
-    ]
+    cells = []
+    for row in rows:
+        word = row["word"]
+        short = word if len(word) <= SIGNS else f"{word[: SIGNS - 1]}…"
+        cells.append(row | {"column": columns[row["column"]], "short": short})
     written = {
         "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
         "value": ink.text,
@@ -338,18 +322,13 @@ def token_grid(
     )
 
 
-def shorten(token: str) -> str:
-    """The beginning of a token that is too long for a cell."""
-    return token if len(token) <= SIGNS else f"{token[: SIGNS - 1]}…"
-
-
 def colours(curves: int, theme: Theme) -> list[str]:
     """The accent for the answer, then the categories."""
     return [Ink.of(theme).pick, *CATEGORIES[theme][: max(0, curves - 1)]]
 
 
 def along_layers(
-    curves: Sequence[Curve],
+    curves: Mapping[str, Sequence[float]],
     states: Sequence[str],
     theme: Theme,
     *,
@@ -358,18 +337,18 @@ def along_layers(
     picked: str | None = None,
 ) -> Spec:
     """A curve a token over the states; ranks on a log scale with 1 on top, else from 0 to `high`."""
-    ink, names = Ink.of(theme), [curve.name for curve in curves]
+    ink, names = Ink.of(theme), list(curves)
     rows = [
         {
             "state": state,
             "y": value,
-            "name": curve.name,
+            "name": name,
             "text": f"{value:,.0f}" if rank else number(value),
         }
-        for curve in curves
-        for state, value in zip(states, curve.values, strict=True)
+        for name, values in curves.items()
+        for state, value in zip(states, values, strict=True)
     ]
-    top = max(max(curve.values) for curve in curves) if high is None else high
+    top = max(map(max, curves.values())) if high is None else high
     scale = (
         {"type": "log", "domain": [1, max(10, 10 ** math.ceil(math.log10(top)))], "reverse": True}
         if rank
@@ -473,56 +452,42 @@ def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
 
 def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:
     """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
-    maps = [
-        item for item in answering_maps(controls.reading) if only is None or item.kind == only[0]
+    rows = [
+        (item.weights[head, controls.position], item, head)
+        for item in answering_maps(controls.reading)
+        for head in range(len(item.weights))
+        if item.layer_name == state and only in (None, (item.kind, head))
     ]
-    if not maps:
+    if not rows:
         caption(f"{plain(state)} has no attention.")
         return
-    token = plain(controls.line.tokens[controls.position])
-    name = (
-        state
-        if only is None
-        else f"{layer_names(controls.reading)[maps[0].kind, maps[0].layer]}·H{only[1]}"
+    name = state
+    if only is not None:
+        _, item, head = rows[0]
+        name = f"{layer_names(controls.reading)[item.kind, item.layer]}·H{head}"
+    paragraph(
+        f"**Where {plain(name)} attends to from {plain(controls.line.tokens[controls.position])}**"
     )
-    paragraph(f"**Where {plain(name)} attends to from {token}**")
-    rows = [
-        (item, head)
-        for item in maps
-        for head in range(len(item.weights))
-        if only is None or head == only[1]
-    ]
-    rows.sort(key=lambda row: -float(_weights(controls, *row).max()))
-    several = len({item.kind for item in maps}) > 1
+    rows.sort(key=lambda row: -float(row[0].max()))
+    several = len({item.kind for _, item, _ in rows}) > 1
     table(
         ["head", *(["attention"] if several else []), "attends most to", "weight"],
-        [_row(controls, item, head, several) for item, head in rows],
+        [
+            [
+                f"{item.layer_name}·H{head}",
+                *([KINDS[item.kind].lower()] if several else []),
+                f"{item.keys[weights.argmax()]} ({weights.argmax()})",
+                number(float(weights.max())),
+            ]
+            for weights, item, head in rows
+        ],
         caption=f"The heads of {state}",
         left=3 if several else 2,
         markers=False,
     )
-    item, head = rows[0]
-    weight_link(
-        controls.choice,
-        item.kind,
-        (item.layer, head),
-        (controls.position, int(_weights(controls, item, head).argmax())),
-    )
-
-
-def _weights(controls: Controls, item: AttentionMap, head: int):
-    return item.weights[head, controls.position]
-
-
-def _row(controls: Controls, item: AttentionMap, head: int, several: bool) -> list[str]:
-    weights = _weights(controls, item, head)
-    key = int(weights.argmax())
-    return [
-        f"{item.layer_name}·H{head}",
-        *([KINDS[item.kind].lower()] if several else []),
-        f"{item.keys[key]} ({key})",
-        number(float(weights[key])),
-    ]
+    weights, item, head = rows[0]
+    cell = controls.position, int(weights.argmax())
+    weight_link(controls.choice, item.kind, (item.layer, head), cell)
 
 
 # What the page computes as Python.
@@ -536,6 +501,18 @@ ALONG = "The answer and other tokens through the layers, and the layer from whic
 PARTS = "The logit as a sum of what each part of the model wrote, the largest first."
 
 
+def script(controls: Controls, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
+    """The model, its answer to the question, and what a view computes of it."""
+    ask = f"""
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question_code(controls.question)})
+print(baseline.word, baseline.value)
+"""
+    model = model_cell(controls.ref, controls.question.inputs)
+    return Script((model, Cell(ASK, ask), *cells), results)
+
+
 def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]) -> Script:
     """The logit lens, and the probability and the rank of some tokens after each layer."""
     lens, along = decision.lens, decision.trajectories
@@ -547,35 +524,27 @@ lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and e
 likeliest = lens.top[:, :, 0]  # (N, T) token ids
 probabilities = lens.probabilities[:, :, 0]
 """
-    names = [words[token] for token in decision.tokens]
-    tokens = {
-        name if names.count(name) == 1 else f"{name} #{token}": token
-        for name, token in zip(names, decision.tokens, strict=True)
-    }
+    names = distinct([words[token] for token in decision.tokens])
     follow = f"""
-tokens = {source_of(tokens)}
+tokens = {source_of(dict(zip(names, decision.tokens, strict=True)))}
 along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
 first, stays = first_likeliest(along)  # states: 0 is the embedding
 print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
 """
-    cells = (
-        model_cell(controls.ref, controls.question.inputs),
-        _ask(controls),
+    results = {
+        f"lens.{name}": to_numpy(getattr(lens, name))
+        for name in ("top", "probabilities", "entropy")
+    }
+    results["along.probabilities"] = to_numpy(along.probabilities)
+    results["along.ranks"] = to_numpy(along.ranks)
+    results["[-1 if one is None else one for one in (first, stays)]"] = np.array(
+        [-1 if one is None else one for one in (decision.first, decision.stays)]
+    )
+    return script(
+        controls,
         Cell(LENS, grid, _GRID, "lens:grid"),
         Cell(ALONG, follow, _CURVES, "lens:probability"),
-    )
-    return Script(
-        cells,
-        {
-            "lens.top": to_numpy(lens.top),
-            "lens.probabilities": to_numpy(lens.probabilities),
-            "lens.entropy": to_numpy(lens.entropy),
-            "along.probabilities": to_numpy(along.probabilities),
-            "along.ranks": to_numpy(along.ranks),
-            "[-1 if one is None else one for one in (first, stays)]": np.array(
-                [-1 if one is None else one for one in (decision.first, decision.stays)]
-            ),
-        },
+        results=results,
     )
 
 
@@ -592,29 +561,12 @@ for part in parts[:10]:
 print("sum of the parts:", attribution.total, "logit:", attribution.logit)
 """
     ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
-    cells = (
-        model_cell(controls.ref, controls.question.inputs),
-        _ask(controls),
-        Cell(PARTS, parts, _PARTS_CHART, "lens:parts"),
-    )
-    return Script(
-        cells,
-        {
-            "[part.value for part in parts]": np.array([part.value for part in ranked]),
-            "attribution.total": np.array(attribution.total),
-            "attribution.logit": np.array(attribution.logit),
-        },
-    )
-
-
-def _ask(controls: Controls) -> Cell:
-    code = f"""
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question_code(controls.question)})
-print(baseline.word, baseline.value)
-"""
-    return Cell(ASK, code)
+    results = {
+        "[part.value for part in parts]": np.array([part.value for part in ranked]),
+        "attribution.total": np.array(attribution.total),
+        "attribution.logit": np.array(attribution.logit),
+    }
+    return script(controls, Cell(PARTS, parts, _PARTS_CHART, "lens:parts"), results=results)
 
 
 _GRID = """
@@ -773,22 +725,18 @@ TEXT_LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x
 
 def conditions(controls: Controls) -> str:
     """The conditions under which the numbers hold."""
-    text = f"{plain(controls.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout."
-    if controls.reading.target is not None:
-        text += " The layers are those of the decoder."
-    if controls.view == "who":
-        held = (
-            "the scales of the norms, and the gates of the activation before the unembedding,"
-            if controls.baseline.answer.kind == "mask"
-            else "the scales of the norms"
-        )
-        return text + (
-            f" Direct logit attribution: {held} are held at their values. What a part does by way of later "
-            "layers counts as theirs."
-        )
+    held = "the scales of the norms"
+    if controls.baseline.answer.kind == "mask":
+        held += ", and the gates of the activation before the unembedding,"
+    of_view = {
+        "when": "The last layer is the model’s own output; earlier layers were not trained to be read so.",
+        "who": f"Direct logit attribution: {held} are held at their values. What a part does by way of later "
+        "layers counts as theirs.",
+    }
+    decoder = "" if controls.reading.target is None else " The layers are those of the decoder."
     return (
-        text
-        + " The last layer is the model’s own output; earlier layers were not trained to be read so."
+        f"{plain(controls.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.{decoder} "
+        f"{of_view[controls.view]}"
     )
 
 
@@ -857,7 +805,7 @@ def section(controls: Controls) -> None:
     grid_place = st.container()
     with st.container(horizontal=True, vertical_alignment="top"):
         tokens = draw_tokens(controls, study.leaders(baseline, lens))
-        name = draw_layer(controls, list(study.state_names(lens))[1:])
+        name = draw_layer(ref, list(study.state_names(lens))[1:])
     chosen = study.followed(baseline, lens, tokens)
     decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
@@ -922,13 +870,28 @@ def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
 
 
 def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
-    start, length = decision.lens.start, decision.lens.top.shape[1]
+    """Draw the likeliest tokens at each position; a pressed cell is the position that answers, and the layer shown."""
+    lens = decision.lens
+    start, length = lens.start, lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
-    rows = [
-        _cell(decision, words, row, index, token)
-        for row in range(len(decision.states))
-        for index, token in enumerate(tokens)
-    ]
+    rows = []
+    for row, name in enumerate(decision.states):
+        for index, token in enumerate(tokens):
+            likeliest = [words[one] for one in lens.top[row, index].tolist()]
+            shares = lens.probabilities[row, index].tolist()
+            texts = [f"{word} {number(p)}" for word, p in zip(likeliest, shares, strict=True)]
+            rows.append(
+                {
+                    "state": name,
+                    "column": index,
+                    "index": start + index,
+                    "token": token,
+                    "word": likeliest[0],
+                    "p": shares[0],
+                    "text": texts[0],
+                    "top": ", ".join(texts[1:]),
+                }
+            )
     stops = ",".join(colour_scale(theme()))
     chart_title(
         "The likeliest token after each layer, in the colour of its probability",
@@ -943,98 +906,51 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
             f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers."
         )
     late = position >= length / 2
+
+    def pick() -> None:
+        if point := pressed_point(GRID):
+            st.session_state[position_key("lens", controls.reading)] = int(point["index"])
+            if point["state"] != EMBEDDING:
+                st.session_state[f"lens:layer:{controls.ref.name}"] = point["state"]
+
     st.html(STYLE.format(width=WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
         draw_chart(
             st,
             token_grid(rows, decision.states, tokens, (state, position), theme(), late),
             key=GRID,
-            on_select=lambda: _pick(controls),
+            on_select=pick,
             selection_mode=[PICKED],
             alt="The likeliest token after each layer, at each position",
         )
 
 
-def _cell(decision: Decision, words: dict[int, str], row: int, index: int, token: str) -> Spec:
-    lens = decision.lens
-    top = [
-        (words[one], p)
-        for one, p in zip(
-            lens.top[row, index].tolist(), lens.probabilities[row, index].tolist(), strict=True
-        )
-    ]
-    texts = [f"{word} {number(p)}" for word, p in top]
-    return {
-        "state": decision.states[row],
-        "column": index,
-        "index": lens.start + index,
-        "token": token,
-        "word": top[0][0],
-        "p": top[0][1],
-        "text": texts[0],
-        "top": ", ".join(texts[1:]),
-    }
-
-
-def _pick(controls: Controls) -> None:
-    """The pressed cell's position becomes the one that answers, its layer the one whose attention is shown."""
-    if point := pressed_point(GRID):
-        st.session_state[controls.position_key] = int(point["index"])
-        if point["state"] != EMBEDDING:
-            st.session_state[layer_key(controls.ref)] = point["state"]
-
-
 def _curves(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
     """Draw probability, rank and entropy along the layers."""
     names = distinct([words[token] for token in decision.tokens])
-    along, states = decision.trajectories, decision.states
-    entropy = decision.lens.entropy[:, controls.position - decision.lens.start].tolist()
-    left, middle, right = st.columns(3, gap="medium")
-    curves = [plain(name) for name in names]
+    along, at = decision.trajectories, controls.position - decision.lens.start
     legend = " ".join(
         f'<span style="font-weight:600;white-space:nowrap"><span style="display:inline-block;width:14px;'
-        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{curve}</span>'
-        for curve, colour in zip(curves, colours(len(curves), theme()), strict=True)
+        f'height:3px;margin-right:4px;vertical-align:middle;background:{colour}"></span>{plain(name)}</span>'
+        for name, colour in zip(names, colours(len(names), theme()), strict=True)
     )
-    with left:
-        chart_title("Probability", legend=legend)
-        draw_chart(
-            st,
-            along_layers(
-                [
-                    Curve(name, along.probabilities[:, one].tolist())
-                    for one, name in enumerate(names)
-                ],
-                states,
-                theme(),
-                high=1.0,
-                picked=state,
-            ),
-            key="lens:probability",
-            alt="Probability of the answers after each layer",
-        )
-    with middle:
-        chart_title("Rank, 1 is the likeliest")
-        draw_chart(
-            st,
-            along_layers(
-                [Curve(name, along.ranks[:, one].tolist()) for one, name in enumerate(names)],
-                states,
-                theme(),
-                rank=True,
-                picked=state,
-            ),
-            key="lens:rank",
-            alt="Rank of the answers after each layer",
-        )
-    with right:
-        chart_title("Entropy of all tokens, bits")
-        draw_chart(
-            st,
-            along_layers([Curve("entropy", entropy)], states, theme(), picked=state),
-            key="lens:entropy",
-            alt="Entropy of all tokens after each layer, in bits",
-        )
+    shares, ranks = (
+        dict(zip(names, values.T.tolist(), strict=True))
+        for values in (along.probabilities, along.ranks)
+    )
+    entropy = {"entropy": decision.lens.entropy[:, at].tolist()}
+    charts: list[tuple[str, str, str, dict[str, list[float]], dict[str, Any]]] = [
+        ("probability", "Probability", "Probability of the answers", shares, {"high": 1.0}),
+        ("rank", "Rank, 1 is the likeliest", "Rank of the answers", ranks, {"rank": True}),
+        ("entropy", "Entropy of all tokens, bits", "Entropy of all tokens, in bits,", entropy, {}),
+    ]
+    for column, (key, heading, alt, curves, options) in zip(
+        st.columns(3, gap="medium"), charts, strict=True
+    ):
+        with column:
+            chart_title(heading, legend=legend if key == "probability" else "")
+            spec = along_layers(curves, decision.states, theme(), picked=state, **options)
+            draw_chart(st, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
 
 
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.
@@ -1059,15 +975,29 @@ def who_section(controls: Controls) -> None:
     ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
     words = list(_words(controls.ref, ids).values())
     fact(wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
-    picked = _picked(controls, attribution)
+    layers = layer_names(controls.reading)
+    heads = {
+        (*part.key, part.head): part.value
+        for part in attribution.parts
+        if part.role == "head" and part.key is not None and part.head is not None
+    }
+    picked = _picked(controls, heads)
+
+    def choose(head: Head) -> None:
+        """The picked head becomes the one whose attention is shown, here and on other pages."""
+        kind, layer, index = head
+        choose_head(controls.ref, kind, (layer, index))
+        write_pair("head", (list(layers).index((kind, layer)), index))
+
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         has_inner = any(part.role == "feed-forward" for _, part in parts)
         paragraph(
             f"**What each head adds{', and the feed-forward network (FF) of a layer' if has_inner else ''}**"
         )
-        _head_field(controls, attribution, picked)
-        _who_grid(controls, attribution, picked)
+        named = {f"{layers[head[:2]]}·H{head[2]}": head for head in heads}
+        head_field(named, picked, choose, f"lens:head:{controls.ref.name}")
+        _who_grid(layers, attribution, heads, picked, choose)
         caption(share_of_heads(parts))
     groups = study.grouped(controls.reading, attribution)
     with right:
@@ -1108,53 +1038,56 @@ def _attributor(controls: Controls) -> Callable[[int], Attribution | None]:
     return attribute
 
 
-def _picked(controls: Controls, attribution: Attribution) -> Head | None:
+def _picked(controls: Controls, heads: Mapping[Head, float]) -> Head | None:
     """The head of the link, else the one that was picked on another page, else the one with the largest part."""
-    values = {
-        (*part.key, part.head): part.value
-        for part in attribution.parts
-        if part.role == "head" and part.key is not None and part.head is not None
-    }
-    keys = list(layer_names(controls.reading))
-    linked = read_linked(
-        "lens", "head", (len(keys), max((head for *_, head in values), default=0) + 1), controls.ref
-    )
-    if linked is not None and (*keys[linked[0]], linked[1]) in values:
-        return *keys[linked[0]], linked[1]
+    layers = list(layer_names(controls.reading))
+    most = max((head for *_, head in heads), default=0) + 1
+    linked = read_linked("lens", "head", (len(layers), most), controls.ref)
+    if linked is not None and (*layers[linked[0]], linked[1]) in heads:
+        return *layers[linked[0]], linked[1]
     chosen = current_head(controls.ref)
-    if chosen is not None and (chosen[0], *chosen[1]) in values:
+    if chosen is not None and (chosen[0], *chosen[1]) in heads:
         return chosen[0], *chosen[1]
-    return max(values, key=lambda head: abs(values[head]), default=None)
+    return max(heads, key=lambda head: abs(heads[head]), default=None)
 
 
-def _who_grid(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
-    """Draw layers × heads and the feed-forward networks, each cell what it adds."""
-    names, rows = layer_names(controls.reading), list[Spec]()
+def _who_grid(
+    layers: Mapping[tuple[Kind, int], str],
+    attribution: Attribution,
+    heads: Iterable[Head],
+    picked: Head | None,
+    choose: Callable[[Head], None],
+) -> None:
+    """Draw layers × heads and the feed-forward networks, each cell what it adds; one of a head picks it."""
+    rows = []
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
-            column = str(part.head) if part.role == "head" else INNER
-            name = (
-                f"{names[part.key]}·H{column}"
-                if part.role == "head"
-                else f"feed-forward of {names[part.key]}"
-            )
+            layer, column = layers[part.key], str(part.head) if part.role == "head" else INNER
+            name = f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
             rows.append(
                 {
-                    "layer": names[part.key],
+                    "layer": layer,
                     "head": column,
                     "change": part.value,
                     "name": name,
                     "by": signed(part.value),
                 }
             )
-    most = max((int(row["head"]) for row in rows if row["head"].isdecimal()), default=0) + 1
-    outlined = ("", "") if picked is None else (names[picked[:2]], str(picked[2]))
+    most = 1 + max((head for *_, head in heads), default=0)
+    outlined = ("", "") if picked is None else (layers[picked[:2]], str(picked[2]))
     inner = [INNER] if any(row["head"] == INNER for row in rows) else []
+
+    def pick() -> None:
+        point = pressed_point(WHO_GRID)
+        if point and point["head"] != INNER:
+            keys = {name: key for key, name in layers.items()}
+            choose((*keys[point["layer"]], int(point["head"])))
+
     draw_chart(
         st,
         effect_grid(
             rows,
-            list(names.values()),
+            list(layers.values()),
             [*map(str, range(most)), *inner],
             outlined,
             theme(),
@@ -1162,36 +1095,10 @@ def _who_grid(controls: Controls, attribution: Attribution, picked: Head | None)
             tips=(("name", "part"), ("by", "adds")),
         ),
         key=WHO_GRID,
-        on_select=lambda: _who_pick(controls),
+        on_select=pick,
         selection_mode=[PICKED],
         alt="What each head and feed-forward layer adds to the logit",
     )
-
-
-def _head_field(controls: Controls, attribution: Attribution, picked: Head | None) -> None:
-    names = layer_names(controls.reading)
-    heads = {
-        f"{names[part.key]}·H{part.head}": (*part.key, part.head)
-        for part in attribution.parts
-        if part.role == "head" and part.key is not None and part.head is not None
-    }
-    head_field(
-        heads, picked, lambda head: _choose(controls, head), f"lens:head:{controls.ref.name}"
-    )
-
-
-def _who_pick(controls: Controls) -> None:
-    point = pressed_point(WHO_GRID)
-    if point and str(point["head"]).isdecimal():
-        keys = {name: key for key, name in layer_names(controls.reading).items()}
-        _choose(controls, (*keys[point["layer"]], int(point["head"])))
-
-
-def _choose(controls: Controls, head: Head) -> None:
-    """The picked head becomes the one whose attention is shown, here and on other pages."""
-    kind, layer, index = head
-    choose_head(controls.ref, kind, (layer, index))
-    write_pair("head", (list(layer_names(controls.reading)).index((kind, layer)), index))
 
 
 # The page When it decides.

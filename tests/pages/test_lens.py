@@ -54,6 +54,9 @@ def test_another_position_and_another_token_are_followed():
         "At king, king is not the likeliest at the end: its rank is" in text
         and "Where L0 attends to" in text
     )
+    assert "L0·H3" in text.partition("attends most to")[2] and not re.search(
+        r"L1·H\d\w+ \(\d", text
+    ), "of the picked layer alone"
     assert {"king", "queen"} <= series(
         app
     ) and "“zzz” is not in the vocabulary of induction" in text
