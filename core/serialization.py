@@ -24,7 +24,7 @@ Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 # their buckets.
 OLD_NAMES = {
     "config": {"seconds": "max_seconds", "trained": "max_train_seconds", "watch": "num_examples"},
-    "finetune": {"watch": "logged_example"},
+    "finetune": {"watch": "logged_example", "seconds": "max_seconds"},
     "record": {
         "letters": "token_accuracy",
         "exact": "sequence_accuracy",

@@ -103,9 +103,10 @@ def test_old_config() -> None:
 
 
 def test_old_fine_tuning() -> None:
-    config = replace(usual("classify"), logged_example="is it open")
+    config = replace(usual("classify"), logged_example="is it open", max_seconds=70)
     data = older(config.to_json(), "finetune")
-    assert data["watch"] == "is it open" and FineTuneConfig.from_json(data) == config
+    assert (data["watch"], data["seconds"]) == ("is it open", 70)
+    assert FineTuneConfig.from_json(data) == config
 
 
 def test_old_record() -> None:

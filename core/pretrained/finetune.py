@@ -75,7 +75,7 @@ class FineTuneConfig:
     epochs: Annotated[int, Meta(ge=1, le=100)] = 8
     batch_size: Annotated[int, Meta(ge=2, le=64)] = 16
     learning_rate: Annotated[float, Meta(ge=1e-6, le=1e-2)] = 2e-4
-    seconds: Annotated[float, Meta(ge=1, le=900)] = 120.0
+    max_seconds: Annotated[float, Meta(ge=1, le=900)] = 120.0
     seed: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
 
@@ -552,9 +552,3 @@ def freeze(model: Any, config: FineTuneConfig) -> None:
         layer.requires_grad_(True)
     if getattr(base, "pooler", None) is not None:
         base.pooler.requires_grad_(True)
-
-
-def count(model: Any) -> tuple[int, int]:
-    """The numbers of trainable and of all weights."""
-    weights = list(model.parameters())
-    return sum(w.numel() for w in weights if w.requires_grad), sum(w.numel() for w in weights)

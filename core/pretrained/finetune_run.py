@@ -8,14 +8,14 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 import typer
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -35,7 +35,6 @@ from core.pretrained.finetune import (
     Rows,
     build,
     check_words,
-    count,
     load_tokenizer,
     parse,
     resolve,
@@ -54,57 +53,37 @@ IGNORED = -100  # Hugging Face's target that no loss counts
 MAX_EXAMPLES = 8  # held-out rows in each record
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Mean held-out loss in nats (a token, for pairs), accuracy of whole outputs and of tokens.
+def measure(learner: Learner, pairs: Sequence[Pair]) -> Record:
+    """What is measured on these rows, as a record of step 0: loss in nats (a token, for pairs), accuracies, predictions.
 
-    `cut` counts outputs without an end mark within as many tokens as the longest answer has. `confusion` counts rows by
-    their label and the predicted one, in the order of the learner's labels; None for pairs.
+    Outputs of pairs are decoded greedily; `cut` counts those without an end mark within as many tokens as the longest
+    answer has. `confusion` counts rows by their label and the predicted one, in the order of the learner's labels.
     """
-
-    loss: float
-    sequence_accuracy: float
-    token_accuracy: float | None
-    predictions: tuple[Prediction, ...]
-    cut: int | None = None
-    confusion: tuple[tuple[int, ...], ...] | None = None
-
-
-def measure(learner: Learner, pairs: Sequence[Pair]) -> Evaluation:
-    """Loss, accuracy (for pairs, of greedily decoded outputs) and predictions."""
+    parts = [pairs[at : at + BATCH] for at in range(0, len(pairs), BATCH)]
     with eval_mode(learner.model), torch.inference_mode():
-        parts = [pairs[at : at + BATCH] for at in range(0, len(pairs), BATCH)]
-        if learner.labels:
-            logits = [
+        if not learner.labels:
+            return _measure_pairs(learner, parts)
+        logits = torch.cat(
+            [
                 learner.model(**inputs(learner, [pair.text for pair in part])).logits.float()
                 for part in parts
             ]
-            return _classified(learner, pairs, torch.cat(logits))
-        return _translated(learner, pairs, parts)
+        )
+        labels, best = classes(learner, pairs), logits.argmax(-1)
+        return Record(
+            0,
+            loss=float(F.cross_entropy(logits, labels)),
+            sequence_accuracy=float((best == labels).float().mean()),
+            held_out=len(pairs),
+            examples=tuple(
+                Prediction((pair.text,), (pair.answer,), (learner.labels[one],))
+                for pair, one in zip(pairs, best.tolist(), strict=True)
+            ),
+            confusion=tuple(map(tuple, confusion_matrix(logits, labels).tolist())),
+        )
 
 
-def _classified(
-    learner: Learner, pairs: Sequence[Pair], logits: Float[Tensor, "N labels"]
-) -> Evaluation:
-    labels = classes(learner, pairs)
-    best = logits.argmax(-1)
-    predictions = tuple(
-        Prediction((pair.text,), (pair.answer,), (learner.labels[int(one)],))
-        for pair, one in zip(pairs, best, strict=True)
-    )
-    counted = tuple(map(tuple, confusion_matrix(logits, labels).tolist()))
-    return Evaluation(
-        float(F.cross_entropy(logits, labels)),
-        float((best == labels).float().mean()),
-        None,
-        predictions,
-        confusion=counted,
-    )
-
-
-def _translated(
-    learner: Learner, pairs: Sequence[Pair], parts: Sequence[Sequence[Pair]]
-) -> Evaluation:
+def _measure_pairs(learner: Learner, parts: Sequence[Sequence[Pair]]) -> Record:
     loss = right = tokens = 0.0
     predictions: list[Prediction] = []
     targets_of = [targets(learner, part) for part in parts]
@@ -115,11 +94,7 @@ def _translated(
         batch = inputs(learner, [pair.text for pair in part])
         logits = learner.model(**batch, labels=labels).logits.float()
         counted = labels != IGNORED
-        loss += float(
-            F.cross_entropy(
-                logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
-            )
-        )
+        loss += float(F.cross_entropy(logits[counted], labels[counted], reduction="sum"))
         right += float((logits.argmax(-1) == labels)[counted].sum())
         tokens += float(counted.sum())
         outputs = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
@@ -132,26 +107,15 @@ def _translated(
             )
             for pair, row, ids in zip(part, labels, outputs, strict=True)
         ]
-    exact = sum(one.right for one in predictions) / len(predictions)
-    return Evaluation(
-        loss / tokens,
-        exact,
-        right / tokens,
-        tuple(predictions),
-        sum(one.cut for one in predictions),
+    return Record(
+        0,
+        loss=loss / tokens,
+        token_accuracy=right / tokens,
+        sequence_accuracy=sum(one.right for one in predictions) / len(predictions),
+        cut=sum(one.cut for one in predictions),
+        held_out=len(predictions),
+        examples=tuple(predictions),
     )
-
-
-def truncated(learner: Learner, pairs: Sequence[Pair]) -> int:
-    """The number of rows with a text or an answer of more than `max_tokens` tokens."""
-    long = [
-        len(ids) > learner.max_tokens
-        for ids in learner.tokenizer([pair.text for pair in pairs])["input_ids"]
-    ]
-    if not learner.labels:
-        answers = learner.tokenizer(text_target=[pair.answer for pair in pairs])["input_ids"]
-        long = [a or len(ids) > learner.max_tokens for a, ids in zip(long, answers, strict=True)]
-    return sum(long)
 
 
 def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
@@ -204,36 +168,6 @@ def read_attention(learner: Learner, texts: Sequence[ModelInputs]) -> list[Readi
             return [read(learner.pretrained(), one) for one in texts]
         finally:
             learner.model.to(device)
-
-
-def frames(readings: Sequence[Reading]) -> dict[str, np.ndarray]:
-    """The maps of a record, "0:self" -> (layers, H, T, S) as half floats."""
-    stacked = {}
-    for index, reading in enumerate(readings):
-        for kind in reading.trace.kinds:
-            maps = reading.trace.of(kind).maps
-            stacked[f"{index}:{kind}"] = np.stack([item.weights for item in maps]).astype(
-                np.float16
-            )
-    return stacked
-
-
-def words(texts: Sequence[ModelInputs], readings: Sequence[Reading]) -> list[dict[str, Any]]:
-    """The tokens of the rows and columns of those maps, as plain values."""
-    return [
-        {
-            "text": one.text,
-            "target": one.target,
-            "kinds": {
-                kind: [
-                    {"tokens": list(line.tokens), "special": list(line.special)}
-                    for line in reading.lines(kind)
-                ]
-                for kind in reading.trace.kinds
-            },
-        }
-        for one, reading in zip(texts, readings, strict=True)
-    ]
 
 
 def trace_of(
@@ -303,12 +237,12 @@ def fine_tune(
     rows = parse(config.task, config.data, config.seed)
     learner = build(config, rows)
     record_machine(run, learner.device.type)
-    course = Course(run, config, rows, learner, stop, on_record)
+    loop = FineTuneLoop(run, config, rows, learner, stop, on_record)
     saved = last_checkpoint(run)
     if saved is not None and not is_intact(saved):
         raise ValueError(DAMAGED)
-    make_trainer(course).train(resume_from_checkpoint=saved and str(saved))
-    return course.end()
+    make_trainer(loop).train(resume_from_checkpoint=saved and str(saved))
+    return loop.end()
 
 
 def last_checkpoint(run: Run) -> Path | None:
@@ -317,7 +251,7 @@ def last_checkpoint(run: Run) -> Path | None:
     return max(saved, key=lambda path: int(path.name.split("-")[1]), default=None)
 
 
-class Course:
+class FineTuneLoop:
     """Counts a run's steps, times it and writes its records."""
 
     def __init__(
@@ -356,18 +290,38 @@ class Course:
         if step:
             self.run.truncate(step)
             return
-        learns, weights = count(self.learner.model)
-        rows = (*self.rows.learned, *self.rows.held_out)
+        learner, rows = self.learner, (*self.rows.learned, *self.rows.held_out)
+        given = [learner.tokenizer([pair.text for pair in rows])["input_ids"]]
+        if not learner.labels:
+            given.append(learner.tokenizer(text_target=[pair.answer for pair in rows])["input_ids"])
+        weights = list(learner.model.parameters())
         facts = {
-            "truncated": truncated(self.learner, rows),
-            "max_tokens": self.learner.max_tokens,
-            "sentences": words(self.inputs, read_attention(self.learner, self.inputs)),
-            "learns": learns,
-            "weights": weights,
-            "new_words": list(self.learner.new_words),
+            "truncated": sum(
+                max(map(len, row)) > learner.max_tokens for row in zip(*given, strict=True)
+            ),
+            "max_tokens": learner.max_tokens,
+            "sentences": [
+                {
+                    "text": one.text,
+                    "target": one.target,
+                    "kinds": {
+                        kind: [
+                            {"tokens": list(line.tokens), "special": list(line.special)}
+                            for line in reading.lines(kind)
+                        ]
+                        for kind in reading.trace.kinds
+                    },
+                }
+                for one, reading in zip(
+                    self.inputs, read_attention(learner, self.inputs), strict=True
+                )
+            ],
+            "learns": sum(weight.numel() for weight in weights if weight.requires_grad),
+            "weights": sum(weight.numel() for weight in weights),
+            "new_words": list(learner.new_words),
             "steps": self.steps,
-            "new_head": self.learner.new_head,
-            "labels": list(self.learner.labels),
+            "new_head": learner.new_head,
+            "labels": list(learner.labels),
         }
         write_atomically(
             self.run.path / "watched.json", json.dumps(facts, ensure_ascii=False).encode()
@@ -377,7 +331,7 @@ class Course:
     def after(self, step: int, rate: float) -> bool:
         """Write a record when it is due; returns whether to continue training."""
         self.train_seconds += time.perf_counter() - self.step_began
-        self.step, self.late = step, self.elapsed > self.config.seconds
+        self.step, self.late = step, self.elapsed > self.config.max_seconds
         stopped, paused = self.stop(), self.run.stop_request() == "pause"
         if stopped and not paused:
             return False
@@ -387,25 +341,27 @@ class Course:
         return not self.late and not paused
 
     def write(self, rate: float | None) -> None:
-        evaluation = measure(self.learner, self.rows.held_out)
-        losses, self.losses = self.losses, []
-        record = Record(
+        measured = measure(self.learner, self.rows.held_out)
+        maps = {
+            f"{index}:{kind}": np.stack(
+                [item.weights for item in reading.trace.of(kind).maps]
+            ).astype(np.float16)
+            for index, reading in enumerate(read_attention(self.learner, self.inputs))
+            for kind in reading.trace.kinds
+        }
+        record = replace(
+            measured,
             step=self.step,
-            train_loss=sum(losses) / len(losses) if losses else None,
-            loss=evaluation.loss,
-            token_accuracy=evaluation.token_accuracy,
-            sequence_accuracy=evaluation.sequence_accuracy,
-            cut=evaluation.cut,
+            train_loss=sum(self.losses) / len(self.losses) if self.losses else None,
             rate=rate,
             elapsed=self.elapsed,
             train_seconds=self.train_seconds,
-            held_out=len(self.rows.held_out),
             final=self.done,
             capped=self.capped,
-            examples=evaluation.predictions[:MAX_EXAMPLES],
-            confusion=evaluation.confusion,
-            maps=frames(read_attention(self.learner, self.inputs)),
+            examples=measured.examples[:MAX_EXAMPLES],
+            maps=maps,
         )
+        self.losses = []
         self.run.append(record)
         self.on_record(record)
 
@@ -433,7 +389,7 @@ class Course:
         shutil.rmtree(self.run.path / "trainer", ignore_errors=True)
         if not self.done:
             return "stopped", f"Stopped; everything up to step {self.step:,} is saved."
-        capped = cap_reached(self.config.seconds, self.steps) if self.capped else ""
+        capped = cap_reached(self.config.max_seconds, self.steps) if self.capped else ""
         return "finished", f"Finished after {self.step:,} steps in {self.elapsed:.1f} s.{capped}"
 
 
@@ -459,22 +415,22 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 
 
-def make_trainer(course: Course) -> Any:
+def make_trainer(loop: FineTuneLoop) -> Any:
     """Hugging Face's Trainer over the training rows: AdamW, linear warm-up over a tenth of the steps, linear decay.
 
     It logs and saves nothing itself: a callback writes the run's files.
     """
     import transformers
 
-    config, learner = course.config, course.learner
+    config, learner = loop.config, loop.learner
     args = transformers.TrainingArguments(
-        output_dir=str(course.run.path / "trainer"),
+        output_dir=str(loop.run.path / "trainer"),
         num_train_epochs=config.epochs,
         seed=config.seed,
         per_device_train_batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         weight_decay=0.01,
-        warmup_steps=max(1, course.steps // 10),
+        warmup_steps=max(1, loop.steps // 10),
         lr_scheduler_type="linear",
         optim="adamw_torch",
         report_to=[],
@@ -497,25 +453,25 @@ def make_trainer(course: Course) -> Any:
     class RecordingTrainer(transformers.Trainer):  # type: ignore[misc]
         def training_step(self, *args: Any, **more: Any) -> Any:
             loss = super().training_step(*args, **more)
-            course.learned(float(loss))
+            loop.learned(float(loss))
             return loss
 
     class Writes(transformers.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            course.begin(state.global_step)
+            loop.begin(state.global_step)
 
         def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            course.step_began = time.perf_counter()
+            loop.step_began = time.perf_counter()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            if not course.after(state.global_step, more["lr_scheduler"].get_last_lr()[0]):
+            if not loop.after(state.global_step, more["lr_scheduler"].get_last_lr()[0]):
                 control.should_training_stop = True
-                control.should_save = course.run.stop_request() == "pause"
+                control.should_save = loop.run.stop_request() == "pause"
 
     trainer = RecordingTrainer(
         learner.model,
         args,
-        train_dataset=list(course.rows.learned),
+        train_dataset=list(loop.rows.learned),
         data_collator=collate,
         callbacks=[Writes()],
     )

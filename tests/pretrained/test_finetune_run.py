@@ -20,9 +20,9 @@ from core.pretrained import (
     load_folder,
     read,
 )
-from core.pretrained.finetune import FineTuneConfig, Pair, build, count, parse
+from core.pretrained.finetune import FineTuneConfig, Pair, build, parse
 from core.pretrained.finetune_run import (
-    Course,
+    FineTuneLoop,
     about,
     classes,
     config_of,
@@ -210,7 +210,7 @@ def test_a_paused_run_whose_checkpoint_was_damaged_says_so_and_keeps_its_records
 
 
 def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
-    run = create(replace(config, epochs=100, seconds=1.0), tmp_path)
+    run = create(replace(config, epochs=100, max_seconds=1.0), tmp_path)
     state, words = fine_tune(run, never)
     assert state == "finished" and "The time limit of 1 s ended it before step 500" in words
     assert run.records()[-1].capped and not any(record.capped for record in run.records()[:-1])
@@ -219,9 +219,9 @@ def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
 
 def test_a_loss_that_is_no_number_ends_it_with_words(config, tmp_path):
     rows = parse("classify", config.data)
-    course = Course(create(config, tmp_path), config, rows, build(config, rows), never, print)
+    loop = FineTuneLoop(create(config, tmp_path), config, rows, build(config, rows), never, print)
     with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
-        course.learned(math.nan)
+        loop.learned(math.nan)
 
 
 def test_pairs_with_new_words_are_learned(pairs, tmp_path):
@@ -263,9 +263,8 @@ def test_a_measurement_waits_for_the_longest_answer_and_counts_what_never_ends(p
             0, learner.tokenizer.convert_tokens_to_ids("one")
         ] = 1e4
     evaluation = measure(learner, rows)
-    assert evaluation.cut == 2 and {
-        len(one.predicted[0].split()) for one in evaluation.predictions
-    } == {16}
+    assert evaluation.cut == 2
+    assert {len(one.predicted[0].split()) for one in evaluation.examples} == {16}
 
 
 def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, translator):
@@ -273,7 +272,7 @@ def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, tran
     learner = build(pairs, rows)
     table = load_file(translator / "model.safetensors")["model.shared.weight"]
     assert torch.equal(learner.model.get_input_embeddings().weight[: len(table)], table)
-    assert count(learner.model)[0] == count(learner.model)[1]
+    assert all(weight.requires_grad for weight in learner.model.parameters()), "pairs train all"
     ids = learner.tokenizer(
         [pair.text for pair in rows.held_out], padding=True, return_tensors="pt"
     )
@@ -392,11 +391,11 @@ def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
 ):
     rows = parse("classify", device_config.data)
     learner = build(device_config, rows)
-    course = Course(
+    loop = FineTuneLoop(
         create(device_config, tmp_path), device_config, rows, learner, lambda: False, print
     )
     monkeypatch.setattr(type(learner), "device", torch.device(kind))
-    assert running.make_trainer(course).args.use_cpu == (kind == "cpu")
+    assert running.make_trainer(loop).args.use_cpu == (kind == "cpu")
 
 
 def test_the_machine_is_written_down_and_told(device_config, tmp_path):
