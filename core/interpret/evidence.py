@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.interpret.trace import AttentionTrace, Kind, flow, graph, rollout, to_numpy, total
+from core.memory import free_bytes
 from core.pretrained.answers import (
     Answer,
     answer,
@@ -27,7 +28,6 @@ from core.pretrained.attention_recorder import (
     weight_by_head,
 )
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError
-from core.pretrained.hub import free_memory
 from core.pretrained.load import maps_bytes
 from core.pretrained.reading import Batch, encode, forward
 
@@ -354,8 +354,8 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     """
     if not baseline.pretrained.recordable:
         return Contributions({}, {})
-    free, maps = free_memory(), maps_bytes(baseline.pretrained.model, len(baseline.source))
-    out_of_memory = baseline.has_gradient and free is not None and GRADIENT_MEMORY * maps > free
+    needed = GRADIENT_MEMORY * maps_bytes(baseline.pretrained.model, len(baseline.source))
+    out_of_memory = baseline.has_gradient and needed > free_bytes()
     with_gradients = baseline.has_gradient and not out_of_memory
     output, recorder = forward(
         baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -183,12 +183,6 @@ class Reading:
         return (self.produced, self.source) if kind == "cross" else (self.target, self.target)
 
 
-# Token ids, image patches and sound frames as lines of readable tokens.
-
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
 STARTS_WORD = ("Ġ", "▁")
 CONTINUES = "##"
 MAX_PATCHES = 5_000
@@ -199,33 +193,34 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     pieces = pieces_of(tokenizer, ids)
     names = {str(name) for name in tokenizer.all_special_tokens}
     special = tuple(piece in names for piece in pieces)
-    aligned = encoding is not None and getattr(encoding, "is_fast", False)
-    word = tuple(encoding.word_ids(0)) if aligned else words_of(pieces, special)
-    segment = (
-        tuple(int(one or 0) for one in encoding.sequence_ids(0)) if aligned else (0,) * len(pieces)
-    )
-    word = tuple(
-        None if hidden else one
-        for one, hidden in zip(_word_numbers(word, segment), special, strict=True)
-    )
-    first = [index == 0 or word[index] != word[index - 1] for index in range(len(pieces))]
+    word, segment = words_of(pieces, special), (0,) * len(pieces)
+    if encoding is not None and getattr(encoding, "is_fast", False):
+        segment = tuple(int(one or 0) for one in encoding.sequence_ids(0))
+        word = encoding.word_ids(0)
+        # The words of sentence B are numbered on from those of sentence A.
+        first = max(
+            (one for one, part in zip(word, segment, strict=True) if one is not None and not part),
+            default=-1,
+        )
+        word = tuple(
+            None if one is None or hidden else one + (first + 1) * part
+            for one, part, hidden in zip(word, segment, special, strict=True)
+        )
     tokens = tuple(
-        piece if hidden else readable(tokenizer, piece, begins)
-        for piece, hidden, begins in zip(pieces, special, first, strict=True)
+        piece
+        if special[index]
+        else readable(tokenizer, piece, not index or word[index] != word[index - 1])
+        for index, piece in enumerate(pieces)
     )
-    missing = _unknown_token(tokenizer)
-    unknown = tuple(piece == missing for piece in pieces)
-    return Line(tuple(int(one) for one in ids), tokens, special, word, segment, unknown=unknown)
-
-
-def _unknown_token(tokenizer: Any) -> str | None:
-    """The token for unknown words; None where it has another use, as in GPT-2."""
+    # A token for unknown words may have another use, as in GPT-2.
+    missing = getattr(tokenizer, "unk_token", None)
     marks = [
-        str(getattr(tokenizer, f"{name}_token", None))
+        getattr(tokenizer, f"{name}_token", None)
         for name in ("bos", "eos", "pad", "cls", "sep", "mask")
     ]
-    unknown = getattr(tokenizer, "unk_token", None)
-    return None if unknown is None or str(unknown) in marks else str(unknown)
+    known = missing is None or str(missing) in map(str, marks)
+    unknown = tuple(not known and piece == str(missing) for piece in pieces)
+    return Line(tuple(map(int, ids)), tokens, special, word, segment, unknown=unknown)
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -249,15 +244,6 @@ def marks_words(tokenizer: Any) -> bool:
     """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
     sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
     return any(str(piece).startswith(STARTS_WORD) for piece in sample)
-
-
-def _word_numbers(word: tuple[int | None, ...], segment: tuple[int, ...]) -> tuple[int | None, ...]:
-    """Word numbers of sentence B, continued from those of sentence A."""
-    first = [one for one, part in zip(word, segment, strict=True) if one is not None and part == 0]
-    on = max(first, default=-1) + 1
-    return tuple(
-        None if one is None else one + on * part for one, part in zip(word, segment, strict=True)
-    )
 
 
 def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:
@@ -315,17 +301,14 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
     )
 
 
-def _patch_size(config: PreTrainedConfig) -> tuple[int, int] | None:
+def _patch_size(config: Any) -> tuple[int, int] | None:
     """Height and width of a patch, of the model or of that part of it which reads pictures."""
-    for part in (
-        config,
-        *(getattr(config, name, None) for name in ("vision_config", "encoder", "backbone_config")),
-    ):
+    parts = ("vision_config", "encoder", "backbone_config")
+    for part in (config, *(getattr(config, name, None) for name in parts)):
         patch = getattr(part, "patch_size", None)
-        if isinstance(patch, int) and patch > 0:
-            return patch, patch
-        if isinstance(patch, list | tuple) and len(patch) == 2 and min(patch) > 0:
-            return int(patch[0]), int(patch[1])
+        sizes = [patch, patch] if isinstance(patch, int) else patch
+        if isinstance(sizes, list | tuple) and len(sizes) == 2 and min(sizes) > 0:
+            return int(sizes[0]), int(sizes[1])
     return None
 
 

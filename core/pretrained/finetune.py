@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -17,6 +17,7 @@ from msgspec import Meta
 from torch import nn
 
 from core.entries import ConfigError, quote
+from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line
@@ -164,71 +165,55 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
             raise ConfigError(
                 f"The {name} is longer than {LONGEST:,} characters in {line_numbers(long)}."
             )
-    once = _once(rows)
-    pairs = [Pair(*row.cells) for row in once]
-    if len(pairs) < MIN_ROWS:
-        raise ConfigError(
-            f"The file has {len(pairs)} different rows; at least {MIN_ROWS} are needed, so that some "
-            "can be held out."
-        )
-    labels = _labels(once) if task == "classify" else ()
-    learned, held_out = _split(pairs, labels, seed)
-    return Rows(tuple(learned), tuple(held_out[:MAX_HELD_OUT]), labels, len(rows) - len(pairs))
-
-
-def _once(rows: Iterable[Row]) -> list[Row]:
-    """Each text once, so that no training row is held out, too."""
-    first: dict[str, Row] = {}
+    once: dict[str, Row] = {}  # each text, so that no training row is held out, too
+    groups: dict[str, list[Row]] = defaultdict(list)  # the rows of each label, or of all pairs
     for row in rows:
         text, answer = row.cells
-        other = first.setdefault(text, row)
-        if other.cells[1] != answer:
+        if (other := once.setdefault(text, row)) is row:
+            groups[answer if task == "classify" else ""].append(row)
+        elif other.cells[1] != answer:
             raise ConfigError(
                 f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
                 f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
             )
-    return list(first.values())
-
-
-def _labels(rows: list[Row]) -> tuple[str, ...]:
-    lines: dict[str, list[int]] = defaultdict(list)
-    for row in rows:
-        lines[row.cells[1]].append(row.line)
-    if len(lines) < 2:
+    if len(once) < MIN_ROWS:
         raise ConfigError(
-            f"Every row has the label {quote(rows[0].cells[1])}; at least two labels are needed."
+            f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
+            "can be held out."
         )
-    if len(lines) > MAX_LABELS:
+    if task == "classify":
+        _check_labels(groups)
+    chance = random.Random(seed)
+    learned: list[Pair] = []
+    held_out: list[Pair] = []
+    for _, group in sorted(groups.items()):
+        pairs = [Pair(*row.cells) for row in group]
+        chance.shuffle(pairs)
+        count = max(1, len(pairs) // HELD_OUT)
+        held_out += pairs[:count]
+        learned += pairs[count:]
+    chance.shuffle(learned)
+    chance.shuffle(held_out)
+    labels = tuple(sorted(groups)) if task == "classify" else ()
+    return Rows(tuple(learned), tuple(held_out[:MAX_HELD_OUT]), labels, len(rows) - len(once))
+
+
+def _check_labels(rows: Mapping[str, Sequence[Row]]) -> None:
+    """ConfigError for labels, with the rows of each, of which nothing can be learned and held out."""
+    if len(rows) < 2:
         raise ConfigError(
-            f"There are {len(lines):,} different labels; at most {MAX_LABELS} are allowed. Is the "
+            f"Every row has the label {quote(*rows)}; at least two labels are needed."
+        )
+    if len(rows) > MAX_LABELS:
+        raise ConfigError(
+            f"There are {len(rows):,} different labels; at most {MAX_LABELS} are allowed. Is the "
             "label in the second column?"
         )
-    if single := [numbers[0] for numbers in lines.values() if len(numbers) == 1]:
+    if single := [group[0].line for group in rows.values() if len(group) == 1]:
         raise ConfigError(
             f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
             "one for training and one held out."
         )
-    return tuple(sorted(lines))
-
-
-def _split(pairs: list[Pair], labels: tuple[str, ...], seed: int) -> tuple[list[Pair], list[Pair]]:
-    """Hold out a random quarter of each label's rows, or of all pairs."""
-    groups = (
-        [[pair for pair in pairs if pair.answer == label] for label in labels]
-        if labels
-        else [list(pairs)]
-    )
-    chance = random.Random(seed)
-    learned: list[Pair] = []
-    held_out: list[Pair] = []
-    for group in groups:
-        chance.shuffle(group)
-        count = max(1, len(group) // HELD_OUT)
-        held_out += group[:count]
-        learned += group[count:]
-    chance.shuffle(learned)
-    chance.shuffle(held_out)
-    return learned, held_out
 
 
 MAX_UNKNOWN = 0.5  # share of the rows' tokens
@@ -293,8 +278,7 @@ def check_model(model: str, task: str) -> Path:
     refuse_config(config, name)
     check_family(str(config["model_type"]), name, task)
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
-    free = hub.free_memory()
-    if free is not None and needed > free:
+    if needed > (free := free_bytes()):
         raise PretrainedError(
             f"{name} needs about {format_bytes(needed)} of memory for training, and "
             f"{format_bytes(free)} is free. Take a smaller model."
@@ -414,9 +398,7 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
         if config.task == "classify":
             model, labels, new_head = _classifier(folder, rows.labels)
         else:
-            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, output_loading_info=True, **_load_options()
-            )
+            model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **OPTIONS)
             missing = [
                 key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD
             ]
@@ -453,8 +435,13 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
     )
 
 
-def _load_options() -> dict[str, Any]:
-    return {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True, **SAFE}
+OPTIONS: dict[str, Any] = {
+    "attn_implementation": "eager",
+    "dtype": torch.float32,
+    "use_safetensors": True,
+    "output_loading_info": True,
+    **SAFE,
+}
 
 
 def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, ...], bool]:
@@ -480,8 +467,7 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
         label2id={name: i for i, name in names.items()},
         problem_type="single_label_classification",
         ignore_mismatched_sizes=True,
-        output_loading_info=True,
-        **_load_options(),
+        **OPTIONS,
     )
     prefix = f"{model.base_model_prefix}."
     missing = [

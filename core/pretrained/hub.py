@@ -7,7 +7,6 @@ checked by the hub's checksum where there is one. No code from a repository is e
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import re
 import shutil
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 
 from core.files import text_of
@@ -250,12 +248,6 @@ def _used(folder: Path) -> float:
         return 0.0
 
 
-def free_memory() -> int | None:
-    """The free memory in bytes; None where the system does not report it."""
-    free = free_bytes()
-    return None if math.isinf(free) else int(free)
-
-
 def check_folder(text: str, limit: int) -> Path:
     """The resolved path of a user's folder with a model in it; PretrainedError says what it lacks.
 
@@ -289,15 +281,11 @@ def check_folder(text: str, limit: int) -> Path:
     return folder
 
 
-def format_bytes(count: int) -> str:
+def format_bytes(count: float) -> str:
     """A size as text in kB, MB or GB (powers of ten, as the hub counts)."""
     for unit, name in ((1_000_000_000, "GB"), (1_000_000, "MB")):
         if count >= unit:
-            return (
-                f"{count / unit:,.1f} {name}"
-                if count < 10 * unit
-                else f"{count / unit:,.0f} {name}"
-            )
+            return f"{count / unit:,.{int(count < 10 * unit)}f} {name}"
     return f"{count / 1000:,.0f} kB"
 
 
@@ -393,9 +381,14 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     )
     config = parse_config(fetch_small(repo, commit, "config.json", MAX_CONFIG, token), repo)
     refuse_config(config, repo)
-    plan = DownloadPlan(
-        repo, commit, str(config["model_type"]), files, _memory(info, config, files)
-    )
+    # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
+    if counted := getattr(info.safetensors, "parameters", None):
+        memory = 4 * sum(map(int, counted.values()))
+    else:
+        kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+        stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
+        memory = stored * (2 if kind.endswith("float16") else 1)
+    plan = DownloadPlan(repo, commit, str(config["model_type"]), files, memory)
     limit = most_bytes()
     if plan.size > limit:
         raise PretrainedError(
@@ -403,24 +396,13 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
             f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
             "small in its name."
         )
-    free = free_memory()
-    if plan.memory > 4 * limit or (free is not None and plan.memory > free):
-        room = min(4 * limit, 4 * limit if free is None else free)
+    room = min(4 * limit, free_bytes())
+    if plan.memory > room:
         raise PretrainedError(
             f"{plan.repo} needs {format_bytes(plan.memory)} of memory in fp32, and "
             f"{format_bytes(room)} is free. Take a smaller model."
         )
     return plan
-
-
-def _memory(info: Any, config: dict[str, Any], files: tuple[File, ...]) -> int:
-    """Bytes of the weights in fp32: 4 a parameter, where the hub counts them, or by the type that the config names."""
-    counted = getattr(info.safetensors, "parameters", None)
-    if counted:
-        return 4 * sum(int(count) for count in counted.values())
-    stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
-    kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-    return stored * (2 if kind.endswith("float16") else 1)
 
 
 def download(plan: DownloadPlan, *, token: str | None = None, progress: Callable[[int], None] = lambda done: None,

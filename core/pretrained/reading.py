@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -78,18 +80,23 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
 
     The model's other settings (temperature, repetition penalty) are not used: a search has its own.
     """
-    settings = {
-        name: generation_setting(pretrained, name)
-        for name in (
-            "bad_words_ids",
-            "forced_bos_token_id",
-            "forced_eos_token_id",
-            "suppress_tokens",
-            "begin_suppress_tokens",
-        )
+    from transformers import generation as hf
+
+    setting = partial(generation_setting, pretrained)
+    start = prefix_length + (prefix_length == 1 and setting("forced_bos_token_id") is not None)
+    makers: dict[str, Callable[[Any], Any]] = {
+        "bad_words_ids": lambda ids: hf.NoBadWordsLogitsProcessor(
+            ids, sorted(end_tokens(pretrained)) or None
+        ),
+        "forced_bos_token_id": hf.ForcedBOSTokenLogitsProcessor,
+        "forced_eos_token_id": partial(hf.ForcedEOSTokenLogitsProcessor, prefix_length + most),
+        "suppress_tokens": hf.SuppressTokensLogitsProcessor,
+        "begin_suppress_tokens": lambda ids: hf.SuppressTokensAtBeginLogitsProcessor(ids, start),
     }
     with wrap_errors(f"{pretrained.name} has generation settings that are not supported"):
-        processors = _processors(pretrained, settings, prefix_length, most)
+        processors = hf.LogitsProcessorList(
+            make(value) for name, make in makers.items() if (value := setting(name)) is not None
+        )
 
     def apply(logp: Tensor, sequences: Sequence[Sequence[int]]) -> Tensor:
         with wrap_errors(
@@ -98,35 +105,6 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
             return processors(torch.tensor(sequences), logp) if processors else logp
 
     return apply
-
-
-def _processors(
-    pretrained: Pretrained, settings: dict[str, Any], prefix_length: int, most: int
-) -> Any:
-    """The logits processors of these settings; an empty list for none."""
-    from transformers import generation as hf
-
-    processors: list[Any] = []
-    if settings["bad_words_ids"] is not None:
-        processors.append(
-            hf.NoBadWordsLogitsProcessor(
-                settings["bad_words_ids"], sorted(end_tokens(pretrained)) or None
-            )
-        )
-    if settings["forced_bos_token_id"] is not None:
-        processors.append(hf.ForcedBOSTokenLogitsProcessor(settings["forced_bos_token_id"]))
-    if settings["forced_eos_token_id"] is not None:
-        processors.append(
-            hf.ForcedEOSTokenLogitsProcessor(prefix_length + most, settings["forced_eos_token_id"])
-        )
-    if settings["suppress_tokens"] is not None:
-        processors.append(hf.SuppressTokensLogitsProcessor(settings["suppress_tokens"]))
-    if settings["begin_suppress_tokens"] is not None:
-        after = prefix_length + (prefix_length == 1 and settings["forced_bos_token_id"] is not None)
-        processors.append(
-            hf.SuppressTokensAtBeginLogitsProcessor(settings["begin_suppress_tokens"], after)
-        )
-    return hf.LogitsProcessorList(processors)
 
 
 MAX_CHARACTERS = 20_000
@@ -142,7 +120,8 @@ def read(pretrained: Pretrained, inputs: ModelInputs | str) -> Reading:
     decodes it first. PretrainedError when there is nothing to read, or the model has no attention to draw.
     """
     with wrap_errors(f"{pretrained.name} cannot read this"):
-        return _read(pretrained, ModelInputs(inputs) if isinstance(inputs, str) else inputs)
+        inputs = ModelInputs(inputs) if isinstance(inputs, str) else inputs
+        return _reading(pretrained, *encode(pretrained, inputs))
 
 
 def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
@@ -151,8 +130,12 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
     An encoder–decoder's decoder gets them too. PretrainedError as for `read`, or where there are more than
     `max_tokens`.
     """
-    before, after = _frame(pretrained)
-    framed, tokenizer = [*before, *ids, *after], tokenizer_of(pretrained)
+    example = tokenized(pretrained, "a b", return_special_tokens_mask=True)
+    ordinary = np.flatnonzero(np.equal(example["special_tokens_mask"], 0))
+    first, last = (
+        (ordinary[0], ordinary[-1] + 1) if len(ordinary) else (0, len(example["input_ids"]))
+    )
+    framed = [*example["input_ids"][:first], *ids, *example["input_ids"][last:]]
     if len(framed) > pretrained.max_tokens:
         raise PretrainedError(
             f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are "
@@ -162,7 +145,7 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
         "input_ids": torch.tensor([framed]),
         "attention_mask": torch.ones(1, len(framed), dtype=torch.long),
     }
-    target = None
+    tokenizer, target = tokenizer_of(pretrained), None
     if pretrained.model.config.is_encoder_decoder:
         batch["decoder_input_ids"] = torch.tensor([[start_token(pretrained), *ids]])
         target = text_line(tokenizer, batch["decoder_input_ids"][0].tolist())
@@ -170,45 +153,43 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
         return _reading(pretrained, batch, text_line(tokenizer, framed), target, None)
 
 
-def _frame(pretrained: Pretrained) -> tuple[list[int], list[int]]:
-    """The special tokens before and after a text."""
-    encoding = tokenized(pretrained, "a b", return_special_tokens_mask=True)
-    ids, special = list(encoding["input_ids"]), list(encoding["special_tokens_mask"])
-    first = special.index(0) if 0 in special else 0
-    last = len(special) - (special[::-1].index(0) if 0 in special else 0)
-    return ids[:first], ids[last:]
-
-
-def _read(pretrained: Pretrained, inputs: ModelInputs) -> Reading:
-    return _reading(pretrained, *encode(pretrained, inputs))
-
-
 def _reading(
     pretrained: Pretrained, batch: Batch, source: Line, target: Line | None, cut: str | None
 ) -> Reading:
     output, recorder = forward(pretrained, batch)
-    produced = None if target is None else _produced(pretrained, target)
-    lines = Reading(AttentionTrace((), pretrained.name), source, target, produced)
-    trace = AttentionTrace(maps_of(pretrained, output, recorder, lines), pretrained.name)
-    return Reading(
-        trace,
-        source,
-        target,
-        produced,
-        cut,
-        note_of(pretrained, recorder, trace.kinds),
-        has_sinks(recorder),
-    )
+    produced = None
+    if (
+        target is not None
+    ):  # shifted by one and closed by the end token: what each position predicts
+        tokenizer = tokenizer_of(pretrained)
+        end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
+        line = text_line(tokenizer, [*target.ids[1:], end])
+        produced = replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
+    reading = Reading(AttentionTrace((), pretrained.name), source, target, produced, cut)
+    trace = AttentionTrace(maps_of(pretrained, output, recorder, reading), pretrained.name)
+    note = note_of(pretrained, recorder, trace.kinds)
+    return replace(reading, trace=trace, note=note, sinks=has_sinks(recorder))
 
 
 def encode(
     pretrained: Pretrained, inputs: ModelInputs
 ) -> tuple[Batch, Line, Line | None, str | None]:
-    """The model's inputs, the lines it reads, and a sentence when something was cut."""
+    """The model's inputs, the lines it reads, and a sentence when something was cut.
+
+    Without a target an encoder–decoder reads its own greedy output, of at most 64 tokens.
+    """
     batch, source, cut = encode_source(pretrained, inputs)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
-    ids, most = _target_ids(pretrained, inputs), pretrained.max_tokens
+    ids, most = target_ids(pretrained, inputs.target), pretrained.max_tokens
+    if len(ids) == 1:
+        from core.models.decoding import SearchSettings
+        from core.pretrained.generate import generate
+
+        settings = SearchSettings(longest=MAX_PRODUCED)
+        tree = generate(pretrained, replace(inputs, target=None), settings)
+        tokens = tree.hypotheses[0].tokens
+        ids += tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens
     if len(ids) > most:
         long = f"The target has {len(ids) - 1:,} tokens; at most {most - 1} are read, so the rest is left out."
         ids, cut = ids[:most], long if cut is None else f"{cut} {long}"
@@ -303,57 +284,48 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
 
 
 def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
+    model = pretrained.model
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
-    if hasattr(pretrained.model.config, "num_frames") or hasattr(
-        pretrained.model.config, "tubelet_size"
-    ):
+    if hasattr(model.config, "num_frames") or hasattr(model.config, "tubelet_size"):
         raise PretrainedError(
             f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
             "reads one picture, such as ViT or DINOv2."
         )
-    channels = int(getattr(pretrained.model.config, "num_channels", 3))
+    channels = int(getattr(model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
-    return {"pixel_values": pixels, **_caption(pretrained)}, picture_line(
-        pretrained.model, tuple(pixels.shape[-2:])
-    )
-
-
-def _caption(pretrained: Pretrained) -> Batch:
-    """The start token of a caption, for a model that reads a picture and its caption in one pass; empty for others."""
-    model, takes = pretrained.model, inspect.signature(pretrained.model.forward).parameters
+    batch = {"pixel_values": pixels}
+    # A model that reads a picture and its caption in one pass, and needs no more, gets the caption's start token.
     start = getattr(text_config(model), "bos_token_id", None)
-    optional = "input_ids" in takes and takes["input_ids"].default is None  # else it needs more
-    if model.config.is_encoder_decoder or not optional or start is None:
-        return {}
-    return {"input_ids": torch.tensor([[start]])}
+    ids = inspect.signature(model.forward).parameters.get("input_ids")
+    optional = ids is not None and ids.default is None
+    if optional and start is not None and not model.config.is_encoder_decoder:
+        batch["input_ids"] = torch.tensor([[start]])
+    return batch, picture_line(model, tuple(pixels.shape[-2:]))
 
 
 def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
     if inputs.sound is None:
         raise PretrainedError(f"{pretrained.name} reads sound: give it a sound.")
-    model, name = pretrained.model, pretrained.model.main_input_name
-    extractor = _extractor(pretrained)
+    model, name, extractor = (
+        pretrained.model,
+        pretrained.model.main_input_name,
+        _extractor(pretrained),
+    )
     sound, rate = inputs.sound.numpy(), extractor.sampling_rate
     features = extractor(sound, sampling_rate=rate, return_tensors="pt")
-    seconds, cut = len(sound) / rate, None
+    seconds, cut, length = len(sound) / rate, None, 0
     cuts = getattr(model, "_get_feat_extract_output_lengths", None)
-    if name == "input_values":  # the wave itself, which the model's convolutions cut into stretches
-        length = 0 if cuts is None else int(cuts(len(sound)))
-    elif (most := getattr(extractor, "chunk_length", None)) is not None:
+    most = getattr(extractor, "chunk_length", None)
+    if name != "input_values" and most is not None:
         length = getattr(model.config, "max_source_positions", 0)
-        cut = (
-            f"The sound lasts {seconds:.1f} s; the first {most} s are read."
-            if seconds > most
-            else None
-        )
+        if seconds > most:
+            cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read."
         seconds = most
-    else:
-        length = (
-            0
-            if cuts is None or name not in features
-            else int(cuts(torch.tensor(features[name].shape[1])))
-        )
+    elif cuts is not None and name in features:
+        # The wave itself is cut into stretches by the model's convolutions.
+        taken = len(sound) if name == "input_values" else torch.tensor(features[name].shape[1])
+        length = int(cuts(taken))
     if not length or name not in features:
         raise PretrainedError(
             f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
@@ -369,27 +341,6 @@ def target_ids(pretrained: Pretrained, target: str | None) -> list[int]:
         return [start]
     ids = tokenized(pretrained, text_target=target[:MAX_CHARACTERS], truncation=False)["input_ids"]
     return [start, *(one for one in ids if one not in (start, end))]
-
-
-def _target_ids(pretrained: Pretrained, inputs: ModelInputs) -> list[int]:
-    """The start mark and the target, or the model's own greedy output (at most 64 tokens)."""
-    ids = target_ids(pretrained, inputs.target)
-    if len(ids) > 1:
-        return ids
-    from core.models.decoding import SearchSettings
-    from core.pretrained.generate import generate
-
-    tree = generate(pretrained, replace(inputs, target=None), SearchSettings(longest=MAX_PRODUCED))
-    tokens = tree.hypotheses[0].tokens
-    return [*ids, *(tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens)]
-
-
-def _produced(pretrained: Pretrained, target: Line) -> Line:
-    """The target shifted by one and closed by the end token: what each decoder position predicts."""
-    tokenizer = tokenizer_of(pretrained)
-    end = target.ids[0] if tokenizer.eos_token_id is None else tokenizer.eos_token_id
-    line = text_line(tokenizer, [*target.ids[1:], end])
-    return replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
 
 
 @dataclass(frozen=True, eq=False)

@@ -315,7 +315,7 @@ def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
 
 
 def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
-    monkeypatch.setattr("core.interpret.evidence.free_memory", lambda: 10_000)
+    monkeypatch.setattr("core.interpret.evidence.free_bytes", lambda: 10_000)
     text = {"inside:text": "the dark river . the dark"}
     assert "The gradient is left out" in captions(shown(app, "induction", **text))
     assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)

@@ -88,7 +88,7 @@ def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
     shutil.copytree(encoder, bare, ignore=shutil.ignore_patterns("token*"))
     with pytest.raises(PretrainedError, match="bare has no readable tokenizer"):
         create(FineTuneConfig("classify", colours, str(bare)), tmp_path)
-    monkeypatch.setattr(hub, "free_memory", lambda: 1000)
+    monkeypatch.setattr("core.pretrained.finetune.free_bytes", lambda: 1000)
     with pytest.raises(PretrainedError, match="of memory for training, and 1 kB is free"):
         check_model(str(encoder), "classify")
 

@@ -235,7 +235,7 @@ def test_a_full_disk_and_full_memory_are_said(served, monkeypatch):
     )
     with pytest.raises(PretrainedError, match="no room"):
         hub.download(plan)
-    monkeypatch.setattr("core.pretrained.hub.free_memory", lambda: 10)
+    monkeypatch.setattr("core.pretrained.hub.free_bytes", lambda: 10)
     with pytest.raises(PretrainedError, match="of memory"):
         hub.plan("lab/bert")
 
