@@ -34,7 +34,6 @@ from core.interpret.corpus import (
     Measure,
     RunningMean,
     Split,
-    TextVectors,
     copying,
     join_vectors,
     joint_map,
@@ -196,7 +195,7 @@ def vectors_key(measurement: Measurement, ref: ModelRef) -> VectorsKey:
     return ref, str(measurement.run.path), measurement.config.kind
 
 
-def read_vectors(key: VectorsKey, text: int) -> TextVectors:
+def read_vectors(key: VectorsKey, text: int) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where the model does not expose them."""
     pretrained, texts = shorten(load_model(key[0])), study_of(texts_of_map, *key[:2])
     with one_thread(is_small(pretrained)):

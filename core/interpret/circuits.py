@@ -72,30 +72,9 @@ class HeadMatrices:
         return "causal" if self.kind == "causal" else "self"
 
 
-@dataclass(eq=False)
-class NormCalls:
-    """The norms of a forward pass in order, with what went in and came out."""
-
-    calls: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list)
-
-    def before(self, states: Tensor) -> Any:
-        """The norm whose output these states are; None without one."""
-        return next((norm for norm, _, out in reversed(self.calls) if _same(out, states)), None)
-
-    def making(self, heads: Float[Tensor, "N T H E"]) -> tuple[Any, Tensor]:
-        """The norm whose output these are, of all heads together (N, T, H·E) or of each, and its input; else they."""
-        return next(
-            (
-                (norm, given)
-                for norm, given, out in reversed(self.calls)
-                if out.data_ptr() == heads.data_ptr() and out.numel() == heads.numel()
-            ),
-            (None, heads),
-        )
-
-    def after(self, states: Tensor) -> Any:
-        """The norm whose input these states are."""
-        return next((norm for norm, given, _ in self.calls if _same(given, states)), None)
+NormCalls = list[
+    tuple[Any, Tensor, Tensor]
+]  # each norm of a pass in order, what went in and what came out
 
 
 def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
@@ -121,13 +100,9 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
         name: values[:, :1] if values.dtype == torch.long else values
         for name, values in batch.items()
     }
+    hooks = _probes(pretrained.model, modules, norms, inputs)
     try:
-        _, recorder = forward(
-            pretrained,
-            first,
-            with_qkv=True,
-            hooks=_probes(pretrained.model, modules, norms, inputs),
-        )
+        _, recorder = forward(pretrained, first, with_qkv=True, hooks=hooks)
     except PretrainedError as error:
         raise PretrainedError(
             f"The attention of {pretrained.name} takes more than the state of one token, so its "
@@ -135,16 +110,11 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
             "Llama."
         ) from error
     numbers = numbers_by_layer(pretrained.model, whole.calls)
-    return tuple(
-        _matrices(
-            pretrained,
-            replace(call, kind=one.kind, layer=one.layer),
-            numbers[one.kind, one.layer],
-            norms,
-            probe,
-        )
-        for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True)
-    )
+    heads = []
+    for call, one, probe in zip(recorder.calls, whole.calls, inputs, strict=True):
+        known = replace(call, kind=one.kind, layer=one.layer)
+        heads.append(_matrices(pretrained, known, numbers[one.kind, one.layer], norms, probe))
+    return tuple(heads)
 
 
 def blank_batch(pretrained: Pretrained) -> Batch:
@@ -164,7 +134,7 @@ def watch_norms(model: Any, norms: NormCalls) -> Iterator[None]:
 
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-            norms.calls.append((module, args[0], output))
+            norms.append((module, args[0], output))
 
     with hooked(
         module.register_forward_hook(watch)
@@ -235,29 +205,32 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
               probe: _Probe) -> HeadMatrices:  # fmt: skip
     assert call.q is not None and call.k is not None and call.v is not None
     heads = call.q.shape[1]
-    sizes = {"states": probe.states.shape[-1], "memory": probe.memory.shape[-1]}
-    before = {"states": norms.before(probe.states), "memory": norms.before(probe.memory)}
 
-    def matrix(values: Tensor, side: str) -> Tensor | None:
-        rows = _linear(repeat_kv(values, heads)[:, :, 0], sizes[side])
-        return None if rows is None else fold_gain(rows, before[side])
+    def matrix(values: Tensor, given: Tensor) -> Tensor | None:
+        rows = _linear(repeat_kv(values, heads)[:, :, 0], given.shape[-1])
+        before = next((norm for norm, _, out in reversed(norms) if _same(out, given)), None)
+        return None if rows is None else fold_gain(rows, before)
 
-    w_q, w_k, w_v = matrix(call.q, "states"), matrix(call.k, "memory"), matrix(call.v, "memory")
-    w_o = output_matrix(call)
+    w_q, w_k = matrix(call.q, probe.states), matrix(call.k, probe.memory)
+    w_v, w_o = matrix(call.v, probe.memory), output_matrix(call)
     if w_v is None or w_o is None:
         raise PretrainedError(
             f"{pretrained.name} makes its values, or its heads' outputs, by more than one matrix, so "
             "its circuits cannot be read from the weights. Take a model such as BERT, GPT-2 or "
             "Llama."
         )
-    assert call.out is not None and call.gated is not None
-    norm, given = norms.making(call.gated)
-    if norm is not None:
-        rows = w_o.flatten(0, 1) if given.ndim == 3 else w_o
-        w_o = fold_gain(rows, norm).reshape(w_o.shape)
-    after = None if probe.out is None else norms.after(probe.out)
-    if after is not None:
-        w_o = fold_gain(w_o.mT, after).mT
+    gated = call.gated
+    assert call.out is not None and gated is not None
+    given = gated
+    for norm, values, out in reversed(norms):  # of all heads together (N, T, H·E), or of each
+        if out.data_ptr() == gated.data_ptr() and out.numel() == gated.numel():
+            rows = w_o.flatten(0, 1) if values.ndim == 3 else w_o
+            w_o, given = fold_gain(rows, norm).reshape(w_o.shape), values
+            break
+    for norm, values, _ in norms:
+        if probe.out is not None and _same(values, probe.out):
+            w_o = fold_gain(w_o.mT, norm).mT
+            break
     scale = call.options.get("scaling")
     linear = w_q is not None and w_k is not None
     return HeadMatrices(
@@ -389,7 +362,7 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     output = _table(partial(output_embeddings, model))
     if output is not None:
         last = next(
-            (norm for norm, _, out in reversed(norms.calls) if out.shape[-1] == output.shape[1]),
+            (norm for norm, _, out in reversed(norms) if out.shape[-1] == output.shape[1]),
             None,
         )
         unembeddings |= dict.fromkeys(("causal",) if two else embeddings, fold_gain(output.T, last))
@@ -511,6 +484,9 @@ SEED = 86
 class Compositions:
     """Those of the heads (I) of one attention with the heads (H) of earlier ones, less the random level 1/√C.
 
+    A composition is ‖A B‖/(‖A‖ ‖B‖) (Frobenius) of the earlier head's A = W_V W_O with B, what the later head reads it
+    by: W_Q W_Kᵀ for Q, its transpose for K, and W_V W_O for V.
+
     `scores` are by kind and by the index of the earlier attention. `highest` is the most that chance gives, on the same
     scale: of `pairs` pairs in which the earlier head keeps its singular values and gets random directions.
     """
@@ -525,7 +501,7 @@ class Composer:
 
     def __init__(self, heads: Sequence[HeadMatrices]) -> None:
         self.heads = heads
-        self._writers: list[tuple[Tensor, Tensor]] = []
+        self._writers: dict[int, tuple[Tensor, Tensor]] = {}
         counts = [
             sum(
                 len(heads[earlier].w_v) * len(one.w_v)
@@ -552,37 +528,31 @@ class Composer:
         return result
 
     def _earlier(self, later: int, kind: CompositionKind) -> list[int]:
-        """The attentions whose output this one reads in this way."""
+        """The attentions whose output this one reads in this way, and nothing beside it."""
         reader = self.heads[later]
-        return [index for index in range(later) if _meets(self.heads[index], reader, kind)]
+        matrix = {"Q": reader.w_q, "K": reader.w_k, "V": reader.w_v}[kind]
+        stream = reader.writes if kind == "Q" else reader.reads
+        return [
+            index
+            for index, one in enumerate(self.heads[:later])
+            if matrix is not None and one.writes == stream and matrix.shape[1] == one.w_o.shape[2]
+        ]
 
     def _writer(self, index: int) -> tuple[Float[Tensor, "H E C"], Float[Tensor, "N E C"]]:
-        """What the heads of an attention write, and copies of it in random directions."""
-        for one in range(len(self._writers), index + 1):
-            written = _written(self.heads[one])
+        """What the heads of an attention write, W_V W_O with norm 1, and copies of it in random directions.
+
+        Without the directions that they read, which do not change the norm of a product.
+        """
+        if index not in self._writers:
+            _, singular, vh = ov_factors(self.heads[index])
+            written = _unit(singular)[..., None] * vh
             heads, rank, size = written.shape
             copies = max(1, min(self._copies, MAX_NUMBERS // written.numel()))
-            drawn = torch.randn(
-                copies * heads, size, rank, generator=torch.Generator().manual_seed(SEED + one)
-            )
-            turned = (
-                written.norm(dim=-1, keepdim=True).repeat(copies, 1, 1)
-                * torch.linalg.qr(drawn).Q.mT
-            )
-            self._writers.append((written, turned))
+            chance = torch.Generator().manual_seed(SEED + index)
+            drawn = torch.linalg.qr(torch.randn(copies * heads, size, rank, generator=chance)).Q.mT
+            turned = written.norm(dim=-1, keepdim=True).repeat(copies, 1, 1) * drawn
+            self._writers[index] = written, turned
         return self._writers[index]
-
-
-def composition(
-    earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind
-) -> Float[Tensor, "H I"] | None:
-    """‖A B‖/(‖A‖ ‖B‖) (Frobenius) of each head's A = W_V W_O with B, what each head of a later layer reads it by.
-
-    B is W_Q W_Kᵀ for Q, its transpose for K, and W_V W_O for V: what the later head's queries, keys or values take of
-    the earlier head's output. None where B does not read that stream.
-    """
-    reads = _read(later, kind) if _meets(earlier, later, kind) else None
-    return None if reads is None else _norms(_written(earlier), reads)
 
 
 def compositions(
@@ -605,21 +575,8 @@ def random_composition(size: int) -> float:
     return size**-0.5
 
 
-def _meets(earlier: HeadMatrices, later: HeadMatrices, kind: CompositionKind) -> bool:
-    """Whether the later attention reads, in this way, the stream that the earlier one writes, and nothing beside it."""
-    matrix = {"Q": later.w_q, "K": later.w_k, "V": later.w_v}[kind]
-    same = earlier.writes == (later.writes if kind == "Q" else later.reads)
-    return same and matrix is not None and matrix.shape[1] == earlier.w_o.shape[2]
-
-
-def _written(heads: HeadMatrices) -> Float[Tensor, "H E C"]:
-    """W_V W_O with norm 1, without the directions that it reads, which do not change the norm of a product."""
-    _, size, vh = ov_factors(heads)
-    return _unit(size)[..., None] * vh
-
-
 def _read(heads: HeadMatrices, kind: CompositionKind) -> Float[Tensor, "I C D"] | None:
-    """The same of what a head reads by, without the directions that it goes to."""
+    """What a head reads by with norm 1, without the directions that it goes to."""
     factors = ov_factors(heads) if kind == "V" else qk_factors(heads)
     if factors is None:
         return None

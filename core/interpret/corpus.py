@@ -23,15 +23,16 @@ from core.interpret.roles import (
     RoleScores,
     RoleSums,
     Text,
+    read_text,
     role_sums,
     share_used,
 )
-from core.interpret.trace import AttentionMap, Kind, to_numpy
+from core.interpret.trace import Kind, to_numpy
 from core.interpret.weight_breakdown import layer_attentions
 from core.pretrained.answers import answer_of
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.finetune import MINILM
-from core.pretrained.reading import encode, encode_source, forward, read as read_inputs
+from core.pretrained.reading import encode, encode_source, forward
 from core.serialization import check_types, read
 
 Source = Literal["own", "training", "texts"]
@@ -164,31 +165,6 @@ COPYING = Measure(
 AXES = (*MEASURES, COPYING)
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}
 BY_KEY = {measure.key: measure for measure in AXES}
-
-
-def measure_rows(
-    measure: Measure, item: AttentionMap, text: Text
-) -> tuple[Rows, Bool[np.ndarray, "T T"]]:
-    """The measure of each row of one map (nan where a row does not count), and the keys that a role expects.
-
-    Of a measure that has no rows, as the ablation, a row's largest weight.
-    """
-    seen = item.visible_in_any
-    expected, counts = np.zeros_like(seen), text.ordinary
-    if measure.role is None:
-        rows = measure.rows(item.weights, text) if measure.rows else item.weights.max(-1)
-    elif measure.role.targets is None:
-        rows, counts = (
-            share_used(item.weights, seen.sum(-1)),
-            counts & (seen.sum(-1) >= MIN_KEYS),
-        )
-    else:
-        expected = measure.role.targets(text) & seen
-        rows, counts = (
-            (item.weights * expected).sum(-1),
-            counts & expected.any(-1) & (seen.sum(-1) > 1),
-        )
-    return np.where(counts, rows, np.nan), expected
 
 
 def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H"], RoleSums]:
@@ -349,13 +325,6 @@ def shorten(pretrained: Pretrained) -> Pretrained:
     return replace(pretrained, max_tokens=min(pretrained.max_tokens, MAX_TOKENS))
 
 
-def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:
-    """The model's reading of one text; for an encoder alone, its decoder reads the same text instead of writing one."""
-    if pretrained.reads == "pair" and kind == "self" and inputs.target is None:
-        inputs = replace(inputs, target=inputs.text)
-    return read_inputs(pretrained, inputs)
-
-
 def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, kind: Kind
                  ) -> Float[np.ndarray, "L H"]:  # fmt: skip
     """How much the answer changes without each head: 1 − cosine of an embedding, else the change of the probability of
@@ -441,17 +410,28 @@ def decile_texts(values: TextValues) -> list[tuple[float, int]]:
 
 def marked_row(reading: Reading, kind: Kind, measure: Measure, head: tuple[int, int],
                choose: Callable[[TextValues], int]) -> MarkedRow | None:  # fmt: skip
-    """The row that `choose` takes from the measure of each row (nan where a row does not count); None without any."""
+    """The row that `choose` takes from the measure of each row (nan where a row does not count); None without any.
+
+    Of a measure that has no rows, as the ablation, a row's largest weight.
+    """
     item, line = reading.trace.of(kind).maps[head[0]], reading.lines(kind)[0]
-    rows, expected = measure_rows(measure, item, Text(line))
-    values = rows[head[1]]
+    text, weights, seen = Text(line), item.weights, item.visible_in_any
+    expected, counts = np.zeros_like(seen), text.ordinary
+    if measure.role is None:
+        rows = measure.rows(weights, text) if measure.rows else weights.max(-1)
+    elif measure.role.targets is None:
+        rows = share_used(weights, seen.sum(-1))
+        counts = counts & (seen.sum(-1) >= MIN_KEYS)
+    else:
+        expected = measure.role.targets(text) & seen
+        rows = (weights * expected).sum(-1)
+        counts = counts & expected.any(-1) & (seen.sum(-1) > 1)
+    values = np.where(counts, rows[head[1]], np.nan)
     if np.isnan(values).all():
         return None
     query = choose(values)
-    weights = item.weights[head[1], query]
-    return MarkedRow(
-        line, query, int(weights.argmax()), weights, expected[query], float(values[query])
-    )
+    row = weights[head[1], query]
+    return MarkedRow(line, query, int(row.argmax()), row, expected[query], float(values[query]))
 
 
 def largest(values: TextValues) -> int:
@@ -486,15 +466,6 @@ class HeadVectors:
         """The queries of one head, and the keys that they meet."""
         group = head // (len(self.q[layer]) // len(self.k[layer]))
         return self.q[layer][head], self.k[layer][group]
-
-
-@dataclass(frozen=True, eq=False)
-class TextVectors:
-    """The same on one text of T tokens."""
-
-    q: tuple[Float[np.ndarray, "H T D"], ...]
-    k: tuple[Float[np.ndarray, "G T D"], ...]
-    tokens: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,7 +515,7 @@ def first_texts(
     return texts
 
 
-def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextVectors:
+def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
     layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
     if not layers:
@@ -554,14 +525,12 @@ def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> TextV
     line = encode_source(pretrained, item)[1]
     if kind == "causal":
         line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it
-    return TextVectors(
-        tuple(to_numpy(one.q) for one in layers),
-        tuple(to_numpy(one.k) for one in layers),
-        line.tokens,
-    )
+    q, k = (tuple(to_numpy(getattr(one, name)) for one in layers) for name in "qk")
+    places = np.arange(len(line))
+    return HeadVectors(q, k, line.tokens, places, np.zeros_like(places))
 
 
-def join_vectors(parts: Sequence[TextVectors]) -> HeadVectors:
+def join_vectors(parts: Sequence[HeadVectors]) -> HeadVectors:
     """The vectors of all texts, one text after another."""
     q, k = (
         tuple(
@@ -570,13 +539,12 @@ def join_vectors(parts: Sequence[TextVectors]) -> HeadVectors:
         )
         for name in "qk"
     )
-    lengths = [len(part.tokens) for part in parts]
     return HeadVectors(
         q,
         k,
         tuple(token for part in parts for token in part.tokens),
-        np.concatenate([np.arange(length) for length in lengths]),
-        np.repeat(np.arange(len(parts)), lengths),
+        np.concatenate([part.positions for part in parts]),
+        np.repeat(np.arange(len(parts)), [len(part.tokens) for part in parts]),
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
@@ -82,6 +83,7 @@ Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
 NOT_READ = ("unk", "pad")
+OUTER_SIGNS = re.compile(r"^[\W_]+|[\W_]+$")
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 
 
@@ -119,7 +121,7 @@ class Text:
         return tuple(
             ""
             if index is None or _is_sign(piece) or _is_unknown(piece)
-            else _between_signs(by_word[index])
+            else OUTER_SIGNS.sub("", by_word[index])
             for index, piece in zip(self.line.word, self.pieces, strict=True)
         )
 
@@ -130,19 +132,15 @@ class Text:
         return positions[None, :] - positions[:, None]
 
 
-def previous(text: Text) -> Targets:
-    """The token before, unless it is the first or special, which heads attend to for other reasons."""
-    return (text.distance == -1) & _plain_key(text)
+def at_distance(distance: int) -> Rule:
+    """The token so far after this one, unless it is special, or the first, to which heads attend for other reasons."""
 
+    def targets(text: Text) -> Targets:
+        keys = text.ordinary.copy()
+        keys[:1] = False
+        return (text.distance == distance) & keys
 
-def following(text: Text) -> Targets:
-    """The token after, unless it is special."""
-    return (text.distance == 1) & _plain_key(text)
-
-
-def own(text: Text) -> Targets:
-    """The token itself, except for the first."""
-    return (text.distance == 0) & _plain_key(text)
+    return targets
 
 
 def first(text: Text) -> Targets:
@@ -222,12 +220,6 @@ def rank(word: str) -> int:
     return _ranks().get(word.lower(), 30_522)
 
 
-def _plain_key(text: Text) -> Targets:
-    keys = text.ordinary.copy()
-    keys[:1] = False
-    return np.broadcast_to(keys, text.distance.shape)
-
-
 def _is_unknown(piece: str) -> bool:
     return piece in ("<unk>", "[unk]")
 
@@ -235,12 +227,6 @@ def _is_unknown(piece: str) -> bool:
 def _is_sign(piece: str) -> bool:
     text = piece.removeprefix("##")
     return bool(text) and not any(letter.isalnum() for letter in text)
-
-
-def _between_signs(word: str) -> str:
-    """The word without signs before and after it."""
-    inside = [index for index, letter in enumerate(word) if letter.isalnum()]
-    return word[inside[0] : inside[-1] + 1] if inside else ""
 
 
 # The nine roles, in the order of their colours: the targets of each, in words and as a rule over tokens.
@@ -281,10 +267,10 @@ XIAO = "Xiao et al. 2024", "https://arxiv.org/abs/2309.17453"
 OLSSON = "Olsson et al. 2022", "https://arxiv.org/abs/2209.11895"
 
 ROLES: tuple[Role, ...] = (
-    Role("previous", "Previous token", "prev", previous, "the token before", *VOITA),
-    Role("next", "Next token", "next", following, "the token after", *VOITA),
+    Role("previous", "Previous token", "prev", at_distance(-1), "the token before", *VOITA),
+    Role("next", "Next token", "next", at_distance(1), "the token after", *VOITA),
     Role("first", "First token", "1st", first, "the first token", *XIAO),
-    Role("self", "Itself", "self", own, "the token itself", *CLARK),
+    Role("self", "Itself", "self", at_distance(0), "the token itself", *CLARK),
     Role("delimiter", "Delimiter", "del", delimiter, "punctuation and end marks", *CLARK),
     Role("same", "Same word", "same", same_word, "the same word elsewhere", *CLARK),
     Role("rare", "Rare word", "rare", rare_word, "the sentence's rarest word", *VOITA),
@@ -382,17 +368,18 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
     return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
 
 
+def read_text(pretrained: Pretrained, inputs: ModelInputs, kind: Kind) -> Reading:
+    """The model's reading of a text; for an encoder alone, its decoder reads the same text instead of writing one."""
+    if pretrained.reads == "pair" and kind == "self" and inputs.target is None:
+        inputs = replace(inputs, target=inputs.text)
+    return read(pretrained, inputs)
+
+
 def read_all(
     pretrained: Pretrained, inputs: RoleInputs, kind: Kind = "self"
 ) -> tuple[Reading, ...]:
-    """The model's reading of each input; PretrainedError when it cannot read one.
-
-    For an encoder alone the decoder gets the input as its text, so that it need not generate one.
-    """
-    givens = inputs.givens
-    if pretrained.reads == "pair" and kind == "self":
-        givens = tuple(replace(item, target=item.text) for item in givens)
-    return tuple(read(pretrained, item) for item in givens)
+    """The model's reading of each input; PretrainedError when it cannot read one."""
+    return tuple(read_text(pretrained, item, kind) for item in inputs.givens)
 
 
 # The score of every head in every role over a set of readings, with the chance level of shuffled attention.
@@ -482,13 +469,7 @@ def stack_layers(
     return out
 
 
-class Sums(NamedTuple):
-    """Sums over rows, by head: the score, and its mean and variance under chance."""
-
-    score: Float[np.ndarray, " H"]
-    chance: Float[np.ndarray, " H"]
-    variance: Float[np.ndarray, " H"]
-    rows: int
+Sums = tuple[Float[np.ndarray, " H"], Float[np.ndarray, " H"], Float[np.ndarray, " H"], int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -574,7 +555,7 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
 def weight_on_targets(
     weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text, expected: Targets
 ) -> Sums:
-    """The weight on the expected keys, and its mean and variance when keys are shuffled, in closed form.
+    """The weight on the expected keys, and its mean and variance when keys are shuffled, in closed form; and the rows.
 
     All rows of a text are shuffled alike, as maps have vertical stripes. For rows i, i' that see the same n keys, with
     their weights and expected keys centred, the covariance is (w·w')(m·m') / (n − 1): Hoeffding 1951, theorem 2. Where
@@ -587,7 +568,7 @@ def weight_on_targets(
     apart = (w - mean) * keys
     targets = (right - m / n) * keys / np.sqrt(n - 1)
     covariance = (apart @ apart.swapaxes(-1, -2)) * (targets @ targets.T)
-    return Sums((w * right).sum((1, 2)), (mean * m).sum((1, 2)), covariance.sum((1, 2)), len(rows))
+    return (w * right).sum((1, 2)), (mean * m).sum((1, 2)), covariance.sum((1, 2)), len(rows)
 
 
 def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) -> Sums:
@@ -597,7 +578,7 @@ def _broad(weights: Float[np.ndarray, "H T T"], visible: Targets, text: Text) ->
     used = share_used(weights[:, rows].astype(np.float64), n[rows])
     means, variances = np.array([random_rows(int(keys)) for keys in n[rows]]).reshape(-1, 2).T
     heads = np.ones(len(weights))
-    return Sums(used.sum(-1), heads * means.sum(), heads * variances.sum(), len(rows))
+    return used.sum(-1), heads * means.sum(), heads * variances.sum(), len(rows)
 
 
 def share_used(
@@ -611,10 +592,8 @@ def share_used(
 @cache
 def random_rows(keys: int) -> tuple[float, float]:
     """Mean and variance of e^entropy / n over rows whose scores are drawn from N(0, 1), as q·k/√D of random q and k."""
-    scores = np.random.default_rng(keys).standard_normal((DRAWS, keys))
-    weights = np.exp(scores)
-    weights /= weights.sum(-1, keepdims=True)
-    used = np.exp(-(weights * np.log(weights)).sum(-1)) / keys
+    weights = np.exp(np.random.default_rng(keys).standard_normal((DRAWS, keys)))
+    used = share_used(weights, np.full(DRAWS, keys))
     return float(used.mean()), float(used.var())
 
 
@@ -643,39 +622,23 @@ def clearest_example(
 
     Among rows within 5 % of the best, the one with the longest words is taken.
     """
-    candidates = [
-        (example, letters)
-        for index, reading in enumerate(readings)
-        for example, letters in _rows(index, reading, kind, role, layer, head)
-    ]
-    most = max((example.value for example, _ in candidates), default=0.0)
-    near = [(letters, example) for example, letters in candidates if example.value >= NEARLY * most]
+    candidates: list[tuple[int, Example]] = []  # with the letters of its query and key
+    for index, reading in enumerate(readings):
+        item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
+        weights, visible = item.weights[head], item.visible[head]
+        expected = visible if role.targets is None else role.targets(text) & visible
+        rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= MIN_KEYS))
+        on_expected, seen = (weights * expected)[rows], visible[rows].sum(-1)
+        values = share_used(weights[rows], seen) if role.targets is None else on_expected.sum(-1)
+        counts = expected[rows].sum(-1)
+        # The length of a whole word, at most 8; 0 for a piece, a sign or a special token.
+        letters = [
+            min(len(word), 8) if word == piece else 0
+            for word, piece in zip(text.words, text.pieces, strict=True)
+        ]
+        columns = (rows, on_expected.argmax(-1), values, counts, counts / seen)
+        for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True):
+            candidates.append((letters[query] + letters[key], Example(index, query, key, *rest)))
+    most = max((example.value for _, example in candidates), default=0.0)
+    near = [pair for pair in candidates if pair[1].value >= NEARLY * most]
     return max(near, key=lambda pair: pair[0])[1] if near else None
-
-
-def _rows(
-    reading_index: int, reading: Reading, kind: Kind, role: Role, layer: int, head: int
-) -> list[tuple[Example, int]]:
-    """Every row that has targets, with the letters of its query and key."""
-    item, text = reading.trace.of(kind).maps[layer], Text(reading.lines(kind)[0])
-    weights = item.weights[head]
-    visible = item.visible[head]
-    expected = visible if role.targets is None else role.targets(text) & visible
-    rows = np.flatnonzero(expected.any(-1) & text.ordinary & (visible.sum(-1) >= MIN_KEYS))
-    on_expected = (weights * expected)[rows]
-    values = (
-        share_used(weights[rows], visible[rows].sum(-1))
-        if role.targets is None
-        else on_expected.sum(-1)
-    )
-    keys, counts = on_expected.argmax(-1), expected[rows].sum(-1)
-    columns = (rows, keys, values, counts, counts / visible[rows].sum(-1))
-    return [
-        (Example(reading_index, row, key, *rest), _letters(text, row) + _letters(text, key))
-        for row, key, *rest in zip(*(column.tolist() for column in columns), strict=True)
-    ]
-
-
-def _letters(text: Text, index: int) -> int:
-    """The length of a whole word, at most 8; 0 for a piece, a sign or a special token."""
-    return min(len(text.words[index]), 8) if text.words[index] == text.pieces[index] else 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
@@ -26,6 +26,7 @@ MAX_CHARACTERS = 2_000_000
 OWN = Path(__file__).with_name("syntax.conllu")
 
 Span = tuple[int, int]
+Row = tuple[int, list[str]]  # a word's line and its cells
 
 
 @dataclass(frozen=True)
@@ -55,15 +56,6 @@ class Parse:
         return len(self.words)
 
 
-@dataclass
-class _Block:
-    """The lines of one sentence, by number, and what is read of them."""
-
-    line: int
-    words: list[tuple[int, list[str]]] = field(default_factory=list)
-    joined: list[tuple[int, int, int, list[str]]] = field(default_factory=list)
-
-
 def own_parses() -> tuple[Parse, ...]:
     """The sentences of this project, annotated by hand."""
     return parse_conllu(OWN.read_text("utf-8"))
@@ -79,15 +71,14 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
         raise ConfigError(
             f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read."
         )
-    parses, block = [], None
+    parses: list[Parse] = []
+    lines: list[tuple[int, str]] = []  # of one sentence, by number
     for number, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
-        if not line.strip():
-            if block is not None and block.words:
-                parses.append(_parse(block))
-            block = None
-        elif not line.startswith("#"):
-            block = block or _Block(number)
-            _take(block, number, line)
+        if line.strip():
+            lines += [] if line.startswith("#") else [(number, line)]
+        elif lines:
+            parses += _parse(lines)
+            lines = []
     if not parses:
         raise ConfigError(
             "There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word."
@@ -95,100 +86,100 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
     return tuple(parses)
 
 
-def _take(block: _Block, number: int, line: str) -> None:
-    """Add a line of ten columns to the sentence."""
-    cells = line.split("\t")
-    if len(cells) != len(COLUMNS):
-        raise ConfigError(
-            f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: "
-            f"{' '.join(COLUMNS)}."
-        )
-    name = cells[0]
-    if "." in name:  # an empty node of enhanced dependencies
-        return
-    if "-" in name:
-        first, last = (_whole(part, number, "ID") for part in name.split("-", 1))
-        if first != len(block.words) + 1 or last <= first:
+def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
+    """The sentence of these lines, none where they have no word; ConfigError unless its heads make a tree."""
+    words: list[Row] = []
+    joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
+    for number, line in lines:
+        cells = line.split("\t")
+        if len(cells) != len(COLUMNS):
+            raise ConfigError(
+                f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: "
+                f"{' '.join(COLUMNS)}."
+            )
+        name = cells[0]
+        if "." in name:  # an empty node of enhanced dependencies
+            continue
+        first, *last = (_whole(part, number, "ID") for part in name.split("-", 1))
+        if last and (first != len(words) + 1 or last[0] <= first):
             raise ConfigError(
                 f"Line {number}: the range {quote(name)} does not begin at the next word."
             )
-        block.joined.append((number, first, last, cells))
-        return
-    if _whole(name, number, "ID") != len(block.words) + 1:
-        raise ConfigError(
-            f"Line {number}: its ID is {quote(name)}; the next word of this sentence is "
-            f"{len(block.words) + 1}."
-        )
-    if not cells[1].strip():
-        raise ConfigError(f"Line {number} has no word in its second column, FORM.")
-    block.words.append((number, cells))
-    if len(block.words) > MAX_WORDS:
-        raise ConfigError(
-            f"The sentence of line {block.line} has more than {MAX_WORDS} words; split or remove it."
-        )
-
-
-def _parse(block: _Block) -> Parse:
-    """The sentence of the block; ConfigError unless its heads make a tree."""
-    size = len(block.words)
-    heads = [_index(cells[6], number, "HEAD", size) for number, cells in block.words]
-    _validate_tree(block, heads)
-    text, spans = _text(block)
-    words = []
-    for index, (number, cells) in enumerate(block.words):
-        antecedent = _misc(cells).get("Antecedent")
-        refers = None if antecedent is None else _index(antecedent, number, "Antecedent", size)
-        if refers in (-1, index):
+        if last:
+            joined[first] = number, last[0], cells
+            continue
+        if first != len(words) + 1:
             raise ConfigError(
-                f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {size}."
+                f"Line {number}: its ID is {quote(name)}; the next word of this sentence is "
+                f"{len(words) + 1}."
             )
-        words.append(Word(cells[1], cells[3], heads[index], cells[7], refers, spans[index]))
-    return Parse(tuple(words), text, block.line)
+        if not cells[1].strip():
+            raise ConfigError(f"Line {number} has no word in its second column, FORM.")
+        words.append((number, cells))
+        if len(words) > MAX_WORDS:
+            raise ConfigError(
+                f"The sentence of line {lines[0][0]} has more than {MAX_WORDS} words; split or remove it."
+            )
+    if not words:
+        return []
+    heads = [_index(cells[6], number, "HEAD", len(words)) for number, cells in words]
+    _validate_tree(lines[0][0], words, heads)
+    text, spans = _text(words, joined)
+    read: list[Word] = []
+    for (number, cells), head, span in zip(words, heads, spans, strict=True):
+        refers = None
+        if (antecedent := _misc(cells).get("Antecedent")) is not None:
+            refers = _index(antecedent, number, "Antecedent", len(words))
+        if refers in (-1, len(read)):
+            raise ConfigError(
+                f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}."
+            )
+        read.append(Word(cells[1], cells[3], head, cells[7], refers, span))
+    return [Parse(tuple(read), text, lines[0][0])]
 
 
-def _validate_tree(block: _Block, heads: list[int]) -> None:
+def _validate_tree(line: int, words: Sequence[Row], heads: list[int]) -> None:
     """ConfigError unless one word is the root and every other one leads to it."""
-    roots = [number for (number, _), head in zip(block.words, heads, strict=True) if head < 0]
+    roots = [number for (number, _), head in zip(words, heads, strict=True) if head < 0]
     if len(roots) != 1:
         what = (
             f"lines {', '.join(map(str, roots[:4]))} are all roots"
             if roots
             else "none of its words is the root"
         )
-        raise ConfigError(f"The sentence of line {block.line} needs one root (HEAD 0): {what}.")
-    for index, (number, cells) in enumerate(block.words):
-        seen, node = set(), index
-        while node >= 0:
-            if node in seen:
-                raise ConfigError(
-                    f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
-                    "circle."
-                )
-            seen.add(node)
-            node = heads[node]
+        raise ConfigError(f"The sentence of line {line} needs one root (HEAD 0): {what}.")
+    for index, (number, cells) in enumerate(words):
+        node = index
+        for _ in words:  # so many steps at most lead to the root
+            node = heads[node] if node >= 0 else node
+        if node >= 0:
+            raise ConfigError(
+                f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
+                "circle."
+            )
 
 
-def _text(block: _Block) -> tuple[str, list[Span | None]]:
+def _text(
+    words: Sequence[Row], joined: Mapping[int, tuple[int, int, list[str]]]
+) -> tuple[str, list[Span | None]]:
     """The text of the sentence, and the characters of each word; None within a contraction that does not add up."""
-    text, spans, index = "", [], 0
-    joined = {first: (number, last, cells) for number, first, last, cells in block.joined}
-    while index < len(block.words):
-        _, cells = block.words[index]
+    text, spans = "", list[Span | None]()
+    while (index := len(spans)) < len(words):
+        _, cells = words[index]
         forms = [cells[1]]
         if (index + 1) in joined:
             number, last, cells = joined[index + 1]
-            if last > len(block.words):
+            if last > len(words):
                 raise ConfigError(
-                    f"Line {number}: the range ends at word {last}, and there are {len(block.words)}."
+                    f"Line {number}: the range ends at word {last}, and there are {len(words)}."
                 )
-            forms = [row[1] for _, row in block.words[index:last]]
+            forms = [row[1] for _, row in words[index:last]]
         start = len(text)
         text += cells[1]
         for form in forms:
             spans.append((start, start + len(form)) if "".join(forms) == cells[1] else None)
             start += len(form)
-        index += len(forms)
-        if _misc(cells).get("SpaceAfter") != "No" and index < len(block.words):
+        if _misc(cells).get("SpaceAfter") != "No" and len(spans) < len(words):
             text += " "
     return text, spans
 
@@ -347,14 +338,15 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
     tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
     if tokens is None or not maps:
         return None
+    hidden = np.eye(len(tokens), dtype=bool)
+    if kind == "causal":
+        hidden |= np.triu(np.ones_like(hidden))
+    others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
+    top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
     numbers = tuple(item.layer_number for item in maps)
-    return SyntaxReadings(
-        kind,
-        (ParsedReading(parse, tokens, _top_words(maps, tokens, kind)),),
-        0,
-        numbers,
-        tuple(len(item.weights) for item in maps),
-    )
+    heads = tuple(len(item.weights) for item in maps)
+    sentence = ParsedReading(parse, tokens, stack_layers(top, -1))
+    return SyntaxReadings(kind, (sentence,), 0, numbers, heads)
 
 
 def join_readings(
@@ -429,19 +421,6 @@ def word_trace(
         for item in reading.trace.of(kind).maps
     )
     return AttentionTrace(maps, reading.trace.source)
-
-
-def _top_words(
-    maps: Sequence[AttentionMap], tokens: Sequence[Sequence[int]], kind: Kind
-) -> Int[np.ndarray, "L H W"]:
-    """The other word with most weight, by layer, head and word; −1 where no other word has any."""
-    hidden = np.eye(len(tokens), dtype=bool) | (
-        np.triu(np.ones((len(tokens),) * 2, bool)) & (kind == "causal")
-    )
-    others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
-    return stack_layers(
-        [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others], -1
-    )
 
 
 @dataclass(frozen=True, eq=False)

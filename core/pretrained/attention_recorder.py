@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -83,38 +83,39 @@ class AttentionRecorder:
     uniform: HeadSet = NO_HEADS
     patches: Sequence[Patch] = ()
     calls: list[AttentionCall] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
     hooks: list[Any] = field(default_factory=list)
 
     def record(self, module: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, out: Tensor, weights: Tensor,
                options: dict[str, Any]) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Record one call; returns the output and the weights that the model continues with."""
-        last = self.calls[-1] if self.calls else None
         # Differential attention calls twice a layer, once for each half of the values.
-        repeated = (
-            last
-            if last is not None and last.module is module and hasattr(module, "lambda_init")
-            else None
-        )
-        call = repeated or self._new_call(module, _less_sink(module, v, out, weights), mask)
+        twice, values = hasattr(module, "lambda_init"), repeat_kv(v, weights.shape[1])
+        repeated = twice and bool(self.calls) and self.calls[-1].module is module
+        if not repeated:
+            name, seen = self.names.get(id(module), ""), _less_sink(module, values, out, weights)
+            kind = kind_of(name, module, seen, mask)
+            probe = torch.zeros_like(seen, requires_grad=True) if self.probe else None
+            layer = sum(call.kind == kind for call in self.calls)
+            self.calls.append(
+                AttentionCall(kind, layer, module, name, seen, mask=mask, probe=probe)
+            )
+        call = self.calls[-1]
         if call.probe is not None:
-            out = out + (call.probe @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+            out = out + (call.probe @ values).transpose(1, 2)
         key = (call.kind, call.layer)
         if heads := [head for *layer, head in self.uniform if tuple(layer) == key]:
-            mean = (
-                _make_uniform(weights, mask, call.kind) @ repeat_kv(v, weights.shape[1])
-            ).transpose(1, 2)
+            mean = (_make_uniform(weights, mask, call.kind) @ values).transpose(1, 2)
             out = out + (mean - out) * _head_mask(out, heads)
         changes = any(one[:2] == key for one in self.off) or any(
             one[1:3] == key for one in self.patches
         )
-        if (self.with_qkv or changes) and not hasattr(module, "lambda_init"):
+        if (self.with_qkv or changes) and not twice:
             call.output = output_layer(self.model, call.name, out.shape[2] * out.shape[3])
         if call.output is not None:
             enter = partial(self._enter, call, out.shape, len(self.hooks))
             self.hooks.append(call.output.register_forward_pre_hook(enter))
         elif changes:
-            out = self._changed(key, out, 0 if repeated is None else out.shape[-1])
+            out = self._changed(key, out, out.shape[-1] if repeated else 0)
         if self.with_qkv and call.v is not None and call.out is not None:
             call.v, call.out = torch.cat([call.v, v], -1), torch.cat([call.out, out], -1)
         elif self.with_qkv:
@@ -147,17 +148,6 @@ class AttentionRecorder:
                 which = slice(None) if head is None else head
                 out[row, :, which] = values[:, which, start : start + out.shape[-1]]
         return out
-
-    def _new_call(self, module: Any, weights: Tensor, mask: Tensor | None) -> AttentionCall:
-        """Add the next layer of its kind."""
-        name = self.names.get(id(module), "")
-        kind = kind_of(name, module, weights, mask)
-        call = AttentionCall(kind, self.counts[kind], module, name, weights, mask=mask)
-        if self.probe:
-            call.probe = torch.zeros_like(weights, requires_grad=True)
-        self.counts[kind] += 1
-        self.calls.append(call)
-        return call
 
 
 _RECORDER: ContextVar[AttentionRecorder | None] = ContextVar("recorder", default=None)
@@ -215,12 +205,12 @@ def repeat_kv(values: Float[Tensor, "B G S E"], heads: int) -> Float[Tensor, "B 
 
 
 def _less_sink(
-    module: Any, v: Tensor, out: Tensor, weights: Float[Tensor, "B H T S"]
+    module: Any, values: Float[Tensor, "B H S E"], out: Tensor, weights: Float[Tensor, "B H T S"]
 ) -> Float[Tensor, "B H T S"]:
     """The weights that make the output of v, where a family takes the share of a learned sink off the output."""
     if not hasattr(module, "sinks") or bool((weights.sum(-1) < 0.999).any()):
         return weights
-    mean = (weights @ repeat_kv(v, weights.shape[1])).transpose(1, 2)
+    mean = (weights @ values).transpose(1, 2)
     share = (out * mean).sum(-1) / mean.square().sum(-1).clamp(min=1e-30)  # (B, T, H)
     return weights * share.transpose(1, 2)[..., None]
 
@@ -274,21 +264,19 @@ def make_recordable(model: Any) -> bool:
     if not model._can_set_attn_implementation():
         return False
     model.set_attn_implementation(EAGER)
+    kinds = set()
     for module in model.modules():
-        if getattr(
-            module, "reorder_and_upcast_attn", False
-        ):  # GPT-2's order of operations for fp16, in its own code
+        if getattr(module, "reorder_and_upcast_attn", False):
+            # GPT-2's order of operations for fp16, in its own code
             module.reorder_and_upcast_attn = False
-    return not any(_own_code(kind) for kind in {type(module) for module in model.modules()})
-
-
-def _own_code(kind: type) -> bool:
-    """Whether a module class computes attention weights itself, where they cannot be recorded."""
-    if "ttention" not in kind.__name__:
-        return False
+        kinds.add(type(module))
     # Names of compiled code: Python 3.11 cannot read a class's source in two threads at once.
-    names = {name for method in _methods(kind) for name in method.__code__.co_names}
-    return "softmax" in names and "get_interface" not in names
+    names = [
+        {name for method in _methods(kind) for name in method.__code__.co_names}
+        for kind in kinds
+        if "ttention" in kind.__name__
+    ]
+    return not any("softmax" in own and "get_interface" not in own for own in names)
 
 
 def _methods(kind: type) -> Iterator[Any]:
@@ -301,9 +289,6 @@ def _methods(kind: type) -> Iterator[Any]:
 
 # The model's own numbers of its attention layers, and what its other layers do instead.
 
-
-if TYPE_CHECKING:
-    pass
 
 # Names of the output projection W_O in the library's families.
 OUTPUT_NAMES = (
@@ -418,22 +403,21 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
 
 def _ranges(numbers: Iterable[int]) -> str:
     """Numbers in words: 0–2, 4."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+    runs = groupby(enumerate(numbers), lambda place: place[1] - place[0])
+    ends = ([number for _, number in run] for _, run in runs)
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in ends)
 
 
 def output_layer(model: Any, attention: str, size: int) -> Any:
     """W_O, the module of a usual name with that many inputs: inside the attention module, or beside it, as in BERT."""
     for room in (attention, attention.rpartition(".")[0]):
         for inside, module in model.get_submodule(room).named_modules():
+            weight = getattr(module, "weight", None)
             if (
                 inside.removesuffix(".linear").rpartition(".")[2] in OUTPUT_NAMES
-                and _inputs(module) == size
+                and isinstance(weight, Tensor)
+                and weight.ndim == 2
+                and weight.shape[0 if _is_transposed(module) else 1] == size
             ):
                 return module
     return None
@@ -458,13 +442,6 @@ def _is_transposed(linear: Any) -> bool:
     return type(linear).__name__ == "Conv1D"
 
 
-def _inputs(module: Any) -> int | None:
-    weight = getattr(module, "weight", None)
-    if not isinstance(weight, Tensor) or weight.ndim != 2:
-        return None
-    return weight.shape[0 if _is_transposed(module) else 1]
-
-
 # Moving inputs to a model's device, and its outputs back to the CPU, where everything else is computed.
 
 
@@ -479,7 +456,7 @@ def to_cpu(output: Any, recorder: AttentionRecorder) -> Any:
     """Move a model's output and the recorded calls to the CPU, with their gradients."""
     from torch.utils._pytree import tree_map_only
 
-    if all(call.weights.device.type == "cpu" for call in recorder.calls) and _is_on_cpu(output):
+    if recorder.model.device.type == "cpu":
         return output
     for call in recorder.calls:
         for name in ("weights", "q", "k", "v", "out", "gated", "mask"):
@@ -487,9 +464,3 @@ def to_cpu(output: Any, recorder: AttentionRecorder) -> Any:
                 setattr(call, name, values.cpu())
         call.options = tree_map_only(Tensor, Tensor.cpu, call.options)
     return tree_map_only(Tensor, Tensor.cpu, output)
-
-
-def _is_on_cpu(output: Any) -> bool:
-    values = output.values() if hasattr(output, "values") else ()
-    first = next((one for one in values if isinstance(one, Tensor)), None)
-    return first is None or first.device.type == "cpu"
