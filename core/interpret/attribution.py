@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
+from torch.utils.hooks import RemovableHandle
 
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, output_matrix
@@ -110,14 +111,14 @@ def attribute_passes(
     baseline: Baseline, output: int, contrast: int | None = None
 ) -> Iterator[Attribution | None]:
     """The same pass by pass: None after each of PASSES forward passes but the last one, which gives the parts."""
-    pretrained = baseline.pretrained
+    pretrained, batch = baseline.pretrained, baseline.batch
     if baseline.answer.kind not in ("next", "mask"):
         raise PretrainedError(
             f"The answer of {pretrained.name} is no token but "
             f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
             "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5."
         )
-    calls = forward(pretrained, baseline.batch, with_qkv=True)[1].calls
+    calls = forward(pretrained, batch, with_qkv=True)[1].calls
     for call in calls:
         if call.gated is None:
             raise PretrainedError(
@@ -126,16 +127,21 @@ def attribute_passes(
             )
     yield None
     stream = _Stream()
+    hold = _hold(pretrained.model, calls, stream)
     try:
-        passed, _ = forward(
-            pretrained, baseline.batch, probe=True, hooks=_hold(pretrained.model, calls, stream)
-        )
+        passed, _ = forward(pretrained, batch, probe=True, hooks=hold)
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(_nonlinear(baseline)) from error
     logit = _logit(baseline, passed, output, contrast)
     parts = _stream_parts(pretrained.model, calls, stream, logit)
     yield None
-    if constant := _constant(baseline, output, contrast):
+    # What the unembedding adds whatever it reads: its logit of a state of zeros.
+    zeros = hooked(
+        layer.register_forward_pre_hook(lambda module, inputs: torch.zeros_like(inputs[0]))
+        for layer in [output_embeddings(pretrained.model)]
+    )
+    passed, _ = forward(pretrained, batch, hooks=zeros)
+    if constant := float(_logit(baseline, passed, output, contrast)):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
     most = max(abs(result.logit), *(abs(part.value) for part in parts))
@@ -148,26 +154,21 @@ def _stream_parts(
     model: Any, calls: Sequence[AttentionCall], stream: _Stream, logit: Tensor
 ) -> list[Part]:
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
+    if not logit.requires_grad:
+        return []
     held = [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)]
-    slopes = (
-        torch.autograd.grad(logit, held, allow_unused=True)
-        if logit.requires_grad
-        else [None] * len(held)
-    )
-    sums: dict[tuple[str, LayerKey | None, int | None, str], float] = {}
+    slopes = torch.autograd.grad(logit, held, allow_unused=True)
+    sums: dict[Part, float] = {}  # by the part without its value
     for write, slope in zip(stream.writes, slopes, strict=False):
-        if slope is not None:
-            for part in _parts(model, calls, write, slope):
-                same = part.role, part.key, part.head, part.name
-                sums[same] = sums.get(same, 0.0) + part.value
-    parts = [Part(role, value, key, head, name) for (role, key, head, name), value in sums.items()]
+        for part in [] if slope is None else _parts(model, calls, write, slope):
+            same = replace(part, value=0.0)
+            sums[same] = sums.get(same, 0.0) + part.value
+    biases = zip(stream.biases, slopes[len(stream.writes) :], strict=True)
     return [
-        *parts,
+        *(replace(part, value=value) for part, value in sums.items()),
         *(
             Part(role, float((slope * bias).sum()))
-            for (role, bias, _), slope in zip(
-                stream.biases, slopes[len(stream.writes) :], strict=True
-            )
+            for (role, bias, _), slope in biases
             if slope is not None
         ),
     ]
@@ -188,21 +189,15 @@ def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -
     return logits[output] if contrast is None else logits[output] - logits[contrast]
 
 
-def _embedding_name(module: str) -> str:
-    name = module.rpartition(".")[2].lower()
-    return (
-        "position" if "pos" in name or name == "wpe" else "segment" if "type" in name else "token"
-    )
-
-
 def _block(name: str) -> str:
     """The layer of a stack that a module is in, or else what its attention is beside."""
     match = STACK.match(name)
     return f"{match['stack']}.{match['number']}" if match else name.rpartition(".")[0]
 
 
-@contextmanager
-def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterator[None]:
+def _hold(
+    model: Any, calls: Sequence[AttentionCall], stream: _Stream
+) -> AbstractContextManager[None]:
     """Cut every gradient but that along the residual stream, and hold the scales of its norms and the last gate.
 
     Of the layers all modules with matrices of their own are cut, so that what is left is the stream itself, norms, and
@@ -212,36 +207,30 @@ def _hold(model: Any, calls: Sequence[AttentionCall], stream: _Stream) -> Iterat
     outputs = {call.output for call in calls}
     around = {name for call in calls for name in _prefixes(call.name)}  # they give on the stream
     last = output_embeddings(model)
-    norms, cut, after = list[nn.Module](), dict[str, nn.Module](), list[nn.Module]()
-    for name, module in model.named_modules():
-        inside = STACK.match(name) is not None or name.startswith(blocks)
-        if "Norm" in type(module).__name__:
-            norms.append(module)
-        elif (
-            module in outputs
-            or _embeds(module)
-            or (
-                inside
-                and name not in around
-                and (
-                    any(one.ndim > 1 for one in module.parameters(recurse=False))
-                    or _writes(name, module)
+
+    def hooks() -> Iterator[RemovableHandle]:
+        for name, module in model.named_modules():
+            inside = STACK.match(name) is not None or name.startswith(blocks)
+            if "Norm" in type(module).__name__:
+                yield module.register_forward_pre_hook(partial(_gated, stream))
+                yield module.register_forward_hook(partial(_held, stream))
+            elif (
+                module in outputs
+                or _embeds(module)
+                or (
+                    inside
+                    and name not in around
+                    and (
+                        any(one.ndim > 1 for one in module.parameters(recurse=False))
+                        or _writes(name, module)
+                    )
                 )
-            )
-        ):
-            cut[name] = module
-        elif isinstance(module, nn.Linear) and not inside and module is not last:
-            after.append(module)
-    with (
-        hooked(
-            module.register_forward_hook(partial(_cut, stream, name, module in outputs))
-            for name, module in cut.items()
-        ),
-        hooked(module.register_forward_hook(partial(_transformed, stream)) for module in after),
-        hooked(module.register_forward_pre_hook(partial(_gated, stream)) for module in norms),
-        hooked(module.register_forward_hook(partial(_held, stream)) for module in norms),
-    ):
-        yield
+            ):
+                yield module.register_forward_hook(partial(_cut, stream, name, module in outputs))
+            elif isinstance(module, nn.Linear) and not inside and module is not last:
+                yield module.register_forward_hook(partial(_transformed, stream))
+
+    return hooked(hooks())
 
 
 def _embeds(module: nn.Module) -> bool:
@@ -359,7 +348,10 @@ def _parts(
     value = float((slope * write.output).sum())
     module = model.get_submodule(write.name)
     if _embeds(module) and STACK.match(write.name) is None:
-        yield Part("embedding", value, name=_embedding_name(write.name))
+        own = write.name.rpartition(".")[2].lower()
+        positions = "pos" in own or own == "wpe"
+        name = "position" if positions else "segment" if "type" in own else "token"
+        yield Part("embedding", value, name=name)
         return
     block = _block(write.name)
     around = [
@@ -386,19 +378,3 @@ def _parts(
         key,
         name="" if key is not None or match is None else f"L{match['number']}",
     )
-
-
-def _constant(baseline: Baseline, output: int, contrast: int | None) -> float:
-    """What the unembedding adds whatever it reads: its logit of a state of zeros."""
-    passed, _ = forward(
-        baseline.pretrained, baseline.batch, hooks=_without_states(baseline.pretrained.model)
-    )
-    return float(_logit(baseline, passed, output, contrast))
-
-
-@contextmanager
-def _without_states(model: Any) -> Iterator[None]:
-    with output_embeddings(model).register_forward_pre_hook(
-        lambda module, inputs: torch.zeros_like(inputs[0])
-    ):
-        yield

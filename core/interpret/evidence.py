@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -148,11 +148,9 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
         )
     output, _ = forward(pretrained, batch)
     full = answer_of(pretrained, batch, output, question.position)
+    baseline = Baseline(pretrained, question, batch, source, target, full, None, None)
     if full.logits is not None:
-        defaults = _target(pretrained, question, full)
-        return Baseline(
-            pretrained, question, batch, source, target, full, defaults[0], None, *defaults[1:]
-        )
+        return _with_target(baseline)
     if (question.output, question.quantity, question.contrast) != (None, None, None):
         raise PretrainedError(
             f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
@@ -160,7 +158,7 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
         )
     against = question.against.strip()
     reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
-    return Baseline(pretrained, question, batch, source, target, full, None, reference)
+    return replace(baseline, reference=reference)
 
 
 def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
@@ -176,34 +174,30 @@ def default_quantity(answer: Answer) -> Quantity:
     return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
 
 
-def _target(
-    pretrained: Pretrained, question: Question, answer: Answer
-) -> tuple[int, Quantity, int | None]:
-    """The output, quantity and contrast of a question, with defaults filled in."""
+def _with_target(baseline: Baseline) -> Baseline:
+    """A question about logits with its output, quantity and contrast, defaults filled in."""
+    pretrained, question, answer = baseline.pretrained, baseline.question, baseline.answer
     assert answer.logits is not None
     best = answer.logits.topk(min(2, len(answer.logits))).indices.tolist()
-    output = (
-        best[0] if question.output is None else check_output(pretrained, answer, question.output)
+    output, other = (
+        None if one is None else check_output(pretrained, answer, one)
+        for one in (question.output, question.contrast)
     )
+    output = best[0] if output is None else output
     quantity = question.quantity or default_quantity(answer)
     if quantity != "difference":
-        return output, quantity, None
-    rest = [one for one in best if one != output]
-    if not rest:
+        return replace(baseline, id=output, quantity=quantity)
+    if len(best) < 2:
         raise PretrainedError(
             f"{pretrained.name} has only one output, so there is no difference of logits; choose "
             "the logit."
         )
-    contrast = (
-        rest[0]
-        if question.contrast is None
-        else check_output(pretrained, answer, question.contrast)
-    )
+    contrast = next(one for one in best if one != output) if other is None else other
     if contrast == output:
         raise PretrainedError(
             "The difference of a logit and itself is always 0; choose two different outputs."
         )
-    return output, quantity, contrast
+    return replace(baseline, id=output, quantity=quantity, contrast=contrast)
 
 
 # The effect on the answer of ablating heads or hiding a token, measured by running the model again.
@@ -247,33 +241,22 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
 
     Jain & Wallace 2019 leave words out in the same way (section 4.1). PretrainedError for sound.
     """
-    return _effect(baseline, baseline.rerun(_without(baseline, token)))
-
-
-def _without(baseline: Baseline, token: int) -> Batch:
-    batch = dict(baseline.batch)
+    batch, grid = dict(baseline.batch), baseline.source.grid
     if baseline.pretrained.reads_text:
-        mask = batch.get("attention_mask")
-        batch["attention_mask"] = (
-            torch.ones_like(batch["input_ids"]) if mask is None else mask.clone()
-        )
-        batch["attention_mask"][0, token] = 0
-        return batch
-    grid = baseline.source.grid
-    if "pixel_values" not in batch or grid is None:
+        mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).clone()
+        mask[0, token] = 0
+        batch["attention_mask"] = mask
+    elif "pixel_values" not in batch or grid is None:
         raise PretrainedError(
             "Parts of a sound are not masked here: neighbouring parts contain the same sounds."
         )
-    patch = token - (len(baseline.source) - grid[0] * grid[1])
-    if patch >= 0:
+    elif (patch := token - (len(baseline.source) - grid[0] * grid[1])) >= 0:
         pixels = batch["pixel_values"] = batch["pixel_values"].clone()
         high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
-        row, column = divmod(patch, grid[1])
+        row, column = patch // grid[1] * high, patch % grid[1] * wide
         mean_colour = pixels.mean((-2, -1), keepdim=True)
-        pixels[..., row * high : (row + 1) * high, column * wide : (column + 1) * wide] = (
-            mean_colour
-        )
-    return batch
+        pixels[..., row : row + high, column : column + wide] = mean_colour
+    return _effect(baseline, baseline.rerun(batch))
 
 
 def _effect(baseline: Baseline, answer: Answer) -> Effect:
@@ -297,11 +280,11 @@ def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
 
 def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int], Effect]:
     """The effects of one head alone, by (kind, layer, head)."""
-    alone = {next(iter(off)): effect for off, effect in effects.items() if len(off) == 1}
     return {
         (kind, layer, head): effect
-        for (kind, layer, head), effect in alone.items()
-        if head is not None
+        for off, effect in effects.items()
+        for kind, layer, head in off
+        if len(off) == 1 and head is not None
     }
 
 
@@ -397,11 +380,8 @@ def value_norms(
     matrix = output_matrix(call)
     if matrix is None or call.v is None or call.out is None or call.gated is None:
         return None
-    values, out, gated = (
-        repeat_kv(call.v, len(matrix))[0].detach(),
-        call.out[0].detach(),
-        call.gated[0].detach(),
-    )
+    values = repeat_kv(call.v, len(matrix))[0].detach()
+    out, gated = call.out[0].detach(), call.gated[0].detach()
     if torch.equal(out, gated):
         return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])
     if any(

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.roles import OLSSON, VOITA, ranked_heads, stack_layers
 from core.interpret.syntax import wilson_interval
-from core.interpret.trace import AttentionMap, Head, Kind, NumberedHeads, to_numpy
+from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
 from core.pretrained.base import Pretrained, PretrainedError, Reading
 from core.pretrained.reading import read_ids, tokenized, tokenizer_of
 
@@ -151,16 +151,19 @@ def join_lines(
     """The means over two lines or more, with their intervals."""
     trace, values = example.reading.trace.of(kind), np.stack(scores)
     margin = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
+    visible, start = trace.maps[0].visible[0], example.start
+    even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
+    cells = (test.cells(example.length) for test in TESTS)
     return RepeatScores(
         kind,
         values.mean(0),
         margin,
-        _uniform(trace.maps[0], example.length, example.start),
+        np.asarray([even[queries + start, keys + start].mean() for queries, keys in cells]),
         trace.numbers,
         example.length,
         len(values),
         example.reading,
-        example.start,
+        start,
     )
 
 
@@ -181,14 +184,6 @@ def ordinary_tokens(tokenizer: Any) -> list[int]:
 def first_ordinary(reading: Reading, kind: Kind) -> int:
     """The place of the first token that is not special."""
     return reading.lines(kind)[0].special.index(False)
-
-
-def _uniform(item: AttentionMap, length: int, start: int) -> Float[np.ndarray, " R"]:
-    """The score of attention that is uniform over the visible keys."""
-    visible = item.visible[0]
-    even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
-    cells = [test.cells(length) for test in TESTS]
-    return np.asarray([even[queries + start, keys + start].mean() for queries, keys in cells])
 
 
 FEWEST = 10  # items with a successor
@@ -290,20 +285,24 @@ def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], voca
         raise PretrainedError(
             "The model has no heads between an embedding and an unembedding of one size."
         )
-    logits = tuple(
-        stack_layers([item_logits(one, vocabularies, order) for one in layers]) for order in orders
-    )
-    pairs = [len(order.pairs) for order in orders]
-    hits = np.sum([_hits(one, order) for one, order in zip(logits, orders, strict=True)], axis=0)
-    chance = sum(count / len(order.ids) for count, order in zip(pairs, orders, strict=True)) / sum(
-        pairs
-    )
+    all_logits, chance = [], 0.0
+    hits: np.ndarray | float = 0.0
+    count = sum(len(order.pairs) for order in orders)
+    for order in orders:
+        logits = stack_layers([item_logits(one, vocabularies, order) for one in layers])
+        rows, successors = zip(*order.pairs, strict=True) if order.pairs else ((), ())
+        top = np.where(np.isnan(logits), -np.inf, logits)[:, :, list(rows)].argmax(-1)
+        right = (top == np.asarray(successors, dtype=int)).sum(-1)
+        # The items whose successor is the highest of the order; nan where there is no head.
+        hits = hits + np.where(np.isnan(logits).any((2, 3)), np.nan, right)
+        chance += len(order.pairs) / len(order.ids) / count
+        all_logits.append(logits)
     return SuccessorScores(
-        hits / sum(pairs),
-        sum(pairs),
+        np.asarray(hits / count),
+        count,
         chance,
         tuple(orders),
-        logits,
+        tuple(all_logits),
         tuple(one.number for one in layers),
         layers[0].writes in vocabularies.by_embedding,
     )
@@ -311,13 +310,18 @@ def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], voca
 
 def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:
     """The orders with at least four items that are single, different tokens, with or without a space before them."""
-    orders = []
+    orders, unknown = [], tokenizer_of(pretrained).unk_token_id
     for name, items in ORDERS.items():
-        ids = [_single(pretrained, item) for item in items]
+        single: list[list[int]] = []  # the tokens that an item is alone, the best first
+        for item in items:
+            texts = (f" {item}", item)
+            ids = [
+                tokenized(pretrained, text, add_special_tokens=False)["input_ids"] for text in texts
+            ]
+            single.append([one[0] for one in ids if len(one) == 1 and one[0] != unknown])
+        first = [ids[0] for ids in single if ids]
         known = [
-            (place, token)
-            for place, token in enumerate(ids)
-            if token is not None and ids.count(token) == 1
+            (place, ids[0]) for place, ids in enumerate(single) if ids and first.count(ids[0]) == 1
         ]
         if len(known) >= 4:
             places, tokens = zip(*known, strict=True)
@@ -335,22 +339,3 @@ def item_logits(
         vocabularies.unembeddings[heads.writes][:, ids],
     )
     return to_numpy(source @ heads.w_v @ (heads.w_o @ target))
-
-
-def _hits(logits: Float[np.ndarray, "L H N N"], order: Order) -> Float[np.ndarray, "L H"]:
-    """How many items have their successor as the highest of the order; nan where there is no head."""
-    rows, successors = zip(*order.pairs, strict=True) if order.pairs else ((), ())
-    top = np.where(np.isnan(logits), -np.inf, logits)[:, :, list(rows)].argmax(-1)
-    hits = (top == np.asarray(successors, dtype=int)).sum(-1).astype(float)
-    hits[np.isnan(logits).any((2, 3))] = np.nan
-    return hits
-
-
-def _single(pretrained: Pretrained, item: str) -> int | None:
-    """The item's only token, with a space before it or not; None where there is none, or an unknown one."""
-    tokenizer: Any = tokenizer_of(pretrained)
-    for text in (f" {item}", item):
-        ids = tokenized(pretrained, text, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-            return int(ids[0])
-    return None

@@ -76,9 +76,24 @@ def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> Lo
 
 
 def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> Stream:
-    """The states of all layers in one pass; PretrainedError as in `read_lens`."""
-    states, logits = (values[..., start:stop, :].clone() for values in _states(baseline))
-    return Stream(start, states, logits)
+    """The states of all layers in one pass, and the model's own logits; PretrainedError as in `read_lens`."""
+    pretrained, states = baseline.pretrained, dict[str, Tensor]()
+    if pretrained.head not in ("masked", "next", "seq2seq"):
+        raise PretrainedError(
+            f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
+            "tokens. Take a model that fills masks or writes text."
+        )
+    names = layers_of(pretrained)
+    hooks = _read_stream(pretrained.model, names, states)
+    output, _ = forward(pretrained, baseline.batch, hooks=hooks)
+    logits = output.logits[0]
+    try:
+        read = torch.stack([states[name][0, : len(logits)].cpu() for name in ("", *names)])
+        if read.ndim != 3 or read.shape[1] != len(logits):
+            raise IndexError("other axes")
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise PretrainedError(_no_vectors(pretrained)) from error
+    return Stream(start, read[:, start:stop].clone(), logits[start:stop].clone())
 
 
 def count_parts(baseline: Baseline, stream: Stream) -> int:
@@ -98,16 +113,17 @@ def read_part(baseline: Baseline, stream: Stream, part: int) -> Part:
 
 def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[Part]) -> LogitLens:
     """The lens of all parts of a stream. PretrainedError where that of the last layer is not the model's own output."""
-    lens = LogitLens(
-        stream.start,
-        stream.states,
-        *(
-            torch.cat(values).unflatten(0, stream.states.shape[:2])
-            for values in zip(*parts, strict=True)
-        ),
+    top, probabilities, entropy = (
+        torch.cat(values).unflatten(0, stream.states.shape[:2])
+        for values in zip(*parts, strict=True)
     )
-    _check(pretrained, lens, stream.logits)
-    return lens
+    own = stream.logits.softmax(-1).gather(-1, top[-1])
+    if (probabilities[-1] - own).abs().max() > CLOSE:
+        raise PretrainedError(
+            f"{pretrained.name} does more with its last layer's states than to read each one by "
+            "itself, so earlier states cannot be read in the same way."
+        )
+    return LogitLens(stream.start, stream.states, top, probabilities, entropy)
 
 
 def follow_tokens(
@@ -153,28 +169,6 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     decoder = set(model.get_decoder().modules())  # in ModernBERT that is its last matrix
     inside = [stack for stack in stacks if model.get_submodule(stack) in decoder] or list(stacks)
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
-
-
-def _states(baseline: Baseline) -> tuple[Float[Tensor, "N T C"], Float[Tensor, "T V"]]:
-    """The residual stream before the first layer and after each, and the model's own logits."""
-    pretrained = baseline.pretrained
-    if pretrained.head not in ("masked", "next", "seq2seq"):
-        raise PretrainedError(
-            f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
-            "tokens. Take a model that fills masks or writes text."
-        )
-    names, states = layers_of(pretrained), dict[str, Tensor]()
-    output, _ = forward(
-        pretrained, baseline.batch, hooks=_read_stream(pretrained.model, names, states)
-    )
-    logits = output.logits[0]
-    try:
-        read = torch.stack([states[name][0, : len(logits)].cpu() for name in ("", *names)])
-        if read.ndim != 3 or read.shape[1] != len(logits):
-            raise IndexError("other axes")
-        return read, logits
-    except (KeyError, IndexError, RuntimeError) as error:
-        raise PretrainedError(_no_vectors(pretrained)) from error
 
 
 def _no_vectors(pretrained: Pretrained) -> str:
@@ -236,13 +230,3 @@ def _last_output(model: Any, name: str, states: Float[Tensor, "R T C"]) -> Itera
 
     with model.get_submodule(name).register_forward_hook(hook):
         yield
-
-
-def _check(pretrained: Pretrained, lens: LogitLens, logits: Float[Tensor, "T V"]) -> None:
-    """PretrainedError unless the lens of the last layer is the model's own output."""
-    own = logits.softmax(-1).gather(-1, lens.top[-1])
-    if (lens.probabilities[-1] - own).abs().max() > CLOSE:
-        raise PretrainedError(
-            f"{pretrained.name} does more with its last layer's states than to read each one by "
-            "itself, so earlier states cannot be read in the same way."
-        )

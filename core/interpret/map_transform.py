@@ -5,7 +5,7 @@ A `MapTransform` lists which tokens of the source map make up each shown row and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Literal
@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, head_name
+from core.interpret.trace import AttentionMap, AttentionTrace, Head, head_name
 from core.pretrained.base import Line
 
 Groups = tuple[tuple[int, ...], ...]
@@ -40,16 +40,15 @@ class MapTransform:
 
     def shown_cell(self, source: tuple[int, int]) -> tuple[int, int] | None:
         """The shown cell that contains a source (query, key); None where it is hidden."""
-        row, column = _group_of(self.rows, source[0]), _group_of(self.columns, source[1])
-        return None if row is None or column is None else (row, column)
+        rows, columns = (
+            [index for index, group in enumerate(groups) if token in group]
+            for groups, token in zip((self.rows, self.columns), source, strict=True)
+        )
+        return (rows[0], columns[0]) if rows and columns else None
 
     def source_cell(self, cell: tuple[int, int]) -> tuple[int, int]:
         """The first source query and key of a shown cell."""
         return self.rows[cell[0]][0], self.columns[cell[1]][0]
-
-
-def _group_of(groups: Groups, token: int) -> int | None:
-    return next((index for index, group in enumerate(groups) if token in group), None)
 
 
 def single_tokens(count: int) -> Groups:
@@ -111,38 +110,23 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
     """
     if not transform.changes(item):
         return item
-    before = (
-        _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2)
-        if sum(map(len, transform.columns)) < len(item.keys)  # some keys are hidden
-        else None
-    )
-    weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2)
-    weights /= np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
-    if before is not None:
-        before = (
-            before / np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
-        )
+    sizes = np.array([len(group) for group in transform.rows], dtype=np.float32)[:, None]
+    weights = _merged(_merged(item.weights, transform.columns, -1), transform.rows, -2) / sizes
+    if sum(map(len, transform.columns)) < len(item.keys):  # some keys are hidden
+        before = _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2) / sizes
         after = weights.sum(-1, keepdims=True)
         weights = weights * np.where(after > 0, before / np.where(after > 0, after, 1), 0)
     mask = item.mask
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
-        mask = _merged(
-            _merged(mask, transform.columns, -1, np.logical_or), transform.rows, -2, np.logical_or
-        )
-    names = [
+        for groups, axis in ((transform.columns, -1), (transform.rows, -2)):
+            mask = _merged(mask, groups, axis, np.logical_or)
+    queries, keys = (
         tuple(group_name(tokens, group) for group in groups)
         for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))
-    ]
-    return AttentionMap(
-        item.kind,
-        item.layer,
-        np.asarray(weights, dtype=np.float32),
-        names[0],
-        names[1],
-        mask,
-        item.number,
     )
+    weights = np.asarray(weights, dtype=np.float32)
+    return replace(item, weights=weights, queries=queries, keys=keys, mask=mask)
 
 
 def transform_trace(trace: AttentionTrace, transform: MapTransform) -> AttentionTrace:
@@ -181,29 +165,21 @@ def token_transform(
     `words` merges the pieces of a word; `special` and `sinks` hide those tokens. `sentences` are the query's and the
     key's: "ab" is from sentence A to B.
     """
-    down, across = (
-        group_by_word(line.word) if words else single_tokens(len(line)) for line in (rows, columns)
-    )
-    if special:
-        down, across = (
-            hide_tokens(down, rows.special),
-            hide_tokens(across, columns.special),
-        )
-    if sentences != "all":
-        first, second = ("ab".index(letter) for letter in sentences)
-        down, across = _of_sentence(down, rows, first), _of_sentence(across, columns, second)
+    shown: list[Groups] = []
+    for place, line in enumerate((rows, columns)):
+        groups = group_by_word(line.word) if words else single_tokens(len(line))
+        if special or sentences != "all":
+            groups = hide_tokens(groups, line.special)
+        if sentences != "all":
+            own = "ab".index(sentences[place])
+            groups = hide_tokens(groups, (segment != own for segment in line.segment))
+        shown.append(groups)
+    down, across = shown
     if sinks:
         across = hide_tokens(across, find_sinks(trace)) or across
     if not (down and across):
         return MapTransform.plain(len(rows), len(columns))
     return MapTransform(down, across)
-
-
-def _of_sentence(groups: Groups, line: Line, segment: int) -> Groups:
-    hidden = [
-        own != segment or special for own, special in zip(line.segment, line.special, strict=True)
-    ]
-    return hide_tokens(groups, hidden)
 
 
 Weights = Float[np.ndarray, "H T S"]
@@ -339,47 +315,33 @@ class Aligned:
         heads = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
             apart, cells = self._apart(one.weights, other.weights)
-            numbers = self.first.numbers[layer], self.second.numbers[layer]
             heads += [
-                HeadChange(
-                    layer, head, float(apart[head]), float(cells[head]), (layer, head), *numbers
-                )
+                self._change(layer, head, float(apart[head]), float(cells[head]), (layer, head))
                 for head in range(len(apart))
             ]
         return sorted(heads, key=lambda item: -item.moved)
+
+    def _change(
+        self, layer: int, head: int, moved: float, difference: float, to: Head
+    ) -> HeadChange:
+        numbers = self.first.numbers[layer], self.second.numbers[to[0]]
+        return HeadChange(layer, head, moved, difference, to, *numbers)
 
     def nearest(self) -> list[HeadChange]:
         """Every head against the most similar head of the other model, the most similar first.
 
         Of more than 64 common rows, 64 evenly spaced ones are compared.
         """
-        return sorted(
-            (
-                self._nearest(layer, head, one.weights[head])
-                for layer, one in enumerate(self.first.maps)
-                for head in range(len(one.weights))
-            ),
-            key=lambda item: item.moved,
-        )
-
-    def _nearest(self, layer: int, head: int, weights: Float[np.ndarray, "T S"]) -> HeadChange:
         heads = []
-        number = self.first.numbers[layer]
-        for layer_b, other in enumerate(self.second.maps):
-            apart, cells = self._apart(weights[None], other.weights, MAX_ROWS)
-            nearest = int(apart.argmin())
-            heads.append(
-                HeadChange(
-                    layer,
-                    head,
-                    float(apart[nearest]),
-                    float(cells[nearest]),
-                    (layer_b, nearest),
-                    number,
-                    self.second.numbers[layer_b],
-                )
-            )
-        return min(heads, key=lambda item: item.moved)
+        for layer, one in enumerate(self.first.maps):
+            for head, weights in enumerate(one.weights):
+                others = []
+                for to, other in enumerate(self.second.maps):
+                    apart, cells = self._apart(weights[None], other.weights, MAX_ROWS)
+                    place = int(apart.argmin())
+                    others.append((float(apart[place]), float(cells[place]), (to, place)))
+                heads.append(self._change(layer, head, *min(others, key=lambda item: item[0])))
+        return sorted(heads, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip

@@ -8,9 +8,10 @@ Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -106,39 +107,36 @@ def with_states(output: Any, states: Tensor) -> Any:
     return type(output)((states, *output[1:])) if type(output) in (tuple, list) else states
 
 
-@contextmanager
-def read_outputs(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
+def read_outputs(
+    model: Any, names: Sequence[str], states: dict[str, Tensor]
+) -> AbstractContextManager[None]:
     """Store the outputs (B, T, C) of modules by their names while a pass runs."""
 
     def keep(name: str) -> Any:
         return lambda module, inputs, output: states.__setitem__(name, states_of(output))
 
-    with hooked(model.get_submodule(name).register_forward_hook(keep(name)) for name in names):
-        yield
+    return hooked(model.get_submodule(name).register_forward_hook(keep(name)) for name in names)
 
 
-@contextmanager
-def replace_outputs(model: Any, replacements: Sequence[Replacement]) -> Iterator[None]:
+def replace_outputs(
+    model: Any, replacements: Sequence[Replacement]
+) -> AbstractContextManager[None]:
     """Replace outputs of modules while a pass runs."""
     by_module: dict[str, list[Replacement]] = {}
     for one in replacements:
         by_module.setdefault(one.module, []).append(one)
-    with hooked(
-        model.get_submodule(name).register_forward_hook(_replacing(ones))
-        for name, ones in by_module.items()
-    ):
-        yield
 
-
-def _replacing(replacements: Sequence[Replacement]) -> Any:
-    def hook(module: Any, inputs: Any, output: Any) -> Any:
+    def hook(ones: Sequence[Replacement], module: Any, inputs: Any, output: Any) -> Any:
         states = states_of(output).clone()
-        for one in replacements:
+        for one in ones:
             which = slice(None) if one.token is None else one.token
             states[one.row, which] = one.values[which].to(states)
         return with_states(output, states)
 
-    return hook
+    return hooked(
+        model.get_submodule(name).register_forward_hook(partial(hook, ones))
+        for name, ones in by_module.items()
+    )
 
 
 Direction = Literal["denoise", "noise"]
@@ -317,7 +315,8 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
 
     PretrainedError as in `forward`.
     """
-    base, other = _sides(pair, direction)
+    runs = (pair.corrupted, pair.clean)
+    base, other = runs if direction == "denoise" else runs[::-1]
     model, states = other.pretrained.model, dict[str, Tensor]()
     _, recorder = forward(other.pretrained, other.batch, with_qkv=True)
     blocks = blocks_of(model, recorder.calls)
@@ -333,20 +332,14 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
         for block in blocks
         if block.name in whole
     }
-    return PatchSource(
-        pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states
-    )
+    calls = {(call.kind, call.layer): call for call in recorder.calls}
+    return PatchSource(pair, base, calls, known, states)
 
 
 def patch(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, LayerEffect]:
     """The effect of every part of every layer, by (kind, layer)."""
     source = patch_source(pair, direction)
     return {key: source.effect(key) for key in source.calls}
-
-
-def _sides(pair: TextPair, direction: Direction) -> tuple[Baseline, Baseline]:
-    """The run that is changed, and the one that its new outputs come from."""
-    return (pair.corrupted, pair.clean) if direction == "denoise" else (pair.clean, pair.corrupted)
 
 
 def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"]]:

@@ -136,18 +136,16 @@ def break_down_weight(layer: LayerAttention, head: int, query: int, key: int) ->
 
 def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     assert call.q is not None and call.k is not None and call.v is not None
-    options = call.options
+    options, keys, bias = call.options, call.k.shape[2], call.options.get("position_bias")
+    if call.mask is not None and call.mask.dtype != torch.bool:
+        # What a mask adds to the scores that it lets through, as Doge's does
+        mask = call.mask[..., :keys]
+        added = mask.masked_fill(~bool_mask(mask), 0)
+        bias = added if bias is None else bias + added
     scale = options.get("scaling")
     sinks = options.get(
         "sinks", getattr(call.module, "sinks", None)
     )  # one of each head, or of each row (B, H, T, 1)
-    sinks = None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1)
-    biases = [
-        one
-        for one in (options.get("position_bias"), _added(call.mask, call.k.shape[2]))
-        if one is not None
-    ]
-    bias = sum(biases[1:], biases[0])[0] if biases else None
     return LayerAttention(
         call.kind,
         call.layer,
@@ -156,18 +154,11 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
         call.v[0],
         call.q.shape[-1] ** -0.5 if scale is None else float(scale),
         *_before_rotation(model, call),
-        None if bias is None or not bool(bias.any()) else bias,
+        None if bias is None or not bool(bias[0].any()) else bias[0],
         options.get("softcap"),
-        allowed_of(call.mask, call.k.shape[2]),
-        sinks,
+        allowed_of(call.mask, keys),
+        None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1),
     )
-
-
-def _added(mask: Tensor | None, keys: int) -> Float[Tensor, " B #H #T S"] | None:
-    """What a mask adds to the scores that it lets through, as Doge's does; None for a bool mask."""
-    if mask is None or mask.dtype == torch.bool:
-        return None
-    return mask[..., :keys].masked_fill(~bool_mask(mask[..., :keys]), 0)
 
 
 def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:

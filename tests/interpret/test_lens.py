@@ -9,6 +9,7 @@ import torch
 from core.interpret.attribution import PASSES, attribute_logit, attribute_passes
 from core.interpret.evidence import Question, ask
 from core.interpret.lens import (
+    Stream,
     Trajectories,
     count_parts,
     first_likeliest,
@@ -144,11 +145,9 @@ def test_what_cannot_be_read_is_said(family):
 
 def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
     asked = baseline("gpt2")
-    states = torch.zeros_like(read_lens(asked).states)
-    monkeypatch.setattr(
-        "core.interpret.lens._states",
-        lambda asked: (states, plain("gpt2")(**asked.batch).logits[0].detach()),
-    )
+    logits = plain("gpt2")(**asked.batch).logits[0].detach()
+    other = Stream(0, torch.zeros_like(read_lens(asked).states), logits)
+    monkeypatch.setattr("core.interpret.lens.read_stream", lambda *asked: other)
     with pytest.raises(PretrainedError, match="cannot be read in the same way"):
         read_lens(asked)
 
