@@ -182,10 +182,10 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
 
     PretrainedError for an unknown name, for a text of several tokens, and for an embedding.
     """
-    text = text.strip()
+    text, named, quoted = text.strip(), pretrained.name, f"“{text.strip()[:QUOTED]}”"
     if answer.logits is None:
         raise PretrainedError(
-            f"The output of {pretrained.name} is an embedding: it has no classes and no tokens."
+            f"The output of {named} is an embedding: it has no classes and no tokens."
         )
     if not text:
         raise PretrainedError(
@@ -196,13 +196,23 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
         return by_name
     if number := NUMBER.fullmatch(text):
         return check_output(pretrained, answer, int(number[1]))
-    if answer.kind != "class":
-        raise PretrainedError(_no_token(pretrained, text))
-    names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
-    more = ", …" if len(answer.logits) > LISTED else ""
+    if answer.kind == "class":
+        names = display_names(pretrained, answer, range(min(LISTED, len(answer.logits))))
+        more = ", …" if len(answer.logits) > LISTED else ""
+        raise PretrainedError(
+            f"{named} has no class {quoted}. Its {len(answer.logits):,} are "
+            f"{', '.join(names)}{more}; a number such as #0 also names one."
+        )
+    ids, tokenizer = _encoded(pretrained, text), tokenizer_of(pretrained)
+    if ids in ([], [tokenizer.unk_token_id]):
+        raise PretrainedError(
+            f"{quoted} is not in the vocabulary of {named}. Type another token, or its number, "
+            "such as #17."
+        )
+    pieces = [*display_tokens(tokenizer, ids[:LISTED]), *(["…"] if len(ids) > LISTED else [])]
     raise PretrainedError(
-        f"{pretrained.name} has no class “{text[:QUOTED]}”. Its {len(answer.logits):,} are "
-        f"{', '.join(names)}{more}; a number such as #0 also names one."
+        f"{quoted} is no token of {named}: its tokenizer cuts it into {len(ids)} "
+        f"({', '.join(pieces)}). Type one token, or its number, such as #17."
     )
 
 
@@ -252,22 +262,6 @@ def _encoded(pretrained: Pretrained, text: str) -> list[int]:
     """The tokens of a text after another word."""
     written = f" {text}" if text.isalnum() else text.removeprefix(CONTINUES)
     return list(tokenized(pretrained, written, add_special_tokens=False)["input_ids"])
-
-
-def _no_token(pretrained: Pretrained, text: str) -> str:
-    ids = _encoded(pretrained, text)
-    if ids in ([], [tokenizer_of(pretrained).unk_token_id]):
-        return (
-            f"“{text[:QUOTED]}” is not in the vocabulary of {pretrained.name}. Type another token, or its number, "
-            "such as #17."
-        )
-    pieces = ", ".join(display_tokens(tokenizer_of(pretrained), ids[:LISTED])) + (
-        ", …" if len(ids) > LISTED else ""
-    )
-    return (
-        f"“{text[:QUOTED]}” is no token of {pretrained.name}: its tokenizer cuts it into {len(ids)} ({pieces}). "
-        "Type one token, or its number, such as #17."
-    )
 
 
 # The task a pretrained model was built for, by its head and its input type.
@@ -350,15 +344,12 @@ MODEL_TASKS = (
 def task_of(pretrained: Pretrained) -> ModelTask:
     """The model's task; PretrainedError where its head gives no answer that is shown here."""
     head, reads = pretrained.head, pretrained.reads
-    key: TaskKey | None = None
-    if head == "seq2seq":
-        key = "translate"
-    elif head == "classify" and reads != "sound":
+    keys: dict[str, TaskKey] = {"seq2seq": "translate", "masked": "fill", "next": "next"}
+    key = keys.get(head)
+    if head == "classify" and reads != "sound":
         key = "picture" if reads == "picture" else "classify"
     elif head == "none" and reads in ("text", "picture"):
         key = "embed"
-    elif head in ("masked", "next"):
-        key = "fill" if head == "masked" else "next"
     for job in MODEL_TASKS:
         if job.key == key:
             heard = replace(job, name="Transcribe speech", does="writes the text of a sound")

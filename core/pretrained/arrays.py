@@ -8,9 +8,10 @@ import math
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from core.entries import quote_name
@@ -61,27 +62,37 @@ def _npz(data: bytes, name: str) -> ArrayFile:
             for member in archive.namelist():
                 key = member.removesuffix(".npy")
                 with archive.open(member) as file:
-                    shape, kind = _npy_header(file, member, name)
+                    first = np.lib.format.read_magic(file) == (1, 0)
+                    version = "1_0" if first else "2_0"
+                    header = getattr(np.lib.format, f"read_array_header_{version}")
+                    shape, _, kind = header(file)
+                if kind.hasobject:
+                    raise PretrainedError(
+                        f"{member} in {name} holds Python objects, which could run code, so it is not "
+                        "opened. Save text as numpy.array([...], dtype=str)."
+                    )
                 size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
-                if kind.kind == "U" and _label(key) and len(shape) == 1:
+                text = kind.kind == "U" and _label(key) and len(shape) == 1
+                if text:
                     _refuse_large(key, shape, MAX_TOKENS * 2, name)
                     if kind.itemsize > 4 * MAX_LETTERS:
                         raise PretrainedError(
                             f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
                             f"at most {MAX_LETTERS:,} are read."
                         )
-                    _refuse_large(key, (*shape, size), room, name)
-                    room -= int(np.prod(shape)) * size
-                    labels[key] = tuple(str(one) for one in _npy(archive, member))
-                elif kind.kind in "fiu":
-                    _refuse_large(key, (*shape, size), room, name)
-                    room -= int(np.prod(shape)) * size
-                    weights[key] = _npy(archive, member).astype(np.float32)
-                else:
+                elif kind.kind not in "fiu":
                     raise PretrainedError(
                         f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
                         "an array of text named tokens, queries or keys."
                     )
+                _refuse_large(key, (*shape, size), room, name)
+                room -= int(np.prod(shape)) * size
+                with archive.open(member) as file:
+                    values = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+                if text:
+                    labels[key] = tuple(map(str, values))
+                else:
+                    weights[key] = values.astype(np.float32)
     except PretrainedError:
         raise
     except Exception as error:  # a header is Python's text, and may make its reader raise anything
@@ -92,34 +103,20 @@ def _npz(data: bytes, name: str) -> ArrayFile:
     return ArrayFile(weights, labels)
 
 
-def _npy_header(file: Any, member: str, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, _, kind = read(file)
-    if kind.hasobject:
-        raise PretrainedError(
-            f"{member} in {name} holds Python objects, which could run code, so it is not opened. "
-            "Save text as numpy.array([...], dtype=str)."
-        )
-    return shape, kind
-
-
-def _npy(archive: zipfile.ZipFile, member: str) -> np.ndarray:
-    with archive.open(member) as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
 def _safetensors(data: bytes, name: str) -> ArrayFile:
-    """The tensors of a safetensors file, and the labels in its metadata."""
+    """The tensors of a safetensors file, and the labels in its metadata: lists of text in JSON."""
     from safetensors.torch import load
 
-    header = _header(data, name)
-    metadata = header.pop("__metadata__", {})
-    labels = {key: _listed(text, key, name) for key, text in metadata.items() if _label(key)}
+    header, labels = _header(data, name), {}
+    for key, text in header.pop("__metadata__", {}).items():
+        if not _label(key):
+            continue
+        try:
+            labels[key] = tuple(msgspec.json.decode(str(text), type=list[str]))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise PretrainedError(
+                f'The metadata {key} of {name} is not a JSON list of text, such as ["the", "cat"].'
+            ) from error
     for key, item in header.items():
         _refuse_large(key, tuple(item["shape"]), MAX_NUMBERS, name)
     if sum(int(np.prod(item["shape"])) for item in header.values()) > MAX_NUMBERS:
@@ -146,18 +143,6 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
     return dict(header)
-
-
-def _listed(text: object, key: str, name: str) -> tuple[str, ...]:
-    try:
-        names = json.loads(str(text))
-    except (ValueError, RecursionError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise PretrainedError(
-            f'The metadata {key} of {name} is not a JSON list of text, such as ["the", "cat"].'
-        )
-    return tuple(names)
 
 
 def _label(key: str) -> bool:
@@ -196,14 +181,19 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
         raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
     reading = _lined(kinds, file.labels, tuple(tokens.split()), name)
-    maps = tuple(
-        _map(reading, kind, layer, values)
-        for kind in KINDS
-        for layer, values in enumerate(kinds.get(kind, ()))
-    )
-    return Reading(
-        AttentionTrace(maps, name), reading.source, reading.target, reading.produced, _sums(maps)
-    )
+    maps = []
+    for kind in KINDS:
+        rows, columns = (line.tokens for line in reading.lines(kind))
+        for layer, values in enumerate(kinds.get(kind, ())):
+            mask = np.tri(values.shape[1], dtype=bool)[None] if kind == "causal" else None
+            maps.append(AttentionMap(kind, layer, np.clip(values, 0, 1), rows, columns, mask))
+    # Rows of zeros are masked, and not counted.
+    low = min(float(item.weights.sum(-1)[item.weights.any(-1)].min(initial=1)) for item in maps)
+    high = max(float(item.weights.sum(-1).max()) for item in maps)
+    cut = None
+    if low <= 0.99 or high >= 1.01:
+        cut = f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn unchanged."
+    return replace(reading, trace=AttentionTrace(tuple(maps), name), cut=cut)
 
 
 def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None, np.ndarray]]:
@@ -341,18 +331,3 @@ def _line(tokens: tuple[str, ...], size: int) -> Line:
         for index, (token, hidden) in enumerate(zip(tokens, special, strict=True))
     )
     return Line((0,) * size, readable, special, word, (0,) * size)
-
-
-def _map(reading: Reading, kind: Kind, layer: int, values: np.ndarray) -> AttentionMap:
-    rows, columns = reading.lines(kind)
-    mask = np.tri(values.shape[1], dtype=bool)[None] if kind == "causal" else None
-    return AttentionMap(kind, layer, np.clip(values, 0, 1), rows.tokens, columns.tokens, mask)
-
-
-def _sums(maps: Sequence[AttentionMap]) -> str | None:
-    """A sentence where rows do not sum to 1; rows of zeros are masked, and not counted."""
-    low = min(float(item.weights.sum(-1)[item.weights.any(-1)].min(initial=1)) for item in maps)
-    high = max(float(item.weights.sum(-1).max()) for item in maps)
-    if low > 0.99 and high < 1.01:
-        return None
-    return f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn unchanged."

@@ -23,7 +23,7 @@ from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
 from core.runs.machine import line
 from core.runs.runs import Run, open_run
-from core.tasks import Batch, Example, Task, Vocabulary, make_task, task_entry
+from core.tasks import Batch, Task, Vocabulary, make_task, task_entry
 from core.tasks.base import SPECIALS
 from core.training.record import Record
 
@@ -117,6 +117,7 @@ def card_text(
         *([f"Parameters of the task: {given}."] if given else []),
     ]
     model = run.config().model
+    figures = [(label, f"{value:.4g}") for _, label, value in metrics(record)]
     rows: list[tuple[str, Any]] = [
         ("class", type(hf_model).__name__),
         ("parameters", f"{hf_model.num_parameters():,}"),
@@ -140,7 +141,9 @@ def card_text(
         "## How to use it",
         f"```python\n{code}```",
         "## What it reached",
-        reached(record),
+        f"On {record.held_out:,} held-out items (the loss in nats):\n\n{table(figures)}"
+        if record is not None and figures
+        else "Nothing was measured at this step.",
         "## How it was trained",
         table(training(run, step, record)),
         "## What it is",
@@ -175,14 +178,6 @@ def metrics(record: Record | None) -> list[tuple[str, str, float]]:
         for field, (metric, label) in METRICS.items()
         if record is not None and (value := getattr(record, field)) is not None
     ]
-
-
-def reached(record: Record | None) -> str:
-    """The figures as a table, or that there are none."""
-    rows = [(label, f"{value:.4g}") for _, label, value in metrics(record)]
-    if record is None or not rows:
-        return "Nothing was measured at this step."
-    return f"On {record.held_out:,} held-out items (the loss in nats):\n\n{table(rows)}"
 
 
 def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]]:
@@ -265,6 +260,9 @@ def table(rows: Sequence[tuple[str, Any]]) -> str:
 
 CLOSE = 1e-4  # most that logits may differ; sums taken in another order differ by about 1e-6
 CHECK_EXAMPLES = 16
+REACHED = (
+    "step loss token_accuracy sequence_accuracy bleu chrf cut held_out".split()
+)  # of the last record
 
 
 def export(run: Run, folder: Path, step: int | None = None, license: str = LICENSE) -> Path:
@@ -280,24 +278,25 @@ def export(run: Run, folder: Path, step: int | None = None, license: str = LICEN
         hf_model.generation_config.max_new_tokens = task.max_target + 1
     check_logits(model, hf_model, task, vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
+    records = run.records()
+    last = records[-1].to_json() if records else {}
+    reached = {name: last[name] for name in REACHED if last.get(name) is not None}
+    files: dict[str, Any] = {"run.json": {"config": run.config().to_json(), "reached": reached}}
     tokenizer = None
     if task.shape.input == "patches":
         # The preprocessor file of a model that reads pixels from 0 (paper) to 1 (ink).
         rows, columns = task.shape.grid
         side = int(task.shape.source**0.5)
-        write(
-            folder / "preprocessor_config.json",
-            {
-                "image_processor_type": "ViTImageProcessor",
-                "do_resize": True,
-                "do_rescale": True,
-                "do_normalize": False,
-                "rescale_factor": 1 / 255,
-                "image_mean": [0.0],
-                "image_std": [1.0],
-                "size": {"height": rows * side, "width": columns * side},
-            },
-        )
+        files["preprocessor_config.json"] = {
+            "image_processor_type": "ViTImageProcessor",
+            "do_resize": True,
+            "do_rescale": True,
+            "do_normalize": False,
+            "rescale_factor": 1 / 255,
+            "image_mean": [0.0],
+            "image_std": [1.0],
+            "size": {"height": rows * side, "width": columns * side},
+        }
     else:
         tokenizer = word_tokenizer(task, vocabulary, hf_model.config.max_position_embeddings)
         tokenizer.save_pretrained(folder)
@@ -305,7 +304,8 @@ def export(run: Run, folder: Path, step: int | None = None, license: str = LICEN
         card_text(run, step, task, hf_model, tokenizer, license), "utf-8"
     )
     hf_model.save_pretrained(folder)
-    write(folder / "run.json", {"config": run.config().to_json(), "reached": final_metrics(run)})
+    for name, data in files.items():
+        (folder / name).write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return folder
 
 
@@ -326,36 +326,25 @@ def vocabulary_words(task: Task) -> tuple[str, ...]:
 
 def check_logits(model: Model, hf_model: Any, task: Task, vocabulary: Vocabulary) -> float:
     """The largest difference of the two models' logits on held-out examples; RuntimeError above CLOSE."""
-    held_out = task.held_out(CHECK_EXAMPLES)
-    one_line = (
-        not hf_model.config.is_encoder_decoder and task.form == "pairs"
-    )  # one at a time: lines have no padding
-    batches = [[example] for example in held_out] if one_line else [held_out]
-    difference = max(_max_difference(model, hf_model, task, vocabulary, batch) for batch in batches)
+    held_out, two = task.held_out(CHECK_EXAMPLES), hf_model.config.is_encoder_decoder
+    # Lines that hold source and target have no padding: one at a time.
+    one_line, difference = not two and task.form == "pairs", 0.0
+    for examples in [[example] for example in held_out] if one_line else [held_out]:
+        batch = task.collate(examples)
+        with torch.no_grad():
+            own = model(batch.source, batch.source_mask, batch.target_in).logits
+            their = hf_model(**hf_inputs(batch, task, vocabulary, two)).logits
+        if task.form != "label":
+            # Both logits on the words that the model has, without padding.
+            real = batch.source_mask if batch.target_in is None else batch.target_out != 0
+            known = their[:, -own.shape[1] :][..., vocabulary.encode(task.target_vocab.tokens)]
+            their, own = known[real], own[real]
+        difference = max(difference, float((their - own).abs().max()))
     if not difference <= CLOSE:
         raise RuntimeError(
             f"{type(hf_model).__name__} differs from the model: logits by {difference:.2g}."
         )
     return difference
-
-
-def _max_difference(
-    model: Model, hf_model: Any, task: Task, vocabulary: Vocabulary, examples: Sequence[Example]
-) -> float:
-    batch = task.collate(examples)
-    with torch.no_grad():
-        own = model(batch.source, batch.source_mask, batch.target_in).logits
-        their = hf_model(
-            **hf_inputs(batch, task, vocabulary, hf_model.config.is_encoder_decoder)
-        ).logits
-    if task.form != "label":
-        # Both logits on the words that the model has, without padding.
-        real = batch.source_mask if batch.target_in is None else batch.target_out != 0
-        their, own = (
-            their[:, -own.shape[1] :][..., vocabulary.encode(task.target_vocab.tokens)][real],
-            own[real],
-        )
-    return float((their - own).abs().max())
 
 
 def hf_inputs(
@@ -426,30 +415,6 @@ def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         model_max_length=longest,
         model_input_names=["input_ids", "attention_mask"],
     )
-
-
-def final_metrics(run: Run) -> dict[str, Any]:
-    """The last record's figures."""
-    records = run.records()
-    last = records[-1].to_json() if records else {}
-    return {
-        name: last[name]
-        for name in (
-            "step",
-            "loss",
-            "token_accuracy",
-            "sequence_accuracy",
-            "bleu",
-            "chrf",
-            "cut",
-            "held_out",
-        )
-        if last.get(name) is not None
-    }
-
-
-def write(path: Path, data: dict[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 app = command_line.new_app(__doc__)
