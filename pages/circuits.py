@@ -698,7 +698,7 @@ SOURCES = (
     core_circuits.read_heads,
     fold_gain,
     thin_svd,
-    core_circuits.composition,
+    core_circuits.Composer,
     core_circuits.copying_scores,
     core_circuits.effective_rank,
 )

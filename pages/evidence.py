@@ -1207,7 +1207,6 @@ SOURCES = (
     evidence.ablate_heads,
     evidence.make_heads_uniform,
     evidence.hide_token,
-    evidence._without,
     evidence.measure_contributions,
     evidence.value_norms,
     flow.rollout,
