@@ -12,11 +12,9 @@ from core.attention.cost import attention_cost, peak_bytes
 from core.attention.kernels.approximate import orthogonal_gaussian
 from core.attention.kernels.delta import delta_rule
 from core.attention.kernels.softmax import (
-    MaskGeometry,
-    gathered_areas,
+    blocks_seen,
     reach,
     touched_blocks,
-    visible_blocks,
 )
 from core.attention.masks import build_mask
 from core.entries import Area
@@ -289,10 +287,9 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
     def band(rows):
         return (torch.arange(16)[rows, None] - torch.arange(16)).abs() <= 1
 
-    places = MaskGeometry(16, 16, 0, band)
-    assert touched_blocks(places, 4)[1] == (slice(0, 12),)
-    met = gathered_areas(Area.whole(16, 16, masked=True), 4, touched_blocks(places, 4))
-    assert sum(count * area.cells for area, count in met.items()) == 10 * 16
+    plan = touched_blocks(16, 16, 4, band)
+    assert plan[1] == (slice(0, 12),)
+    assert sum(4 * (part.stop - part.start) for keys in plan for part in keys) == 10 * 16
 
 
 @each(
@@ -301,11 +298,11 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
 @each(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
 def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
     padded = torch.arange(keys)[None] < real
-    places = MaskGeometry(
-        queries, keys, 0, lambda rows: build_mask(mask, queries, keys, key_mask=padded)[0, 0, rows]
-    )
+    allowed = build_mask(mask, queries, keys, key_mask=padded)[0, 0]
     for size in (1, 4, 16, 64):
-        assert visible_blocks(mask, places, size, real) == touched_blocks(places, size)
+        config = AttentionConfig(mask=mask, kernel=Choice.of("chunked", block=size))
+        seen = blocks_seen(config, Area.whole(queries, keys, masked=True, real=real))
+        assert seen == touched_blocks(queries, keys, size, lambda rows: allowed[rows])
 
 
 @each("mask", ["none", "causal"])

@@ -122,10 +122,6 @@ why_not_fused = refuse_when("fused", *PLAIN)
 Reach = tuple[
     float, float
 ]  # how many keys before and after its own position a query may see at most
-EVERYTHING: Reach = (math.inf, math.inf)
-NOTHING = (
-    slice(0, 1),
-)  # for queries that see no key: one key, which the mask hides, so that they give zeros
 
 
 def reach(mask: Choice) -> Reach:
@@ -134,110 +130,53 @@ def reach(mask: Choice) -> Reach:
         pick = min if mask.key == "and" else max
         before, after = zip(*map(reach, mask.parts), strict=True)
         return pick(before), pick(after)
-    band = BANDS.get(mask.key)
-    return band(mask) if band else EVERYTHING
+    return BANDS[mask.key](**mask.kwargs) if mask.key in BANDS else (math.inf, math.inf)
 
 
-def _number(mask: Choice, *names: str) -> int:
-    return math.prod(int(mask[name]) for name in names)
-
-
-BANDS: dict[str, Callable[[Choice], Reach]] = {
-    "causal": lambda mask: (math.inf, 0),
-    "local": lambda mask: (_number(mask, "window"),) * 2,
-    "causal_local": lambda mask: (_number(mask, "lookback"), 0),
-    "dilated": lambda mask: (_number(mask, "window", "dilation"),) * 2,
-    "block": lambda mask: (_number(mask, "size") - 1,) * 2,
-    "chunked": lambda mask: (_number(mask, "size") - 1, 0),
+BANDS: dict[str, Callable[..., Reach]] = {
+    "causal": lambda: (math.inf, 0),
+    "local": lambda window: (window, window),
+    "causal_local": lambda lookback: (lookback, 0),
+    "dilated": lambda window, dilation: (window * dilation, window * dilation),
+    "block": lambda size: (size - 1, size - 1),
+    "chunked": lambda size: (size - 1, 0),
 }
 
 
-@dataclass(frozen=True)
-class MaskGeometry:
-    """The numbers of queries and keys, the first query's position, and the mask on some rows and all columns."""
-
-    queries: int
-    keys: int
-    offset: int
-    allowed: Callable[[slice], Tensor | None]
-    fixed: bool = True  # the mask depends on positions alone, not on the numbers of this call
-
-    @classmethod
-    def of(cls, inputs: AttentionInputs) -> MaskGeometry:
-        q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
-        reads_content = mask is not None and any(
-            getattr(part, "reads_content", False) for part in mask.modules()
-        )
-        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not reads_content
-        return cls(
-            q.shape[2],
-            k.shape[2],
-            inputs.block.offset,
-            lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(),
-            fixed,
-        )
-
-
 Stretch = tuple[slice, ...]
-Plan = Callable[
-    [MaskGeometry, int], list[Stretch]
-]  # the stretches of keys of each block of queries
+NOTHING: Stretch = (
+    slice(0, 1),
+)  # for queries that see no key: one, which the mask hides, so that they give zeros
 
 
-@dataclass(frozen=True)
-class Band:
-    """Keys from `before` a block's first query to `after` its last."""
-
-    before: float
-    after: float
-
-    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
-        plan: list[Stretch] = []
-        for rows in spans(geometry.queries, size):
-            start = max(0, geometry.offset + rows.start - self.before)
-            stop = min(geometry.keys, geometry.offset + rows.stop + self.after)
-            plan.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
-        return plan
-
-
-class Touched:
-    """The blocks in which a mask shows a cell; cached for the last lengths, since computing them reads every cell."""
-
-    CACHE_SIZE = 8
-
-    def __init__(self) -> None:
-        self.cache: dict[tuple[int, ...], list[Stretch]] = {}
-
-    def __call__(self, geometry: MaskGeometry, size: int) -> list[Stretch]:
-        if not geometry.fixed:
-            return touched_blocks(geometry, size)
-        key = (geometry.queries, geometry.keys, geometry.offset)
-        if key not in self.cache:
-            if len(self.cache) >= self.CACHE_SIZE:
-                self.cache.pop(next(iter(self.cache)))
-            self.cache[key] = touched_blocks(geometry, size)
-        return self.cache[key]
-
-
-def touched_blocks(geometry: MaskGeometry, size: int) -> list[Stretch]:
-    """For each block of queries, the whole blocks of keys of which a query may see one."""
-    keys = geometry.keys
+def band(reach: Reach, queries: int, keys: int, size: int, offset: int = 0) -> list[Stretch]:
+    """Of each block of queries the keys within reach: so many before its first and after its last."""
     plan: list[Stretch] = []
-    for rows in spans(geometry.queries, size):
-        allowed = geometry.allowed(rows)
-        if allowed is None:
+    for rows in spans(queries, size):
+        start = max(0, offset + rows.start - reach[0])
+        stop = min(keys, offset + rows.stop + reach[1])
+        plan.append((slice(int(start), int(stop)),) if start < stop else NOTHING)
+    return plan
+
+
+def touched_blocks(
+    queries: int, keys: int, size: int, allowed: Callable[[slice], Tensor | None]
+) -> list[Stretch]:
+    """For each block of queries, the whole blocks of keys of which a query may see one, neighbours as one stretch.
+
+    `allowed` is the mask on some rows and all columns.
+    """
+    plan: list[Stretch] = []
+    for rows in spans(queries, size):
+        mask = allowed(rows)
+        if mask is None:
             plan.append((slice(0, keys),))
             continue
-        visible = allowed.expand(*allowed.shape[:-1], keys).flatten(0, -2).any(0)
-        blocks = (
-            F.pad(visible, (0, -keys % size))
-            .unflatten(0, (-1, size))
-            .any(1)
-            .nonzero()
-            .flatten()
-            .tolist()
-        )
-        plan.append(merge_blocks(blocks, size, keys) or NOTHING)
+        visible = mask.expand(*mask.shape[:-1], keys).flatten(0, -2).any(0)
+        blocks = F.pad(visible, (0, -keys % size)).unflatten(0, (-1, size)).any(1)
+        edges = F.pad(blocks.int(), (1, 1)).diff().nonzero().flatten() * size
+        ends = edges.clamp(max=keys).tolist()
+        plan.append(tuple(map(slice, ends[::2], ends[1::2])) or NOTHING)
     return plan
 
 
@@ -249,55 +188,63 @@ GAPLESS = (
 )  # masks that show every key within their reach
 
 
-def visible_blocks(mask: Choice, geometry: MaskGeometry, size: int, real: int) -> list[Stretch]:
-    """`touched_blocks` of a mask of positions alone, with `real` keys before padding; closed form where possible."""
-    if mask.key not in GAPLESS:
-        return touched_blocks(geometry, size)
-    band = Band(*reach(mask))(replace(geometry, keys=real), size)
-    return [
-        stretch if stretch is NOTHING else whole_blocks(stretch[0], size, geometry.keys)
-        for stretch in band
-    ]
+def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
+    """`touched_blocks` of a mask of positions alone, in closed form where possible; keys from `area.real` on are
+    padding."""
+    size, real = int(config.kernel["block"]), area.keys if area.real is None else area.real
+    if config.mask.key in GAPLESS:
+        return [
+            keys
+            if keys is NOTHING
+            else (
+                slice(
+                    keys[0].start // size * size, min(-(-keys[0].stop // size) * size, area.keys)
+                ),
+            )
+            for keys in band(reach(config.mask), area.queries, real, size)
+        ]
+    padded = torch.arange(area.keys)[None] < real
+    whole = ScoreBlock.whole(area.queries, area.keys, num_heads=config.score_heads, key_mask=padded)
+    mask = make_mask(config.mask, config)
 
+    def allowed(rows: slice) -> Tensor:
+        block = whole.part(rows)
+        return mask(block) if area.real is None else mask(block) & block.key_mask
 
-def whole_blocks(keys: slice, size: int, length: int) -> Stretch:
-    """The stretch of all blocks that these keys touch."""
-    return (slice(keys.start // size * size, min(-(-keys.stop // size) * size, length)),)
-
-
-def merge_blocks(blocks: list[int], size: int, length: int) -> Stretch:
-    """Neighbouring blocks as one stretch."""
-    stretches: list[slice] = []
-    for block in blocks:
-        start, stop = block * size, min((block + 1) * size, length)
-        if stretches and stretches[-1].stop == start:
-            start = stretches.pop().start
-        stretches.append(slice(start, stop))
-    return tuple(stretches)
+    return touched_blocks(area.queries, area.keys, size, allowed)
 
 
 # The cost of the kernels that compute blocks of the score matrix, in closed form; costs.py says what is counted.
 
 
-def gathered_cost(
-    config: LayerConfig, area: Area, plan: list[Stretch], fused: bool, mask_reads: int = 1
-) -> Cost:
-    """The cost where each block of queries and its keys of the plan are computed at once, exact or fused."""
-    size = int(config.kernel["block"])
-    areas, blocks = gathered_areas(area, size, plan), -(-area.queries // size)
-    peak = max(fused_bytes(config, each) if fused else exact_bytes(config, each) for each in areas)
-    copied_keys = max(
-        (sum(part.stop - part.start for part in keys) for keys in plan if len(keys) > 1), default=0
+@lru_cache(maxsize=256)
+def planned_cost(config: LayerConfig, area: Area) -> Cost:
+    """The cost where each block of queries and the keys that it may see are computed at once, exact or fused.
+
+    A mask that reads content may show block-sparse anything, so every block counts; one that multiplies weights, too,
+    is computed for the plan and once more.
+    """
+    size, content = int(config.kernel["block"]), config.has("mask", "reads content")
+    if config.kernel.key == "local":
+        plan, mask_reads = band(reach(config.mask), area.queries, area.keys, size), 1
+    else:
+        every: list[Stretch] = [(slice(0, area.keys),)] * -(-area.queries // size)
+        plan = every if content else blocks_seen(config, area)
+        mask_reads = 1 + (content and config.has("mask", "reweighs"))
+    widths = [sum(part.stop - part.start for part in keys) for keys in plan]
+    areas = Counter(
+        rectangle(area, rows, keys[0].start, keys[-1].stop - 1, width)
+        for rows, keys, width in zip(spans(area.queries, size), plan, widths, strict=True)
     )
-    copies = (
-        FLOAT * (config.score_heads * config.qk_dim + config.num_heads * config.v_dim) * copied_keys
+    fuses = why_not_fused(config) is None
+    peak = max(fused_bytes(config, each) if fuses else exact_bytes(config, each) for each in areas)
+    copied = max(
+        (width for width, keys in zip(widths, plan, strict=True) if len(keys) > 1), default=0
     )
-    out, last_out = (
-        output_bytes(config, area.queries),
-        output_bytes(config, min(size, area.queries)),
-    )
-    held = max(2 * out, out * (blocks - 1) / blocks + last_out * fused + peak + copies)
-    return kernel_cost(config, area, total_flops(config, areas, mask_reads), held)
+    of_key = config.score_heads * config.qk_dim + config.num_heads * config.v_dim
+    out, last = output_bytes(config, area.queries), output_bytes(config, min(size, area.queries))
+    held = out * (len(plan) - 1) / len(plan) + last * fuses + peak + FLOAT * of_key * copied
+    return kernel_cost(config, area, total_flops(config, areas, mask_reads), max(2 * out, held))
 
 
 @lru_cache(maxsize=256)
@@ -308,37 +255,12 @@ def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     out, block_out = output_bytes(config, area.queries), output_bytes(config, rows)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
     peak = max((chunked_bytes(config, each) for each in areas), default=0.0)
-    return kernel_cost(
-        config,
-        area,
-        total_flops(config, areas),
-        out + logarithms + block_out + max(peak, block_out),
-    )
+    held = out + logarithms + block_out + max(peak, block_out)
+    return kernel_cost(config, area, total_flops(config, areas), held)
 
 
 def total_flops(config: LayerConfig, areas: Counter[Area], mask_reads: int = 1) -> float:
     return sum(count * flops(config, area, mask_reads) for area, count in areas.items())
-
-
-def blocks_seen(config: LayerConfig, area: Area) -> list[Stretch]:
-    """The blocks of keys that a mask lets each block of queries see; keys from `area.real` on are padding."""
-    real = area.keys if area.real is None else area.real
-    whole = ScoreBlock.whole(
-        area.queries,
-        area.keys,
-        num_heads=config.score_heads,
-        key_mask=torch.arange(area.keys)[None] < real,
-    )
-    mask = None if config.mask.key == "none" else make_mask(config.mask, config)
-
-    def allowed(rows: slice) -> torch.Tensor | None:
-        block = whole.part(rows)
-        if mask is None:
-            return None if area.real is None else block.key_mask
-        return mask(block) if area.real is None else mask(block) & block.key_mask
-
-    geometry = MaskGeometry(area.queries, area.keys, 0, allowed)
-    return visible_blocks(config.mask, geometry, int(config.kernel["block"]), real)
 
 
 def rectangle(area: Area, rows: slice, first_key: int, last_key: int, keys: int) -> Area:
@@ -350,20 +272,6 @@ def rectangle(area: Area, rows: slice, first_key: int, last_key: int, keys: int)
         rows.stop - 1 - first_key,
         area.masked,
         area.real,
-    )
-
-
-def gathered_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
-    """How often each area occurs among the blocks of queries, each with all its keys of the plan."""
-    return Counter(
-        rectangle(
-            area,
-            rows,
-            keys[0].start,
-            keys[-1].stop - 1,
-            sum(part.stop - part.start for part in keys),
-        )
-        for rows, keys in zip(spans(area.queries, size), plan, strict=True)
     )
 
 
@@ -448,26 +356,43 @@ class _Chunked(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, out, norm, *read = ctx.saved_tensors
-        blocks, learned = with_leaves(ctx.blocks, read)
-        grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in (q, k, v, *learned)]
+        inputs, count = ctx.blocks.inputs, len(ctx.blocks.inputs.block.tables)
+        tables = [
+            table.detach().requires_grad_() for table in read[:count]
+        ]  # a block's gradient ends there
+        block = replace(inputs.block, tables=tuple(tables))
+        blocks, learned = replace(ctx.blocks, inputs=replace(inputs, block=block)), read[count:]
+        inner = (q, k, v, *tables, *learned)
+        grads = [torch.zeros_like(x, dtype=to_float32(x).dtype) for x in inner]
         delta = (to_float32(grad) * out).sum(
             -1, keepdim=True
-        )  # Σ_j w_ij ∂w_ij, of the softmax's gradient
+        )  # Σ_j w_ij ∂w_ij, of softmax's gradient
         for rows in spans(q.shape[2], blocks.size):
-            row = (to_float32(grad[:, :, rows]), norm[:, :, rows], delta[:, :, rows])
+            of_rows = to_float32(grad[:, :, rows])
             for columns in spans(k.shape[2], blocks.size):
-                _add_block(blocks, (q, k, v), learned, grads, row, rows, columns)
-        return None, *(
-            total.to(x.dtype) for total, x in zip(grads, (q, k, v, *learned), strict=True)
-        )
-
-
-def with_leaves(blocks: Blocks, read: list[Tensor]) -> tuple[Blocks, list[Tensor]]:
-    """The blocks with detached tables, at which the gradient of a block ends, and all learned tensors."""
-    inputs, count = blocks.inputs, len(blocks.inputs.block.tables)
-    tables = [table.detach().requires_grad_() for table in read[:count]]
-    block = replace(inputs.block, tables=tuple(tables))
-    return replace(blocks, inputs=replace(inputs, block=block)), [*tables, *read[count:]]
+                values = v[:, :, columns]
+                leaves = [x.detach().requires_grad_() for x in (q[:, :, rows], k[:, :, columns])]
+                with torch.enable_grad():
+                    scores = blocks.scores(*leaves, values, rows, columns)
+                if scores is None:
+                    continue
+                weights = (scores.detach() - norm[:, :, rows]).exp_()
+                weights_grad, dropped = of_rows @ to_float32(values).mT, weights
+                if inputs.dropout:
+                    factor = blocks.dropout_factor(weights, rows, columns)
+                    weights_grad, dropped = weights_grad * factor, weights * factor
+                grads[2][:, :, columns] += dropped.mT @ of_rows
+                parts = torch.autograd.grad(
+                    scores,
+                    [*leaves, *tables, *learned],
+                    weights * (weights_grad - delta[:, :, rows]),
+                    allow_unused=True,
+                )
+                totals = (grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:])
+                for total, part in zip(totals, parts, strict=True):
+                    if part is not None:
+                        total += part
+        return None, *(total.to(x.dtype) for total, x in zip(grads, inner, strict=True))
 
 
 def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
@@ -494,51 +419,6 @@ def _rows(blocks: Blocks, q: Tensor, k: Tensor, v: Tensor, rows: slice) -> tuple
     return out / total.masked_fill(unseen, 1.0), norm
 
 
-def _add_block(
-    blocks: Blocks,
-    qkv: tuple[Tensor, Tensor, Tensor],
-    learned: list[Tensor],
-    grads: list[Tensor],
-    row: tuple[Tensor, Tensor, Tensor],
-    rows: slice,
-    columns: slice,
-) -> None:
-    """Add the gradients of one block to those of q, k, v and the learned tensors."""
-    values, (grad, norm, delta) = qkv[2][:, :, columns], row
-    q, k = (x.detach().requires_grad_() for x in (qkv[0][:, :, rows], qkv[1][:, :, columns]))
-    with torch.enable_grad():
-        scores = blocks.scores(q, k, values, rows, columns)
-    if scores is None:
-        return
-    weights = (scores.detach() - norm).exp_()
-    weights_grad, dropped = grad @ to_float32(values).mT, weights
-    if blocks.inputs.dropout:
-        factor = blocks.dropout_factor(weights, rows, columns)
-        weights_grad, dropped = weights_grad * factor, weights * factor
-    grads[2][:, :, columns] += dropped.mT @ grad
-    parts = torch.autograd.grad(
-        scores, [q, k, *learned], weights * (weights_grad - delta), allow_unused=True
-    )
-    for total, part in zip(
-        (grads[0][:, :, rows], grads[1][:, :, columns], *grads[3:]), parts, strict=True
-    ):
-        if part is not None:
-            total += part
-
-
-def learned_tensors(inputs: AttentionInputs) -> list[Tensor]:
-    """The tensors beside q and k that the scores read and that require gradients: weights, the bias, x and context."""
-    modules = [
-        module for module in (inputs.score, inputs.position, inputs.mask) if module is not None
-    ]
-    weights = [weight for module in modules for weight in module.parameters()]
-    tensors = (*weights, inputs.call_bias, inputs.block.x, inputs.block.context)
-    unique = {
-        id(x): x for x in tensors if x is not None and x.requires_grad
-    }  # the context may be x
-    return list(unique.values())
-
-
 def chunked(inputs: AttentionInputs, size: int) -> Steps:
     """Exact's output in memory that does not grow with T · S, backward too; time is still O(T·S·D).
 
@@ -548,12 +428,19 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
         return exact(inputs)
     q, k, v = inputs.q, inputs.k, inputs.v
     seed = int(torch.randint(2**31, ())) if inputs.dropout else 0
-    blocks = Blocks(inputs, size, seed)
+    blocks, block = Blocks(inputs, size, seed), inputs.block
     if torch.compiler.is_compiling() and not inputs.dropout:
         outs = [_rows(blocks, q[:, :, rows], k, v, rows)[0] for rows in spans(q.shape[2], size)]
         out = torch.cat(outs, dim=2).to(q.dtype)
     else:
-        out = _Chunked.apply(blocks, q, k, v, *inputs.block.tables, *learned_tensors(inputs))
+        # what the scores read beside q and k, and requires gradients; once, as the context may be x
+        modules = [one for one in (inputs.score, inputs.position, inputs.mask) if one is not None]
+        weights = [weight for module in modules for weight in module.parameters()]
+        read = {
+            id(x): x for x in (*weights, inputs.call_bias, block.x, block.context) if x is not None
+        }
+        learned = [x for x in read.values() if x.requires_grad]
+        out = _Chunked.apply(blocks, q, k, v, *block.tables, *learned)
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
@@ -578,88 +465,82 @@ class Stretches:
         ]
 
 
-def attend_planned(inputs: AttentionInputs, size: int, plan: Plan, solve: Solve = fused) -> Steps:
-    """Exact's output from the planned keys alone; the mask must hide all others.
-
-    An exported graph is for any length and any mask, so it computes the whole matrix.
-    """
-    if torch.compiler.is_exporting():
-        return solve(inputs)
-    q, k, v = inputs.q, inputs.k, inputs.v
-    keys, values = Stretches(k, size), Stretches(v, size)
-    planned = zip(
-        spans(q.shape[2], size),
-        q.split(size, dim=2),
-        plan(MaskGeometry.of(inputs), size),
-        strict=True,
-    )
-    outs = [
-        solve(restrict(inputs, rows, part_q, keys, values, seen)).out
-        for rows, part_q, seen in planned
-    ]
-    return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
-
-
-def restrict(
-    inputs: AttentionInputs,
-    rows: slice,
-    q: Tensor,
-    keys: Stretches,
-    values: Stretches,
-    seen: Stretch,
-) -> AttentionInputs:
-    """The inputs restricted to some queries and the stretches of keys that they see."""
-    if len(seen) == 1:
-        return slice_inputs(inputs, rows, seen[0], q, keys[seen[0]], values[seen[0]])
-    columns = torch.cat(
-        [torch.arange(stretch.start, stretch.stop, device=q.device) for stretch in seen]
-    )
-    k, v = (torch.cat([x[stretch] for stretch in seen], 2) for x in (keys, values))
-    return slice_inputs(inputs, rows, columns, q, k, v)
-
-
-class PlannedKernel:
-    """A kernel that follows a plan.
+class Local:
+    """Exact's output from the planned keys alone: those in reach, as the mask hides all others.
 
     A mask that reads content is computed once, for the plan and for the attention.
     """
 
-    def __init__(self, config: LayerConfig, plan: Plan) -> None:
-        self.size, self.plan = int(config.kernel["block"]), plan
-        self.solve: Solve = exact if why_not_fused(config) else fused
-        self.mask_once = computes_mask_once(config)
+    def __init__(self, config: LayerConfig) -> None:
+        self.size, self.reach = int(config.kernel["block"]), reach(config.mask)
+        self.solve = exact if why_not_fused(config) else fused
+        content = config.has("mask", "reads content")
+        self.mask_once = content and not config.has("mask", "reweighs")
+
+    def plan(self, inputs: AttentionInputs) -> list[Stretch]:
+        """The stretches of keys of each block of queries."""
+        queries, keys = inputs.q.shape[2], inputs.k.shape[2]
+        return band(self.reach, queries, keys, self.size, inputs.block.offset)
 
     def __call__(self, inputs: AttentionInputs) -> Steps:
+        """An exported graph is for any length and any mask, so it computes the whole matrix."""
         if self.mask_once:
             block = replace(inputs.block, key_mask=None)
             inputs = replace(inputs, block=block, mask=None, call_mask=inputs.joined_mask())
-        return attend_planned(inputs, self.size, self.plan, self.solve)
+        if torch.compiler.is_exporting():
+            return self.solve(inputs)
+        q, k, v = inputs.q, inputs.k, inputs.v
+        keys, values = Stretches(k, self.size), Stretches(v, self.size)
+
+        def solved(rows: slice, part: Tensor, seen: Stretch) -> Tensor:
+            """The output of some queries; what it copies is freed before the next."""
+            columns: slice | Tensor = seen[0]
+            if len(seen) > 1:
+                columns = torch.cat(
+                    [torch.arange(one.start, one.stop, device=q.device) for one in seen]
+                )
+            some = [
+                x[seen[0]] if len(seen) == 1 else torch.cat([x[one] for one in seen], 2)
+                for x in (keys, values)
+            ]
+            return self.solve(slice_inputs(inputs, rows, columns, part, *some)).out
+
+        blocks = zip(
+            spans(q.shape[2], self.size), q.split(self.size, dim=2), self.plan(inputs), strict=True
+        )
+        outs = [solved(*block) for block in blocks]
+        return Steps(q, k, v, inputs.score.scale, None, None, torch.cat(outs, dim=2))
 
 
-def computes_mask_once(config: LayerConfig) -> bool:
-    """Whether the mask reads content, and does no more than hide keys."""
-    return config.has("mask", "reads content") and not config.has("mask", "reweighs")
+class BlockSparse(Local):
+    """The same, of the blocks in which the mask shows a cell; plans of the last lengths are kept, since computing one
+    reads every cell."""
 
+    CACHE_SIZE = 8
 
-@lru_cache(maxsize=256)
-def _local_cost(config: LayerConfig, area: Area) -> Cost:
-    geometry = MaskGeometry(area.queries, area.keys, 0, lambda rows: None)
-    met = Band(*reach(config.mask))(geometry, int(config.kernel["block"]))
-    return gathered_cost(config, area, met, why_not_fused(config) is None)
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__(config)
+        self.plans: dict[tuple[int, ...], list[Stretch]] = {}
 
-
-@lru_cache(maxsize=256)
-def _block_sparse_cost(config: LayerConfig, area: Area) -> Cost:
-    """A mask that reads content may show anything, so every block counts; one that multiplies weights, too, is computed
-    for the plan and once more."""
-    every: list[Stretch] = [(slice(0, area.keys),)] * -(
-        -area.queries // int(config.kernel["block"])
-    )
-    content, masks = config.has("mask", "reads content"), 1
-    if content and not computes_mask_once(config):
-        masks = 2
-    met = every if content else blocks_seen(config, area)
-    return gathered_cost(config, area, met, why_not_fused(config) is None, masks)
+    def plan(self, inputs: AttentionInputs) -> list[Stretch]:
+        q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
+        parts = () if mask is None else mask.modules()
+        content = any(getattr(part, "reads_content", False) for part in parts)
+        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not content
+        lengths = (q.shape[2], k.shape[2], inputs.block.offset)
+        if fixed and lengths in self.plans:
+            return self.plans[lengths]
+        plan = touched_blocks(
+            q.shape[2],
+            k.shape[2],
+            self.size,
+            lambda rows: slice_inputs(inputs, rows, ALL, q[:, :, rows], k, v).joined_mask(),
+        )
+        if fixed:
+            if len(self.plans) >= self.CACHE_SIZE:
+                self.plans.pop(next(iter(self.plans)))
+            self.plans[lengths] = plan
+        return plan
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -705,7 +586,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "local",
         "Local band",
-        lambda config: PlannedKernel(config, Band(*reach(config.mask))),
+        Local,
         r"O(T w D)\ \text{time},\ O(T w)\ \text{memory}",
         "Only the band that the mask allows is computed: each block of queries is compared with the keys around it.",
         "Beltagy et al.",
@@ -714,13 +595,13 @@ ENTRIES: tuple[Entry, ...] = (
         (SPARSE_BLOCK,),
         short="only the band",
         traits=SAME,
-        cost=_local_cost,
+        cost=planned_cost,
         refuse=refuse_when("local", whole_rows, ranks_keys),
     ),
     Entry(
         "block_sparse",
         "Block-sparse",
-        lambda config: PlannedKernel(config, Touched()),
+        BlockSparse,
         r"O(n_{\text{touched}}\, b^2 D)\ \text{time}",
         "Only the blocks of the score matrix that have an allowed cell are computed.",
         "Child et al.",
@@ -729,7 +610,7 @@ ENTRIES: tuple[Entry, ...] = (
         (SPARSE_BLOCK,),
         short="only blocks with allowed cells",
         traits=SAME | {"reads mask"},
-        cost=_block_sparse_cost,
+        cost=planned_cost,
         refuse=refuse_when("block_sparse", whole_rows),
     ),
 )
