@@ -212,6 +212,11 @@ class Area:
     def cells(self) -> int:
         return self.queries * self.keys
 
+    @property
+    def copied_keys(self) -> int:
+        """The keys where a copy is made of them, since some are not real; else none."""
+        return 0 if self.real is None else self.keys
+
 
 @dataclass(frozen=True)
 class Entry:

@@ -28,7 +28,7 @@ from core.attention.kernels.exact import (
 from core.attention.kernels.softmax import fused, fused_token, why_not_fused
 from core.attention.masks import make_mask
 from core.attention.masks.content import LightningIndexer, indexer_loss
-from core.attention.masks.patterns import Mask, causal
+from core.attention.masks.patterns import causal
 from core.attention.positions import enters
 from core.attention.score_block import ScoreBlock, dot_product_scale
 from core.entries import ConfigError
@@ -139,12 +139,6 @@ def check_mask(mask: Tensor | None) -> Tensor | None:
 # The loss that trains a lightning indexer beside the model: its choice of keys has no gradient of its own.
 
 
-def find_indexer(mask: Mask | None) -> LightningIndexer | None:
-    """The indexer among a mask's parts, or None."""
-    parts = () if mask is None else mask.modules()
-    return next((part for part in parts if isinstance(part, LightningIndexer)), None)
-
-
 def loss_of_indexer(inputs: AttentionInputs, indexer: LightningIndexer) -> Float[Tensor, ""]:
     """The KL divergence of the indexer's softmax from the weights of full attention, over all keys up to each query.
 
@@ -202,7 +196,8 @@ class Attention(nn.Module):
         self.mask = pieces.get("mask") or (
             None if config.mask.key == "none" else make_mask(config.mask, config)
         )
-        self.indexer = find_indexer(self.mask)
+        parts = () if self.mask is None else self.mask.modules()
+        self.indexer = next((part for part in parts if isinstance(part, LightningIndexer)), None)
         plain = not pieces and config.kernel.key == "exact" and why_not_fused(config) is None
         self.fast_kernel = fused if plain else self.kernel
         self.recording_kernel = (
@@ -375,93 +370,54 @@ class Attention(nn.Module):
                 f"kv is not used by kernel = {self.config.kernel.key} with position = "
                 f"{self.config.position.key}, which reads the tokens themselves; leave it out."
             )
-        real, x = cache.real_with(x, key_mask), clear_padding(x, key_mask)
-        given = self._given(key_mask, shared)
-        if self.carries_state and not record and (cache.state is not None or not cache.length):
-            return self._carry(x, cache, key_mask, real, given)
+        real, x, offset = cache.real_with(x, key_mask), clear_padding(x, key_mask), cache.length
+        given, length, seen = self._given(key_mask, shared), offset + x.shape[1], None
+        heads: tuple[Tensor, ...] = ()
+        if self.carries_state and not record and (cache.state is not None or not offset):
+            # the kernel sees the new tokens alone, and a state in place of those before
+            q, k, v, heads = self.projection.carry(x, cache.heads, offset, **given)
+            inputs = self.kernel_inputs(q, k, v, x, x, None, key_mask, offset, offset)
+            inputs = replace(inputs, carries=True, past=cache.state)
+            empty = inputs.empty
+            steps = empty_steps(inputs).with_(state=cache.state) if empty else self.kernel(inputs)
+            stored = Cache(length, heads, state=steps.state, real=real)
+            return steps.with_(merged=self.projection.merge(steps.out, x), cache=stored)
         if cache.state is not None:
             raise ValueError(
                 "This cache holds a state and no keys to draw weights on; record from the first token on."
             )
-        length, inputs = cache.length + x.shape[1], None
         if self.reads_inputs:
-            inputs = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
-        if (
-            self.reads_rows and inputs is not None
-        ):  # all rows are computed again, so no heads are stored
-            whole = self(inputs, key_mask=real, record=record, shared=shared)
-            stored = Cache(length, (), inputs, real=real)
-            return replace(last_rows(whole, x.shape[1]), cache=stored)
-        q, k, v, heads = self._heads_of_all(x, cache, kv, given)
-        if (
-            self.fuses_tokens
-            and real is None
-            and x.shape[1] == 1
-            and not record
-            and not (self.training and self.config.dropout)
-        ):
-            scale = self.score.scale
-            steps = Steps(
-                q,
-                k,
-                v,
-                scale,
-                None,
-                None,
-                fused_token(q, k, v, scale / self.normalizer.temperature),
-            )
-        else:
-            steps = self._compute(
-                self._rotated_inputs(q, k, v, x, inputs, None, real, cache.length), record
-            )
-        return steps.with_(
-            merged=self.projection.merge(self.projection.expand(steps.out), x),
-            cache=Cache(length, heads, inputs, real=real),
-        )
-
-    def _heads_of_all(
-        self,
-        x: Tensor,
-        cache: Cache,
-        kv: tuple[Tensor, ...] | None,
-        given: dict[str, Any],
-    ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, ...]]:
-        """q of the new tokens, k and v of all, rotated, and what is then stored: keys as they are once rotated, or what
-        the projection chooses, from which keys are computed and rotated again at each step."""
-        offset = cache.length
+            seen = x if cache.inputs is None else torch.cat((cache.inputs, x), dim=1)
+        if self.reads_rows:  # all rows are computed again, so no heads are stored
+            assert seen is not None
+            whole = self(seen, key_mask=real, record=record, shared=shared)
+            return last_rows(whole, x.shape[1]).with_(cache=Cache(length, (), seen, real=real))
+        # What is stored are keys as they are once rotated, or what the projection chooses, from which keys are
+        # computed and rotated again at each step.
         if kv is not None:
             q, (k, v) = self._queries(x, offset), kv
-            if self.rotates_once:
-                return self._rotate(q, k[:, :, :0], offset, 0)[0], k, v, ()
-            return *self._rotate(q, k, offset, 0), v, ()
+        elif self.rotates_once:
+            q, k, v = self.projection(x, x, offset, **given)
+        else:
+            q, k, v, heads = self.projection.extend(x, cache.heads, offset, **given)
         if not self.rotates_once:
-            q, k, v, stored = self.projection.extend(x, cache.heads, offset, **given)
-            return *self._rotate(q, k, offset, 0), v, stored
-        q, k, v = self.projection(x, x, offset, **given)
-        q, k = self._rotate(q, k, offset, offset)
-        k, v = append(cache.heads, (k, v))
-        return q, k, v, (k, v)
-
-    def _carry(
-        self,
-        x: Tensor,
-        cache: Cache,
-        key_mask: Tensor | None,
-        real: Tensor | None,
-        given: dict[str, Any],
-    ) -> Steps:
-        """The step of a kernel that carries a state: it sees the new tokens alone."""
-        q, k, v, stored = self.projection.carry(x, cache.heads, cache.length, **given)
-        start = cache.length
-        inputs = self.kernel_inputs(q, k, v, x, x, None, key_mask, start, start)
-        inputs = replace(inputs, carries=True, past=cache.state)
-        steps = (
-            replace(empty_steps(inputs), state=cache.state) if inputs.empty else self.kernel(inputs)
-        )
-        return replace(
-            steps,
-            merged=self.projection.merge(steps.out, x),
-            cache=Cache(start + x.shape[1], stored, state=steps.state, real=real),
+            q, k = self._rotate(q, k, offset, 0)
+        elif kv is not None:
+            q, _ = self._rotate(q, k[:, :, :0], offset, 0)
+        else:
+            q, k = self._rotate(q, k, offset, offset)
+            k, v = heads = append(cache.heads, (k, v))
+        drops = self.training and self.config.dropout
+        if self.fuses_tokens and real is None and x.shape[1] == 1 and not record and not drops:
+            scale = self.score.scale
+            out = fused_token(q, k, v, scale / self.normalizer.temperature)
+            steps = Steps(q, k, v, scale, None, None, out)
+        else:
+            inputs = self.kernel_inputs(q, k, v, x, seen, None, real, offset, rotated=True)
+            steps = self._compute(inputs, record)
+        return steps.with_(
+            merged=self.projection.merge(self.projection.expand(steps.out), x),
+            cache=Cache(length, heads, seen, real=real),
         )
 
     def attend_heads(
@@ -493,6 +449,12 @@ class Attention(nn.Module):
             return steps
         return replace(steps, indexer_loss=loss_of_indexer(inputs, self.indexer))
 
+    def _rotate(self, q: Tensor, k: Tensor, offset: int, first_key: int) -> tuple[Tensor, Tensor]:
+        """q and k as the score meets them: transformed by the score, then rotated by their positions."""
+        length = max(offset + q.shape[2], first_key + k.shape[2])
+        q, k = self.score.qk_transform(q, k)
+        return self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
+
     def kernel_inputs(
         self,
         q: Float[Tensor, "B Hs T D"],
@@ -504,32 +466,15 @@ class Attention(nn.Module):
         key_mask: Tensor | None = None,
         offset: int = 0,
         first_key: int = 0,
+        rotated: bool = False,
     ) -> AttentionInputs:
-        """The inputs of a kernel from projected heads: q and k rotated, k and v repeated for the heads that share.
+        """The inputs of a kernel from projected heads: q and k are rotated, unless they are `rotated` already, and k and
+        v repeated for the heads that share.
 
         The first query has position `offset`, the first key `first_key`: above 0 if a state stands for those before.
         """
-        q, k = self._rotate(q, k, offset, first_key)
-        return self._rotated_inputs(q, k, v, x, context, mask, key_mask, offset, first_key)
-
-    def _rotate(self, q: Tensor, k: Tensor, offset: int, first_key: int) -> tuple[Tensor, Tensor]:
-        """q and k as the score meets them: transformed by the score, then rotated by their positions."""
-        length = max(offset + q.shape[2], first_key + k.shape[2])
-        q, k = self.score.qk_transform(q, k)
-        return self.position.rotate(q, offset, length), self.position.rotate(k, first_key, length)
-
-    def _rotated_inputs(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        x: Tensor | None,
-        context: Tensor | None,
-        mask: Tensor | None = None,
-        key_mask: Tensor | None = None,
-        offset: int = 0,
-        first_key: int = 0,
-    ) -> AttentionInputs:
+        if not rotated:
+            q, k = self._rotate(q, k, offset, first_key)
         k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, self.config.num_heads)
         block = ScoreBlock.whole(
             q.shape[2],

@@ -610,8 +610,6 @@ def test_levels_double():
 
 def test_it_needs_the_x_of_the_queries():
     layer = Attention(AttentionConfig(H * D, H, kernel="log_linear"))
-    with pytest.raises(
-        ConfigError, match="weighs its levels by the queries' x, which is not given here"
-    ):
+    with pytest.raises(ConfigError, match="log_linear reads x, which is not given here"):
         q, k, v = torch.randn(3, B, H, T, D)
         layer.kernel(layer.kernel_inputs(q, k, v, context=torch.randn(B, T, H * D)))

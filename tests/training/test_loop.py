@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.layer import find_indexer
 from core.attention.masks.content import indexer_loss, selection
 from core.attention.score_block import ScoreBlock
 from core.models import ModelConfig
@@ -444,7 +443,7 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
     layer = Attention(AttentionConfig(C, H, **{"mask": LIGHTNING} | beside))
     full = Attention(layer.config.with_(mask="causal", kernel="exact"))
     full.load_state_dict(layer.state_dict(), strict=False)
-    x, indexer = torch.randn(B, T, C, requires_grad=True), find_indexer(layer.mask)
+    x, indexer = torch.randn(B, T, C, requires_grad=True), layer.indexer
     scores = indexer.index_scores(ScoreBlock.whole(T, T, x=x, context=x))
     expected = indexer_loss(scores, full(x).weights, torch.ones(T, T, dtype=torch.bool).tril())
     for steps in (layer(x), layer(x, record=False), layer.step(x)[0]):

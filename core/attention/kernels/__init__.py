@@ -1,7 +1,7 @@
 """Kernels: how the weights, or an approximation, are computed. Exact returns every step; the others save memory."""
 
 from core.attention.kernels import approximate, delta, gla, implied, softmax
-from core.attention.kernels.costs import exact_cost
+from core.attention.kernels.costs import exact_bytes, flops, kernel_cost
 from core.attention.kernels.exact import SAME, exact
 from core.entries import Axis, Entry
 
@@ -16,7 +16,9 @@ EXACT = Entry(
     "https://arxiv.org/abs/1706.03762",
     short="every cell",
     traits=SAME,
-    cost=exact_cost,
+    cost=lambda config, area: kernel_cost(
+        config, area, flops(config, area), exact_bytes(config, area)
+    ),
 )
 
 # build(config) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a

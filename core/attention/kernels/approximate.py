@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from core.attention.kernels.costs import linformer_cost, nystrom_cost, performer_cost, summed
+from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
 from core.attention.kernels.exact import AttentionInputs, Steps, spans, to_float32
 from core.attention.kernels.implied import (
     CAUSAL,
@@ -388,7 +388,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         short="{features} random features",
         traits=IMPLIED | STATE | {"layer only"},
-        cost=performer_cost,
+        cost=features_cost,
         refuse=needs_plain_rows("performer", *CAUSAL),
     ),
     Entry(

@@ -35,18 +35,11 @@ def output_bytes(config: LayerConfig, queries: int) -> float:
     return FLOAT * config.num_heads * queries * config.v_dim
 
 
-def kernel_cost(config: LayerConfig, area: Area, flops: float, held: float) -> Cost:
-    """The cost of a kernel with these FLOPs and this peak, after the heads are prepared."""
-    heads = heads_cost(config, area)
-    return Cost(
-        heads.flops + flops,
-        max(heads.bytes, heads.output + held),
-        output_bytes(config, area.queries),
-    )
+def kernel_cost(config: LayerConfig, area: Area, flops: float, peak: float) -> Cost:
+    """The cost of a kernel with these FLOPs and this peak, after what the layer makes before it.
 
-
-def heads_cost(config: LayerConfig, area: Area) -> Cost:
-    """What a layer makes before the kernel: positions, rotated or normed q and k, repeated k and v, tables."""
+    That are positions, rotated or normed q and k, repeated k and v, and tables.
+    """
     held = temporary = float(INDEX * (area.queries + area.keys))  # i and j
     q_bytes = FLOAT * config.score_heads * config.qk_dim * area.queries
     k_bytes = FLOAT * config.kv_heads * config.qk_dim * area.keys
@@ -65,31 +58,23 @@ def heads_cost(config: LayerConfig, area: Area) -> Cost:
         )
         held -= k_bytes * new_k  # freed once it is repeated
     tables = find(POSITIONS, "position", config.position.key).tables(config, area)
-    return Cost(tables.flops, held + max(tables.bytes, temporary), held + tables.output)
+    return Cost(
+        tables.flops + flops,
+        held + max(tables.bytes, temporary, tables.output + peak),
+        output_bytes(config, area.queries),
+    )
 
 
 def flops(config: LayerConfig, area: Area, mask_reads: int = 1) -> float:
     """FLOPs of scores and weighted sum on one area; its mask is computed `mask_reads` times, and once for a factor."""
-    products = (
-        2.0 * area.cells * config.score_heads * config.qk_dim
-        if config.has("score", "product")
-        else 0.0
-    )
-    choices = sum(
-        axis_cost(axis, config, area).flops for axis in ("score", "position", "normalizer")
-    )
-    weighted_sum = 2.0 * area.cells * config.num_heads * config.v_dim
-    masks = mask_reads * axis_cost("mask", config, area).flops + factor_flops(config, area)
-    return products + choices + masks + weighted_sum
-
-
-def factor_flops(config: LayerConfig, area: Area) -> float:
-    """FLOPs of the factor by which a learned mask multiplies the weights: those of the mask once more."""
-    traits = {"reweighs", "learned"}
-    learned = [
-        leaf for leaf in config.mask.leaves() if traits <= find(MASKS, "mask", leaf.key).traits
-    ]
-    return sum(axis_cost("mask", config.with_(mask=leaf), area).flops for leaf in learned)
+    scored = config.score_heads * config.qk_dim * config.has("score", "product")
+    total = 2.0 * area.cells * (scored + config.num_heads * config.v_dim)
+    for axis in ("score", "position", "normalizer"):
+        total += axis_cost(axis, config, area).flops
+    for leaf in config.mask.leaves():  # a learned mask's factor costs as much as the mask
+        if {"reweighs", "learned"} <= find(MASKS, "mask", leaf.key).traits:
+            total += axis_cost("mask", config.with_(mask=leaf), area).flops
+    return total + mask_reads * axis_cost("mask", config, area).flops
 
 
 def mask_cost(config: LayerConfig, area: Area) -> Cost:
@@ -127,7 +112,10 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     held = mask_cost(config, area).output + position.output + scores
     steps.append(held + axis_cost("normalizer", config, area).bytes)
     held += scores  # the weights
-    if config.has("mask", "reweighs") and (factor := weight_factor_bytes(config, area)):
+    leaves = config.mask.leaves()  # whose factor multiplies the weights: one a head, or one for all
+    gaussian = any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves)
+    by_head = any(leaf.key == "local_p" for leaf in leaves)
+    if factor := scores if by_head else FLOAT * area.cells * gaussian:
         steps += [held + 3 * factor, held + factor + scores]
         held += factor + scores
     if config.has("projection", "folds"):
@@ -140,31 +128,6 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     if any(leaf.kwargs.get("values") for leaf in config.position.leaves()):
         steps.append(held + out + position.bytes - position.output)
     return max(steps)
-
-
-def chunked_bytes(config: LayerConfig, area: Area) -> float:
-    """The peak of the chunked kernel on one block, whose last step holds the masked scores and their exponentials."""
-    return max(
-        *scoring_steps(config, area),
-        2 * score_bytes(config, area) + 2 * mask_cost(config, area).output,
-    )
-
-
-def weight_factor_bytes(config: LayerConfig, area: Area) -> float:
-    """Bytes of the factor by which a mask multiplies the weights."""
-    leaves = config.mask.leaves()
-    if any(leaf.key == "local_p" for leaf in leaves):
-        return score_bytes(config, area)
-    return (
-        FLOAT * area.cells
-        if any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves)
-        else 0.0
-    )
-
-
-def exact_cost(config: LayerConfig, area: Area) -> Cost:
-    """All cells at once."""
-    return kernel_cost(config, area, flops(config, area), exact_bytes(config, area))
 
 
 def fused_bytes(config: LayerConfig, area: Area) -> float:
@@ -183,19 +146,16 @@ def fused_bytes(config: LayerConfig, area: Area) -> float:
         held += FLOAT * cells  # PyTorch turns a bool mask into numbers
     if more := widened(config):  # values, and then the output
         held += FLOAT * config.num_heads * (area.keys * config.qk_dim + area.queries * more)
-    held += tile_bytes(area, config.qk_dim) + FLOAT * config.num_heads * area.queries
+    # PyTorch's buffer: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13). Each thread has one.
+    tile = 256 if area.queries >= 768 else 64 if area.queries >= 192 else 32
+    held += FLOAT * min(area.queries, tile) * (min(area.keys, 512) + 2 + config.qk_dim)
+    held += FLOAT * config.num_heads * area.queries
     return max(*steps, held + axis_cost("score", config, area).bytes)
 
 
 def widened(config: LayerConfig) -> int:
     """By how many dimensions `fused` pads values, to the size of keys."""
     return max(0, config.qk_dim - config.v_dim)
-
-
-def tile_bytes(area: Area, dim: int) -> float:
-    """PyTorch's buffer: scores of 32 to 256 queries and up to 512 keys, and their sums (2.13). Each thread has one."""
-    rows = min(area.queries, 256 if area.queries >= 768 else 64 if area.queries >= 192 else 32)
-    return FLOAT * rows * (min(area.keys, 512) + 2 + dim)
 
 
 def fused_cost(config: LayerConfig, area: Area) -> Cost:
@@ -250,20 +210,20 @@ def padding(area: Area, length: int, of_query: int, of_key: int) -> int:
     return length * (of_query * (area.queries < length) + of_key * (area.keys < length))
 
 
-def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -> Cost:
+def features_cost(config: LayerConfig, area: Area) -> Cost:
     """Two products with a state of R × E and the sums of weights; drawn features take a product of their own."""
     queries, keys, dim, value = area.queries, area.keys, config.qk_dim, config.v_dim
+    drawn = config.kernel.key == "performer"
+    features = int(config.kernel["features"]) if drawn else dim
     flops = 2.0 * dim * features * (queries + keys) if drawn else 0.0
-    copied = scales(
-        config
-    )  # the scale goes into copies of q and k, and what a score has made of them is let go
+    # a scale other than 1 goes into copies of q and k, and what a score has made of them is let go
+    copied = config.score.key not in ("dot", "general") or config.normalizer["temperature"] != 1.0
     inputs, features_q, features_k = (
         (queries + keys) * dim * copied,
         queries * features,
         keys * features,
     )
-    made = features_q + features_k
-    making = made
+    making = made = features_q + features_k
     if drawn:  # a feature takes four steps that stand beside one another, and two more for keys that are not real
         making = max(4 * features_q, features_q + (4 if area.real is None else 6) * features_k)
     elif area.real is not None:
@@ -273,8 +233,7 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
         return summed(
             config, area, flops, inputs + max(making, made + queries * (value + 1)), not copied
         )
-    chunk, count, length = chunks_of(config, area)
-    wide = value + 1
+    (chunk, count, length), wide = chunks_of(config, area), value + 1
     flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
     within = max(
         keys * wide * (keys < length),
@@ -284,19 +243,6 @@ def features_cost(config: LayerConfig, area: Area, features: int, drawn: bool) -
     )
     padded = made + length * wide + padding(area, length, features, features)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
-
-
-def scales(config: LayerConfig) -> bool:
-    """Whether scores are multiplied by anything but 1."""
-    return config.score.key not in ("dot", "general") or config.normalizer["temperature"] != 1.0
-
-
-def linear_cost(config: LayerConfig, area: Area) -> Cost:
-    return features_cost(config, area, config.qk_dim, drawn=False)
-
-
-def performer_cost(config: LayerConfig, area: Area) -> Cost:
-    return features_cost(config, area, int(config.kernel["features"]), drawn=True)
 
 
 def retention_cost(config: LayerConfig, area: Area) -> Cost:
@@ -402,11 +348,6 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
 SEGMENT = 512  # tokens of which KDA holds decayed queries and keys; those of a long text do not fit into a cache
 
 
-def real_copy(area: Area) -> int:
-    """The keys that are copied, since some of them are not real."""
-    return 0 if area.real is None else area.keys
-
-
 def ssd_cost(config: LayerConfig, area: Area) -> Cost:
     """The gate; within chunks the weights, between them a state of D × E."""
     dim, value, (chunk, count, length) = config.qk_dim, config.v_dim, chunks_of(config, area)
@@ -423,7 +364,9 @@ def ssd_cost(config: LayerConfig, area: Area) -> Cost:
         length * (2 * value + max(dim, value)) + states,
     )
     numbers = (
-        (area.queries + real_copy(area) + length) * dim + padding(area, length, dim, value) + within
+        (area.queries + area.copied_keys + length) * dim
+        + padding(area, length, dim, value)
+        + within
     )
     return summed(config, area, flops, numbers, prepared=False)
 
@@ -439,7 +382,7 @@ def gla_cost(config: LayerConfig, area: Area) -> Cost:
     flops += length * (2.0 * chunk * (dim + value) + 4.0 * dim * value)
     states = count * dim * value
     after = 2 * length * dim + max(3 * states, states + 3 * length * value)
-    inputs = (area.queries + area.keys + real_copy(area)) * dim + padding(
+    inputs = (area.queries + area.keys + area.copied_keys) * dim + padding(
         area, length, dim, dim + value
     )
     making = 4 * length * dim + padding(area, length, 0, dim)
@@ -471,7 +414,7 @@ def log_linear_cost(config: LayerConfig, area: Area) -> Cost:
     doublings = power_of_two(count).bit_length() - 1
     flops = 2.0 * config.d_model * (area.keys + levels * area.queries)
     flops += 2.0 * length * (chunk * (dim + value) + dim * value) + doublings * filled * dim * value
-    inputs = (area.queries + real_copy(area) + length) * dim + levels * (area.queries + length)
+    inputs = (area.queries + area.copied_keys + length) * dim + levels * (area.queries + length)
     inputs += padding(area, length, dim, value)
     index = 2 * chunk**2 / config.score_heads  # the level of each pair, one table for all heads
     between = 2 * filled * (dim + value) + 2 * states

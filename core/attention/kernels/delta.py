@@ -30,6 +30,7 @@ from core.attention.kernels.implied import (
     softplus_decay,
     states_before,
 )
+from core.attention.score_block import ScoreBlock
 from core.entries import Entry, LayerConfig, Param
 
 EPSILON = 1e-6  # of the squared length, as in the authors' own code
@@ -312,13 +313,13 @@ class LogLinear(StateSpace):
         self.level = nn.Linear(config.d_model, config.score_heads * levels, bias=False)
         self.level_rate = nn.Parameter(torch.ones(config.score_heads, 1, levels))
 
-    def query_gates(self, x: Tensor | None) -> tuple[Tensor, ...]:
+    def query_gates(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """λ, (B, H, T, L)."""
-        return (
-            F.softplus(
-                to_float32(self.level_rate) * to_float32(split_heads(self.level(x), self.heads))
-            ),
+        x = block.require("x", "kernel = log_linear", kernel="retention").to(
+            self.level.weight.dtype
         )
+        levels = to_float32(split_heads(self.level(x), self.heads))
+        return (F.softplus(to_float32(self.level_rate) * levels),)
 
 
 ENTRIES: tuple[Entry, ...] = (

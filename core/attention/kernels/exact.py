@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import Cache, Product
@@ -137,7 +137,11 @@ def exact(inputs: AttentionInputs) -> Steps:
     mask = inputs.joined_mask()  # (B, H, T, S), True = may attend
     raw, bias, scores = compute_scores(inputs)  # q kᵀ / √D + bias
     normalized = inputs.normalizer(scores, mask)  # softmax over the keys that the mask allows
-    weights = apply_factors(inputs, normalized)
+    weights = normalized
+    if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
+        weights = weights * factor
+    if inputs.combine_heads is not None:
+        weights = inputs.combine_heads(weights)
     dropped = F.dropout(weights, inputs.dropout) if inputs.dropout else weights
     out = weighted_sum(dropped, inputs.v, mask)  # weights · v
     added = None if inputs.position is None else inputs.position.values(dropped, inputs.block)
@@ -159,26 +163,15 @@ def exact(inputs: AttentionInputs) -> Steps:
 
 def compute_scores(inputs: AttentionInputs) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """The raw scores (None unless recorded), the bias, and the scores that the mask and the normalizer read."""
-    raw = inputs.score(inputs.q, inputs.k)  # q kᵀ
-    scores = apply_scale(raw, inputs.score.scale, in_place=not inputs.record)  # / √D
+    scores = raw = inputs.score(inputs.q, inputs.k)  # q kᵀ
+    scale = inputs.score.scale
+    if not isinstance(scale, float) or scale != 1.0:  # / √D; a scale of 1 makes no copy
+        in_place = isinstance(scale, float) and not inputs.record
+        scores = raw.mul_(scale) if in_place else raw * scale
     bias = inputs.bias()
     scores = scores if bias is None else scores + bias
     scores = scores if inputs.position is None else inputs.position.adjust(scores, inputs.block)
     return raw if inputs.record else None, bias, scores
-
-
-def apply_scale(raw: Tensor, scale: float | Tensor, in_place: bool) -> Tensor:
-    """raw · scale; a scale of 1 makes no copy."""
-    if not isinstance(scale, float):
-        return raw * scale
-    return raw if scale == 1.0 else raw.mul_(scale) if in_place else raw * scale
-
-
-def apply_factors(inputs: AttentionInputs, weights: Tensor) -> Tensor:
-    """The weights times the mask's factor, with heads combined, where there are any."""
-    if inputs.mask is not None and (factor := inputs.mask.weight_factor(inputs.block)) is not None:
-        weights = weights * factor
-    return weights if inputs.combine_heads is None else inputs.combine_heads(weights)
 
 
 def weighted_sum(weights: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
@@ -189,15 +182,9 @@ def weighted_sum(weights: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return weights @ v
     broken = (v * 0.0).sum((1, 3)).isnan()  # (B, S)
-    taint = torch.where(rows_attending(broken, mask), torch.nan, 0.0).to(v.dtype)
+    attending = ((mask if mask.dim() < 3 else mask.any(-3)) & broken[:, None]).any(-1)
+    taint = torch.where(attending[:, None, :, None], torch.nan, 0.0).to(v.dtype)
     return weights @ v.nan_to_num(0.0, 0.0, 0.0) + taint
-
-
-def rows_attending(keys: Bool[Tensor, "B S"], mask: Bool[Tensor, ...]) -> Bool[Tensor, "B 1 T 1"]:
-    """Which rows may attend to one of those keys, in any head."""
-    if mask.dim() > 2:
-        mask = mask.any(-3)
-    return (mask & keys[:, None]).any(-1)[:, None, :, None]
 
 
 def empty_steps(inputs: AttentionInputs) -> Steps:

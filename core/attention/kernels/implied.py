@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention.basics import split_heads
-from core.attention.kernels.costs import linear_cost, power_of_two, retention_cost
+from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
     Steps,
@@ -28,7 +28,7 @@ from core.attention.kernels.exact import (
     refuse_when,
     to_float32,
 )
-from core.attention.score_block import eager_cache
+from core.attention.score_block import ScoreBlock, eager_cache
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
 IMPLIED = frozenset(
@@ -192,14 +192,7 @@ class StateKernel(nn.Module):
         """The gates of every key, (B, H, S) or (B, H, S, D) each, of which 0 leaves the state as it is."""
         raise NotImplementedError
 
-    def real_gates(self, context: Tensor, real: Tensor | None) -> tuple[Tensor, ...]:
-        """The gates, 0 for the keys that are not real."""
-        if real is None:
-            return self.gates(context)
-        gates = self.gates(context.masked_fill(~real[:, 0].mT, 0.0))
-        return tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
-
-    def query_gates(self, x: Tensor | None) -> tuple[Tensor, ...]:
+    def query_gates(self, block: ScoreBlock) -> tuple[Tensor, ...]:
         """Further gates of every query, from its own x; none for most kernels."""
         return ()
 
@@ -209,13 +202,15 @@ class StateKernel(nn.Module):
 
     @full_precision
     def forward(self, inputs: AttentionInputs) -> Steps:
-        block, dtype = inputs.block, next(self.parameters()).dtype
+        block, dtype = inputs.block, next(self.parameters()).dtype  # autocast may give x in half
         context = block.require("context", f"kernel = {self.key}", kernel="retention").to(dtype)
-        x = None if block.x is None else block.x.to(dtype)  # autocast may give it in half precision
         real, offset = real_keys(inputs, self.key), block.offset
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
-        gates = (*self.real_gates(context, real), *self.query_gates(x))
+        gates = self.gates(context if real is None else context.masked_fill(~real[:, 0].mT, 0.0))
+        if real is not None:  # 0 for the keys that are not real
+            gates = tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
+        gates = (*gates, *self.query_gates(block))
         v, chunk = to_float32(inputs.v), chunk_length(inputs, self.chunk)
 
         def weights() -> Tensor:
@@ -470,7 +465,7 @@ ENTRIES: tuple[Entry, ...] = (
         (CHUNK,),
         short="elu + 1",
         traits=IMPLIED | STATE,
-        cost=linear_cost,
+        cost=features_cost,
         refuse=needs_plain_rows("linear", *CAUSAL),
     ),
     Entry(

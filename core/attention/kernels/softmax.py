@@ -16,13 +16,15 @@ from torch import Tensor
 
 from core.attention.kernels.costs import (
     FLOAT,
-    chunked_bytes,
     exact_bytes,
     flops,
     fused_bytes,
     fused_cost,
     kernel_cost,
+    mask_cost,
     output_bytes,
+    score_bytes,
+    scoring_steps,
 )
 from core.attention.kernels.exact import (
     PLAIN,
@@ -254,7 +256,17 @@ def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     areas = block_areas(area, size, blocks_seen(config, area))
     out, block_out = output_bytes(config, area.queries), output_bytes(config, rows)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
-    peak = max((chunked_bytes(config, each) for each in areas), default=0.0)
+    # the last step of a block holds the masked scores and their exponentials
+    peak = max(
+        (
+            max(
+                *scoring_steps(config, each),
+                2 * score_bytes(config, each) + 2 * mask_cost(config, each).output,
+            )
+            for each in areas
+        ),
+        default=0.0,
+    )
     held = out + logarithms + block_out + max(peak, block_out)
     return kernel_cost(config, area, total_flops(config, areas), held)
 
