@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
 from random import Random
 
 import torch
@@ -31,43 +30,30 @@ from core.tasks.tables import Texts
 from core.tasks.text import MAX_WORDS, split
 from core.tasks.translation import cut
 
-# Multinomial naive Bayes over words: what counts of words alone tell of a class (Wang & Manning 2012, section 2.1).
 
+def naive_bayes(
+    task: Task, trained: Sequence[Example], test: Sequence[Example]
+) -> tuple[str, float]:
+    """Multinomial naive Bayes on counts of words, what these alone tell of a class (Wang & Manning 2012, section 2.1):
+    its name, and the share of the test texts whose class it predicts."""
+    from sklearn.naive_bayes import MultinomialNB
 
-Words = Sequence[int]
-
-
-class NaiveBayes:
-    """The log probability of each class, and of each word in it with one added to its count, as scikit-learn's
-    MultinomialNB."""
-
-    def __init__(self, texts: Sequence[Words], classes: Sequence[int], vocabulary: int) -> None:
-        self.classes = sorted(set(classes))
-        counts = torch.ones(len(self.classes), vocabulary, dtype=torch.float64)
-        for words, of_text in zip(texts, classes, strict=True):
-            ids = torch.tensor(words, dtype=torch.int64)
-            counts[self.classes.index(of_text)].index_add_(
-                0, ids, torch.ones(len(ids), dtype=torch.float64)
-            )
-        self.log_words = (counts / counts.sum(1, keepdim=True)).log()
-        self.log_classes = (
-            torch.tensor([classes.count(one) / len(classes) for one in self.classes]).double().log()
+    (counts, classes), (others, targets) = (
+        (
+            torch.stack(
+                [
+                    torch.tensor(task.source_vocab.encode(example.source)).bincount(
+                        minlength=len(task.source_vocab)
+                    )
+                    for example in side
+                ]
+            ),
+            list(map(task.label, side)),
         )
-
-    def predict(self, words: Words) -> int:
-        """The most probable class of a text."""
-        return self.classes[int(self.log_probabilities(words).argmax())]
-
-    def log_probabilities(self, words: Words) -> Tensor:
-        """Of each of `classes` for a text, (C,)."""
-        joint = self.log_classes + self.log_words[:, torch.tensor(words, dtype=torch.int64)].sum(1)
-        return joint - joint.logsumexp(0)
-
-    def accuracy(self, texts: Sequence[Words], classes: Sequence[int]) -> float:
-        """The share of texts whose class it predicts."""
-        return sum(
-            self.predict(words) == one for words, one in zip(texts, classes, strict=True)
-        ) / len(texts)
+        for side in (trained, test)
+    )
+    score = MultinomialNB().fit(counts, classes).score(others, targets)
+    return "naive Bayes on word counts", float(score)
 
 
 COURTS = ("village", "town", "county", "state", "high", "supreme")  # the lowest first
@@ -115,7 +101,6 @@ class Documents(Task):
     unit, whole = "word", "documents"
     expected_name = "the deciding sentence"
     classes = VERDICTS
-    baseline_name = "naive Bayes on word counts"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
@@ -134,7 +119,7 @@ class Documents(Task):
         )
         self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
         self.max_target = 1
-        self.recommended = recipes.documents()
+        self.recommended = recipes.DOCUMENTS
 
     @property
     def shape(self) -> Shape:
@@ -209,19 +194,9 @@ class Documents(Task):
 
     def baseline(self) -> tuple[str, float]:
         """Naive Bayes on texts drawn for it."""
-        return self.baseline_name, self._fitted.accuracy(*self._read(self.held_out(1_000)))
-
-    @cached_property
-    def _fitted(self) -> NaiveBayes:
         generator = torch.Generator().manual_seed(self.config.seed)
         trained = [self.draw(generator, held_out=False) for _ in range(TRAINED)]
-        return NaiveBayes(*self._read(trained), len(self.source_vocab))
-
-    def _read(self, examples: Sequence[Example]) -> tuple[list[list[int]], list[int]]:
-        """The numbers of their words, and their classes."""
-        return [self.source_vocab.encode(example.source) for example in examples], list(
-            map(self.label, examples)
-        )
+        return naive_bayes(self, trained, self.held_out(1_000))
 
 
 def verdict_of(word: str) -> int | None:
@@ -283,7 +258,6 @@ class SentenceTask(LabelledTask):
 
     separator = " "
     unit, whole = "row", "rows"
-    baseline_name = "naive Bayes on word counts"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
         tokens = list(map(words, texts.texts))
@@ -328,17 +302,7 @@ class SentenceTask(LabelledTask):
         return example.source, tuple(self.classes[i] for i in example.target)
 
     def baseline(self) -> tuple[str, float]:
-        """Naive Bayes on the words."""
-        (train, classes), (test, targets) = (
-            (
-                [self.source_vocab.encode(example.source) for example in side],
-                [example.target[0] for example in side],
-            )
-            for side in (self.trained(), self.held_out(len(self.labels)))
-        )
-        return self.baseline_name, NaiveBayes(train, classes, len(self.source_vocab)).accuracy(
-            test, targets
-        )
+        return naive_bayes(self, self.trained(), self.held_out(len(self.labels)))
 
 
 def words(text: str) -> list[str]:

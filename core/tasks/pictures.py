@@ -91,7 +91,7 @@ class Digits(PictureTask, LabelledTask):
         self.grid = (SIDE // self.patch, SIDE // self.patch)
         self.patches = cut(pictures, self.patch)
         self.max_source = self.patches.shape[1]
-        self.recommended = recipes.digits()
+        self.recommended = recipes.DIGITS
 
     @property
     def shape(self) -> Shape:
@@ -153,7 +153,7 @@ class Pictures(PictureTask):
         )
         self.grid = (SIDE // self.patch, self.count * SIDE // self.patch)
         self.max_source, self.max_target = self.grid[0] * self.grid[1], max(map(len, texts))
-        self.recommended = recipes.pictures()
+        self.recommended = recipes.PICTURES
 
     @property
     def shape(self) -> Shape:

@@ -38,8 +38,10 @@ class Recipe:
 Recipes = dict[str, Recipe]
 
 
-def recipe(model: ModelConfig, steps: int, rate: float, batch_size: int = 64) -> Recipe:
-    return Recipe(model.to_json(), steps, batch_size, rate)
+def recipe(
+    model: ModelConfig, steps: int, rate: float, batch_size: int = 64, **more: Any
+) -> Recipe:
+    return Recipe(model.to_json(), steps, batch_size, rate, **more)
 
 
 def recurrent(size: int, steps: int, rate: float = 5e-3) -> Recipe:
@@ -80,16 +82,15 @@ def repeat(length: int) -> Recipes:
     }
 
 
-def sort() -> Recipes:
-    """Two layers: which letters are there, and which of them comes next."""
-    return {
-        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3),
-        "decoder": recipe(
-            ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3
-        ),
-        "recurrent": recurrent(64, 1200),
-        "hybrid": hybrid(64, 1200),
-    }
+# Two layers: which letters are there, and which of them comes next.
+SORT = {
+    "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 1000, 3e-3),
+    "decoder": recipe(
+        ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 1000, 3e-3
+    ),
+    "recurrent": recurrent(64, 1200),
+    "hybrid": hybrid(64, 1200),
+}
 
 
 def lookup(heads: int, decoder_steps: int, encoder_steps: int, recurrent_steps: int) -> Recipes:
@@ -105,51 +106,37 @@ def lookup(heads: int, decoder_steps: int, encoder_steps: int, recurrent_steps: 
     }
 
 
-def repeats() -> Recipes:
-    """A small Llama: pre-norm RMSNorm, RoPE, SwiGLU, two heads to each key-value head; two layers, the fewest that can
-    do it (Olsson 2022)."""
-    model = ModelConfig.transformer(
-        64,
-        num_heads=4,
-        layers=2,
-        d_ff=128,
-        kind="decoder",
-        norm="pre",
-        normalization="rms",
-        activation="swiglu",
-        output_bias=False,
-        position="rope",
-        projection=Choice.of("grouped_query", kv_heads=2),
+# A small decoder with pre-norm RMSNorm, RoPE and SwiGLU, as Llama has them.
+LLAMA: dict[str, Any] = dict(
+    kind="decoder",
+    norm="pre",
+    normalization="rms",
+    activation="swiglu",
+    output_bias=False,
+    position="rope",
+)
+# Two heads to each key-value head; two layers, the fewest that can do it (Olsson 2022).
+GROUPED = Choice.of("grouped_query", kv_heads=2)
+REPEATS = {
+    "decoder": recipe(
+        ModelConfig.transformer(64, 4, 2, d_ff=128, projection=GROUPED, **LLAMA),
+        1500,
+        3e-3,
+        warmup=100,
     )
-    return {"decoder": replace(recipe(model, 1500, 3e-3), warmup=100)}
-
-
-def names() -> Recipes:
-    """Two layers of two heads and nothing else: few enough that one head carries the difference (Elhage 2021)."""
-    model = ModelConfig.transformer(
-        64,
-        num_heads=2,
-        layers=2,
-        d_ff=0,
-        kind="decoder",
-        norm="pre",
-        normalization="rms",
-        activation="swiglu",
-        output_bias=False,
-        position="rope",
-    )
-    return {"decoder": replace(recipe(model, 1600, 3e-3), warmup=100)}
-
-
-def addition() -> Recipes:
-    return {
-        "decoder": recipe(
-            ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3
-        ),
-        "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3),
-        "recurrent": recurrent(64, 3000),
-        "hybrid": hybrid(64, 3000),
-    }
+}
+# Two layers of two heads and nothing else: few enough that one head carries the difference (Elhage 2021).
+NAMES = {
+    "decoder": recipe(ModelConfig.transformer(64, 2, 2, d_ff=0, **LLAMA), 1600, 3e-3, warmup=100)
+}
+ADDITION = {
+    "decoder": recipe(
+        ModelConfig.transformer(64, 4, 2, kind="decoder", position="learned"), 2000, 3e-3
+    ),
+    "transformer": recipe(ModelConfig.transformer(64, 4, 2, position="learned"), 2000, 3e-3),
+    "recurrent": recurrent(64, 3000),
+    "hybrid": hybrid(64, 3000),
+}
 
 
 def translation(
@@ -174,23 +161,23 @@ def translation(
     }
 
 
-def language() -> Recipes:
-    model = ModelConfig.transformer(32, 2, 1, kind="classifier", position="sinusoidal")
-    return {"classifier": recipe(model, 800, 5e-3)}
-
-
-def documents() -> Recipes:
-    """Yang 2016 with additive attention. The Transformer needs relative positions: with sinusoidal ones, or RoPE, it
-    does not find in 1,500 steps which verdict belongs to which court."""
-    encoder = ModelConfig.transformer(
-        32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean"
+LANGUAGE = {
+    "classifier": recipe(
+        ModelConfig.transformer(32, 2, 1, kind="classifier", position="sinusoidal"), 800, 5e-3
     )
-    return {
-        "hierarchical": recipe(
-            ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 1e-2
+}
+# Yang 2016 with additive attention. The Transformer needs relative positions: with sinusoidal ones, or RoPE, it does not
+# find in 1,500 steps which verdict belongs to which court.
+DOCUMENTS = {
+    "hierarchical": recipe(ModelConfig.recurrent(32, "additive", kind="hierarchical"), 600, 1e-2),
+    "classifier": recipe(
+        ModelConfig.transformer(
+            32, 4, 2, kind="classifier", position="alibi", norm="pre", pool="mean"
         ),
-        "classifier": recipe(encoder, 1500, 3e-3),
-    }
+        1500,
+        3e-3,
+    ),
+}
 
 
 def text(length: int, tokens: int) -> Recipes:
@@ -233,28 +220,17 @@ def table(rows: int) -> Recipes:
     }
 
 
-def digits() -> Recipes:
-    """A Vision Transformer of two layers."""
-    model = ModelConfig.transformer(
-        64,
-        num_heads=4,
-        layers=2,
-        kind="classifier",
-        norm="pre",
-        activation="gelu",
-        position="learned",
-        dropout=0.1,
+# A Vision Transformer of two layers; for numbers an encoder and a decoder, with cross-attention to patches.
+PICTURE: dict[str, Any] = dict(layers=2, norm="pre", activation="gelu", position="learned")
+DIGITS = {
+    "classifier": recipe(
+        ModelConfig.transformer(64, 4, kind="classifier", dropout=0.1, **PICTURE), 800, 2e-3
     )
-    return {"classifier": recipe(model, 800, 2e-3)}
-
-
-def pictures() -> Recipes:
-    """Encoder and decoder of two layers, the decoder with cross-attention to patches."""
-    model = ModelConfig.transformer(64, 4, 2, norm="pre", activation="gelu", position="learned")
-    return {"transformer": recipe(model, 1500, 2e-3)}
-
-
-def series() -> Recipes:
-    """One layer is enough, with learned positions and post-norm."""
-    model = ModelConfig.transformer(64, num_heads=2, kind="forecaster", position="learned")
-    return {"forecaster": recipe(model, 1000, 5e-3)}
+}
+PICTURES = {"transformer": recipe(ModelConfig.transformer(64, 4, **PICTURE), 1500, 2e-3)}
+# One layer is enough, with learned positions and post-norm.
+SERIES = {
+    "forecaster": recipe(
+        ModelConfig.transformer(64, 2, kind="forecaster", position="learned"), 1000, 5e-3
+    )
+}

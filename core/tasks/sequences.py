@@ -44,7 +44,7 @@ class SequenceTask(RowTask):
         self.source_vocab = self.target_vocab = Vocabulary(LETTERS[: self.letters])
         self.ids = torch.tensor(self.source_vocab.encode(LETTERS[: self.letters]))
         self.max_source = self.max_target = self.length
-        self.recommended = recipes.sort() if entry.key == "sort" else recipes.repeat(self.length)
+        self.recommended = recipes.SORT if entry.key == "sort" else recipes.repeat(self.length)
 
     def rows(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         source = self.ids[torch.randint(self.letters, (count, self.length), generator=generator)]
@@ -292,7 +292,7 @@ class Addition(RowTask):
             self.source_vocab.encode("+")[0],
         )
         self.max_source, self.max_target = 2 * self.digits + 1, self.digits + 1
-        self.recommended = recipes.addition()
+        self.recommended = recipes.ADDITION
 
     def tokens(self, text: str) -> list[str]:
         """The digits of "7 + 25", with leading zeros."""
@@ -379,7 +379,7 @@ class Seasons(Task):
         self.period, self.seasons = int(config["period"]), int(config["seasons"])
         self.anomalies = float(config["anomalies"])
         self.max_source, self.max_target = self.period * self.seasons, self.period
-        self.recommended = recipes.series()
+        self.recommended = recipes.SERIES
 
     @property
     def shape(self) -> Shape:

@@ -193,7 +193,7 @@ class Repeats(RowTask):
         self.ids = torch.tensor(self.source_vocab.encode(COMMON))
         self.frequencies = 1 / (torch.arange(len(COMMON)) + RANK)
         self.max_source = self.max_target = self.length
-        self.recommended = recipes.repeats()
+        self.recommended = recipes.REPEATS
 
     def tokens(self, text: str) -> list[str]:
         return [BEGIN, *split(text.lower(), "words")]
@@ -327,7 +327,7 @@ class Names(Task):
             (*words, *" ".join(MOVES).split(), *"and the , .".split())
         )
         self.max_source = self.max_target = LONGEST
-        self.recommended = recipes.names()
+        self.recommended = recipes.NAMES
 
     def tokens(self, text: str) -> list[str]:
         return [BEGIN, *split(text.lower(), "words")]

@@ -466,7 +466,7 @@ class WhichLanguage(PairTask):
         self.source_vocab = Vocabulary(letters(self.languages))
         self.target_vocab = Vocabulary(self.classes)
         self.max_source, self.max_target = LONGEST, 1
-        self.recommended = recipes.language()
+        self.recommended = recipes.LANGUAGE
 
     @property
     def shape(self) -> Shape:

@@ -3,17 +3,34 @@
 import json
 import math
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 import torch
+import torch.nn.functional as F
 from babel.dates import parse_date
 from num2words import num2words
 
 from core.entries import ConfigError
-from core.models import ModelConfig
-from core.tasks import BOS, EOS, PAD, TASKS, UNK, Example, TaskConfig, Vocabulary, make_task
+from core.models import ModelConfig, build_model
+from core.models.decoding import greedy
+from core.tasks import (
+    BOS,
+    EOS,
+    PAD,
+    TASKS,
+    UNK,
+    Example,
+    TaskConfig,
+    TaskEntry,
+    Vocabulary,
+    make_task,
+)
+from core.tasks.metrics import exact_match
+from core.tasks.sequences import COPY, SequenceTask
 from core.tasks.translation import PairTask, number_words, split_words
+from core.training.config import recommended
 from tests.cases import each, instance
 
 CONFIGS = [
@@ -88,11 +105,8 @@ def test_held_out_shares_no_item_with_training(config):
     assert not trained & set(held)
     assert not {source for source, _ in trained} & {e.source for e in held}
     if task.key == "addition":
-        ours, theirs = (
-            {numbers_in(e.source) for e in held},
-            {numbers_in(source) for source, _ in trained},
-        )
-        assert not ours & theirs, "nor turned round"
+        trained_on = {numbers_in(source) for source, _ in trained}
+        assert not {numbers_in(e.source) for e in held} & trained_on, "nor turned round"
     if task.key == "dates":
         assert not {target for _, target in trained} & {e.target for e in held}, (
             "a day is held out in every form"
@@ -115,15 +129,12 @@ def test_examples_are_right_and_known_to_the_vocabularies(config):
 
 
 @every_task
-def test_the_same_seed_gives_the_same_data_and_another_other(config):
-    first, again = make_task(config), make_task(config)
-    other = make_task(TaskConfig(config.key, config.params, seed=7))
-    assert first.held_out(50) == again.held_out(50) == again.held_out(80)[:50]
-    assert first.held_out(50) != other.held_out(50)
-    a, b, c = (task.batch(32, seeded(seed)) for task, seed in ((first, 5), (again, 5), (first, 6)))
-    assert torch.equal(a.source, b.source)
-    assert torch.equal(a.target_out, b.target_out)
-    assert not (a.source.shape == c.source.shape and torch.equal(a.source, c.source))
+def test_the_seed_decides_the_data_and_more_only_adds(config):
+    task, other = make_task(config), make_task(TaskConfig(config.key, config.params, seed=7))
+    assert task.held_out(50) == make_task(config).held_out(50) == task.held_out(80)[:50]
+    assert task.held_out(50) != other.held_out(50)
+    again = make_task(config).batch(32, seeded(5))
+    assert torch.equal(task.batch(32, seeded(5)).target_out, again.target_out)
 
 
 @every_task
@@ -151,17 +162,13 @@ def test_a_task_says_what_a_page_needs(config):
     assert TaskConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
-@each(("key", "places"), [("copy", (0, 1, 2, 3)), ("reverse", (3, 2, 1, 0))])
+@each(("key", "places"), [("copy", (0, 1, 2, 3)), ("reverse", (3, 2, 1, 0)), ("dates", None)])
 def test_where_each_output_should_look(key, places):
-    task = make_task(TaskConfig.of(key, length=4))
+    task = make_task(TaskConfig.of(key) if places is None else TaskConfig.of(key, length=4))
     example = task.held_out(1)[0]
     assert task.expected(example) == places
-    assert all(example.source[j] == token for j, token in zip(places, example.target, strict=True))
-
-
-def test_no_single_place_is_right_for_words():
-    task = make_task(TaskConfig.of("dates"))
-    assert task.expected(task.held_out(1)[0]) is None
+    for j, token in zip(places or (), example.target, strict=places is not None):
+        assert example.source[j] == token
 
 
 @each("language", ["en", "de", "fr"])
@@ -255,3 +262,143 @@ def test_a_vocabulary_reads_back_what_it_knows():
     assert vocab.tokens == ("<pad>", "<bos>", "<eos>", "<unk>", "a", "b", "c")
     assert vocab.decode([BOS, *vocab.encode("abz"), EOS, 5]) == ["a", "b", "<unk>"]
     assert len({entry.key for entry in TASKS}) == len(TASKS)
+
+
+# What every task of TASKS promises, found from the entries; made-up tasks show that the checks see what is broken.
+
+
+def rows(batch):
+    """The items of a batch by what is read: the real tokens, numbers or patches of each source."""
+    return [
+        tuple(source[mask].flatten().tolist())
+        for source, mask in zip(batch.source, batch.source_mask, strict=True)
+    ]
+
+
+def check_task(entry: TaskEntry) -> None:
+    """AssertionError where a task, with its defaults, breaks what pages and runs rely on."""
+    assert all(len(text) > 20 for text in (entry.meaning, entry.look)) and entry.name
+    task = entry.build(
+        TaskConfig(entry.key, tuple((param.key, param.default) for param in entry.params))
+    )
+    batch = task.batch(16, seeded(1))
+    assert torch.equal(batch.source, task.batch(16, seeded(1)).source), (
+        "the seed decides every batch"
+    )
+    assert rows(batch) != rows(task.batch(16, seeded(2)))
+    held = task.held_out(7)
+    assert held == task.held_out(7), "held-out items are fixed"
+    assert task.finite or len(set(held)) == 7, "and all different, but for equal rows of a table"
+    hidden = set(rows(task.collate(held)))
+    seen = {row for seed in range(4) for row in rows(task.batch(64, seeded(seed)))}
+    assert not hidden & seen, "nothing that is held out is trained on"
+    assert task.collate(held).source.shape[1] <= task.max_source + 1
+    for example in held:
+        places = task.places(example)
+        inside = places is None or all(
+            0 <= place < len(example.source) for each in places for place in each
+        )
+        assert inside, "an expected position is one of the source"
+    assert task.recommended
+    for kind in task.recommended:
+        assert recommended(task, kind).model.kind == kind
+
+
+@each("entry", TASKS)
+def test_every_task_keeps_its_promises(entry):
+    check_task(entry)
+
+
+class Leaking(SequenceTask):
+    def batch(self, batch_size, generator):
+        batch = super().batch(batch_size, generator)
+        batch.source[0] = self.collate(self.held_out(1)).source[0]
+        return batch
+
+
+class Unseeded(SequenceTask):
+    def batch(self, batch_size, generator):
+        return super().batch(batch_size, torch.Generator().manual_seed(torch.seed() % 2**32))
+
+
+class Misplaced(SequenceTask):
+    def places(self, example):
+        return ((len(example.source),),) * len(example.target)
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (Leaking, "held out is trained on"),
+        (Unseeded, "the seed decides"),
+        (Misplaced, "is one of the source"),
+    ],
+)
+def test_what_a_broken_task_breaks_is_seen(task, words):
+    with pytest.raises(AssertionError, match=words):
+        check_task(replace(COPY, build=lambda config: task(config, COPY)))
+
+
+def learned(task, recipe, steps):
+    """A model after `steps` of its recipe, the rate rising and then falling as the recipe says."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
+    model = build_model(ModelConfig.from_json(recipe.model), task.shape)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate)
+    shape = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, recipe.learning_rate, steps, pct_start=0.1
+    )
+    for _ in range(steps):
+        batch = task.batch(recipe.batch_size, generator)
+        logits = model(batch.source, batch.source_mask, batch.target_in).logits
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        shape.step()
+    return model.eval(), float(loss.detach())
+
+
+def exact(task, model, n):
+    held = task.held_out(n)
+    batch = task.collate(held)
+    output = greedy(model, batch.source, batch.source_mask, task.max_target + 1).tolist()
+    return exact_match(
+        [task.target_vocab.decode(row) for row in output], [example.target for example in held]
+    )
+
+
+@each("key", ["reverse", "copy"])
+def test_a_small_transformer_learns_to_look_at_the_right_place(key):
+    task = make_task(TaskConfig.of(key, length=5, vocab=10))
+    model, _ = learned(task, task.recommended["transformer"], 160)
+    assert exact(task, model, 200) > 0.9
+    held = task.held_out(50)
+    batch = task.collate(held)
+    weights = (
+        model(batch.source, batch.source_mask, batch.target_in, record=True)
+        .maps["cross"][0]
+        .weights
+    )
+    places = torch.tensor([task.expected(example) for example in held])[:, None, :, None].expand(
+        -1, 2, -1, 1
+    )
+    mass = weights[:, :, :-1].gather(3, places).mean((0, 2, 3))
+    assert mass.max() > 0.5, "one head at least looks where the task says"
+
+
+def test_dates_fall_below_guessing_at_once():
+    task = make_task(TaskConfig.of("dates", train_pairs=2000))
+    _, loss = learned(task, task.recommended["recurrent"], 60)
+    assert loss < 0.8 * task.baseline_loss
+
+
+def test_two_runs_of_one_seed_are_one_run():
+    task = make_task(TaskConfig.of("numbers", train_pairs=1000, numbers=2))
+    recipe = task.recommended["recurrent"]
+    (first, loss), (second, again) = learned(task, recipe, 3), learned(task, recipe, 3)
+    assert loss == again
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)
+    )

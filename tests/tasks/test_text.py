@@ -1,16 +1,17 @@
 """Language models: windows whose next token is asked, a held-out part that is nowhere in what is learned."""
 
 import math
+import re
 
 import pytest
 import torch
 
 from core.entries import ConfigError
-from core.models import ModelConfig, build_model
-from core.tasks import EOS, PAD, UNK, TaskConfig, make_task
+from core.models import ModelConfig, Shape, build_model
+from core.tasks import BOS, EOS, PAD, UNK, Example, TaskConfig, make_task
 from core.tasks.base import is_held_out
 from core.tasks.own import SONNETS
-from core.tasks.text import Corpus, TextTask, split, topics
+from core.tasks.text import COMMON, LONGEST, NAMES, Corpus, TextTask, split, topics
 from core.training import recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced
 from tests.cases import each, instance
@@ -124,3 +125,180 @@ def test_a_model_is_asked_about_lengths_that_it_never_saw():
     longer = make_task(TaskConfig.of("own_text", length=40))
     given = measure_teacher_forced(model, longer, longer.held_out(6), "cpu")
     assert bits[40] == pytest.approx(given["loss"] / math.log(2)) and set(bits) == {16, 40}
+
+
+# Sentences with two names, and with a verb after another noun: read again by their words, not by the task's code.
+
+
+NAME = "|".join(NAMES)
+GIVING = re.compile(
+    rf"(?:when|after|while) ({NAME}) and ({NAME}) \w+ (?:to|at) the (?:\w+ )*?\w+ , ({NAME}) \w+ the "
+    rf"(?:\w+ )*?\w+ to ({NAME}) \."
+)
+BEING = re.compile(
+    r"the (?:\w+ )*?(\w+) (?:near|behind|beside|above|below|with) the (?:\w+ )*?(\w+) (is|are) \w+ \."
+)
+
+
+def lines(count=400, **params):
+    task, generator = make_task(TaskConfig.of("names", **params)), torch.Generator().manual_seed(1)
+    return task, [task.draw(generator, held_out=False) for _ in range(count)]
+
+
+def test_the_last_name_is_the_one_that_does_not_act():
+    seen = set()
+    for _, words in lines(sentences="names")[1]:
+        first, second, acts, last = GIVING.fullmatch(" ".join(words)).groups()
+        assert first != second and {acts, last} == {first, second}
+        seen.add(acts == first)
+    assert seen == {True, False}, "either may act, so that no position tells"
+
+
+def test_a_verb_agrees_with_its_subject_and_not_with_the_noun_before_it():
+    seen = set()
+    for _, words in lines(sentences="agreement")[1]:
+        subject, other, verb = BEING.fullmatch(" ".join(words)).groups()
+        assert (verb == "are") == subject.endswith("s")
+        seen.add((verb, other.endswith("s")))
+    assert len(seen) == 4, "the noun before the verb has either number"
+
+
+def test_both_kinds_come_by_default_and_fit():
+    task, examples = lines()
+    kinds = [bool(GIVING.fullmatch(" ".join(words))) for _, words in examples]
+    assert 0.4 < sum(kinds) / len(kinds) < 0.6
+    assert max(len(words) for words, _ in examples) == LONGEST
+    batch = task.collate(examples)
+    assert UNK not in batch.source and (batch.source[:, 0] == BOS).all()
+    assert torch.equal(batch.target_out == PAD, ~batch.source_mask)
+    real = batch.source_mask[:, 1:]
+    assert torch.equal(batch.source[:, 1:][real], batch.target_out[:, :-1][real])
+
+
+@each(
+    ("sentence", "words"),
+    [
+        ("when ann and ben went to the shop , ben gave the red book to", {"ann": "ann"}),
+        ("the old dogs near the tree", {"are": "dogs"}),
+    ],
+)
+def test_where_the_deciding_word_looks(sentence, words):
+    task = make_task(TaskConfig.of("names"))
+    ((answer, place),) = words.items()
+    example = task.example(sentence)
+    example = example._replace(target=(*example.source[1:], answer))
+    places = task.places(example)
+    assert [example.source[one] for one in places[-1]] == [place]
+    assert not any(places[:-1])
+
+
+def test_a_typed_sentence_is_read_word_by_word():
+    task = make_task(TaskConfig.of("names"))
+    assert task.example("The dogs near THE tree are").source == tuple(
+        "<bos> the dogs near the tree are".split()
+    )
+    with pytest.raises(ValueError, match="at most"):
+        task.example("the " * (LONGEST + 1))
+
+
+# Repeated passages: lines that say a passage again, tell each next word, and are trained as any language model.
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task(TaskConfig.of("repeats", length=60, passage=12, gap=6))
+
+
+def turn(words):
+    """The step after which most of a line's words come again, and the share that does."""
+    shares = {
+        step: sum(a == b for a, b in zip(words, words[step:], strict=False)) / (len(words) - step)
+        for step in range(4, 19)
+    }  # 4 to 12 words of a passage, 0 to 6 between
+    return max(shares.items(), key=lambda item: item[1])
+
+
+def test_a_line_says_its_passage_again(task):
+    batch = task.batch(1000, torch.Generator().manual_seed(1))
+    assert batch.source.shape == batch.target_out.shape == (1000, 60)
+    assert (batch.source[:, 0] == BOS).all()
+    assert batch.target_in is None
+    assert torch.equal(batch.source[:, 1:], batch.target_out[:, :-1])
+    positions = [turn(row.tolist()) for row in batch.source[:, 1:]]
+    assert min(share for _, share in positions) > 0.25, (
+        "of the shortest passages with the most words between: 4 of 10"
+    )
+    assert {step for step, _ in positions} == set(range(4, 19)), (
+        "passages and what stands between them vary"
+    )
+    assert any(share == 1 for _, share in positions), (
+        "with nothing between, all of a line comes again"
+    )
+
+
+def test_where_each_word_may_look(task):
+    line = ("<bos>", "the", "cat", "sat", "the", "cat", "ran", "the")
+    places = task.places(Example(line[:-1], line[1:]))
+    assert places == ((), (), (), (), (2,), (), ())
+    twice = tuple("<bos> a b a b a".split())
+    assert task.places(Example(twice[:-1], twice[1:])) == ((), (), (), (2,), (3,))
+
+
+def test_repeats_test_a_typed_sentence_is_read_word_by_word(task):
+    example = task.example("The cat sat. THE cat")
+    assert example.source == ("<bos>", "the", "cat", "sat", ".", "the", "cat")
+    batch = task.collate([example])
+    assert UNK not in batch.source
+    assert batch.target_out[0].tolist() == [*batch.source[0, 1:].tolist(), PAD]
+    with pytest.raises(ValueError, match="at least one"):
+        task.collate([])
+
+
+def test_the_commonest_words_come_most(task):
+    counts = torch.bincount(
+        task.batch(500, torch.Generator().manual_seed(2)).target_out.flatten(), minlength=254
+    )
+    often = counts[task.source_vocab.encode(COMMON)].float()
+    assert len(COMMON) == len(set(COMMON)) == 250
+    assert often[:20].mean() > 3 * often[-20:].mean() > 0
+
+
+@each("params", [{"length": 32, "passage": 16, "gap": 1}])
+def test_a_line_without_room_is_refused(params):
+    with pytest.raises(ConfigError, match="take length ≥ 34"):
+        TaskConfig.of("repeats", **params)
+
+
+def test_it_is_trained_as_it_is_recommended():
+    task = make_task(TaskConfig.of("repeats", length=24, passage=6, gap=2))
+    records = list(train(recommended(task, steps=24, warmup=0, record_every=12, held_out=8)))
+    assert records[-1].loss < 0.97 * records[0].loss
+    assert records[-1].expected is not None
+    assert 0 < records[-1].even < 0.5
+
+
+def test_a_model_without_an_output_bias_has_that_many_numbers_less():
+    of = lambda flag, kind: build_model(  # noqa: E731
+        ModelConfig.transformer(8, 2, kind=kind, output_bias=flag),
+        Shape(9, 9, 5, one_vocabulary=True),
+    )
+    for kind in ("decoder", "transformer"):
+        with_bias, without = of(True, kind), of(False, kind)
+        assert "output.bias" not in dict(without.named_parameters())
+        assert (
+            sum(p.numel() for p in with_bias.parameters())
+            - sum(p.numel() for p in without.parameters())
+            == 9
+        )
+
+
+@each(
+    "data",
+    [
+        ModelConfig.recurrent(8).to_json(),
+        ModelConfig.transformer(8, 2, kind="classifier").to_json(),
+    ],
+)
+def test_other_models_do_not_read_it(data):
+    with pytest.raises(ConfigError, match="does not read output_bias"):
+        ModelConfig.from_json(data | {"output_bias": False})
