@@ -186,6 +186,7 @@ class Task:
         "the expected position"  # of all that `places` names, where the target is no sequence
     )
     classes: tuple[str, ...] = ()  # of a label
+    sentence_end = 0  # as in core.models.Shape
     finite = False  # whether the held-out items are all there are, and so must not decide when training ends
     notes: tuple[str, ...] = ()  # how a person's data was read
     metrics: tuple[str, ...] = ("sequence_accuracy",)
@@ -204,16 +205,18 @@ class Task:
         longest = max(self.max_source, self.max_target) + 1  # with the end mark
         return Shape(
             len(self.source_vocab),
-            len(self.target_vocab),
+            len(self.classes or self.target_vocab),
             longest,
+            output="label" if self.form == "label" else "tokens",
             one_vocabulary=self.source_vocab is self.target_vocab,
+            sentence_end=self.sentence_end,
         )
 
     @property
     def baseline_loss(self) -> float:
         """The loss to beat: the cross-entropy, in nats a token, of a uniform guess. For a finite set with labels, that
         of predicting the frequencies of the classes."""
-        return math.log(len(self.target_vocab))
+        return math.log(len(self.classes or self.target_vocab))
 
     def naive(self, values: Sequence[float]) -> list[float]:
         """A series' last season, repeated: the forecast to beat."""

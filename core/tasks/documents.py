@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from core.entries import Param
-from core.models.base import SENTENCE_END, Shape, sentence_spans
+from core.models.base import SENTENCE_END, sentence_spans
 from core.tasks import recipes
 from core.tasks.base import (
     UNK,
@@ -78,6 +77,7 @@ RULINGS = (
         ),
     ),
 )
+VERDICT_WORDS = {word for words, _ in RULINGS for of_class in words for word in of_class}
 REMARKS = (
     "it rained all week .",
     "his wife wrote a long letter .",
@@ -112,29 +112,14 @@ class Documents(Task):
             for word in text.split()
             if not word.startswith("{")
         }
-        verdicts = {word for words, _ in RULINGS for of_class in words for word in of_class}
         self.source_vocab, self.target_vocab = (
-            Vocabulary(fixed | verdicts | set(COURTS)),
+            Vocabulary(fixed | VERDICT_WORDS | set(COURTS)),
             Vocabulary(VERDICTS),
         )
+        (self.sentence_end,) = self.source_vocab.encode([SENTENCE_END])
         self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
         self.max_target = 1
         self.recommended = recipes.DOCUMENTS
-
-    @property
-    def shape(self) -> Shape:
-        (end,) = self.source_vocab.encode([SENTENCE_END])
-        return Shape(
-            len(self.source_vocab),
-            len(VERDICTS),
-            self.max_source + 1,
-            output="label",
-            sentence_end=end,
-        )
-
-    @property
-    def baseline_loss(self) -> float:
-        return math.log(len(VERDICTS))
 
     def tokens(self, text: str) -> list[str]:
         return split(text.lower(), "words")
@@ -145,7 +130,13 @@ class Documents(Task):
                 choose(generator, 2**31)
             )  # a number of torch's takes as long as twenty of Python's
             verdict, rulings = self._rulings(rng)
-            lines = [_ruling(self.courts[court], ruled, rng) for court, ruled in rulings]
+            lines = []
+            for court, ruled in rulings:
+                words, templates = rng.choice(RULINGS)
+                line = rng.choice(templates)
+                lines.append(
+                    line.format(court=self.courts[court], verdict=rng.choice(words[ruled]))
+                )
             lines += rng.choices(REMARKS, k=rng.randint(0, self.sentences - len(lines)))
             rng.shuffle(lines)
             text = " ".join(lines)
@@ -178,9 +169,7 @@ class Documents(Task):
                 for i, word in zip(span, words, strict=True)
                 if word in COURTS
             ]
-            verdicts = [
-                i for i, word in zip(span, words, strict=True) if verdict_of(word) is not None
-            ]
+            verdicts = [i for i, word in zip(span, words, strict=True) if word in VERDICT_WORDS]
             if courts and verdicts:
                 rank, court = max(courts)
                 rulings.append((rank, span, tuple(sorted((court, verdicts[0])))))
@@ -197,24 +186,6 @@ class Documents(Task):
         generator = torch.Generator().manual_seed(self.config.seed)
         trained = [self.draw(generator, held_out=False) for _ in range(TRAINED)]
         return naive_bayes(self, trained, self.held_out(1_000))
-
-
-def verdict_of(word: str) -> int | None:
-    """The class that a word gives as a verdict; None for another word."""
-    return next(
-        (
-            verdict
-            for words, _ in RULINGS
-            for verdict, of_class in enumerate(words)
-            if word in of_class
-        ),
-        None,
-    )
-
-
-def _ruling(court: str, verdict: int, rng: Random) -> str:
-    words, templates = rng.choice(RULINGS)
-    return rng.choice(templates).format(court=court, verdict=rng.choice(words[verdict]))
 
 
 DOCUMENTS: TaskEntry = TaskEntry(
@@ -278,16 +249,6 @@ class SentenceTask(LabelledTask):
         several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
         self.sentence_end = end if several else 0
         self.recommended = recipes.sentences(len(self.sides[False]), several)
-
-    @property
-    def shape(self) -> Shape:
-        return Shape(
-            len(self.source_vocab),
-            len(self.classes),
-            self.max_source + 1,
-            output="label",
-            sentence_end=self.sentence_end,
-        )
 
     def item(self, i: int) -> Example:
         return Example(self.sources[i], (self.labels[i],))

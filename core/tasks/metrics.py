@@ -89,25 +89,23 @@ def chrf(predictions: Sequence[str], targets: Sequence[str]) -> float:
     shares = [
         (match / length, match / of_targets)
         for n in range(1, 7)
-        for length, of_targets, match in [_comparable(guesses, answers, n)]
+        # A prediction whose target is shorter than n counts nothing.
+        for length, of_targets, match in [
+            _matches(
+                [
+                    guess if len(answer) >= n else ""
+                    for guess, answer in zip(guesses, answers, strict=True)
+                ],
+                answers,
+                n,
+            )
+        ]
         if length and of_targets
     ]
     precision, recall = (
         (sum(part) / len(shares) for part in zip(*shares, strict=True)) if shares else (0.0, 0.0)
     )
     return 500 * precision * recall / (4 * precision + recall) if precision + recall else 0.0
-
-
-def _comparable(predictions: Sequence[str], targets: Sequence[str], n: int) -> tuple[int, int, int]:
-    """As `_matches`; a prediction whose target is shorter than n counts nothing."""
-    return _matches(
-        [
-            text if len(target) >= n else ""
-            for text, target in zip(predictions, targets, strict=True)
-        ],
-        targets,
-        n,
-    )
 
 
 def score(task: Task, predictions: Sequence[Tokens], targets: Sequence[Tokens]) -> dict[str, float]:

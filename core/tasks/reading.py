@@ -90,18 +90,14 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
                 "as UTF-8 and take it again."
             ) from error
         as_windows = data[error.start : error.start + 1].decode("cp1252", "replace")
-        fits = "cp1252" if _reads_as_windows(data) else ""
+        # Windows-1252 leaves five bytes out.
+        fits = "" if set(data) & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
         way = "Read it as Windows-1252 (encoding cp1252), or save" if fits else "Save"
         raise EncodingError(
             f"Line {line} is not UTF-8: {byte} (in Windows-1252 {as_windows!r}). {way} the file as "
             "UTF-8 and take it again.",
             fits,
         ) from error
-
-
-def _reads_as_windows(data: bytes) -> bool:
-    """Whether every byte is a character of Windows-1252, which leaves five out."""
-    return not set(data) & {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 
 
 def validate_text(text: str, what: str = "text") -> str:
@@ -135,7 +131,14 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
         raise ConfigError(
             f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}."
         )
-    best = max(splits, key=lambda mark: _fit(splits[mark]))
+    # Without error first, then by the number of rows as wide as the first, unless that has a single cell.
+    best = max(
+        splits,
+        key=lambda mark: (
+            not splits[mark][1],
+            sum(len(row.cells) == len(splits[mark][0][0].cells) > 1 for row in splits[mark][0]),
+        ),
+    )
     rows, trouble = splits[best]
     if (
         trouble and best == "\t"
@@ -143,7 +146,26 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
         rows, trouble = _split(text, best, quotes=False)
     if trouble:
         raise ConfigError(trouble)
-    _check_width(rows, best, what)
+    if not rows:
+        raise ConfigError(f"All cells of the {what} are empty.")
+    first = rows[0]
+    width = len(first.cells)
+    if width < 2:
+        raise ConfigError(
+            f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
+            "semicolons, commas or bars between."
+        )
+    if width > MAX_COLUMNS:
+        raise ConfigError(f"The {what} has {width} columns; at most {MAX_COLUMNS} are taken.")
+    ragged = [row for row in rows if len(row.cells) != width]
+    if ragged:
+        lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
+        more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
+        raise ConfigError(
+            f"Rows have different numbers of cells: line {first.line} has {width} cells, {lines}{more}. "
+            f"{DELIMITERS[best].capitalize()} separate the cells; put a cell that holds one in "
+            "quotation marks."
+        )
     return rows, best
 
 
@@ -178,36 +200,6 @@ def _split(text: str, delimiter: str, quotes: bool = True) -> tuple[list[Row], s
             'quotation marks ("") where one belongs to the text.'
         )
     return rows, ""
-
-
-def _fit(split: tuple[list[Row], str]) -> tuple[bool, int]:
-    """A sort key of separators: without error first, then by the number of rows as wide as the first."""
-    rows, trouble = split
-    width = len(rows[0].cells) if rows else 0
-    return not trouble, sum(len(row.cells) == width for row in rows) if width > 1 else 0
-
-
-def _check_width(rows: list[Row], delimiter: str, what: str) -> None:
-    if not rows:
-        raise ConfigError(f"All cells of the {what} are empty.")
-    first = rows[0]
-    width = len(first.cells)
-    if width < 2:
-        raise ConfigError(
-            f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
-            "semicolons, commas or bars between."
-        )
-    if width > MAX_COLUMNS:
-        raise ConfigError(f"The {what} has {width} columns; at most {MAX_COLUMNS} are taken.")
-    ragged = [row for row in rows if len(row.cells) != width]
-    if ragged:
-        lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
-        more = f"; and {len(ragged) - MAX_LINES:,} more" if len(ragged) > MAX_LINES else ""
-        raise ConfigError(
-            f"Rows have different numbers of cells: line {first.line} has {width} cells, {lines}{more}. "
-            f"{DELIMITERS[delimiter].capitalize()} separate the cells; put a cell that holds one in "
-            "quotation marks."
-        )
 
 
 def line_numbers(lines: list[int]) -> str:

@@ -27,6 +27,7 @@ from core.tasks.reading import Row, line_numbers, read_rows
 # The value of one cell of a table: a number with a decimal point or comma, a date, or nothing.
 
 
+# An empty cell, and the usual marks for one.
 MISSING = frozenset(
     ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-")
 )
@@ -38,11 +39,6 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _TIME = r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?:Z|[+-]00:?00)?)?"
 _YEAR_FIRST = re.compile(r"(\d{4})[-/](\d\d?)[-/](\d\d?)" + _TIME)
 _YEAR_LAST = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})" + _TIME)
-
-
-def missing(cell: str) -> bool:
-    """Whether a cell is empty, or one of the usual marks for that."""
-    return cell in MISSING
 
 
 def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
@@ -95,12 +91,6 @@ def date(cell: str, order: str = "") -> float | None:
     return (moment - EPOCH) / timedelta(days=1)
 
 
-def date_text(days: float) -> str:
-    """The date that many days after 1970-01-01, with its time unless that is midnight."""
-    moment = EPOCH + timedelta(seconds=round(days * 86_400))
-    return f"{moment:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
-
-
 # Tables: a row has numbers and categories, one token a column, and one class.
 
 
@@ -116,11 +106,12 @@ class Column:
     date: bool = False
 
     def word(self, value: Cell) -> str:
-        """A cell as a person reads it."""
+        """A cell as a person reads it; of a date its time too, unless that is midnight."""
         if value is None:
             return "missing"
         if self.date:
-            return date_text(value)
+            moment = EPOCH + timedelta(seconds=round(value * 86_400))
+            return f"{moment:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
         return self.categories[int(value) - 1] if self.categories else f"{value:g}"
 
 
@@ -375,7 +366,7 @@ def _is_header(rows: Sequence[Row], sheet: Sheet) -> bool:
     """Whether the first row is different words, none of which occurs again in its column."""
     first = rows[0].cells
     numbers = sheet.numbers(first, sheet.comma)
-    if any(missing(cell) or numbers[cell] is not None for cell in first) or len(set(first)) < len(
+    if any(cell in MISSING or numbers[cell] is not None for cell in first) or len(set(first)) < len(
         first
     ):
         return False
@@ -458,12 +449,12 @@ def parse_table(
 def _labelled(sheet: Sheet, target: int) -> Labelled:
     """The rows with a class; ConfigError for too few rows, or too few or too many classes."""
     name = sheet.names[target]
-    rows = [row for row in sheet.rows if not missing(row.cells[target])]
+    rows = [row for row in sheet.rows if row.cells[target] not in MISSING]
     notes = [
         f"{'The first line names the columns' if sheet.named else 'The first line is data'}; "
         f"{name} is the class of each of {len(rows):,} rows."
     ]
-    if lines := [row.line for row in sheet.rows if missing(row.cells[target])]:
+    if lines := [row.line for row in sheet.rows if row.cells[target] in MISSING]:
         notes.append(
             f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
             f"{'are' if len(lines) > 1 else 'is'} left out."
@@ -506,7 +497,7 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
 def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool) -> Reading:
     """The reading of column i; ConfigError for a word among numbers, or where a person chose a column that is empty or
     has too many categories."""
-    name, filled = sheet.names[i], [row for row in rows if not missing(row.cells[i])]
+    name, filled = sheet.names[i], [row for row in rows if row.cells[i] not in MISSING]
     cells = [row.cells[i] for row in filled]
     different = dict.fromkeys(cells)
     if not different:
@@ -518,7 +509,9 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     wrong = [row for row in filled if numbers[row.cells[i]] is None]
     if not wrong:
         return Reading(Column(name), always or _identifier(cells, numbers), numbers)
-    if dates != "categories" and (days := _days(cells)):
+    order = date_order(cells)
+    days = {cell: date(cell, order) for cell in different}
+    if dates != "categories" and None not in days.values():
         return Reading(
             Column(name, date=True), always or ("" if dates == "numbers" else "dates"), days
         )
@@ -555,18 +548,11 @@ def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
     return "counts the rows" if counts else f"{IDENTIFIERS} {len(values):,} different whole numbers"
 
 
-def _days(cells: Sequence[str]) -> dict[str, Cell]:
-    """The dates of a column as days since 1970-01-01; empty where it has other cells, too."""
-    order = date_order(cells)
-    days = {cell: date(cell, order) for cell in dict.fromkeys(cells)}
-    return {} if None in days.values() else days
-
-
 def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
     columns = [read.column for read in readings.values() if read.column is not None]
     cells = tuple(
         tuple(
-            None if missing(row.cells[i]) else read.values[row.cells[i]]
+            None if row.cells[i] in MISSING else read.values[row.cells[i]]
             for i, read in readings.items()
         )
         for row in data.rows
@@ -606,8 +592,8 @@ def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:
 
 
 def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
-    filled = [j for j, row in enumerate(data.rows) if not missing(row.cells[i])]
-    if empty := [row.line for row in data.rows if missing(row.cells[i])]:
+    filled = [j for j, row in enumerate(data.rows) if row.cells[i] not in MISSING]
+    if empty := [row.line for row in data.rows if row.cells[i] in MISSING]:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
     if len(filled) < MIN_ROWS:
         raise ConfigError(

@@ -288,6 +288,7 @@ THINGS = tuple("book letter ball ring drink apple hat map key cake picture coat"
 NOUNS = tuple(
     "dog cat horse teacher farmer doctor king tree house car boat river table chair tower door".split()
 )
+PLURALS = tuple(f"{noun}s" for noun in NOUNS)
 BESIDE = tuple("near behind beside above below with".split())
 ADJECTIVES = tuple("old new big small red blue white dark tall quiet".split())
 NUMBER = ("is", "are")
@@ -318,7 +319,7 @@ class Names(Task):
             *GIVES,
             *THINGS,
             *NOUNS,
-            *map(_plural, NOUNS),
+            *PLURALS,
             *BESIDE,
             *ADJECTIVES,
             *NUMBER,
@@ -384,7 +385,7 @@ def _giving(generator: torch.Generator) -> list[str]:
 def _being(generator: torch.Generator) -> list[str]:
     """The old dogs near the tree are big: the number of the second noun is drawn by itself."""
     several, others = choose(generator, 2), choose(generator, 2)
-    nouns = [tuple(map(_plural, NOUNS)) if many else NOUNS for many in (several, others)]
+    nouns = [PLURALS if many else NOUNS for many in (several, others)]
     return [
         *_phrase(nouns[0], generator),
         _one(BESIDE, generator),
@@ -403,10 +404,6 @@ def _phrase(nouns: Sequence[str], generator: torch.Generator) -> list[str]:
 
 def _one(words: Sequence[str], generator: torch.Generator) -> str:
     return words[choose(generator, len(words))]
-
-
-def _plural(noun: str) -> str:
-    return f"{noun}s"
 
 
 SENTENCES: TaskEntry = TaskEntry(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
@@ -15,7 +14,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from core.entries import Param, quote
-from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import (
     PAD,
@@ -254,27 +252,21 @@ class PairTask(Task):
         ]
         return sorted(pairs, key=lambda pair: len(pair.source))
 
-    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        return cut(self._pool_batch, self.choose_rows(batch_size, generator))
-
     @cached_property
     def _pool_batch(self) -> Batch:
         return self.collate(self.pool)
 
-    def choose_rows(self, batch_size: int, generator: torch.Generator) -> Int[Tensor, " N"]:
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
         """Random pairs of the pool of one source length."""
         pool, length_of = self.pool, lambda pair: len(pair.source)
         length = length_of(pool[choose(generator, len(pool))])
-        low, high = (
-            bisect_left(pool, length, key=length_of),
-            bisect_right(pool, length, key=length_of),
-        )
-        if (
-            short := batch_size - (high - low)
-        ) > 0:  # too few of that length: add those beside them
+        low, high = (bisect(pool, length, key=length_of) for bisect in (bisect_left, bisect_right))
+        short = batch_size - (high - low)
+        if short > 0:  # too few of that length: add those beside them
             low = max(0, min(low - short // 2, len(pool) - batch_size))
             high = low + batch_size
-        return low + torch.randperm(min(high, len(pool)) - low, generator=generator)[:batch_size]
+        order = torch.randperm(min(high, len(pool)) - low, generator=generator)
+        return cut(self._pool_batch, low + order[:batch_size])
 
 
 def cut(batch: Batch, rows: Int[Tensor, " N"]) -> Batch:
@@ -467,14 +459,6 @@ class WhichLanguage(PairTask):
         self.target_vocab = Vocabulary(self.classes)
         self.max_source, self.max_target = LONGEST, 1
         self.recommended = recipes.LANGUAGE
-
-    @property
-    def shape(self) -> Shape:
-        return Shape(len(self.source_vocab), len(self.classes), self.max_source, output="label")
-
-    @property
-    def baseline_loss(self) -> float:
-        return math.log(len(self.classes))
 
     def tokens(self, text: str) -> list[str]:
         return list(text.strip().lower())
