@@ -127,9 +127,9 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
     text = validate_text(text, what)
     splits = {mark: _split(text, mark) for mark in DELIMITERS if mark in text}
     if not splits:
-        first = text.strip().split("\n")[0]
+        line = text.strip().split("\n")[0]
         raise ConfigError(
-            f"The {what} has a single column: no tab, semicolon, comma or bar separates {first!r:.60}."
+            f"The {what} has a single column: no tab, semicolon, comma or bar separates {line!r:.60}."
         )
     # Without error first, then by the number of rows as wide as the first, unless that has a single cell.
     best = max(

@@ -18,7 +18,7 @@ from core.models.model_summary import Part, summarize, with_layers
 from core.tasks import TaskConfig, make_task
 from core.training.evaluate import objective
 from tests.cases import each
-from tests.models.test_stacked import CASES
+from tests.models.test_models import CASES
 
 GOOD = [
     ModelConfig.transformer(

@@ -1,17 +1,92 @@
-"""What every model promises, recurrent or not: padding changes nothing, steps equal teacher forcing, seeds repeat."""
+"""What every model promises: padding, records, steps, the future, checkpointing, dropout, tied matrices, refusals."""
 
 import copy
+import pickle
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
 from core.entries import Choice, ConfigError
-from core.models import ModelConfig, Seq2Seq, Shape, build_model
+from core.models import ModelConfig, Seq2Seq, Shape, build_model, map_tokens
+from core.models.base import concatenate
 from core.models.config import RECURRENT
 from core.models.decoding import greedy
 from core.tasks import PAD, TaskConfig, make_task
 from tests.cases import each, instance
+
+LENGTHS, T, AHEAD, CLASSES, WORDS, SENTENCE = (7, 2, 1, 5), 6, 4, 3, 13, 17
+S, B = max(LENGTHS), len(LENGTHS)
+
+
+@dataclass(frozen=True)
+class Case:
+    config: ModelConfig
+    shape: Shape
+    fed: bool = False  # whether it is given a target
+
+    def made(self, **changes):
+        """The model in eval mode, a padded source, its mask and the target (None where there is none)."""
+        torch.manual_seed(0)
+        model = build_model(
+            ModelConfig.from_json(self.config.to_json() | changes), self.shape
+        ).eval()
+        mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
+        if self.shape.input == "tokens":
+            source = torch.randint(4, WORDS, mask.shape).masked_fill(~mask, 0)
+        elif self.shape.input == "features":
+            source = torch.stack(
+                [
+                    torch.randint(count, (B,)) if count else torch.randn(B)
+                    for count in self.shape.columns
+                ],
+                1,
+            )
+            mask = torch.rand(source.shape) < 0.7
+            mask[:, 1] = True
+            source = source.masked_fill(~mask, float("nan"))  # missing
+        else:
+            source = torch.randn(B, S, self.shape.source)
+        return model, source, mask, torch.randint(4, SENTENCE, (B, T)) if self.fed else None
+
+
+def of(kind, **more):
+    return ModelConfig.transformer(12, 3, 2, kind=kind, **more)
+
+
+ONE, TWO = Shape(SENTENCE, SENTENCE, 12, one_vocabulary=True), Shape(WORDS, SENTENCE, 12)
+LABEL = Shape(WORDS, CLASSES, 12, output="label")
+PATCHES = Shape(5, CLASSES, 12, "patches", "label")
+ROW = Shape(4, CLASSES, 12, "features", "label", columns=(0, 0, 3, 0))
+SERIES = Shape(2, AHEAD, 12, "series", "values")
+MODERN = {"norm": "pre", "normalization": "rms", "activation": "swiglu"}
+CASES = {
+    "decoder-one-vocabulary": Case(of("decoder", position="learned"), ONE, True),
+    "decoder-two-vocabularies": Case(of("decoder", position="rope", **MODERN), TWO, True),
+    "decoder-tied": Case(of("decoder", tied=True, position="alibi", norm="pre"), TWO, True),
+    "decoder-patches": Case(
+        of("decoder", position="learned"), Shape(5, SENTENCE, 12, "patches"), True
+    ),
+    "decoder-text": Case(
+        of("decoder", tied=True, position="sinusoidal", norm="pre", activation="gelu"), ONE
+    ),
+    "classifier-first": Case(of("classifier", position="learned", **MODERN), LABEL),
+    "classifier-mean": Case(of("classifier", position="rope", pool="mean"), LABEL),
+    "classifier-patches": Case(
+        of("classifier", position="learned", norm="pre", activation="gelu"), PATCHES
+    ),
+    "classifier-features": Case(of("classifier"), ROW),
+    "classifier-features-mean": Case(of("classifier", pool="mean", norm="pre"), ROW),
+    "one-token": Case(of("one_token", norm="pre"), ROW),
+    "forecaster": Case(of("forecaster", position="sinusoidal", norm="pre"), SERIES),
+    "forecaster-causal": Case(of("forecaster", position="rope", mask="causal"), SERIES),
+    "transformer-modern": Case(of("transformer", tied=True, position="rope", **MODERN), TWO, True),
+    "transformer-patches": Case(
+        of("transformer", position="learned"), Shape(5, SENTENCE, 12, "patches"), True
+    ),
+}
+
 
 POSITIONS = {
     "none": "post",
@@ -55,102 +130,315 @@ CONFIGS = {
         mask="causal",
     ),
 }
-SOURCE_VOCAB, TARGET_VOCAB, LENGTHS, T = 13, 17, (7, 2, 1, 5), 6
-SHAPE = Shape(SOURCE_VOCAB, TARGET_VOCAB, 20)
-
-every_model = each("config", CONFIGS.values())
+RECURRENT_CASES = {name: Case(config, TWO, True) for name, config in CONFIGS.items()}
+EVERY_CASE = CASES | RECURRENT_CASES
 
 
-def made(config):
-    torch.manual_seed(0)
-    model = build_model(config, SHAPE).eval()
-    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
-    source = torch.randint(4, SOURCE_VOCAB, mask.shape).masked_fill(~mask, 0)
-    return model, source, mask, torch.randint(4, TARGET_VOCAB, (len(LENGTHS), T))
+every = each("case", EVERY_CASE.values())
+every_stack = each("case", CASES.values())
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
-@every_model
-def test_padding_changes_nothing(config):
-    model, source, mask, target = made(config)
+@every
+def test_a_model_comes_back_from_its_pickle(case):
+    model, source, mask, target = case.made()
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again(source, mask, target).logits, model(source, mask, target).logits)
+
+
+@every
+def test_padding_changes_nothing(case):
+    model, source, mask, target = case.made()
     together = model(source, mask, target).logits
-    wider = torch.nn.functional.pad(source, (0, 4), value=9), torch.nn.functional.pad(mask, (0, 4))
-    torch.testing.assert_close(model(*wider, target).logits, together, rtol=1e-4, atol=1e-5)
+    if (
+        case.shape.input == "features"
+    ):  # every row has every column; one that is missing may hold anything
+        other = torch.where(mask, source, torch.tensor([5.0, -1.0, 2.0, 1e6]))
+        torch.testing.assert_close(model(other, mask).logits, together, **CLOSE)
+        return
+    more = (0, 4) if source.dim() == 2 else (0, 0, 0, 4)
+    wider = torch.nn.functional.pad(source, more, value=9), torch.nn.functional.pad(mask, (0, 4))
+    text = case.shape.output == "tokens" and target is None
+    wide = model(*wider, target).logits
+    torch.testing.assert_close(wide[:, :S] if text else wide, together, **CLOSE)
     for row, n in enumerate(LENGTHS):
         alone = model(
-            source[row : row + 1, :n], mask[row : row + 1, :n], target[row : row + 1]
-        ).logits
-        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+            source[row : row + 1, :n],
+            mask[row : row + 1, :n],
+            None if target is None else target[row : row + 1],
+        ).logits[0]
+        torch.testing.assert_close(alone, together[row, :n] if text else together[row], **CLOSE)
 
 
-@every_model
-def test_steps_equal_teacher_forcing(config):
-    model, source, mask, target = made(config)
-    forced = model(source, mask, target, record=True)
-    memory = model.encode(source, mask)
-    state = model.start(memory)
-    for t in range(T):
-        logits, state, maps = model.step(memory, state, target[:, t], record=True)
-        torch.testing.assert_close(logits, forced.logits[:, t], rtol=1e-4, atol=1e-5)
-        for kind in maps:
-            for step, whole in zip(maps[kind], forced.maps[kind], strict=True):
-                seen = step.weights.shape[-1]
-                torch.testing.assert_close(
-                    step.weights[:, :, 0], whole.weights[:, :, t, :seen], rtol=1e-4, atol=1e-5
-                )
-
-
-@every_model
-def test_recording_keeps_every_map_and_changes_nothing(config):
-    model, source, mask, target = made(config)
+@every
+def test_recording_changes_nothing_and_keeps_every_map(case):
+    model, source, mask, target = case.made()
+    config = model.config
     plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
-    torch.testing.assert_close(plain.logits, recorded.logits, rtol=1e-4, atol=1e-5)
-    assert plain.maps == {}
-    kinds = {"recurrent": ("cross",), "hybrid": ("self", "cross")}.get(
-        config.kind, ("self", "causal", "cross")
-    )
-    kinds = kinds if config.attention else ()
+    torch.testing.assert_close(plain.logits, recorded.logits, **CLOSE)
+    assert not plain.maps and not plain.source_attention
+    names = [str(i) for i in range(source.shape[1])]
+    bare = ["w"] * (T - 1) if case.fed else ["0"] * AHEAD if case.shape.output == "values" else None
+    kinds = {
+        "transformer": ("self", "causal", "cross"),
+        "decoder": ("causal",),
+        "recurrent": ("cross",) if config.attention else (),
+        "hybrid": ("self", "cross"),
+    }.get(config.kind, ("self",))
     assert tuple(recorded.maps) == kinds
     for kind, layers in recorded.maps.items():
+        rows, columns = map(len, map_tokens(config, kind, names, bare))
         assert len(layers) == (1 if config.kind in RECURRENT else config.layers)
-        queries, keys = {"self": (7, 7), "causal": (T, T), "cross": (T, 7)}[kind]
         for steps in layers:
-            assert steps.weights.shape == (4, config.num_heads, queries, keys)
-            if config.attention.mask.key != "local_p":  # whose Gaussian takes from the sum
+            assert steps.weights.shape == (B, config.num_heads, rows, columns)
+            if kind == "cross":
+                assert not steps.weights.masked_select(~mask[:, None, None]).any()
+            if (
+                kind == "cross" and config.attention.mask.key != "local_p"
+            ):  # whose Gaussian takes from the sum
                 torch.testing.assert_close(
-                    steps.weights.sum(-1), torch.ones(4, config.num_heads, queries)
+                    steps.weights.sum(-1), torch.ones(B, config.num_heads, rows)
                 )
-            if kind != "causal":
-                assert steps.weights.masked_select(~mask[:, None, None]).abs().sum() == 0
 
 
-@every_model
-def test_the_future_is_not_seen_and_every_weight_is_used(config):
-    model, source, mask, target = made(config)
-    later = target.clone()
-    later[:, 4:] = 5
+@every
+def test_looks_are_a_share_of_what_each_output_sees(case):
+    model, source, mask, target = case.made()
+    recorded = model(source, mask, target, record=True)
+    if model.config.kind == "one_token" or model.config.attention is None:
+        assert not recorded.source_attention
+        return
+    outputs = recorded.logits.shape[1] if case.shape.output != "label" else 1
+    for attention in recorded.source_attention:
+        assert attention.shape == (B, model.config.num_heads, outputs, source.shape[1])
+        if not (
+            case.shape.output == "tokens" and target is None
+        ):  # a text's padding looks too, and is never asked
+            assert attention.masked_select(~mask[:, None, None]).abs().sum() == 0
+        assert attention.sum(-1).max() <= 1 + 1e-5 and attention.sum() > 0.1
+    if recorded.visible is not None:
+        assert recorded.visible.shape == (B, 1) or recorded.visible.shape == (B, outputs)
+
+
+def test_looks_of_a_decoder_are_its_target_rows_on_its_source():
+    model, source, mask, target = CASES["decoder-two-vocabularies"].made()
+    recorded = model(source, mask, target, record=True)
+    for row, n in enumerate(LENGTHS):
+        for attention, steps in zip(
+            recorded.source_attention, recorded.maps["causal"], strict=True
+        ):
+            torch.testing.assert_close(
+                attention[row, :, :, :n], steps.weights[row, :, n : n + T, :n]
+            )
+        assert recorded.visible[row].tolist() == [n + 1 + t for t in range(T)]
+
+
+def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
+    model, source, mask, _ = CASES["classifier-first"].made()
+    recorded = model(source, mask, record=True)
     torch.testing.assert_close(
-        model(source, mask, later).logits[:, :4], model(source, mask, target).logits[:, :4]
+        recorded.source_attention[1][:, :, 0], recorded.maps["self"][1].weights[:, :, 0, 1:]
     )
+    model, source, mask, _ = CASES["classifier-mean"].made()
+    recorded = model(source, mask, record=True)
+    mean_row = recorded.maps["self"][0].weights[1, :, :2].mean(1)
+    torch.testing.assert_close(recorded.source_attention[0][1, :, 0], mean_row)
+
+
+@every
+def test_every_weight_is_used_and_the_same_seed_gives_the_same_model(case):
+    model, source, mask, target = case.made()
     model(source, mask, target).logits.square().sum().backward()
-    unused = [
+    assert not [
         name
         for name, p in model.named_parameters()
         if p.grad is None or not p.grad.isfinite().all()
     ]
-    assert not unused
+    twin = case.made()[0]
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True)
+    )
 
 
-@every_model
-def test_the_same_seed_gives_the_same_model(config):
-    first, second = made(config)[0], made(config)[0]
-    for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
-        assert torch.equal(a, b)
-    second.load_state_dict(first.state_dict())
+@each("case", [case for case in EVERY_CASE.values() if case.shape.output == "tokens"])
+def test_the_future_is_not_seen(case):
+    model, source, mask, target = case.made()
+    before = model(source, mask, target).logits
+    if target is None:
+        source = torch.cat((source[:, :3], 12 - source[:, 3:]), 1)
+    else:
+        target = torch.cat((target[:, :3], torch.full_like(target[:, 3:], 5)), 1)
+    after = model(source, mask, target).logits
+    torch.testing.assert_close(after[:, :3], before[:, :3])
+    assert not torch.allclose(after[:, 3:], before[:, 3:])
+
+
+@each("case", [case for case in EVERY_CASE.values() if case.shape.output == "tokens"])
+def test_word_by_word_it_says_what_it_says_at_once(case):
+    model, source, mask, target = case.made()
+    start = 0
+    if target is None:  # a text: its first half is the source, the rest goes on from its last token
+        start, source, mask, tokens = 2, source[:1], mask[:1], source[:1, 2:]
+    elif getattr(model, "one_length", False):
+        source, mask, tokens = (
+            source[1:2].expand(B, *source.shape[1:]),
+            mask[1:2].expand(B, -1),
+            target,
+        )
+    else:
+        tokens = target
+    forced = model(source, mask, target, record=True)
+    memory = model.encode(source[:, : start or None], mask[:, : start or None])
+    if target is not None:
+        torch.testing.assert_close(model.decode(memory, target).logits, forced.logits, **CLOSE)
+    state = model.start(memory)
+    for t, token in enumerate(tokens.unbind(1)):
+        logits, state, maps = model.step(memory, state, token, record=True)
+        torch.testing.assert_close(logits, forced.logits[:, start + t], **CLOSE)
+        assert maps or model.config.attention is None
+        for kind in maps if start == 0 and model.config.kind != "decoder" else ():
+            for step, whole in zip(maps[kind], forced.maps[kind], strict=True):
+                seen = step.weights.shape[-1]
+                torch.testing.assert_close(
+                    step.weights[:, :, 0], whole.weights[:, :, t, :seen], **CLOSE
+                )
+
+
+def test_a_decoder_refuses_sources_of_two_lengths_word_by_word():
+    model, source, mask, _ = CASES["decoder-two-vocabularies"].made()
+    assert model.one_length
+    with pytest.raises(ValueError, match="one length"):
+        model.encode(source, mask)
+
+
+@every_stack
+def test_checkpointing_computes_the_same_gradients(case):
+    gradients = []
+    for checkpointing in (False, True):
+        model, source, mask, target = case.made(dropout=0.3)
+        model.train().checkpointing = checkpointing
+        torch.manual_seed(5)
+        model(source, mask, target).logits.square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@every_stack
+def test_checkpointing_keeps_less(case):
+    def recorded(checkpointing):
+        model, source, mask, target = case.made()
+        model.train().checkpointing = checkpointing
+        sizes = []
+
+        def pack(saved):
+            sizes.append(saved.numel())
+            return saved
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            model(source, mask, target)
+        return sum(sizes)
+
+    assert recorded(True) < 0.7 * recorded(False)
+
+
+@every_stack
+def test_dropout_acts_in_training_alone(case):
+    model, source, mask, target = case.made(dropout=0.5)
+    assert torch.equal(model(source, mask, target).logits, model(source, mask, target).logits)
+    model.train()
+    assert not torch.equal(model(source, mask, target).logits, model(source, mask, target).logits)
+
+
+def test_tied_matrices_are_one():
+    for kind in ("decoder", "transformer"):
+        models: list[Any] = [build_model(of(kind, tied=flag), TWO) for flag in (True, False)]
+        tied, free = models
+        assert tied.output.weight is tied.target.token.weight
+        count = [sum(p.numel() for p in model.parameters()) for model in (tied, free)]
+        assert count[1] - count[0] == TWO.target * 12
+
+
+def test_one_vocabulary_has_one_embedding():
+    one = build_model(of("decoder"), Shape(9, 9, 12, one_vocabulary=True))
+    two = build_model(of("decoder"), Shape(9, 9, 12))
+    assert (
+        sum(p.numel() for p in two.parameters()) - sum(p.numel() for p in one.parameters())
+        == 9 * 12
+    )
+
+
+def test_a_row_that_is_one_token_gives_its_attention_no_choice():
+    model, source, mask, _ = CASES["one-token"].made()
+    before = model(source, mask, record=True)
+    assert all(torch.equal(steps.weights, torch.ones(B, 3, 1, 1)) for steps in before.maps["self"])
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            for linear in (layer.attention.projection.query, layer.attention.projection.key):
+                linear.weight.normal_()
+    torch.testing.assert_close(model(source, mask).logits, before.logits)
+
+
+def test_a_forecast_follows_the_units_of_its_series():
+    model, source, mask, _ = CASES["forecaster"].made()
+    mask = torch.ones_like(mask)
+    torch.testing.assert_close(
+        model(30 * source + 7, mask).logits,
+        30 * model(source, mask).logits + 7,
+        rtol=1e-3,
+        atol=1e-3,
+    )
+
+
+def test_two_sequences_in_one_line_have_no_hole():
+    first, second = torch.arange(1.0, 7).reshape(2, 3, 1), torch.arange(11.0, 15).reshape(2, 2, 1)
+    line, places = concatenate(
+        first, torch.tensor([[True, False, False], [True, True, True]]), second
+    )
+    assert line[0, :3, 0].tolist() == [1, 11, 12] and line[1, :, 0].tolist() == [4, 5, 6, 13, 14]
+    assert places.tolist() == [[1, 2], [3, 4]]
+
+
+@each(
+    ("config", "shape", "words"),
+    [
+        (of("transformer"), ROW, "reads tokens or patches, and this task has features"),
+        (of("decoder"), SERIES, "kind = decoder reads tokens or patches"),
+        (of("classifier"), TWO, "answers with label, and this task has tokens"),
+        (of("one_token"), Shape(5, CLASSES, 9, output="label"), "reads features"),
+        (of("forecaster"), TWO, "reads series"),
+        (of("decoder", position="learned"), Shape(9, 9, 300), "max_len ≥ 600"),
+    ],
+)
+def test_what_a_model_cannot_serve_is_said(config, shape, words):
+    with pytest.raises(ConfigError, match=words):
+        build_model(config, shape)
+
+
+@each(
+    ("more", "words"),
+    [
+        ({"kind": "decoder", "pool": "mean"}, "does not read pool"),
+        ({"kind": "classifier", "tied": True}, "does not read tied"),
+        ({"kind": "classifier", "mask": "causal"}, "take pool = mean"),
+        ({"kind": "classifier", "mask": "moba"}, "take pool = mean"),
+        ({"kind": "forecaster", "projection": "identity"}, "single head"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(more, words):
+    with pytest.raises(ConfigError, match=words):
+        ModelConfig.transformer(12, 3, **more)
+
+
+def test_a_row_of_other_columns_is_refused():
+    model, source, mask, _ = CASES["classifier-features"].made()
+    with pytest.raises(ValueError, match="3 columns; this model reads 4"):
+        model(source[:, :3], mask[:, :3])
 
 
 @each("name", ["transformer-rope-pre", "gru-scaled_dot"])
 def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
-    model, source, mask, target = made(CONFIGS[name])
+    model, source, mask, target = EVERY_CASE[name].made()
     before = model(source, mask, target).logits
     twin = copy.deepcopy(model).double()
     with torch.no_grad():
@@ -165,7 +453,7 @@ def test_a_copy_keeps_both_kernels_on_its_own_weights(name):
 def test_without_attention_only_the_last_state_is_left(cell):
     """Bidirectional states end where a sentence begins, too: nothing else may tell two memories apart."""
     torch.manual_seed(0)
-    model: Any = build_model(ModelConfig.recurrent(10, None, cell=cell), SHAPE).eval()
+    model: Any = build_model(ModelConfig.recurrent(10, None, cell=cell), TWO).eval()
     memory = model.encode(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
     other = type(memory)(torch.randn_like(memory.states), memory.mask, memory.last)
     target = torch.tensor([[1, 8, 9]])
@@ -173,7 +461,7 @@ def test_without_attention_only_the_last_state_is_left(cell):
 
 
 def test_a_source_without_tokens_and_padding_in_front_are_refused():
-    model, source, mask, target = made(CONFIGS["gru-dot"])
+    model, source, mask, target = EVERY_CASE["gru-dot"].made()
     with pytest.raises(ValueError, match="at least one"):
         model(source, mask & (torch.arange(4) != 1)[:, None], target)
     with pytest.raises(ValueError, match="must follow"):

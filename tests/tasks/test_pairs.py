@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from core.entries import ConfigError
 from core.models import ModelConfig
-from core.tasks import PAD, TaskConfig, make_task
+from core.tasks import PAD, Example, TaskConfig, make_task
 from core.tasks.base import UNK
 from core.tasks.metrics import score
 from core.tasks.own import OwnPairs, parse_pairs, roman
@@ -71,11 +71,11 @@ def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
             pair.source for pair in task.held_out(1000)
         }
         batch = task.batch(16, torch.Generator().manual_seed(0))
-        seen = {tuple(task.source_vocab.decode(row)) for row in batch.source.tolist()}
-        assert seen <= trained
-        again = task.collate(
-            [task.pool[i] for i in task.choose_rows(16, torch.Generator().manual_seed(0)).tolist()]
-        )
+        sources = map(task.source_vocab.decode, batch.source.tolist())
+        targets = map(task.target_vocab.decode, batch.target_out.tolist())
+        drawn = [Example(tuple(s), tuple(t)) for s, t in zip(sources, targets, strict=True)]
+        assert set(drawn) <= set(task.pool)
+        again = task.collate(drawn)
         assert all(
             torch.equal(a, b)
             for a, b in zip(vars(batch).values(), vars(again).values(), strict=True)
