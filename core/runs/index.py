@@ -66,8 +66,10 @@ class RunIndex:
 
     def statuses(self) -> list[Status]:
         """The state of every run, and since when."""
-        rows = self.database.execute("SELECT state, at FROM runs")
-        return [Status(state, at=at) for state, at in rows]
+        return [
+            Status(state, at=at)
+            for state, at in self.database.execute("SELECT state, at FROM runs")
+        ]
 
     def search(self, words: Sequence[str], start: int = 0, count: int = -1) -> list[str]:
         """The runs that have every word in their text, or as their id; `count` of them from `start` on."""
@@ -106,10 +108,12 @@ class RunIndex:
 
     def sizes(self) -> dict[str, int]:
         """The bytes of every run; those that are not known are counted."""
-        missing = self._ids("SELECT id FROM runs WHERE bytes IS NULL")
         self.database.executemany(
             "UPDATE runs SET bytes = ? WHERE id = ?",
-            [(folder_bytes(self.root / name), name) for name in missing],
+            [
+                (folder_bytes(self.root / name), name)
+                for name in self._ids("SELECT id FROM runs WHERE bytes IS NULL")
+            ],
         )
         return dict(self.database.execute("SELECT id, bytes FROM runs"))
 
@@ -137,8 +141,9 @@ class RunIndex:
         """Read what has changed in the folder."""
         names, rows = run_names(self.root), self.stamps()
         changed, check = self._journal()
-        vanished = rows.keys() - names
-        self.database.executemany("DELETE FROM runs WHERE id = ?", [(name,) for name in vanished])
+        self.database.executemany(
+            "DELETE FROM runs WHERE id = ?", [(name,) for name in (rows.keys() - names)]
+        )
         suspects = rows.keys() if check else {*changed, *self.unfinished()}
         if not self.complete:  # the next ones in turn
             last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""

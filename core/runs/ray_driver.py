@@ -89,8 +89,7 @@ def lose(message: str) -> None:
     """Queue every run of the queue directory that is under way."""
     ray_queue.save_state(ClusterState(message=message))
     for entry in ray_queue.entries():
-        status = entry.run.status()
-        if status.state in ("starting", "running"):
+        if entry.run.status().state in ("starting", "running"):
             entry.run.set_status("queued", words(message, PUBLIC_LOST))
 
 

@@ -110,8 +110,9 @@ class Item:
 
     def stamp(self) -> str:
         """What changes with its content."""
-        several = MEASURED if self.home else STAMPED
-        return stamp_of(self.folder, self.names() if self.single else several)
+        return stamp_of(
+            self.folder, self.names() if self.single else (MEASURED if self.home else STAMPED)
+        )
 
     def names(self) -> list[str]:
         """The names of its files in the order of writing: frames, records, checkpoints, and the status last."""
@@ -479,8 +480,9 @@ class Copier:
         owned = manifest.owned or created or time.time()
         item.write_manifest(Manifest(self.place.server, owned, stamp, sizes))
         size, name = sum(size for size, _ in sizes.values()), text_of(data.get("name"), 80)
-        me = self.place.server
-        return StoredRun(item.id, me, owned, state, at, created, name, size, stamp, item.home)
+        return StoredRun(
+            item.id, self.place.server, owned, state, at, created, name, size, stamp, item.home
+        )
 
     def elsewhere(self) -> list[StoredRun]:
         """The runs of the store that are not in the local folder, the newest first; StoreError."""
@@ -488,8 +490,11 @@ class Copier:
             self.read_rows()
         homes = filter(Path.is_dir, (self.root, self.root / ".deleted"))
         here = {name for home in homes for name in os.listdir(home)}
-        rows = sorted(self.newest().items(), reverse=True)
-        return [row for name, row in rows if not row.home and name not in here]
+        return [
+            row
+            for name, row in sorted(self.newest().items(), reverse=True)
+            if not row.home and name not in here
+        ]
 
     def fetch(self, name: str) -> bool:
         """Bring an item of the store into the local folder, or a newer version; False where the store has none.
@@ -518,8 +523,7 @@ class Copier:
                 shutil.rmtree(draft, ignore_errors=True)
                 return False
             if not RunFolder(draft).status().ended:
-                message = f"It trains on {row.server}; this is a copy."
-                RunFolder(draft).set_status("paused", message)
+                RunFolder(draft).set_status("paused", f"It trains on {row.server}; this is a copy.")
             if item.folder.exists():
                 item.folder.rename(home / f".draft-old-{name}")
                 shutil.rmtree(home / f".draft-old-{name}", ignore_errors=True)

@@ -104,8 +104,9 @@ class Outcome:
         outcome = read(data, cls, "A sweep's outcome")
         if outcome.state not in (*UNDER_WAY, *ENDED, "lost"):
             raise ConfigError(f"A sweep's outcome has no state {quote(outcome.state)}.")
-        columns = outcome.measures.values()
-        if {len(outcome.train_seconds), *map(len, columns)} - {len(outcome.steps)}:
+        if {len(outcome.train_seconds), *map(len, outcome.measures.values())} - {
+            len(outcome.steps)
+        }:
             raise ConfigError("A sweep's outcome has columns of different lengths.")
         for name, column in outcome.measures.items():
             most = LARGEST[MEASURES[name]] if name in MEASURES else -1

@@ -81,8 +81,7 @@ def work(
         try:
             limit_memory(run)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
-                work_on = pkgutil.resolve_name(WORK[run.job])
-                state, message = work_on(run, stop, on_record)
+                state, message = pkgutil.resolve_name(WORK[run.job])(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:
             state, message = "failed", without_paths(str(error))
         except Exception as error:  # a crash costs this run alone
@@ -160,8 +159,7 @@ def _restore_best(run: Run, session: Session) -> None:
             run.checkpoint_path(best).unlink()
             # The next best must only be better than the weights that are left.
             left = run.best_step()
-            losses = run.validation_losses()
-            session.progress.best = math.inf if left is None else losses[left]
+            session.progress.best = math.inf if left is None else run.validation_losses()[left]
 
 
 def _finished(last: Record, run: Run) -> str:

@@ -87,8 +87,9 @@ def pace(config: RunConfig, task: Task) -> Pace:
 
 def estimate(config: RunConfig, task: Task) -> float:
     """Seconds of a run on this machine without its caps."""
-    held_out = len(task.held_out(config.held_out)[: config.held_out])
-    return pace(config, task).seconds(config, held_out, len(task.held_out(FINAL)))
+    return pace(config, task).seconds(
+        config, len(task.held_out(config.held_out)[: config.held_out]), len(task.held_out(FINAL))
+    )
 
 
 def in_words(config: RunConfig, seconds: float) -> str:
@@ -161,8 +162,11 @@ def diagnose(
         return (Finding("diverged", "loss", f"The loss is no longer a number{where}.", advice),)
     if len(measured) < FEWEST:
         return ()
-    checks = (_overfits, _bursts, _fades, _stands_still, _starves)
-    return tuple(finding for check in checks for finding in check(measured, config, baseline))
+    return tuple(
+        finding
+        for check in (_overfits, _bursts, _fades, _stands_still, _starves)
+        for finding in check(measured, config, baseline)
+    )
 
 
 def _overfits(records: Sequence[Record], config: RunConfig, baseline: float) -> Iterator[Finding]:

@@ -132,8 +132,13 @@ class Series(Objective):
         return F.mse_loss(logits, batch.target_out)
 
     def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
-        loss = F.mse_loss(logits, batch.target_out, reduction="sum").item()
-        return loss, math.nan, batch.target_out.numel(), 0.0, 0
+        return (
+            F.mse_loss(logits, batch.target_out, reduction="sum").item(),
+            math.nan,
+            batch.target_out.numel(),
+            0.0,
+            0,
+        )
 
     def free(
         self, model: Any, task: Task, examples: Sequence[Example], device: str
@@ -296,8 +301,10 @@ def measure_teacher_forced(
         "token_accuracy": None if math.isnan(right) else right / count,
     }
     if unknown:
-        known_loss = (loss - unknown_loss) / max(1, count - unknown)
-        measured |= {"unknown": unknown / count, "known_loss": known_loss}
+        measured |= {
+            "unknown": unknown / count,
+            "known_loss": ((loss - unknown_loss) / max(1, count - unknown)),
+        }
     if rows:
         shares = (sum(mass[1:], mass[0]) / rows).tolist()
         measured |= {"expected": tuple(map(tuple, shares)), "even": even / rows}

@@ -168,8 +168,10 @@ class Session:
 
     def weights(self) -> dict[str, Tensor]:
         """A copy of the weights, as `model.*`."""
-        state = self.model.state_dict().items()
-        return {f"model.{name}": value.detach().clone() for name, value in state}
+        return {
+            f"model.{name}": value.detach().clone()
+            for name, value in self.model.state_dict().items()
+        }
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         """The state as tensors by name (model.*, optimizer.*, generator.*), and the progress as text."""
@@ -203,8 +205,9 @@ class Session:
                 if name.startswith("optimizer."):
                     _, index, part = name.split(".", 2)
                     state[int(index)][part] = value
-            groups = self.optimizer.state_dict()["param_groups"]
-            self.optimizer.load_state_dict({"state": dict(state), "param_groups": groups})
+            self.optimizer.load_state_dict(
+                {"state": dict(state), "param_groups": self.optimizer.state_dict()["param_groups"]}
+            )
         self.data.set_state(tensors["generator.data"])
         torch.set_rng_state(tensors["generator.torch"])
         if self.device == "cuda" and "generator.cuda" in tensors:
@@ -477,14 +480,18 @@ def measure(session: Session, stop: Callable[[], bool] = never_stop, final: bool
         step > 0 or config.decode_every == 1
     )
     if final or due or step >= config.steps:
-        decoded = examples if form.scored else examples[: config.num_examples]
-        predictions = measure_free(model, task, decoded, session.device, stop)
+        predictions = measure_free(
+            model,
+            task,
+            examples if form.scored else examples[: config.num_examples],
+            session.device,
+            stop,
+        )
         figures |= form.score(task, predictions)
         figures |= {
             "examples": tuple(predictions[: config.num_examples]),
             "buckets": buckets(task, predictions),
         }
-    watched = session.held_out[: config.num_examples]
     record = Record(
         step=step,
         **figures,
@@ -494,7 +501,9 @@ def measure(session: Session, stop: Callable[[], bool] = never_stop, final: bool
         train_seconds=session.progress.train_seconds,
         held_out=len(examples),
         final=final,
-        maps=frames(model, config.model, task, watched, session.device),
+        maps=frames(
+            model, config.model, task, session.held_out[: config.num_examples], session.device
+        ),
     )
     session.progress.elapsed = record.elapsed
     if not final:

@@ -274,8 +274,9 @@ def compare(
     for a, b, (mean, error, freedom, count, paired) in pairs:  # each on the link of the unit
         p, ends = 1.0, Interval(mean, scale.low, scale.high)
         if error:
-            half = quantile(1 - LEVEL / len(pairs) / 2, freedom) * error
-            ends = around(mean, half, scale, resolution)
+            ends = around(
+                mean, quantile(1 - LEVEL / len(pairs) / 2, freedom) * error, scale, resolution
+            )
             inside = min(max(mean, scale.low + resolution / 2), scale.high - resolution / 2)
             (centre, slope), (zero, _) = scale.link(inside), scale.link(0.0)
             tail = float(stdtr(freedom, -abs(centre - zero) / (error * slope)))

@@ -365,8 +365,7 @@ def _still_busy(run: Run) -> bool:
         return True  # its driver has ended, and the next one finds it
     if status.state == "starting" and abs(time.time() - status.at) < START_SECONDS:
         return True
-    after = run.status()  # the worker may have ended since the first read
-    if not after.ended:
+    if not run.status().ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
         with suppress(OSError):  # deleted meanwhile, or the disk is full
             run.set_status(state, end_message(run))
