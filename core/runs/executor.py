@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from core.files import hosted
 from core.runs import machine, ray_queue
@@ -60,16 +59,6 @@ def spawn_worker(
 MAX_SLOTS = 50  # runs into which a claim is split at most
 MAX_RUNS = 1_000  # that are handed to a cluster at once
 POLL_SECONDS = 0.2
-
-
-class Worker(Protocol):
-    """The work on one run: what a shell needs of a process."""
-
-    def wait(self, timeout: float | None = None) -> object:
-        """Return when it has ended; subprocess.TimeoutExpired after `timeout` seconds."""
-
-    def terminate(self) -> None:
-        """Request it to stop."""
 
 
 class Executor:
@@ -138,6 +127,11 @@ class ClusterWorker:
 
     def terminate(self) -> None:
         self.run.request_stop()
+
+
+Worker = (
+    subprocess.Popen | ClusterWorker
+)  # the work on one run: it can be waited for and terminated
 
 
 def executor() -> Executor:

@@ -84,7 +84,8 @@ class RunFolder:
     def create(self, **data: object) -> None:
         """Make the folder with its run.json, which holds these values, None left out, and the time."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write_metadata({**data, "created": time.time()})
+        (self.path / "run.json").unlink(missing_ok=True)
+        self.update_metadata(**data, created=time.time())
 
     def status(self) -> Status:
         try:
@@ -133,9 +134,7 @@ class RunFolder:
 
     def update_metadata(self, **values: object) -> None:
         """Set values in run.json (config, name, …); None deletes one."""
-        self._write_metadata({**self.metadata(), **values})
-
-    def _write_metadata(self, data: Mapping[str, object]) -> None:
+        data = {**self.metadata(), **values}
         data = {key: value for key, value in data.items() if value is not None}
         self._write("run.json", json.dumps(data, indent=1).encode())
         self._note_change()
@@ -251,7 +250,11 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> dict[str, Stamp]:
     for name, data in files.items():
         if NAME.fullmatch(name):
             write_atomically(folder / name, data)
-    return {name: _stamp(folder / name) for name in list_files(folder)}
+    stamps = {}
+    for name in list_files(folder):
+        data, modified = (folder / name).read_bytes(), (folder / name).stat().st_mtime_ns
+        stamps[name] = Stamp(len(data), modified, zlib.crc32(data))
+    return stamps
 
 
 def list_files(folder: Path) -> list[str]:
@@ -277,21 +280,20 @@ def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Chang
     stamps: dict[str, Stamp] = {}
     for rank in range(3):
         for name in list_files(folder):
-            if name in OWN or _rank(name) != rank or (not ended and AT_THE_END.match(name)):
+            late = not ended and AT_THE_END.match(name)
+            if name in OWN or _rank(name) != rank or late:
                 continue
             try:
                 stat = (folder / name).stat()
-                before = known.get(name)
-                if before is not None and (before.size, before.modified) == (
-                    stat.st_size,
-                    stat.st_mtime_ns,
-                ):
+                size, modified, checksum = before = known.get(name, Stamp(0, 0, 0))
+                if name in known and (size, modified) == (stat.st_size, stat.st_mtime_ns):
                     stamps[name] = before
                     continue
                 data = (folder / name).read_bytes()
             except OSError:  # deleted meanwhile
                 continue
-            offset = _known_part(name, data, before)
+            grew = name.endswith(APPENDED) and 0 < size <= len(data)
+            offset = size if grew and zlib.crc32(data[:size]) == checksum else 0
             stamps[name] = Stamp(len(data), stat.st_mtime_ns, zlib.crc32(data))
             if not offset or offset < len(data):
                 files.append(Change(name, offset, data[offset:]))
@@ -323,15 +325,3 @@ def _rank(name: str) -> int:
     if name.startswith("checkpoints/") or name == "statistics.safetensors":
         return 0
     return 1 if name.endswith((".jsonl", ".f32")) else 2
-
-
-def _known_part(name: str, data: bytes, before: Stamp | None) -> int:
-    """How many bytes of a file the server has."""
-    if before is None or not name.endswith(APPENDED) or len(data) < before.size:
-        return 0
-    return before.size if zlib.crc32(data[: before.size]) == before.checksum else 0
-
-
-def _stamp(path: Path) -> Stamp:
-    data = path.read_bytes()
-    return Stamp(len(data), path.stat().st_mtime_ns, zlib.crc32(data))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
 from core.attention.presets import attention_name, choice_name
 from core.entries import LONGEST_QUOTE, check_fields, complete, quote
-from core.models import ModelConfig, Shape, build_model
+from core.models import ModelConfig, build_model
 from core.models.cards import CARDS, card
 from core.serialization import check_types, convert, renamed
-from core.tasks import TaskConfig, make_task, task_entry
+from core.tasks import TaskConfig, make_task, task_entry, task_of
 from core.training.config import BOUNDS, RunConfig, Seed, recommended
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
@@ -155,14 +154,9 @@ class SweepConfig:
 
 def buildable(run: RunConfig) -> None:
     """ConfigError when the model does not fit the task; computes nothing and uses no random numbers."""
-    shape = _shape(run.task)
+    shape = task_of(run.task).shape
     with ShapesOnly():
         build_model(run.model, shape)
-
-
-@lru_cache(maxsize=16)
-def _shape(task: TaskConfig) -> Shape:
-    return make_task(task).shape
 
 
 def vary(base: RunConfig, axis: str, value: Any) -> RunConfig:

@@ -26,12 +26,6 @@ IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one seco
 _threads: list[threading.Thread] = []
 
 
-def at_start() -> None:
-    """Import what the first page needs."""
-    for name in AT_START:
-        importlib.import_module(name)
-
-
 def after_a_visit(*steps: Callable[[], object]) -> None:
     """Take these steps in a thread, once in the life of a server, each as soon as the server has little to do.
 
@@ -70,7 +64,8 @@ def begin() -> None:
     What these libraries hold is left out of full collections, of which each would spend 0.1 s on it.
     """
     share_arenas()
-    at_start()
+    for name in AT_START:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     threading.Thread(target=_watch, daemon=True, name="idle_memory").start()

@@ -161,8 +161,17 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
         "stop",
         "",
     )
-    files = tuple(Change(name, 0, b"x") for name in names)
-    apply(folder, Changes(files, ("../kept.txt", "lock"), {}, {}, {}, False))
+    apply(
+        folder,
+        Changes(
+            tuple(Change(name, 0, b"x") for name in names),
+            ("../kept.txt", "lock"),
+            {},
+            {},
+            {},
+            False,
+        ),
+    )
     assert list_files(tmp_path) == ["kept.txt"]
     assert unpack(folder, dict.fromkeys(names[:5], b"x")) == {}
     assert list_files(tmp_path) == ["kept.txt"]

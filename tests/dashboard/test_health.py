@@ -117,8 +117,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
 
 def test_a_counter_is_named_wherever_one_is_added():
     text = (ROOT / "dashboard" / "server" / "jobs.py").read_text(encoding="utf-8")
-    added = set(re.findall(r'health\.add_count\("(\w+)"', text))
-    assert added == {
+    assert set(re.findall(r'health\.add_count\("(\w+)"', text)) == {
         name.removeprefix("lab_")
         for name, family in health.FAMILIES.items()
         if family[0] == "counter"
@@ -136,8 +135,7 @@ def test_memory_is_that_of_this_process_and_of_those_it_started():
         process.stdout.readline()
         more = health.memory_bytes()
         process.communicate()
-    grown = more["process", "workers"] - before["process", "workers"]
-    assert 55e6 < grown < 120e6
+    assert 55e6 < (more["process", "workers"] - before["process", "workers"]) < 120e6
     rss = int(
         Path(f"/proc/{os.getpid()}/statm").read_text(encoding="utf-8").split()[1]
     ) * os.sysconf("SC_PAGE_SIZE")

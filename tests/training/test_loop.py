@@ -186,8 +186,9 @@ def test_learning_rate_rises_then_falls_by_its_schedule():
 
 def test_reverse_is_learned(monkeypatch):
     """The recommended settings, to 99 % of 1,000 held-out sequences, and the weight stands on the anti-diagonal."""
-    task = make_task(TaskConfig.of("reverse"))
-    config = recommended(task, "transformer", max_seconds=120, record_every=20)
+    config = recommended(
+        make_task(TaskConfig.of("reverse")), "transformer", max_seconds=120, record_every=20
+    )
     monkeypatch.setattr(loop, "FINAL", FINAL)
     last = list(train(config))[-1]
     assert last.sequence_accuracy >= 0.99 and last.held_out == 1000
@@ -267,8 +268,7 @@ def scripted(monkeypatch):
 
     def given(model, *rest):
         measured.append({name: value.clone() for name, value in model.state_dict().items()})
-        loss = LOSSES[len(measured) - 1]
-        return {**evaluate.measure_teacher_forced(model, *rest), "loss": loss}
+        return {**evaluate.measure_teacher_forced(model, *rest), "loss": LOSSES[len(measured) - 1]}
 
     monkeypatch.setattr(loop, "measure_teacher_forced", given)
     return measured
@@ -356,8 +356,16 @@ def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
 
 
 def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
-    task = make_task(TaskConfig.of("own_text", length=16))
-    record = next(train(recommended(task, held_out=20, num_examples=3, steps=1)))
+    record = next(
+        train(
+            recommended(
+                make_task(TaskConfig.of("own_text", length=16)),
+                held_out=20,
+                num_examples=3,
+                steps=1,
+            )
+        )
+    )
     assert decoded == [3] and len(record.examples) == 3 and record.token_accuracy is not None
 
 
@@ -723,7 +731,6 @@ def test_its_checkpoint_fits_and_it_goes_on(run):
         "day",
     ]
     assert summarize(run).config is not None
-    config = run.config()
-    run.update_metadata(config={**config.to_json(), "steps": 4})
+    run.update_metadata(config={**run.config().to_json(), "steps": 4})
     state, words = train_run(run, lambda: False, lambda record: None)
     assert state == "finished" and "4 steps" in words

@@ -176,8 +176,7 @@ def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatc
 def test_the_worker_is_started_on_the_gpu_of_its_run(two, monkeypatch):
     started: list[dict[str, str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda arguments, env, **more: started.append(env))
-    run = create_run(small_run(), gpu=1)
-    executor.start_process(run)
+    executor.start_process(create_run(small_run(), gpu=1))
     assert started[0][machine_module.VISIBLE] == "1"
 
 

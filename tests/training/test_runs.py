@@ -257,8 +257,7 @@ def test_a_field_takes_no_object(tmp_path, packed, field):
 def test_records_of_before_are_read(tmp_path, packed):
     line = b'{"step": 0, "letters": 0.5, "exact": 0.25, "trained": 1.5}'
     only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line}
-    run = unpack(zipped(only), tmp_path)
-    assert run.records()[0].token_accuracy == 0.5
+    assert unpack(zipped(only), tmp_path).records()[0].token_accuracy == 0.5
 
 
 def frame(packed: bytes, **arrays) -> bytes:
@@ -319,8 +318,7 @@ def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
     ],
 )
 def test_weights_that_do_not_fit_are_refused(tmp_path, packed, change, words):
-    data = tampered(packed, tmp_path, change)
-    refused(data, tmp_path, words)
+    refused(tampered(packed, tmp_path, change), tmp_path, words)
 
 
 @pytest.mark.parametrize(

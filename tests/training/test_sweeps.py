@@ -329,8 +329,9 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatc
     del data["outcomes"]["1:1"], data["runs"]["1:1"]
     saved.write_text(json.dumps(data), encoding="utf-8")
     assert "1 runs to train" in say(str(saved))
-    again = sweep.outcomes()
-    assert again[1, 1].measures == first[1, 1].measures, "the same seed, the same numbers"
+    assert sweep.outcomes()[1, 1].measures == first[1, 1].measures, (
+        "the same seed, the same numbers"
+    )
     lines = summary(sweep)
     assert lines[0].startswith("8:  2 of 2 seeds  ") and "  loss " in lines[0]
     assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
