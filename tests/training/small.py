@@ -6,6 +6,7 @@ import os
 import runpy
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -96,11 +97,15 @@ def parts(packed: bytes) -> dict[str, bytes]:
         return {name.split("/", 1)[1]: file.read(name) for name in file.namelist()}
 
 
-def zipped(parts: dict[str, bytes], top: str = "") -> bytes:
+def zipped(
+    parts: Mapping[str, bytes | None], top: str = "", how: int = zipfile.ZIP_DEFLATED
+) -> bytes:
+    """A zip of these files, None left out."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(out, "w", how) as file:
         for name, data in parts.items():
-            file.writestr(top + name, data)
+            if data is not None:
+                file.writestr(top + name, data)
     return out.getvalue()
 
 

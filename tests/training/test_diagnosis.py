@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +13,6 @@ from core.training import Record, RunConfig, diagnosis as estimating, recommende
 from core.training.diagnosis import Pace, diagnose, duration, estimate, in_words, pace
 from tests.cases import each
 from tests.training.small import small_run
-
-# What goes wrong is told from a run's own records: by real tiny runs that go wrong, and by what must not be told.
 
 
 def findings_of(config: RunConfig) -> dict[str, str]:
@@ -57,17 +56,25 @@ def test_a_run_that_learns_hears_nothing():
     assert all(keys(falling(n)) == set() for n in range(13))
 
 
-def test_a_dead_learning_rate():
-    findings = findings_of(small_run(steps=80, record_every=8, learning_rate=1e-6))
-    assert set(findings) == {"rate_dead"} and "1e-06 is small for AdamW" in findings["rate_dead"]
-
-
-def test_a_learning_rate_that_is_too_large():
-    """24 steps, at which the loss of five seeds was 5.6 to 9.3 and guessing costs 2.8; later it falls to guessing."""
-    findings = findings_of(
-        small_run(steps=24, record_every=3, learning_rate=1.0, schedule="constant")
-    )
-    assert "rate_high" in findings and "large for AdamW" in findings["rate_high"]
+@each(
+    ("key", "words", "changes"),
+    [
+        (
+            "rate_dead",
+            "1e-06 is small for AdamW",
+            dict(steps=80, record_every=8, learning_rate=1e-6),
+        ),
+        # At 24 steps the loss of five seeds was 5.6 to 9.3 and guessing costs 2.8; later it falls to guessing.
+        (
+            "rate_high",
+            "large for AdamW",
+            dict(steps=24, record_every=3, learning_rate=1.0, schedule="constant"),
+        ),
+    ],
+)
+def test_a_learning_rate_that_is_too_small_or_too_large(key, words, changes):
+    findings = findings_of(small_run(**changes))
+    assert words in findings[key] and (key != "rate_dead" or set(findings) == {key})
 
 
 def test_a_loss_that_is_no_number():
@@ -92,45 +99,37 @@ def test_overfitting_on_a_small_table():
     assert "overfitting" in findings and "memorizes its examples" in findings["overfitting"]
 
 
-def test_held_out_loss_that_rises_with_training_loss_is_no_overfitting():
-    records = falling(6) + [
-        Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)
-    ]
-    assert "overfitting" not in keys(records)
+def changed(*steps: int, **values: Any) -> list[Record]:
+    """Records of a run that learns, with other values at these records, or at all."""
+    return [replace(r, **values) if i in steps or not steps else r for i, r in enumerate(falling())]
 
 
-def test_a_burst_of_the_gradient():
-    records = falling()
-    assert keys([*records[:9], replace(records[9], gradient=80.0), *records[10:]]) == {"exploding"}
-    assert keys([*records[:9], replace(records[9], gradient=3.0), *records[10:]]) == set()
+SLOW = [replace(r, loss=2.9 - 0.05 * i) for i, r in enumerate(falling())]
 
 
-def test_a_gradient_that_vanishes_or_fades():
-    stuck = [replace(r, loss=2.9 - 0.05 * i, gradient=1e-7) for i, r in enumerate(falling())]
-    assert "vanishing" in keys(stuck)
-    faded = [
-        replace(r, loss=2.9 - 0.05 * i, gradients={"first": 1e-6, "last": 0.5})
-        for i, r in enumerate(falling())
-    ]
-    (one,) = diagnose(faded, BASE, 3.0)
-    assert one.key == "fading" and "first gets 2e-06" in one.text
+@each(
+    ("records", "expected"),
+    [
+        (changed(9, gradient=80.0), {"exploding"}),
+        (changed(9, gradient=3.0), set()),
+        ([replace(r, gradient=1e-7) for r in SLOW], {"vanishing"}),
+        ([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], {"fading"}),
+        # A learned task may have no gradient left.
+        (changed(*range(1, 12), loss=0.01, gradient=1e-7, gradients={"a": 1e-9, "b": 1e-7}), set()),
+        (changed(data_share=0.5), {"starving"}),
+        # Too soon.
+        *(([replace(r, gradient=1e9, loss=50.0) for r in falling(n)], set()) for n in (0, 1, 5)),
+    ],
+)
+def test_what_is_told_of_records(records, expected):
+    assert keys(records) == expected
 
 
-def test_a_learned_task_may_have_no_gradient_left():
-    done = [
-        replace(r, loss=0.01, gradient=1e-7, gradients={"first": 1e-9, "last": 1e-7})
-        for r in falling()
-    ]
-    assert keys([falling()[0], *done[1:]]) == set()
-
-
-def test_data_that_keeps_training_waiting():
-    assert keys([replace(r, data_share=0.5) for r in falling()]) == {"starving"}
-
-
-@each("count", [0, 1, 5])
-def test_nothing_is_said_too_soon(count):
-    assert keys([replace(r, gradient=1e9, loss=50.0) for r in falling(count)]) == set()
+def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
+    (one,) = diagnose([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], BASE, 3.0)
+    assert "first gets 2e-06" in one.text
+    rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
+    assert "overfitting" not in keys(falling(6) + rises)
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():

@@ -17,9 +17,6 @@ from core.training.seed_stats import (
 )
 from tests.cases import each
 
-# The tests of differences against scipy and by hand, and how often a family of them claims what is not there.
-
-
 SIMULATED = 400  # families of tests; the rule of two standard errors claimed something in 18 to 62 % of them
 
 
@@ -27,22 +24,19 @@ def groups_of(values: np.ndarray) -> list[dict[int, float]]:
     return [dict(enumerate(row)) for row in values.tolist()]
 
 
-@each("seeds", [2, 3, 10])
-def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds):
-    a, b = np.random.default_rng(seeds).normal(size=(2, seeds))
-    (comparison,) = compare(groups_of(np.array([a, b])))
-    theirs = ttest_rel(a, b)
-    assert comparison.paired and comparison.count == seeds
-    assert comparison.p == pytest.approx(theirs.pvalue) and comparison.difference == pytest.approx(
-        a.mean() - b.mean()
-    )
-    assert (comparison.low, comparison.high) == pytest.approx(
-        tuple(theirs.confidence_interval(1 - LEVEL))
-    )
-    assert (
-        comparison.swapped().low == -comparison.high
-        and comparison.swapped().difference == -comparison.difference
-    )
+@each(("seeds", "groups"), [(2, 2), (3, 2), (10, 2), (6, 3)])
+def test_shared_seeds_are_paired_as_scipy_pairs_them(seeds, groups):
+    """p and the intervals are corrected for all pairs."""
+    values = np.random.default_rng(seeds).normal(size=(groups, seeds))
+    comparison, *others = compare(groups_of(values))
+    theirs, pairs = ttest_rel(*values[:2]), 1 + len(others)
+    assert comparison.paired and comparison.count == seeds and pairs == groups * (groups - 1) / 2
+    assert comparison.p == pytest.approx(min(1.0, pairs * theirs.pvalue))
+    assert comparison.difference == pytest.approx(values[0].mean() - values[1].mean())
+    interval = theirs.confidence_interval(1 - LEVEL / pairs)
+    assert (comparison.low, comparison.high) == pytest.approx(tuple(interval))
+    swapped = comparison.swapped()
+    assert (swapped.low, swapped.difference) == (-comparison.high, -comparison.difference)
 
 
 def test_where_no_seed_is_shared_the_test_is_welchs():
@@ -66,14 +60,6 @@ def test_only_shared_seeds_count_and_one_is_too_few():
     assert (
         compare([{0: 1.0, 1: 2.0}, {1: 1.0, 2: 2.0}]) == [] and compare([{0: 1.0}, {1: 1.0}]) == []
     )
-
-
-def test_p_and_intervals_are_corrected_for_all_pairs():
-    a, b, c = np.random.default_rng(5).normal(size=(3, 6))
-    one, *_ = compare(groups_of(np.array([a, b, c])))
-    theirs = ttest_rel(a, b)
-    assert one.p == pytest.approx(min(1.0, 3 * theirs.pvalue))
-    assert (one.low, one.high) == pytest.approx(tuple(theirs.confidence_interval(1 - LEVEL / 3)))
 
 
 FLOATS = {
@@ -116,54 +102,57 @@ def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
     )
 
 
-def test_a_paired_difference_is_seen_behind_a_spread_that_seeds_share():
-    seed = np.array([0.0, 10.0, 20.0, 30.0])
-    (comparison,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
-    assert comparison.significant and comparison.difference == pytest.approx(-1.0)
-
-
 def test_equal_differences_are_tested_by_the_step_of_the_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
     assert [comparison.p for comparison in compare([same, same])] == [1.0]
     assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
     assert compare([same, far], "share", 1e-3)[0].significant
     assert not compare([same, one_item], "share", 1e-3)[0].significant
+    seed = np.array([0.0, 10.0, 20.0, 30.0])  # a spread that seeds share
+    (comparison,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
+    assert comparison.significant and comparison.difference == pytest.approx(-1.0)
 
 
-@each(("values", "seeds"), [(6, 3), (4, 3), (3, 5), (2, 2)])
-def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(values, seeds):
+def normal(values: int, seeds: int) -> np.ndarray:
     rng = np.random.default_rng(values * 10 + seeds)
-    draws = rng.normal(size=(SIMULATED, values, seeds)) + rng.normal(size=(SIMULATED, 1, seeds))
+    shared = rng.normal(size=(SIMULATED, values, seeds))
+    return shared + rng.normal(size=(SIMULATED, 1, seeds))
+
+
+# Shares of 50 held-out items near the top, where many runs agree to the item.
+STEPS = np.random.default_rng(1).binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
+
+
+@each(
+    ("draws", "given", "most"),
+    [
+        *(
+            (normal(*sizes), (), LEVEL + 3 * (LEVEL * (1 - LEVEL) / SIMULATED) ** 0.5)
+            for sizes in [(6, 3), (4, 3), (3, 5), (2, 2)]
+        ),
+        (STEPS, ("share", 1 / 50), LEVEL),
+    ],
+)
+def test_a_family_of_tests_claims_a_false_difference_in_five_percent_at_most(draws, given, most):
     claims = sum(
-        any(comparison.significant for comparison in compare(groups_of(draw))) for draw in draws
+        any(pair.significant for pair in compare(groups_of(draw), *given)) for draw in draws
     )
-    assert claims / SIMULATED <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / SIMULATED) ** 0.5
+    assert claims / SIMULATED <= most
 
 
-def test_equal_values_with_steps_are_not_told_apart_more_often():
-    """Shares of 50 held-out items near the top, where many runs agree to the item."""
-    rng = np.random.default_rng(1)
-    draws = rng.binomial(50, 0.99, size=(SIMULATED, 4, 3)) / 50
-    claims = sum(
-        any(pair.significant for pair in compare(groups_of(draw), "share", 1 / 50))
-        for draw in draws
-    )
-    assert claims / SIMULATED <= LEVEL
-
-
-def test_a_spread_by_hand():
+def test_a_spread_and_its_interval_by_hand():
     spread = seed_stats([2.0, None, 4.0, 9.0])
     assert spread.values == (2.0, 4.0, 9.0) and (spread.low, spread.high) == (2.0, 9.0)
     assert spread.mean == 5.0 and spread.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
     assert seed_stats([0.5, 0.25], "share").in_percent() == SeedStats((50.0, 25.0), "score")
-
-
-def test_the_interval_of_a_mean_by_the_table_of_students_t():
-    assert seed_stats([1.0, 2.0, 3.0]).interval == pytest.approx(
-        (2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), rel=1e-3
-    )
-    assert seed_stats([1.0, 3.0]).interval == pytest.approx((2 - 12.706, 2 + 12.706), rel=1e-3)
-    assert seed_stats([3.0]).interval is None and seed_stats([0.5, 1.7], "share").interval is None
+    for values, half in (
+        ([1.0, 2.0, 3.0], 4.303 / 3**0.5),
+        ([1.0, 3.0], 12.706),
+    ):  # Student's table
+        ends = 2 - half, 2 + half
+        assert seed_stats(values).interval == pytest.approx(ends, rel=1e-3)
+    assert seed_stats([3.0]).interval is seed_stats([3.0]).std is seed_stats([None, None]) is None
+    assert seed_stats([0.5, 1.7], "share").interval is None
 
 
 @each("unit", sorted(UNITS))
@@ -221,24 +210,12 @@ def test_an_interval_misses_no_difference_in_five_percent_at_most(unit, draw):
     assert missed / count <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / count) ** 0.5
 
 
-def test_one_seed_has_no_spread_and_none_is_nothing():
-    assert seed_stats([None, None]) is None
-    assert seed_stats([3.0]).std is None
-
-
-def test_lines_over_steps_meet_where_all_have_a_point():
+def test_lines_over_steps_meet_where_all_have_a_point_and_over_seconds_are_read_between():
     band = line([[(0, 0.0), (10, 1.0), (20, 4.0)], [(0, 2.0), (10, 5.0)]], shared=True)
     assert band.x == (0, 10) and band.mean == (1.0, 3.0)
     assert band.low == (0.0, 1.0) and band.high == (2.0, 5.0)
-
-
-def test_lines_over_seconds_are_read_between_points_and_end_with_the_first_run():
     band = line([[(0, 0.0), (4, 8.0)], [(0, 0.0), (1, 1.0), (2, 6.0)]], shared=False)
-    assert band.x[0] == 0 and band.x[-1] == 2
+    assert band.x[0] == 0 and band.x[-1] == 2, "they end with the first run"
     assert band.mean[-1] == pytest.approx((4.0 + 6.0) / 2)  # half way to 8, and the other's end
     assert band.low[-1] == pytest.approx(4.0) and band.high[-1] == pytest.approx(6.0)
-
-
-def test_no_point_is_no_line():
-    assert line([[], []], shared=True) is None
-    assert line([[(0, 1.0)], [(5, 1.0)]], shared=True) is None
+    assert line([[], []], shared=True) is line([[(0, 1.0)], [(5, 1.0)]], shared=True) is None
