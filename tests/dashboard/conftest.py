@@ -1,12 +1,27 @@
 """A public copy of the lab, for tests that ask as one person or another."""
 
+import json
 from collections import defaultdict, deque
 from contextlib import contextmanager
 
 import pytest
 
 from core.files import _person
+from core.runs.runs import Run
 from dashboard.server import jobs, limits, visitors
+
+ANNA, BEN = "a" * 32, "b" * 32
+
+
+def ended(run: Run, state: str = "finished") -> Run:
+    run.set_status(state, "Done.")
+    return run
+
+
+def set_at(run: Run, state: str, at: float) -> None:
+    """Put a run in a state since that time."""
+    status = {"state": state, "at": at}
+    (run.path / "status.json").write_text(json.dumps(status), encoding="utf-8")
 
 
 @pytest.fixture

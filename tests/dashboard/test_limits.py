@@ -2,7 +2,7 @@
 
 import os
 import time
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,14 +15,8 @@ from dashboard.server import jobs, limits, people
 from dashboard.server.limits import LimitReached, Limits
 from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.run_data import copy_run
+from tests.dashboard.conftest import ANNA, BEN, ended, set_at
 from tests.training.small import small_run
-
-ANNA, BEN = "a" * 32, "b" * 32
-
-
-def ended(run: Run, state: str = "finished") -> Run:
-    run.set_status(state, "Done.")
-    return run
 
 
 def test_limits_are_said_and_hold(who, monkeypatch):
@@ -137,9 +131,7 @@ def test_people_take_turns(who):
     with who(BEN):
         first, second = (create_run(small_run(seed=seed)) for seed in range(2))
     for at, run in enumerate([*swept, first, second]):
-        (run.path / "status.json").write_text(
-            f'{{"state": "queued", "at": {at + 1}}}', encoding="utf-8"
-        )
+        set_at(run, "queued", at + 1)
     assert jobs.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
     swept[0].set_status("running")
     assert jobs.queue()[0] == [first, swept[1], second, swept[2]], (
@@ -157,15 +149,16 @@ def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
         last = create_run(small_run(steps=100, max_seconds=50.0, seed=3))
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
-        state = "queued" if at else "running"
-        (run.path / "status.json").write_text(
-            f'{{"state": "{state}", "at": {at}}}', encoding="utf-8"
-        )
+        set_at(run, "queued" if at else "running", at)
     assert jobs.place(busy) is None
     assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
     assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
     after = [jobs.places([waits, last], [], workers)[last] for workers in (1, 2)]
     assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
+    monkeypatch.delenv("ATTENTION_LAB_HOSTED")
+    waits = create_run(small_run(max_seconds=3_000.0))
+    left = [place.seconds for place in jobs.places([waits, last], [], 1).values()]
+    assert left == [0.0, None], "nothing tells how long it takes"
 
 
 def test_the_queue_is_read_once_however_many_poll(monkeypatch):
@@ -195,15 +188,6 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
     ]
 
 
-def test_a_wait_that_nothing_tells_is_not_told():
-    waits = create_run(small_run(max_seconds=3_000.0))
-    last = create_run(small_run())
-    assert [place.seconds for place in jobs.places([waits, last], [], 1).values()] == [
-        0.0,
-        None,
-    ]
-
-
 def test_a_turn_has_an_end(who, monkeypatch):
     with who(ANNA):
         run = create_run(small_run())
@@ -211,38 +195,23 @@ def test_a_turn_has_an_end(who, monkeypatch):
         run.set_status("running", pid=None)
         jobs._tick()
         assert not run.stop_request()
-        (run.path / "status.json").write_text(
-            f'{{"state": "running", "at": {time.time() - 151}}}', encoding="utf-8"
-        )
+        set_at(run, "running", time.time() - 151)
         jobs._tick()
         assert run.stop_request() == "pause"
 
 
 def test_elsewhere_nothing_is_bounded():
-    assert limits.admit_config(small_run(steps=20_000, max_seconds=3_600.0)) == small_run(
-        steps=20_000, max_seconds=3_600.0
-    )
-    assert (
-        limits.most_steps() == 20_000
-        and runs_folder() == server_folder()
-        and people.mine(Run(server_folder()))
-    )
-    assert replace(Limits()) == Limits() and all(
-        field.metadata["meaning"] for field in fields(Limits)
-    )
+    most = small_run(steps=20_000, max_seconds=3_600.0)
+    assert limits.admit_config(most) == most and limits.most_steps() == 20_000
+    assert runs_folder() == server_folder() and people.mine(Run(server_folder()))
 
 
-def test_the_documentation_has_every_limit_as_it_is():
-    table = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
+def test_the_documentation_has_every_limit_and_model_of_the_list_as_it_is():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
     rows = [
         f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |" for one in fields(Limits)
     ]
-    assert "\n".join(rows) in table
-
-
-def test_the_documentation_has_every_model_of_the_list():
-    text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
-    assert all(f"`{name}`" in text for name in HOSTED_MODELS)
+    assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
 
 
 def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):

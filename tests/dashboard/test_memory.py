@@ -47,10 +47,11 @@ def test_the_longest_unused_leaves_when_the_bytes_are_spent():
     assert memory.bytes == 1000 and "large" in memory, "the last one stays, though alone too heavy"
 
 
-def test_the_count_is_bounded_too():
+def test_the_count_is_bounded_too_and_a_failure_is_not_remembered():
     memory = ByteLRUCache(100, 2)
-    for key in range(5):
-        memory.get(key, lambda: 0)
+    with pytest.raises(ZeroDivisionError):
+        memory.get(0, lambda: 1 / 0)
+    assert [memory.get(key, lambda: 7) for key in range(5)] == [7] * 5
     assert [key in memory for key in range(5)] == [False, False, False, True, True]
 
 
@@ -73,28 +74,17 @@ def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
     assert made == [1]
 
 
-def test_a_failure_is_not_remembered():
-    memory = ByteLRUCache(100, 9)
-    with pytest.raises(ZeroDivisionError):
-        memory.get("a", lambda: 1 / 0)
-    assert memory.get("a", lambda: 7) == 7
-
-
 def made(text: str) -> list[str]:
     return [text]
 
 
-def test_a_walk_through_all_pages_evicts_no_small_result():
+def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_small_one():
     """It makes 36 results that are shared: with room for 32, each walk would compute all of them again."""
     for number in range(100):
         cache.shared(made, f"walk {number}")
-    assert cache.remembered(made, "walk 0")
-
-
-def test_models_and_results_are_shared_as_they_are():
+    assert cache.remembered(made, "walk 0") and not cache.remembered(made, "x")
     assert cache.model(made, "x") is cache.model(made, "x")
-    assert cache.shared(made, "x") is cache.shared(made, "x")
-    assert cache.shared(made, "x") is not cache.shared(made, "y")
+    assert cache.shared(made, "x") is cache.shared(made, "x") is not cache.shared(made, "y")
 
 
 @pytest.mark.parametrize(
@@ -255,17 +245,12 @@ def test_each_step_waits_until_the_server_is_idle(done, monkeypatch):
     )
 
 
-def test_a_step_that_fails_leaves_the_next(done, monkeypatch):
+@pytest.mark.parametrize(("small", "taken"), [(False, ["two"]), (True, [])])
+def test_a_step_that_fails_leaves_the_next_where_there_is_memory(done, monkeypatch, small, taken):
     monkeypatch.setattr(idle, "wait_until_idle", lambda: None)
+    monkeypatch.setattr(idle, "is_small", lambda: small)
     idle._take([lambda: 1 / 0, lambda: done.append("two")])
-    assert done == ["two"]
-
-
-def test_nothing_is_done_where_memory_is_short(done, monkeypatch):
-    monkeypatch.setattr(idle, "wait_until_idle", lambda: None)
-    monkeypatch.setattr(idle, "is_small", lambda: True)
-    idle._take([lambda: done.append("one")])
-    assert not done
+    assert done == taken
 
 
 def test_a_second_visit_begins_nothing(done, monkeypatch):

@@ -13,7 +13,7 @@ from core.files import runs_folder, server_folder, without_paths
 from core.interpret.corpus_run import corpora_folder
 from core.plugins import folder as plugin_folder
 from core.runs.folder import RUN_ID
-from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
+from core.runs.runs import create_run, discard, find_run, list_runs, new_id
 from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training.sweeps import SweepConfig
@@ -23,14 +23,8 @@ from dashboard.ui import reports
 from dashboard.ui.reports import Report, new_id as new_report_id, save
 from dashboard.ui.run_data import copy_run, path_code
 from pages.sweeps import linked
+from tests.dashboard.conftest import ANNA, BEN, ended, set_at
 from tests.training.small import small_run
-
-ANNA, BEN = "a" * 32, "b" * 32
-
-
-def ended(run: Run, state: str = "finished") -> Run:
-    run.set_status(state, "Done.")
-    return run
 
 
 def test_each_person_has_what_they_made_and_nothing_else(who):
@@ -121,7 +115,7 @@ def test_who_was_not_here_for_a_day_is_forgotten(who):
         os.utime(folder, (day, day))
     limits.delete_old()
     assert old.path.exists(), "it ended just now"
-    (old.path / "status.json").write_text(f'{{"state": "finished", "at": {day}}}', encoding="utf-8")
+    set_at(old, "finished", day)
     limits.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
 
