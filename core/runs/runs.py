@@ -38,7 +38,7 @@ from core.files import (
 )
 from core.models import Model, build_model
 from core.runs.folder import RUN_ID, RunFolder
-from core.runs.index import open_index
+from core.runs.index import open_index, run_names
 from core.runs.store import bring, forget, may_leave
 from core.settings import limits
 from core.tasks import Task, make_task, reading
@@ -172,15 +172,11 @@ class Run(RunFolder):
 
     def last_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, str]] | None:
         """The latest checkpoint that can be read; None where none was saved, ValueError where all are damaged."""
-        trouble = None
-        for step in reversed(self.checkpoint_steps()):
-            try:
+        steps = self.checkpoint_steps()
+        for step in reversed(steps):
+            with suppress(ValueError):
                 return self.checkpoint(step)
-            except ValueError as error:
-                trouble = trouble or error
-        if trouble is not None:
-            raise trouble
-        return None
+        return self.checkpoint(steps[-1]) if steps else None
 
     def model(self, step: int | None = None) -> tuple[Model, Task]:
         """The trained model at a checkpoint (by default `default_step`), in eval mode, and its task.
@@ -272,10 +268,7 @@ def open_run(name: str | Path) -> Run:
 
 def list_runs(root: Path | None = None, latest: int | None = None) -> list[Run]:
     """Every run in the folder, or the `latest` ones, oldest first."""
-    try:
-        names = sorted(filter(RUN_ID.fullmatch, os.listdir(root or runs_folder())), reverse=True)
-    except OSError:
-        return []
+    names = sorted(run_names(root or runs_folder()), reverse=True)
     runs = (run for run in (find_run(name, root) for name in names) if run is not None)
     return [*islice(runs, latest)][::-1]
 
@@ -392,7 +385,5 @@ def restore(run_id: str, root: Path | None = None) -> Run | None:
 def deleted_runs(root: Path | None = None) -> list[Run]:
     """The deleted runs that can be restored, latest first."""
     deleted = (root or runs_folder()) / DELETED
-    with suppress(OSError):
-        runs = [Run(deleted / name) for name in os.listdir(deleted) if RUN_ID.fullmatch(name)]
-        return sorted(runs, key=lambda run: modified(run.path), reverse=True)
-    return []
+    runs = [Run(deleted / name) for name in run_names(deleted)]
+    return sorted(runs, key=lambda run: modified(run.path), reverse=True)

@@ -3,8 +3,7 @@
 A folder with checkpoints continues from the last one. With --spare it first imports torch and takes an optimizer step,
 then reads RUN_DIR from its standard input. `python -m core.training` is the command for people.
 
-A run may hold `memory_mb` of ATTENTION_LAB_LIMITS, by default 3,000 or half of what the server has. Windows has no such
-limit: a run there that needs more than the machine has ends as the system ends it.
+A run may hold `memory_mb` of ATTENTION_LAB_LIMITS, by default 3,000 or half of what the server has.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 
 from core import event_log
@@ -181,15 +181,15 @@ def memory_limit_mb() -> float:
 
 @contextmanager
 def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
-    """Fail the run and end the process when its peak resident memory exceeds `limit_mb`.
+    """Fail the run and end the process when its resident memory exceeds `limit_mb`.
 
-    The resident peak is polled, because a limit of address space says little about what torch really holds.
+    It is polled, because a limit of address space says little about what torch really holds.
     """
-    ended = threading.Event()
+    ended, process = threading.Event(), psutil.Process()
 
     def watch() -> None:
         while True:
-            if resident_mb() > limit_mb:
+            if process.memory_info().rss > limit_mb * 2**20:
                 message = (
                     f"The run needed more than {limit_mb:,.0f} MB of memory; take a smaller model."
                 )
@@ -208,16 +208,6 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
     finally:
         ended.set()
         watcher.join()
-
-
-def resident_mb() -> float:
-    """The peak resident memory of this process in MB; 0 on Windows, which lacks `resource`: no limit holds there."""
-    if sys.platform == "win32":
-        return 0.0
-    import resource  # ru_maxrss: kilobytes on Linux, bytes on macOS
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 * 1024 if sys.platform == "darwin" else 1024)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -25,12 +25,11 @@ class Scale:
 
     def link(self, x: float) -> tuple[float, float]:
         """The link at x and its derivative."""
-        if math.isinf(self.low):
+        distances = ((1, x - self.low), (-1, self.high - x))
+        ends = [(sign, each) for sign, each in distances if not math.isinf(each)]
+        if not ends:
             return x, 1.0
-        above, below = x - self.low, self.high - x
-        if math.isinf(below):
-            return math.log(above), 1 / above
-        return math.log(above / below), 1 / above + 1 / below
+        return sum(sign * math.log(each) for sign, each in ends), sum(1 / each for _, each in ends)
 
     def back(self, y: float) -> float:
         """The x whose link is y."""

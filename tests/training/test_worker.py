@@ -171,13 +171,6 @@ def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, worker
     assert logs["finished"] == f"finished: {run.status().message}\n"
 
 
-def test_windows_has_no_memory_limit(monkeypatch):
-    assert not hasattr(worker, "resource") and worker.resident_mb() > 1
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setitem(sys.modules, "resource", None)
-    assert worker.resident_mb() == 0
-
-
 # A worker killed at any place goes on to the numbers of a run that was never killed.
 
 
