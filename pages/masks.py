@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -67,18 +67,6 @@ CUT = 12  # letters of a mask's name that one column has room for
 TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The values of the controls; without tokens there is nothing to draw. `stale`: a typed text cannot be read."""
-
-    tokens: tuple[str, ...]
-    mask: Choice
-    real: int | None
-    head: int
-    notes: tuple[str, ...]
-    stale: bool
-
-
 key = "masks:{}".format  # a widget's key, which is also its name in the link
 
 
@@ -135,8 +123,11 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(below: DeltaGenerator) -> Controls:
-    """Draw the controls; what is typed or drawn stands in `below`, so that the maps do not move."""
+def draw_controls(below: DeltaGenerator) -> Values:
+    """Draw the controls; what is typed or drawn stands in `below`, so that the maps do not move.
+
+    Without tokens there is nothing to draw; `stale`: a typed text cannot be read.
+    """
     grid = st.grid(6, min_column_width=120)
     values = FIELDS.draw("tokens", "first", "join", "head", "second", into=grid)
     parts = [draw_mask("first", values.first, grid, below)]
@@ -145,9 +136,8 @@ def draw_controls(below: DeltaGenerator) -> Controls:
     values = FIELDS.draw("real", into=grid, **values)
     cut = tokenize(values.tokens, MAX_TOKENS)
     mask = composed(values.join, *(mask for mask, _ in parts))
-    return Controls(
-        cut.tokens, mask, values.real, values.head, cut.notes, any(stale for _, stale in parts)
-    )
+    stale = any(stale for _, stale in parts)
+    return Values(values, tokens=cut.tokens, notes=cut.notes, mask=mask, stale=stale)
 
 
 def draw_mask(
@@ -193,7 +183,7 @@ TEXT = (
 )
 
 
-def script(controls: Controls, effect: MaskEffect) -> Script:
+def script(controls: Values, effect: MaskEffect) -> Script:
     """The weights of the picked head without the mask and with it, what it allows, and how far layers reach."""
     padding = (
         ""
@@ -477,7 +467,7 @@ def explore() -> None:
     )
 
 
-def show(controls: Controls, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int, int]] | None:
+def show(controls: Values, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int, int]] | None:
     """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
@@ -548,7 +538,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     return write_linked("masks", key("cell"), pin) or (query, column)
 
 
-def in_pytorch(effect: MaskEffect, controls: Controls, query: int) -> None:
+def in_pytorch(effect: MaskEffect, controls: Values, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
@@ -622,7 +612,7 @@ def stack(effect: MaskEffect) -> None:
         st.caption(PATTERN_NOTE)
 
 
-def batch(controls: Controls) -> None:
+def batch(controls: Values) -> None:
     """Draw the same mask on three sentences of unequal length, with their padding masked."""
     sentences = cached(masks.batch, controls.mask, controls.head)
     tiles = [
@@ -655,7 +645,7 @@ def padding_note(item: masks.Sentence) -> str:
     )
 
 
-def sources(effect: MaskEffect, controls: Controls) -> None:
+def sources(effect: MaskEffect, controls: Values) -> None:
     """Draw two measures of the weights, where each mask is from, and the rule that just ran."""
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)

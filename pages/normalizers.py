@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, singledispatch
 from html import escape
 from typing import Any
@@ -76,24 +76,6 @@ class ScoresError(ValueError):
     """Typed scores that cannot be read; the message names the first and what would fit."""
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The row of scores and its keys' names, and each normalizer with its parameters; `picked` is a key's index."""
-
-    scores: Scores
-    names: tuple[str, ...]
-    own: bool
-    factor: float
-    temperature: float
-    choices: tuple[Choice, ...]
-    picked: int
-
-    @property
-    def scaled(self) -> Scores:
-        """The scores as they go into the normalizers."""
-        return tuple(None if score is None else score * self.factor for score in self.scores)
-
-
 key = "normalizers:{}".format  # a widget's key, which is also its name in the link
 
 
@@ -162,8 +144,11 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> Controls | None:
-    """Draw the controls; None, with the error on the page, when the scores cannot be read."""
+def draw_controls() -> Values | None:
+    """Draw the controls; None, with the error on the page, when the scores cannot be read.
+
+    `scaled` are the scores as they go into the normalizers, `picked` a key's index.
+    """
     values = FIELDS.draw("scores", "spread", "temperature", "sink")
     try:
         scores = parse(values.scores)
@@ -176,14 +161,16 @@ def draw_controls() -> Controls | None:
     top = largest(scores)
     picked = FIELDS.draw("pill", "item", into=HERE, names=names, largest=top)
     name = picked.pill or picked.item
-    return Controls(
-        scores,
-        names,
-        scores != example,
-        values.spread,
-        values.temperature,
-        tuple(choice_of(item, values) for item in AXES["normalizer"]),
-        names.index(name) if name in names else top,
+    factor = values.spread
+    return Values(
+        values,
+        scores=scores,
+        names=names,
+        own=scores != example,
+        factor=factor,
+        scaled=tuple(None if score is None else score * factor for score in scores),
+        choices=tuple(choice_of(item, values) for item in AXES["normalizer"]),
+        picked=names.index(name) if name in names else top,
     )
 
 
@@ -389,7 +376,7 @@ alt.Chart(points.melt("score", var_name="normalizer", value_name="weight")).mark
 """
 
 
-def script(controls: Controls, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
+def script(controls: Values, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
     """The weights of every normalizer, and the curves of those that are picked."""
     configs = source_of([AttentionConfig(2, 1, normalizer=choice) for choice in controls.choices])
     values = [0.0 if score is None else score for score in controls.scaled]
@@ -632,7 +619,7 @@ def explore() -> None:
     )
 
 
-def show(controls: Controls) -> list[RowWeights]:
+def show(controls: Values) -> list[RowWeights]:
     """Draw the bars, the sentence and the conditions; returns the numbers."""
     with one_thread():
         rows = [
@@ -663,7 +650,7 @@ def show(controls: Controls) -> list[RowWeights]:
     return rows
 
 
-def bars(controls: Controls, rows: list[RowWeights]) -> None:
+def bars(controls: Values, rows: list[RowWeights]) -> None:
     """Draw the scores that go in, then the weights of each normalizer."""
     visible = [score is not None for score in controls.scores]
     tiles = [
@@ -686,7 +673,7 @@ def bars(controls: Controls, rows: list[RowWeights]) -> None:
     st.html(figures(tiles, theme()))
 
 
-def curves(controls: Controls, rows: list[RowWeights]) -> None:
+def curves(controls: Values, rows: list[RowWeights]) -> None:
     """Draw the picked key's weight against its score, for up to four normalizers."""
     st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
@@ -725,7 +712,7 @@ def curves(controls: Controls, rows: list[RowWeights]) -> None:
     )
 
 
-def sources(controls: Controls | None) -> None:
+def sources(controls: Values | None) -> None:
     """Draw where each normalizer is from and the class that just ran."""
     if controls is None:
         return

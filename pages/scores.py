@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -36,7 +35,7 @@ from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, remembered, shared
-from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text
+from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
 from dashboard.ui.links import fragment, read_linked, write_linked
 from dashboard.ui.mechanism import params_in_session, params_of
 from dashboard.ui.panels import (
@@ -64,22 +63,6 @@ SIZES = [2, 4, 8, 16, 32, 64, 128]
 STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 SHOWS = {"weights": "Weights", "scores": "Scores", "own": "Own scales"}
 BASELINE = "scaled_dot"
-
-
-@dataclass(frozen=True)
-class Controls:
-    """The values of the controls; without tokens there is nothing to draw."""
-
-    tokens: tuple[str, ...]
-    dims: int
-    stretch: float
-    show: str
-    choices: tuple[Choice, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return labels(self.tokens)
 
 
 key = "scores:{}".format  # a widget's key, which is also its name in the link
@@ -129,7 +112,7 @@ for config, each in zip(configs, properties):
 """
 
 
-def script(controls: Controls, maps: Sequence[ScoreMaps]) -> Script:
+def script(controls: Values, maps: Sequence[ScoreMaps]) -> Script:
     """The maps of every score, and what each can express."""
     configs = source_of(
         [AttentionConfig(controls.dims, 1, score=choice) for choice in controls.choices]
@@ -329,13 +312,12 @@ def explore() -> None:
         why[choice] = cached(
             study.failure, choice, cut.tokens or ("a",), values.dims, SEED, values.stretch
         )
-    controls = Controls(
-        cut.tokens,
-        values.dims,
-        values.stretch,
-        values.show,
-        tuple(choice for choice in why if not why[choice]),
-        (*cut.notes, *filter(None, why.values())),
+    controls = Values(
+        values,
+        tokens=cut.tokens,
+        names=labels(cut.tokens),
+        choices=tuple(choice for choice in why if not why[choice]),
+        notes=(*cut.notes, *filter(None, why.values())),
     )
     result = show(controls)
     if result is not None:
@@ -402,7 +384,7 @@ def explore() -> None:
     )
 
 
-def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
+def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
@@ -437,30 +419,30 @@ def show(controls: Controls) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
     return scores, cell
 
 
-def score_maps(controls: Controls) -> list[ScoreMaps]:
+def score_maps(controls: Values) -> list[ScoreMaps]:
     """The maps of every score."""
     return [shared(study.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
 
 
-def _arguments(controls: Controls, choice: Choice) -> tuple[Hashable, ...]:
+def _arguments(controls: Values, choice: Choice) -> tuple[Hashable, ...]:
     return choice, controls.tokens, controls.dims, SEED, controls.stretch
 
 
-def stretches(controls: Controls) -> list[Controls]:
+def stretches(controls: Values) -> list[Values]:
     """The controls at every length of the queries; none without tokens or with a plug-in, which may fail at one."""
     if not controls.tokens or any(entry("score", choice.key).source for choice in controls.choices):
         return []
-    return [replace(controls, stretch=stretch) for stretch in STRETCHES]
+    return [Values(controls, stretch=stretch) for stretch in STRETCHES]
 
 
-def compute_stretches(controls: Controls) -> None:
+def compute_stretches(controls: Values) -> None:
     """Compute the maps at every length of the queries, which the browser draws as the slider moves."""
     with one_thread():
         for each in stretches(controls):
             score_maps(each)
 
 
-def frames(controls: Controls) -> list[list[Tile]]:
+def frames(controls: Values) -> list[list[Tile]]:
     """The tiles at every length of the queries, for weights; none until all are computed."""
     others = stretches(controls)
     if controls.show != "weights" or not all(
@@ -481,7 +463,7 @@ def most_different_query(scores: Sequence[ScoreMaps]) -> int:
     return int(np.ptp(weights, axis=0).sum(1).argmax())
 
 
-def maps(scores: Sequence[ScoreMaps], controls: Controls, query: int) -> tuple[int, int]:
+def maps(scores: Sequence[ScoreMaps], controls: Values, query: int) -> tuple[int, int]:
     """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
     column, shape = favourite(scores, query), (len(controls.tokens),) * 2
     pin = read_linked("scores", key("cell"), shape)
@@ -521,7 +503,7 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     return Tile(name, note, each.scores, marker=marker, span=(-span, span))
 
 
-def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Controls) -> None:
+def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Values) -> None:
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         keys = [each.key for each in scores]
@@ -533,7 +515,7 @@ def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: 
         )
 
 
-def sources(controls: Controls) -> None:
+def sources(controls: Values) -> None:
     """Draw where each score is from and the class that just ran."""
     keys = [choice.key for choice in controls.choices]
     name = FIELDS.read("equation", scores=keys).equation

@@ -59,7 +59,8 @@ from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.cache import shared
 from dashboard.server.limits import most_seconds
-from dashboard.ui.links import BOUND, read_linked, write_linked
+from dashboard.ui.fields import Fields, Number, Select
+from dashboard.ui.links import read_linked, write_linked
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -90,60 +91,49 @@ PAGE, RUNS, LAST = "why", "runs", "why:last"
 Pair = tuple[Run, Run]
 
 
+def offered_seconds(_: Any = None) -> list[int]:
+    return [seconds for seconds in SECONDS if seconds <= most_seconds()]
+
+
+FIELDS = Fields(
+    "why",
+    d_model=Select(
+        "Size of the vector",
+        SIZES,
+        Controls.d_model,
+        text="{} numbers".format,
+        help="How many numbers the encoder has for the sentence",
+    ),
+    longest=Select(
+        "Longest source",
+        LONGEST,
+        Controls.longest,
+        text="{} words".format,
+        help="The longest English sentence of the training data",
+    ),
+    score=Select(
+        "Score",
+        {score: entry("score", score).name for score in SCORES},
+        help="How the model with attention compares a query with a key",
+    ),
+    seconds=Select(
+        "Training each",
+        offered_seconds,
+        lambda _: min(int(Controls.seconds), offered_seconds()[-1]),
+        text=training_label,
+        help="Seconds of training for each of the two models, or a few steps",
+    ),
+    seed=Number(
+        "Seed", 0, 0, 2**31 - 1, help="Another seed gives other random parameters and sentences"
+    ),
+)
+
+
 def controls(live_pair: Pair | None) -> Controls:
     """Draw one row: the settings of the next two runs, and the button that starts or stops them."""
-    offered = [seconds for seconds in SECONDS if seconds <= most_seconds()]
-    usual = offered.index(min(int(Controls.seconds), offered[-1]))
-    if st.session_state.get("why:seconds") not in (None, *offered):
-        del st.session_state["why:seconds"]
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    values = Controls(**FIELDS.draw(into=grid))
     with grid:
-        values = Controls(
-            d_model=st.selectbox(
-                "Size of the vector",
-                SIZES,
-                SIZES.index(Controls.d_model),
-                key="why:d_model",
-                **BOUND,
-                help="How many numbers the encoder has for the sentence",
-                format_func=lambda size: f"{size} numbers",
-            ),
-            longest=st.selectbox(
-                "Longest source",
-                LONGEST,
-                LONGEST.index(Controls.longest),
-                key="why:longest",
-                **BOUND,
-                help="The longest English sentence of the training data",
-                format_func=lambda length: f"{length} words",
-            ),
-            score=st.selectbox(
-                "Score",
-                SCORES,
-                key="why:score",
-                **BOUND,
-                help="How the model with attention compares a query with a key",
-                format_func=lambda score: entry("score", score).name,
-            ),
-            seconds=st.selectbox(
-                "Training each",
-                offered,
-                usual,
-                key="why:seconds",
-                **BOUND,
-                help="Seconds of training for each of the two models, or a few steps",
-                format_func=training_label,
-            ),
-            seed=st.number_input(
-                "Seed",
-                0,
-                2**31 - 1,
-                0,
-                key="why:seed",
-                **BOUND,
-                help="Another seed gives other random parameters and sentences",
-            ),
-        )
         if live_pair and people.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
@@ -205,11 +195,8 @@ def _pair(text: str) -> Pair | None:
     kinds = [
         (config.task.key, config.model.kind, config.model.attention is None) for config in configs
     ]
-    return (
-        (runs[0], runs[1])
-        if kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
-        else None
-    )
+    pair = kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
+    return (runs[0], runs[1]) if pair else None
 
 
 # The data of the page: the saved measurement, or the two runs of the link, read from their folders.
@@ -245,6 +232,12 @@ class Comparison:
         return all(one.points for one in self.learned)
 
     @property
+    def lengths(self) -> list[str]:
+        """The ranges of lengths, shortest first."""
+        names = {bucket.lengths for one in self.learned for bucket in one.buckets}
+        return sorted(names, key=lambda name: int(name.split("–")[0]))
+
+    @property
     def name(self) -> str:
         return ".".join(part.run.id for part in self.parts) or "kept"
 
@@ -252,6 +245,11 @@ class Comparison:
 def saved_measurement() -> why.Result:
     """The measurement of `make bottleneck`; shared by all sessions."""
     return shared(why.load)
+
+
+def shown_data(data: Comparison) -> Comparison:
+    """The two runs, or while they have no result yet, the saved measurement."""
+    return load_comparison(None) if data.live and not data.measured else data
 
 
 def load_comparison(pair: Pair | None) -> Comparison:
@@ -425,18 +423,22 @@ def fact_text(data: Comparison) -> str:
     if not lengths:
         return ""
     long, short = lengths[-1], lengths[0]
-
-    def exact(model: Model, length: str = long) -> str:
-        return stats_text(scores[model][length], PERCENT)
-
-    sentence = (
-        f"Of sentences of {long} words, the model with attention translates **{exact(attention)}** without a "
-        f"mistake; the model with one vector of {ordered[0].d_model} numbers **{exact(ordered[0])}**"
+    exact = {
+        (model, length): stats_text(scores[model][length], PERCENT)
+        for model in ordered
+        for length in scores[model]
+    }
+    first = ordered[0]
+    larger = "".join(
+        f", with {model.d_model} numbers {exact[model, long]}"
+        for model in ordered[1:]
+        if model.score is None and long in scores[model]
     )
-    for model in ordered[1:]:
-        if model.score is None and long in scores[model]:
-            sentence += f", with {model.d_model} numbers {exact(model)}"
-    return f"{sentence}. For {short} words it is {exact(attention, short)} and {exact(ordered[0], short)}."
+    return (
+        f"Of sentences of {long} words, the model with attention translates **{exact[attention, long]}** without a "
+        f"mistake; the model with one vector of {first.d_model} numbers **{exact[first, long]}**{larger}. For {short} "
+        f"words it is {exact[attention, short]} and {exact[first, short]}."
+    )
 
 
 def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
@@ -514,9 +516,8 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 def _first_result(setting: Controls) -> str:
     """When a model has its first result."""
-    return f"at step {FEW}" + (
-        "" if setting.seconds == FEW_STEPS else f", or after {setting.planned} of training"
-    )
+    after = "" if setting.seconds == FEW_STEPS else f", or after {setting.planned} of training"
+    return f"at step {FEW}{after}"
 
 
 def conditions(data: Comparison, result: Result | None) -> str:
@@ -529,8 +530,12 @@ def conditions(data: Comparison, result: Result | None) -> str:
     scored = f"Each model is scored on {held:,} held-out sentences, which it translates word by word without help."
     labels = names(data.learned)
     if result is None:
+        last = {one.model: one.points[-1] for one in data.learned if one.points}
         spent = ", ".join(
-            f"{label} {_steps(data.learned, model)}" for model, label in labels.items()
+            f"{label} {_count(last[model].step)} in {duration(last[model].seconds)}"
+            if model in last
+            else f"{label} not yet measured"
+            for model, label in labels.items()
         )
         return (
             f"Trained on this machine: {task}. Training, {data.setting.planned} planned for each: {spent}. "
@@ -553,11 +558,6 @@ def conditions(data: Comparison, result: Result | None) -> str:
     )
 
 
-def _steps(learned: Sequence[TrainedModel], model: Model) -> str:
-    last = [one.points[-1] for one in learned if one.model == model and one.points]
-    return f"{_count(last[0].step)} in {duration(last[0].seconds)}" if last else "not yet measured"
-
-
 def _count(steps: int) -> str:
     return f"{steps:,} step{'' if steps == 1 else 's'}"
 
@@ -572,19 +572,14 @@ def ended(part: PairedRun) -> str:
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
+    name = part.learned.model.name().capitalize()
     if controls.seconds == FEW_STEPS:
-        return min(
-            1.0, part.step / FEW
-        ), f"{part.learned.model.name().capitalize()}: step {part.step} of {FEW}"
+        return min(1.0, part.step / FEW), f"{name}: step {part.step} of {FEW}"
     spent = min(part.seconds, controls.seconds)  # the last step may end later
-    reached = (
-        f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s"
-        if part.step
-        else (f"starts; its result comes {_first_result(controls)}")
-    )
-    return min(
-        1.0, part.seconds / controls.seconds
-    ), f"{part.learned.model.name().capitalize()}: {reached}"
+    reached = f"starts; its result comes {_first_result(controls)}"
+    if part.step:
+        reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s"
+    return spent / controls.seconds, f"{name}: {reached}"
 
 
 def equations(
@@ -709,9 +704,7 @@ def page() -> None:
 
 def _results(shown: bool, data: Comparison) -> None:
     """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
-    waiting = _waits(data)
-    live, data = data, load_comparison(None) if waiting else data
-    lengths = _lengths(data)
+    live, data = data, shown_data(data)
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     simple = [
         line
@@ -720,7 +713,7 @@ def _results(shown: bool, data: Comparison) -> None:
     ]
     if not shown:
         simple = [replace(line, points=line.points[:1]) for line in simple]
-    _length_chart(left, "sequence_accuracy", lengths, simple)
+    _length_chart(left, "sequence_accuracy", data.lengths, simple)
     with right:
         if shown:
             if sentence := fact_text(data):
@@ -750,16 +743,11 @@ def _results(shown: bool, data: Comparison) -> None:
                 ]
             )
         )
-        if waiting:
+        if live is not data:
             caption(
                 "This is still the saved measurement. The result of your runs comes "
                 f"{_first_result(live.setting)}."
             )
-
-
-def _waits(data: Comparison) -> bool:
-    """Whether the runs have no result yet, so that the saved one stays."""
-    return data.live and not data.measured
 
 
 def _length_chart(
@@ -790,14 +778,6 @@ def _length_chart(
     )
 
 
-def _lengths(data: Comparison) -> list[str]:
-    """The ranges of lengths, shortest first."""
-    return sorted(
-        {b.lengths for one in data.learned for b in one.buckets},
-        key=lambda name: int(name.split("–")[0]),
-    )
-
-
 def _board(shown: bool, data: Comparison) -> None:
     """The progress of the two runs, if there are any, and the figures."""
     if data.parts:
@@ -823,7 +803,7 @@ def _board(shown: bool, data: Comparison) -> None:
             st.rerun()  # the whole page: this stands in a fragment
         if explanation := too_few_steps(data, saved_measurement().learned):
             st.info(explanation, icon=":material/lightbulb:")
-    _figures(shown, load_comparison(None) if _waits(data) else data)
+    _figures(shown, shown_data(data))
 
 
 def _figures(shown: bool, data: Comparison) -> None:
@@ -876,10 +856,10 @@ def _figures(shown: bool, data: Comparison) -> None:
                 alt=f"BLEU against {clock}, one line a model",
             )
             caption(BLEU)
-        if weights is not None:
+        if weights is not None and data.sentence is not None:
             details(
                 "What an output word reads, as an equation",
-                partial(_equations, data, weights, row),
+                partial(_equations, equations(data.setting, data.sentence, weights, row)),
                 "why:equation",
             )
     if data.parts:
@@ -887,17 +867,16 @@ def _figures(shown: bool, data: Comparison) -> None:
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
-def _equations(data: Comparison, weights: np.ndarray, row: int) -> None:
+def _equations(texts: Sequence[str]) -> None:
     """What an output word reads without attention and with it."""
-    assert data.sentence is not None
-    for equation in equations(data.setting, data.sentence, weights, row):
+    for equation in texts:
         st.latex(equation)
     caption(EQUATIONS)
 
 
 def _numbers(data: Comparison) -> None:
     """A sentence as each model translates it, BLEU by the length of the source, and both measures as a table."""
-    ink, lengths = Ink.of(theme()), _lengths(data)
+    ink, lengths = Ink.of(theme()), data.lengths
     if data.sentence is not None:
         st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
         caption(SENTENCE)

@@ -9,14 +9,25 @@ from typing import Any
 import pytest
 import torch
 
-from core.models import ModelConfig
-from core.models.decoding import Prompt, beam
+from core.models import ModelConfig, Shape, build_model
+from core.models.decoding import Candidate, Hypothesis, Prompt, SearchSettings, Tree, beam
+from core.pretrained import ModelInputs
+from core.pretrained.generate import generate_steps, prepare_generation
 from core.runs.runs import create_run
+from core.studies.decode import Score
 from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
-from dashboard.draw.formats import number
+from dashboard.draw import drawings
+from dashboard.draw.formats import number, shorten
+from dashboard.draw.grids import bars
+from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
+from dashboard.ui.models import EMBEDDED
+from pages import decode, generate
 from pages.decode import HALF_TRAINED
+from pages.generate import Controls, Search, picked_path, run, strip
+from tests.cases import each
 from tests.pages.app import app_at, html_text, open_at, tree
+from tests.tiny_models import tiny
 
 open_page = partial(open_at, "decode")
 
@@ -180,3 +191,262 @@ def test_a_kept_step_can_be_chosen():
     before = tree(at)
     at.selectbox(key=f"decode:step:{run.id}").set_value(0).run()
     assert "step 0" in at.caption[0].value and tree(at) != before
+
+
+# Decode and Generate without a page: trees of candidates, strips of tokens, and sentences with their numbers.
+
+
+NAMES = [f"w{i}" for i in range(11)]
+
+
+def grown(width=16, longest=9) -> Tree:
+    torch.manual_seed(5)
+    model: Any = build_model(
+        ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)
+    ).eval()
+    torch.nn.init.normal_(model.output.weight, std=1.0)
+    source = torch.randint(4, 11, (1, 6))
+    return beam(
+        model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest
+    )
+
+
+def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
+    tree = grown()
+    path = tree.path(tree.hypotheses[-1].leaf)
+    spots = drawings.spots(tree, path)
+    places = {spot.place for spot in spots}
+    assert set(path) <= places and len(places) < len(tree.candidates)
+    for spot in spots:
+        one = tree.candidates[spot.place]
+        assert one.step == spot.step
+        assert one.fate == "dropped" or one.parent in (*places, -1)
+    for step in range(9):
+        ranks = [spot for spot in spots if spot.step == step]
+        totals = [
+            tree.candidates[spot.place].total for spot in sorted(ranks, key=lambda spot: spot.rank)
+        ]
+        assert totals == sorted(totals, reverse=True) and len(ranks) >= 1
+        best = max(one.total for one in tree.candidates if one.step == step)
+        assert totals[0] == best or len(ranks) > drawings.RANKS
+
+
+@each("theme", ["light", "dark"])
+def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
+    tree = grown(width=3)
+    path = tree.path(tree.hypotheses[0].leaf)
+    svg = drawings.picture(tree, NAMES, path, theme)
+    boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in drawings.spots(tree, path)]
+    for place, parent in boxes:
+        assert tree.candidates[int(place)].parent == int(parent)
+        chance = math.exp(tree.candidates[int(place)].logp)
+        assert re.search(rf'data-place="{place}".*?>{number(chance)}</text></g>', svg)
+    assert svg.count('class="') == len(boxes) and svg.count(" picked") == 1
+
+
+def test_words_in_the_picture_are_escaped_and_cut():
+    tree = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
+    tree.finish(0, -0.1)
+    svg = drawings.picture(tree, ["<script>alert(1)</script>"], [0], "light")
+    assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
+
+
+def test_equations_have_the_paths_own_numbers():
+    tree = grown(width=3)
+    path = tree.path(tree.hypotheses[0].leaf)
+    total = tree.candidates[path[-1]].total
+    beam_search = SearchSettings("beam", length_penalty=0.7)
+    assert number(total / ((5 + len(path)) / 6) ** 0.7) in decode.equation(beam_search, tree, path)
+    own = number(math.exp(tree.candidates[path[-1]].logp))
+    assert f"p = {own}" in decode.equation(SearchSettings("greedy"), tree, path)
+    tree.candidates[path[-1]].chance = 0.4321
+    equation = decode.equation(SearchSettings("sampling", temperature=0.5, top_k=7), tree, path)
+    assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
+
+
+@each(
+    ("exact", "logp", "says"),
+    [
+        (
+            0.6,
+            -1.0,
+            "more probable than those of greedy decoding (log-probability −1.00 and −2.00). Their accuracy is 10",
+        ),
+        (0.5, -1.0, "accuracy is the same"),
+        (0.4, -2.0, "no more probable"),
+    ],
+)
+def test_likelier_is_not_called_better(exact, logp, says):
+    fact = decode.scores_fact(Score(0.5, -2.0, 7), Score(exact, logp, 6))
+    assert says in fact
+    assert ("higher" in fact) == (exact > 0.5) and ("lower" in fact) == (exact < 0.5)
+
+
+def test_bars_have_the_picked_token_even_where_it_is_unlikely():
+    shares = torch.linspace(1, 0, 20).softmax(0)
+    made = bars({"model": shares}, [f"t{i}" for i in range(20)], 19, Ink.of("light"))
+    rows = (made if "data" in made else made["layer"][0])["data"]["values"]
+    assert [row["token"] for row in rows if row["picked"]] == ["t19"]
+    assert len(rows) == 8
+
+
+def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
+    words = " ".join(["word"] * 40)
+    start, _, end = shorten(words).partition(" … ")
+    assert words.startswith(f"{start} ") and words.endswith(f" {end}") and len(shorten(words)) <= 80
+    assert shorten("short") == "short" and 70 < len(shorten("x" * 200)) <= 81
+
+
+# Generate without a page: the strip of tokens, the sentences, what is looked at, and a search that goes on.
+
+
+@each("theme", ["light", "dark"])
+def test_ink_runs_from_the_page_to_the_strongest_and_can_be_read(theme):
+    assert shade(0, theme) == WEIGHTS[theme][0] and shade(1, theme) == WEIGHTS[theme][-1]
+    assert shade(1 / 9, theme) == WEIGHTS[theme][1]
+    fills = [*CATEGORIES[theme], *(shade(place / 200, theme) for place in range(201))]
+    assert all(contrast(fill, text_on(fill, theme)) >= 4.5 for fill in fills)
+    assert contrast("#FFFFFF", "#000000") == pytest.approx(21) and contrast(
+        "#767676", "#FFFFFF"
+    ) == pytest.approx(4.54, abs=0.01), "the grey that is known to pass on white"
+
+
+def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_it():
+    drawn = strip(
+        ("<b>", "a", "b", "c"), (0.9, 0.001, None, None), "light", label='x"y', now=2, chance=0.25
+    )
+    spans = re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn)
+    assert [(token, number) for _, token, number in spans] == [
+        ("&lt;b&gt;", "0.90"),
+        ("a", ""),
+        ("b", "0.25"),
+        ("c", ""),
+    ]
+    assert (
+        Ink.of("light").pick in spans[2][0]
+        and "opacity" in spans[3][0]
+        and "background" not in spans[2][0]
+    )
+    assert 'aria-label="x&quot;y"' in drawn
+
+
+def test_of_very_many_tokens_those_with_weight_are_shown():
+    weights = [0.4 if place in (3, 300) else 0.001 for place in range(400)]
+    drawn = strip([f"t{place}" for place in range(400)], weights, "dark", label="")
+    assert re.findall(r">([^<>]+)<(?:small|/span)", drawn) == ["…", "t3", "…", "t300", "…"]
+
+
+def small_tree():
+    tree = Tree()
+    for token, parent, step, fate in (
+        (4, -1, 0, "kept"),
+        (5, -1, 0, "kept"),
+        (6, 0, 1, "ended"),
+        (7, 1, 1, "cut"),
+        (8, 1, 1, "dropped"),
+    ):
+        tree.add(Candidate(token, parent, step, -1.0, -1.0 * (step + 1), fate))
+    tree.finish(2, -1.0)
+    tree.finish(3, -1.5)
+    return tree
+
+
+def test_what_is_looked_at_is_an_output_s_step_or_the_dropped_candidate():
+    tree = small_tree()
+    hypotheses = tree.hypotheses
+    assert picked_path(tree, hypotheses, None) == ([0, 2], 0)
+    assert picked_path(tree, hypotheses, (2, 1)) == ([0, 2], 1) and picked_path(
+        tree, hypotheses, (2, 9)
+    ) == ([0, 2], 1)
+    assert picked_path(tree, hypotheses, (1, 0)) == ([1, 3], 0), (
+        "a beginning that was picked goes on to its output"
+    )
+    assert picked_path(tree, hypotheses, (4, 1)) == ([1, 4], 1) and picked_path(
+        tree, hypotheses, (4, 0)
+    ) == ([1, 4], 0)
+
+
+def search(**settings):
+    model, chosen = tiny("gpt2"), SearchSettings(**{"longest": 6, **settings})
+    started = prepare_generation(model, ModelInputs("the street"))
+    controls = Controls(EMBEDDED, ModelInputs("the street"), chosen)
+    return Search(controls, started, generate_steps(model, started, chosen))
+
+
+def test_a_search_goes_on_where_it_was_left(monkeypatch):
+    for name in ("PATIENCE", "BETWEEN", "SHARE"):
+        monkeypatch.setattr(f"pages.generate.{name}", 0)
+    now, seen = search(strategy="beam", width=3), []
+
+    def leave(now):
+        seen.append((now.length, [one.tokens for one in now.outputs()]))
+        if now.length == 2:
+            raise KeyboardInterrupt  # as a widget that is used while the page runs
+
+    with pytest.raises(KeyboardInterrupt):
+        run(now, leave)
+    assert now.length == 2 and not now.done and len(now.outputs()) == 3
+    run(now, lambda now: seen.append((now.length, None)))
+    assert now.done and now.seconds > 0
+    assert [length for length, _ in seen] == [1, 2, 3, 4, 5, 6, 6], (
+        "each step once, and the outputs at the end"
+    )
+    whole = search(strategy="beam", width=3)
+    run(whole, lambda now: None)
+    assert [one.tokens for one in now.outputs()] == [one.tokens for one in whole.tree.hypotheses]
+
+
+def test_a_stopped_search_takes_no_step():
+    now = search()
+    now.stopped = True
+    run(now, lambda now: None)
+    assert now.length == 0 and not now.outputs()
+
+
+def test_sentences_tell_first_and_other_choices_with_their_numbers():
+    names = {0: "zero", 1: "one", 2: "two*"}
+    logits = torch.tensor([0.7, 0.2, 0.1]).log()
+    assert generate.token_fact(logits, 0, names, 2) == (
+        "At step 3 the model gives **zero** 0.70; the next most likely, “one”, has 0.20."
+    )
+    assert generate.token_fact(logits, 2, names, 0) == (
+        "At step 1 the model gives **two\\*** 0.10, its third choice; its first is “zero”, with 0.70."
+    )
+    assert [generate.ordinal(rank) for rank in (2, 3, 4, 11, 21, 22, 103, 112, 1001)] == [
+        "second",
+        "third",
+        "4th",
+        "11th",
+        "21st",
+        "22nd",
+        "103rd",
+        "112th",
+        "1,001st",
+    ]
+
+
+def test_a_beam_that_prefers_the_longer_says_so():
+    settings = SearchSettings("beam", width=2)
+    long, short = Hypothesis(1, (1, 2, 3), -3.0, -1.0), Hypothesis(0, (1,), -2.0, -2.0)
+    assert (
+        "although another output is more likely (log-probability −2.00, here −3.00)"
+        in generate.outputs_fact(settings, [long, short], ["a b c", "a"])
+    )
+    assert "ranks the most likely of its 2" in generate.outputs_fact(
+        settings, [short, long], ["a", "a b c"]
+    )
+    assert generate.outputs_fact(SearchSettings(), [short], ["a"]) == ""
+
+
+def test_equations_hold_the_path_s_numbers():
+    tree = small_tree()
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in generate.equation(
+        SearchSettings("beam", length_penalty=0.5), tree, [0, 2], 0
+    )
+    assert "p = 0.37" in generate.equation(SearchSettings(), tree, [0, 2], 1)
+    tree.candidates[2].chance = 0.25
+    sampled = generate.equation(
+        SearchSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1
+    )
+    assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

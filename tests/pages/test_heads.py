@@ -17,7 +17,7 @@ from dashboard.ui.fields import Values
 from pages import heads
 from pages.heads import IDEAS, WEIGHTS, overlap_square
 from tests.cases import each
-from tests.pages.app import captions, html_text, open_at, query_value, set_control, without_terms
+from tests.pages.app import captions, html_text, open_at, set_control, without_terms
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
@@ -255,57 +255,6 @@ def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, w
     assert at.text_input(key="heads:tokens").value == words
     assert not at.warning and not at.error
     assert ("heads:start" in at.query_params) == bool(link)
-
-
-@each(
-    ("changes", "link"),
-    [
-        (
-            [
-                ("select_slider", "layer", 2),
-                ("segmented_control", "idea", "shared"),
-                ("select_slider", "kv:12", 2),
-                ("number_input", "latent:384:12", 8),
-                ("select_slider", "length", 512),
-                ("select_slider", "head:12", 3),
-            ],
-            {
-                "layer": "2",
-                "idea": IDEAS["shared"],
-                "kv:12": "2",
-                "latent:384:12": "8",
-                "length": "512",
-                "head:12": "3",
-            },
-        ),
-        (
-            [
-                ("segmented_control", "weights", "random"),
-                ("segmented_control", "idea", "subtract"),
-                ("select_slider", "d_model", 32),
-                ("number_input", "seed", 5),
-                ("slider", "depth", 7),
-                ("text_input", "tokens", "red green blue"),
-            ],
-            {
-                "weights": "Random",
-                "idea": IDEAS["subtract"],
-                "d_model": "32",
-                "seed": "5",
-                "depth": "7",
-                "tokens": "red green blue",
-            },
-        ),
-    ],
-)
-def test_every_control_is_in_the_link(changes, link):
-    at = open_page()
-    for change in changes:
-        at = put(at, *change)
-    again = open_page(**link, start=query_value(at, "heads:start"))
-    for kind, name, value in changes:
-        assert getattr(again, kind)(key=f"heads:{name}").value == value, name
-    assert page_text(again) == page_text(at)
 
 
 @each("idea", IDEAS)

@@ -1,19 +1,37 @@
 """The chooser that the pages of Look inside share, without a browser: the models that are here, inputs, arrays."""
 
 import io
+import re
 import wave
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import PretrainedError
+from core.interpret.roles import SENTENCES
+from core.pretrained import PretrainedError, read
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from dashboard.ui.model_picker import example_arrays
 from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
+from pages import inside_weight as weight
+from pages.head_roles import HEAD, ROLE
+from tests.pages.app import (
+    APP,
+    app_at,
+    assert_script,
+    captions,
+    figures,
+    html_text,
+    open_at,
+    page_text,
+    query_value,
+)
 from tests.pages.inside_app import DEMO, button, code_text, message_text
+from tests.tiny_models import build, given, ids_of, save, tiny, tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -194,3 +212,413 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     app.session_state["needs"] = ("model",)
     app.run()
     assert code_text(app) == "nothing" and "attention weights only" in message_text(app)
+
+
+# Every control of the pages of Look inside is in their links: set each, open the link anew, compare.
+
+
+CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]] = {
+    "pretrained": (
+        "all-MiniLM-L6-v2",
+        {},
+        [
+            ("segmented_control", "pretrained:show", "matrix", "Matrix"),
+            ("toggle", "pretrained:special", True, "true"),
+            ("toggle", "pretrained:sinks", True, "true"),
+            ("radio", "pretrained:order", "keys", "Keys by weight"),
+            ("radio", "pretrained:scale", "largest", "0 to the largest here"),
+            ("slider", "pretrained:from", 0.1, "0.1"),
+            ("text_input", "inside:text", "Rain falls.", "Rain falls."),
+            ("text_input", "inside:second", "It is wet.", "It is wet."),
+        ],
+    ),
+    "inside_weight": (
+        "numbers",
+        {},
+        [
+            ("selectbox", "inside_weight:kind", "causal", "Decoder"),
+            ("segmented_control", "inside_weight:order", "largest", "Largest first"),
+            ("text_input", "inside:target", "neun", "neun"),
+        ],
+    ),
+    "evidence": (
+        "induction",
+        {},
+        [
+            ("selectbox", "evidence:quantity", "logit", "logit"),
+            ("multiselect", "evidence:off:induction", ["all of L0"], "all of L0"),
+        ],
+    ),
+    "lens": (
+        "induction",
+        {},
+        [
+            ("segmented_control", "lens:view", "who", "Who wrote it"),
+            ("selectbox", "lens:output:induction", "wolf", "wolf"),
+            ("selectbox", "lens:contrast:induction", "river", "river"),
+        ],
+    ),
+    "head_roles": (
+        "induction",
+        {},
+        [
+            (
+                "text_area",
+                "head_roles:own",
+                "the old dog and the old cat\nthe red fox saw the red fox",
+                "the old dog and the old cat\nthe red fox saw the red fox",
+            ),
+            ("selectbox", "head_roles:role", "previous", "Previous token"),
+            ("selectbox", "head_roles:head", "L0·H1", "L0·H1"),
+            ("segmented_control", "head_roles:where", "set", "Clearest example"),
+        ],
+    ),
+    "corpus": (
+        "induction",
+        {},
+        [
+            ("selectbox", "corpus:x", "sink", "Sink share"),
+            ("selectbox", "corpus:y", "ablation", "Ablation effect"),
+            ("selectbox", "corpus:head", "L0·H1", "L0·H1"),
+            ("selectbox", "corpus:measure", "entropy", "Entropy"),
+            ("segmented_control", "corpus:view", "map", "Queries and keys"),
+            ("segmented_control", "corpus:colour", "position", "Position"),
+        ],
+    ),
+    "generate": (
+        "induction",
+        {},
+        [
+            ("segmented_control", "generate:strategy", "Beam", "Beam"),
+            ("slider", "generate:width", 2, "2"),
+            ("slider", "generate:penalty", 0.5, "0.5"),
+            ("slider", "generate:longest", 5, "5"),
+            ("number_input", "generate:no_repeat", 2, "2"),
+        ],
+    ),
+    "two_models": (
+        "numbers",
+        {},
+        [
+            ("segmented_control", "two_models:mode", "models", "Two models"),
+            ("toggle", "two_models:nearest", True, "true"),
+        ],
+    ),
+    "use_model": (
+        "all-MiniLM-L6-v2",
+        {},
+        [
+            (
+                "text_area",
+                "use_model:more",
+                "Nobody came.\nAn umbrella.",
+                "Nobody came.\nAn umbrella.",
+            )
+        ],
+    ),
+}
+
+
+def control(app: AppTest, kind: str, key: str):
+    return getattr(app, kind)(key=key)
+
+
+@pytest.mark.parametrize("page", CONTROLS)
+def test_a_link_opens_every_control_as_it_was(page):
+    model, more, controls = CONTROLS[page]
+    link = {"inside:model": model} | more
+    app = open_at(page, **link)
+    for kind, key, value, text in controls:
+        control(app, kind, key).set_value(value).run()
+        assert control(app, kind, key).proto.query_param_key == key
+        link[key] = text
+    again = open_at(page, **link)
+    assert {key: control(again, kind, key).value for kind, key, *_ in controls} == {
+        key: value for _, key, value, _ in controls
+    }
+
+
+def test_sampling_is_in_the_link_too():
+    link = {
+        "strategy": "Sampling",
+        "temperature": "0.5",
+        "top_k": "3",
+        "top_p": "0.5",
+        "samples": "2",
+        "seed": "7",
+    }
+    app = open_at("generate", "generate:", **link)
+    now = app.session_state["generate:going"].controls.settings
+    assert (now.temperature, now.top_k, now.top_p, now.samples, now.seed) == (0.5, 3, 0.5, 2, 7)
+
+
+@pytest.mark.parametrize(("page", "name", "store"), [
+    ("head_roles", "pin", "head_roles:map:view"), ("generate", "pin", "generate:map:causal:view"),
+    ("evidence", "pin", "evidence:maps:view"), ("two_models", "pin", "two_models:pin:link"),
+    ("use_model", "pin", "use_model:head:view"), ("transformer", "transformer:cell", "transformer:map:cross:view"),
+    ("masks", "masks:reach", "masks:stack:view"), ("masks", "masks:padded", "masks:batch:view"),
+    ("scores", "scores:cell", "scores:maps:link"), ("mechanisms", "mechanisms:pin", "mechanisms:maps:link"),
+    ("efficient", "efficient:pin", "efficient:maps:view"),
+    ("positions", "positions:cell", "positions:shuffled:link")])  # fmt: skip
+def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
+    app = open_at(
+        page,
+        **{
+            "inside:model": "induction",
+            "transformer:depth": "2",
+            "masks:first": "Causal local",
+            name: "3.2",
+        },
+    )
+    assert app.session_state[store]["pin"] == (3, 2) and query_value(app, name) == "3.2"
+    app.session_state[store] = app.session_state[store] | {"pin": (4, 1)}
+    assert query_value(app.run(), name) == "4.1"
+    app.session_state[store] = app.session_state[store] | {"pin": None}
+    app.run()
+    assert name not in app.query_params and app.session_state[store]["pin"] is None
+
+
+def test_a_pinned_cell_belongs_to_its_text():
+    app = open_at("evidence", **{"inside:model": "induction", "pin": "3.2"})
+    app.text_input(key="inside:text").set_value("the old king walked to the old").run()
+    assert "pin" not in app.query_params
+
+
+def test_a_picked_head_is_in_the_link_of_use_a_model():
+    app = open_at("use_model", **{"inside:model": "induction", "head": "1.1"})
+    assert "L1·H1</b>" in html_text(app) and query_value(app, "head") == "1.1"
+    app.text_input(key="inside:text").set_value("the old king walked to the old").run()
+    assert "head" not in app.query_params, "another answer depends on other heads"
+
+
+def test_links_with_earlier_names_open_what_they_did():
+    app = open_at("generate", **{"inside:model": "numbers", "generate:kind": "What was said"})
+    assert app.segmented_control(key="generate:kind").value == "causal"
+    name, link = (
+        "two_models:model:induction",
+        {"inside:model": "induction", "two_models:mode": "Two models"},
+    )
+    other = open_at("two_models", **link, **{name: "Fine-tuned: numbers, kept"})
+    assert other.selectbox(key=name).value == "Fine-tuned: numbers, example"
+    assert "attends in the text before it" in str([e.proto.json for e in app.get("bidi_component")])
+
+
+def test_sentences_of_a_link_are_measured():
+    app = open_at("head_roles", **{"head_roles:own": "\n".join(SENTENCES[:3])})
+    assert "measured on 3 sentences of your own" in page_text(app)
+
+
+# Every family, opened as a folder on the page that draws all heads.
+
+
+@pytest.fixture
+def pretrained(monkeypatch) -> AppTest:
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    return app_at("pretrained")
+
+
+def open_family(pretrained: AppTest, folder: Path, family: str) -> str:
+    """What the page says of the family."""
+    folder = folder / family
+    folder.mkdir()
+    pretrained.query_params["inside:model"] = str(save(family, folder))
+    pretrained.run()
+    return re.sub(
+        r"<[^>]+>", "", " ".join(element.proto.body for element in pretrained.get("html"))
+    ) + captions(pretrained)
+
+
+@pytest.mark.parametrize(
+    ("family", "sentence"),
+    [
+        ("deepseek_v3", "deepseek\\_v3, 13 tokens"),
+        ("longformer_classifier", "15 tokens (2 special)"),
+        ("bloom", "13 tokens"),
+        ("diffllama", "the model subtracts a learned share"),
+        ("t5", "columns: 17 tokens"),
+        ("vit", "10 tokens (1 special)"),
+        ("whisper", "columns: 50 tokens"),
+        ("gpt_oss", "columns: 14 tokens (1 special). A learned sink"),
+    ],
+)
+def test_a_family_shows_its_heads_with_nothing_pressed(pretrained, tmp_path, family, sentence):
+    text = open_family(pretrained, tmp_path, family)
+    kind = "cross" if family in ("t5", "whisper") else None
+    maps = [
+        item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)
+    ]
+    layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
+    assert layer < len(maps) and head < len(maps[layer].weights) and sentence in text
+    assert_script(pretrained)
+
+
+@pytest.mark.parametrize(
+    ("family", "pages"),
+    [
+        ("bert", ("evidence", "lens", "use_model")),
+        ("gpt_oss", ("evidence", "lens", "circuits", "head_roles")),
+        ("whisper", ("lens", "circuits")),
+        ("vit", ("evidence", "two_models", "use_model")),
+        ("bart", ("inside_weight", "generate")),
+    ],
+)
+def test_the_scripts_of_a_family_compute_what_its_pages_show(pretrained, tmp_path, family, pages):
+    folder = tmp_path / family
+    folder.mkdir()
+    save(family, folder)
+    for page in pages:
+        assert_script(open_at(page, **{"inside:model": str(folder)}))
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"), [("mamba", "no attention weights"), ("big_bird_sparse", "original")]
+)
+def test_a_family_without_maps_says_why(pretrained, tmp_path, family, reason):
+    open_family(pretrained, tmp_path, family)
+    assert (
+        reason in pretrained.info[0].value
+        and "Take" in pretrained.info[0].value
+        or "open that folder" in pretrained.info[0].value
+    )
+
+
+# A head that is picked on one page of Look inside is the one that the next page shows.
+
+
+@pytest.fixture
+def visit() -> AppTest:
+    return AppTest.from_file(APP, default_timeout=60)
+
+
+def open_page(app: AppTest, page: str, **query: str) -> AppTest:
+    """Another page of the same visit, as the sidebar opens it: without the link of the page before."""
+    app.query_params.clear()
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.switch_page(f"../pages/{page}.py").run()
+
+
+def test_a_head_goes_from_page_to_page(visit):
+    open_page(visit, "pretrained", head="2.8")
+    assert "L2·H8</b>" in html_text(open_page(visit, "inside_weight"))
+    assert visit.query_params["head"] in ("2.8", ["2.8"]), "the link of this page names it, too"
+    visit.selectbox(key=weight.HEAD).set_value("L1·H8").run()
+    assert "L1·H8</b>" in html_text(open_page(visit, "evidence"))
+    assert "L1·H8</b>" in html_text(open_page(visit, "two_models"))
+    assert "L1·H8</b>" in html_text(open_page(visit, "pretrained"))
+    open_page(visit, "head_roles")
+    assert visit.selectbox(key=HEAD).value == "L1·H8" and visit.selectbox(key=ROLE).value == "next"
+    assert visit.query_params[HEAD] in ("L1·H8", ["L1·H8"]), "the link of this page names it, too"
+
+
+def test_another_role_begins_with_its_own_head_although_one_was_picked(visit):
+    open_page(visit, "pretrained", head="1.8")
+    open_page(visit, "head_roles")
+    visit.selectbox(key=ROLE).set_value("same").run().run()
+    assert visit.selectbox(key=HEAD).value == "L2·H9"
+    assert "L1·H8</b>" in html_text(open_page(visit, "pretrained")), (
+        "nobody picked the head that the role began with"
+    )
+
+
+def test_a_head_that_nobody_picked_stays_where_it_is(visit):
+    open_page(visit, "evidence")
+    open_page(visit, "head_roles")
+    assert "L3·H1</b>" in html_text(open_page(visit, "pretrained"))
+
+
+def test_another_model_and_another_kind_have_other_heads():
+    def visit() -> None:
+        import streamlit as st
+
+        from dashboard.ui.model_picker import choose_head, current_head_of
+        from dashboard.ui.models import EMBEDDED, ModelRef
+
+        choose_head(EMBEDDED, "self", (4, 7))
+        st.write(
+            [
+                current_head_of(EMBEDDED, "self", (6, 12)),
+                current_head_of(EMBEDDED, "cross", (6, 12)),
+                current_head_of(EMBEDDED, "self", (6, 7)),
+                current_head_of(ModelRef("lab", "numbers"), "self", (6, 12)),
+            ]
+        )
+
+    ran = AppTest.from_function(visit, default_timeout=60).run()
+    assert ran.json[0].value.replace(" ", "").replace("\n", "") == "[[4,7],null,null,null]"
+
+
+# A hybrid, of whose five layers two have attention: every page calls them by the model's own numbers, 2 and 4.
+
+
+SIZES = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 5, "num_attention_heads": 2,
+         "num_key_value_heads": 2, "full_attn_idxs": [2, 4]}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory):
+    folder, reader = tmp_path_factory.mktemp("lfm2"), tokenizer("bytes")
+    reader.save_pretrained(folder)
+    build("Lfm2ForCausalLM", {**SIZES, **ids_of(reader, "Lfm2ForCausalLM")}).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def open_hybrid(hybrid, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+
+    def at(page, **state):
+        app = app_at(page)
+        app.query_params["inside:model"] = hybrid
+        for name, value in state.items():
+            app.session_state[name.replace("__", ":")] = value
+        app.run()
+        return app
+
+    return at
+
+
+def layers_of(app: AppTest) -> set[int]:
+    """The layers of all heads that the page names, in what it writes and in its figures."""
+    fields = [box for box in app.selectbox if not box.key.startswith("search:")]
+    parts = [*app.markdown, *app.caption, *fields, *app.info]
+    written = [str(part.value) for part in parts] + [part.proto.body for part in app.get("html")]
+    written += [str(option) for box in fields for option in box.options]
+    written += [part.proto.spec for part in figures(app)]
+    return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
+
+
+def test_head_roles_calls_layers_by_the_model_s_numbers(open_hybrid):
+    app = open_hybrid("head_roles")
+    assert layers_of(app) == {2, 4}
+    app.selectbox(key=HEAD).set_value("L4·H1").run()
+    assert layers_of(app) == {2, 4}
+
+
+@pytest.mark.parametrize("mode", ["texts", "untrained"])
+def test_two_models_calls_layers_by_the_model_s_numbers(open_hybrid, mode):
+    layers = layers_of(open_hybrid("two_models", two_models__mode=mode))
+    assert layers and layers <= {2, 4}
+
+
+def test_patching_calls_layers_by_the_model_s_numbers(open_hybrid, hybrid):
+    app = open_hybrid(
+        "two_models",
+        two_models__mode="texts",
+        inside__text="xx qq",
+        **{f"two_models:text:{hybrid}": "xx zz"},
+    )
+    [heads] = [part.proto.spec for part in figures(app) if '"all heads of L2"' in part.proto.spec]
+    assert set(re.findall(r'"layer": ?"(L\d)"', heads)) == {"L2", "L4"}
+
+
+def test_use_a_model_calls_layers_by_the_model_s_numbers(open_hybrid):
+    layers = layers_of(open_hybrid("use_model"))
+    assert layers and layers <= {2, 4}
+
+
+def test_circuits_call_layers_by_the_model_s_numbers(open_hybrid):
+    app = open_hybrid("circuits")
+    assert layers_of(app) == {2, 4}
+    grid = next(part.proto.spec for part in figures(app) if '"change"' in part.proto.spec)
+    assert set(re.findall(r'"layer": ?"L(\d)"', grid)) == {"2", "4"}

@@ -1,5 +1,6 @@
 """Links bring the values of all controls: those that a page declares, and those that closed popovers hide."""
 
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +13,8 @@ from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
-from tests.pages.app import app_at
+from dashboard.ui.links import PENDING, keys_of
+from tests.pages.app import app_at, open_at
 
 KINDS = (
     "selectbox",
@@ -256,3 +258,105 @@ def test_a_text_that_the_browser_sends_late_does_not_set_a_control_back():
     assert app.switch_page("../pages/train.py").run().slider(key=name).value == 9, (
         "a link from another page"
     )
+
+
+# A change of d_model keeps the heads that were chosen wherever they divide it, on every page with both controls.
+
+
+# page: its link, what opens the panel of sizes, the key of d_model, and that of the heads at a width
+WITH_HEADS = {
+    "heads": ({"heads:weights": "Random"}, None, "heads:d_model", "heads:heads:False:{}"),
+    "one_query": ({"one:d_model": "64"}, None, "one:d_model", "one:heads"),
+    "positions": ({}, None, "positions:d_model", "positions:heads:{}"),
+    "compare": (
+        {"source": "seeded", "sizes": "64.8.0"},
+        "compare:tokens",
+        "compare:d_model",
+        "compare:heads:{}",
+    ),
+    "transformer": (
+        {"transformer:start": "random"},
+        None,
+        "transformer:d_model",
+        "transformer:heads",
+    ),
+    "train": (
+        {},
+        "train:reverse:transformer:sizes",
+        "train:reverse:transformer:d_model",
+        "train:reverse:transformer:heads:{}",
+    ),
+}
+
+
+@pytest.mark.parametrize("page", WITH_HEADS)
+def test_heads_are_kept(page):
+    link, panel, d_model, heads = WITH_HEADS[page]
+    app = open_at(page, "", **link)
+
+    def control(key):
+        if panel:
+            app.session_state[panel] = True
+            app.run()
+        return next(
+            control for control in [*app.select_slider, *app.selectbox] if control.key == key
+        )
+
+    def widths():
+        return [int(option) for option in control(d_model).options]
+
+    control(d_model).set_value(64).run()
+    control(heads.format(64)).set_value(8).run()
+    for width in (w for w in (16, 48, 12, 64, 6, 96, 5, 128, 64) if w in widths()):
+        control(d_model).set_value(width).run()
+        assert control(heads.format(width)).value == max(n for n in range(1, 9) if width % n == 0)
+    control(heads.format(64)).set_value(2).run()
+    control(d_model).set_value(128).run()
+    assert control(heads.format(128)).value == 2
+
+
+# Reset: a page's values leave session and link, those of other pages stay.
+
+
+def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link():
+    session = ["masks:rule", "masks_old", "heads:d_model", "inside:model", "one:score"]
+    assert keys_of("masks", session, ["inside:model"]) == ["masks:rule", "inside:model"]
+    assert keys_of("one_query", session, []) == ["one:score"]
+
+
+def test_a_reset_page_opens_as_at_first():
+    app = open_at("mechanisms", "mechanisms:", axis="Kernels")
+    app.session_state["masks:other"] = "stays"
+    assert app.button_group(key="mechanisms:axis").value == "kernel"
+    app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
+    assert not app.run().button_group  # the widgets leave the browser
+    app.run()
+    assert app.button_group(key="mechanisms:axis").value == "position"
+    assert app.session_state["masks:other"] == "stays" and PENDING not in app.session_state
+    assert "mechanisms:axis" not in app.query_params
+
+
+# A button that starts runs starts one for the same settings, however often it is pressed while that one goes on.
+
+
+PRESSED = {
+    "train": {},
+    "fine_tune": {},
+    "sweeps": {},
+    "claims": {"claim": "sinks"},
+    "corpus": {"corpus:texts": "own"},
+}
+
+
+def runs_started():
+    return len(list(Path(os.environ["ATTENTION_LAB_RUNS"]).rglob("run.json")))
+
+
+@pytest.mark.parametrize("page", PRESSED)
+def test_many_presses_start_what_one_starts(page):
+    app, counts = open_at(page, **PRESSED[page]), []
+    for _ in range(3):
+        app.session_state[f"{page}:pressed"] = True
+        app.run()
+        counts.append(runs_started())
+    assert counts[0] > 0 and counts == counts[:1] * 3
