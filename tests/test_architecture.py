@@ -31,7 +31,7 @@ TRAINING = (
 FORBIDDEN = {
     "core": ("streamlit", "altair", "dashboard", "pages"),
     "core.attention": MODEL_SIDE,
-    "core.attention.score_block": ("core.attention",),
+    "core.attention.basics": ("core.attention",),
     "core.models": ("core.tasks", "core.training", "core.runs"),
     "core.tasks": ("core.training", "core.runs"),
     **{f"core.training.{name}": ("core.runs",) for name in TRAINING},

@@ -17,9 +17,9 @@ from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
 
 from core.attention import AXES, Attention, AttentionConfig, ConfigError, entry
+from core.attention.basics import ScoreBlock
 from core.attention.kernels.exact import exact
 from core.attention.masks import make_mask
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, Cost
 from core.seeding import seeded_generator, seeded_rng
 

@@ -12,11 +12,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import HALF, Normalizer, Projection, Score
+from core.attention.basics import HALF, Normalizer, Projection, Score, ScoreBlock
 from core.attention.config import AXES, AttentionConfig
 from core.attention.masks.patterns import Mask
 from core.attention.positions.rotary import Position
-from core.attention.score_block import ScoreBlock
 from core.entries import ConfigError, quote, quote_name
 from core.plugins import describe
 

@@ -11,7 +11,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from core.attention.basics import Cache, Dot, Normalizer, Projection, Softmax, append, repeat_heads
+from core.attention.basics import (
+    Cache,
+    Dot,
+    Normalizer,
+    Projection,
+    ScoreBlock,
+    Softmax,
+    append,
+    dot_product_scale,
+    repeat_heads,
+)
 from core.attention.config import AttentionConfig, entry
 from core.attention.functions import Piece, adapt_given
 from core.attention.kernels.exact import (
@@ -30,7 +40,6 @@ from core.attention.masks import make_mask
 from core.attention.masks.content import LightningIndexer, indexer_loss
 from core.attention.masks.patterns import causal
 from core.attention.positions import enters
-from core.attention.score_block import ScoreBlock, dot_product_scale
 from core.entries import ConfigError
 
 # Checks of the inputs of `attend` and `Attention`: shapes, the mask's dtype, and padding that holds no numbers.

@@ -191,24 +191,6 @@ def sorted_threshold(z: Tensor, power: float) -> Tensor:
     return roots.masked_fill_(roots > largest, -1.0).amax(-1, keepdim=True)
 
 
-def entmax_rows(scores: Tensor, power: float) -> Tensor:
-    """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
-    z = (scores - scores.amax(-1, keepdim=True)).contiguous()
-    z = (z if power == 1.0 else z.div_(power)).clamp_(min=-1.0)  # a score lower by 1 gets no weight
-    whole = (
-        torch.compiler.is_compiling() or z.device.type != "cpu"
-    )  # a graph is one for all lengths; a GPU would wait
-    if power in (1.0, 2.0) and whole:
-        gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
-        return gap if power == 1.0 else gap.square_()
-    rows = z.view(-1, z.shape[-1])
-    for block in (rows,) if whole else rows.split(max(1, BLOCK // z.shape[-1])):
-        gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
-        if power != 1.0:
-            gap.square_() if power == 2.0 else gap.pow_(power)
-    return z
-
-
 class _Entmax(torch.autograd.Function):
     """∂w_j/∂s_m = g_j (1[j = m] − g_m / Σ g) with g = w^(2 − α). Peters 2019, proposition 2."""
 
@@ -216,7 +198,23 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     def forward(scores: Tensor, power: float) -> Tensor:
-        return entmax_rows(scores, power)
+        """max((α − 1)s − τ, 0)^power with power = 1/(α − 1), over the last dimension."""
+        z = (scores - scores.amax(-1, keepdim=True)).contiguous()
+        z = (z if power == 1.0 else z.div_(power)).clamp_(
+            min=-1.0
+        )  # a score lower by 1 gets no weight
+        whole = (
+            torch.compiler.is_compiling() or z.device.type != "cpu"
+        )  # a graph is one for all lengths; a GPU would wait
+        if power in (1.0, 2.0) and whole:
+            gap = z.sub_(sorted_threshold(z, power)).clamp_(min=0.0)
+            return gap if power == 1.0 else gap.square_()
+        rows = z.view(-1, z.shape[-1])
+        for block in (rows,) if whole else rows.split(max(1, BLOCK // z.shape[-1])):
+            gap = block.sub_(solved_threshold(block, power)).clamp_(min=0.0)
+            if power != 1.0:
+                gap.square_() if power == 2.0 else gap.pow_(power)
+        return z
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
@@ -306,24 +304,6 @@ class Softpick(Normalizer):
 STRAIGHT_THROUGH, NONE = "straight_through", "none"
 
 
-class _StraightThrough(torch.autograd.Function):
-    """Returns `hard`, and passes the gradient to `soft` as if that had been returned. Bengio 2013."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(hard: Tensor, soft: Tensor) -> Tensor:
-        return hard.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        return None, grad
-
-
 class Hard(Normalizer):
     """1 for the largest score of a row, shared by those that tie for it.
 
@@ -342,14 +322,8 @@ class Hard(Normalizer):
         hard = first / first.sum(-1, keepdim=True)
         if self.gradient == NONE:
             return hard
-        weights: Tensor = _StraightThrough.apply(hard, scores.softmax(-1))  # type: ignore[no-untyped-call]
-        return weights
-
-
-def _hard_cost(config: LayerConfig, area: Area) -> Cost:
-    """The straight-through gradient holds the softmax and a copy too."""
-    plain = 2 if config.normalizer["gradient"] == NONE else 4
-    return matrices(plain, plain + 1)(config, area)
+        soft = scores.softmax(-1)  # takes the gradient as if it had been returned. Bengio 2013
+        return hard.detach() + (soft - soft.detach())
 
 
 # Talking heads: heads exchange their scores before the softmax and their weights after it.
@@ -382,12 +356,6 @@ def mix_heads(
 ) -> Float[Tensor, "B G T S"]:
     """Head g of the result is Σ_h matrix[g, h] · head h."""
     return torch.einsum("gh,bhts->bgts", matrix.to(x.dtype), x)
-
-
-def _talking_cost(config: LayerConfig, area: Area) -> Cost:
-    """Two products of H × H with all cells; one head is only multiplied by a number."""
-    held, heads = matrices(3, 4)(config, area), config.score_heads
-    return Cost(4.0 * heads**2 * area.cells if heads > 1 else 0.0, held.bytes, held.output)
 
 
 # build(config) -> Normalizer: module with forward(scores, mask) -> weights. Traits: "softmax" for the plain one, which
@@ -639,7 +607,10 @@ NORMALIZERS = Axis(
         ),
         "1 for the largest",
         traits=SUMS_TO_ONE | {"hard"},
-        cost=_hard_cost,
+        # the straight-through gradient holds the softmax and a copy too
+        cost=lambda config, area: matrices(
+            *((2, 3) if config.normalizer["gradient"] == NONE else (4, 5))
+        )(config, area),
     ),
     Entry(
         "talking_heads",
@@ -666,6 +637,10 @@ NORMALIZERS = Axis(
         ),
         "P·softmax(P·s)",
         traits=frozenset({"mixes heads"}),
-        cost=_talking_cost,
+        # two products of H × H with all cells; one head is only multiplied by a number
+        cost=lambda config, area: (
+            matrices(3, 4)(config, area)
+            + Cost(4.0 * config.score_heads**2 * area.cells * (config.score_heads > 1))
+        ),
     ),
 )

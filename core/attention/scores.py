@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import Dot, Product, Score
-from core.attention.score_block import dot_product_scale
+from core.attention.basics import Dot, Product, Score, dot_product_scale
 from core.entries import Area, Axis, Cost, Entry, LayerConfig, Param
 
 MAX_HIDDEN_CELLS = (

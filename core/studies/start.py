@@ -99,9 +99,9 @@ def order() -> dict[str, Any]:
     """The sinusoids of the first positions, and the causal mask over them."""
     import torch
 
+    from core.attention.basics import ScoreBlock
     from core.attention.masks.patterns import causal
-    from core.attention.positions.absolute import sinusoids
-    from core.attention.score_block import ScoreBlock
+    from core.attention.positions.relative import sinusoids
 
     allowed = causal(ScoreBlock.whole(POSITIONS, POSITIONS))
     table = sinusoids(torch.arange(float(POSITIONS)), DIMS)

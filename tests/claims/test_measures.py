@@ -10,7 +10,7 @@ import torch
 
 from core.attention import Attention, AttentionConfig
 from core.attention.cost import attention_cost, parameters
-from core.attention.positions.absolute import sinusoids
+from core.attention.positions.relative import sinusoids
 from core.claims.base import SeedValues
 from core.claims.entries import (
     cost,

@@ -6,8 +6,8 @@ import pytest
 import torch
 from hypothesis import assume, example, given, strategies as st
 
+from core.attention.basics import ScoreBlock
 from core.attention.formula import MAX_NODES, MAX_TEXT, FormulaError, parse
-from core.attention.score_block import ScoreBlock
 from tests.cases import each
 
 T, S, H, OFFSET = 3, 5, 2, 2

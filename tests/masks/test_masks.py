@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, strategies as st
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
+from core.attention.basics import ScoreBlock
 from core.attention.masks import COMPOSITIONS, MASKS, build_mask, make_mask
 from core.attention.masks.layouts import Drawing, parse_drawing
 from core.attention.masks.patterns import layers_needed
-from core.attention.score_block import ScoreBlock
 from core.entries import Area
 from tests.cases import each
 

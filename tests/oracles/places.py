@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.score_block import ScoreBlock
+from core.attention.basics import ScoreBlock
 from tests.close import assert_close
 
 

@@ -7,9 +7,9 @@ import torch
 from transformers.models.deepseek_v32 import modeling_deepseek_v32 as hf
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
+from core.attention.basics import ScoreBlock
 from core.attention.masks import build_mask
 from core.attention.masks.content import Selection, indexer_loss, selection, top_cells
-from core.attention.score_block import ScoreBlock
 from tests.cases import each
 from tests.oracles.agreement import same_result
 

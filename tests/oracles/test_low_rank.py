@@ -145,7 +145,8 @@ def test_grouped_latents_decode_from_the_cache_of_one(groups):
 
 def absorbed(p, x, context, offset):
     """q, k, v with one key head: W_uk is applied to the query, and v is the latent itself. DeepSeek-V2, section 2.1."""
-    content, rotated = p.queries_at(x, offset)
+    content, plain = p.plain_queries(x)
+    rotated = p.rotate(plain, offset)
     latent, shared = p.latents(context)
     unfold = p.key.weight.unflatten(0, (p.num_heads, p.content))  # (H, D, R)
     return (

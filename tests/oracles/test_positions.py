@@ -15,8 +15,7 @@ from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import attention_cost
 from core.attention.positions import enters
-from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
-from core.attention.positions.relative import Alibi, alibi_slopes
+from core.attention.positions.relative import Alibi, Learned, Sinusoidal, alibi_slopes, sinusoids
 from core.attention.positions.rotary import Rotary
 from tests.cases import each
 from tests.oracles.agreement import same_result

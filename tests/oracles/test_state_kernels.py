@@ -19,14 +19,18 @@ from transformers.models.qwen3_next.modeling_qwen3_next import (
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import attention_cost
-from core.attention.kernels import gla
-from core.attention.kernels.delta import delta_rule, log_linear, state_space, tree_levels, unit
-from core.attention.kernels.gla import (
+from core.attention.kernels import delta
+from core.attention.kernels.delta import (
     STRONGEST,
     by_halves,
     decay_products,
+    delta_rule,
     gated_linear,
     kimi_delta,
+    log_linear,
+    state_space,
+    tree_levels,
+    unit,
 )
 from tests.cases import each
 from tests.drawn_costs import Case, taken
@@ -123,8 +127,8 @@ def test_kda_in_segments_is_kda_at_once(monkeypatch):
     )
     past, results = torch.randn(2, 3, 6, 5, dtype=torch.float64), []
     for segment in (64, 16):
-        monkeypatch.setattr(gla, "SEGMENT", segment)
-        out, state = gla.kimi_delta(q, k, v, decay, write, 8, past=past)
+        monkeypatch.setattr(delta, "SEGMENT", segment)
+        out, state = delta.kimi_delta(q, k, v, decay, write, 8, past=past)
         grads = torch.autograd.grad(out.square().sum() + state.sum(), (q, k, v))
         results.append((out, state, *grads))
     torch.testing.assert_close(*results)

@@ -15,10 +15,10 @@ from core.attention import (
     heads_that_divide,
     properties,
 )
+from core.attention.basics import ScoreBlock
 from core.attention.positions import POSITIONS, enters
-from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
+from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, Yarn
-from core.attention.score_block import ScoreBlock
 from core.entries import find
 from tests.cases import each
 
@@ -102,7 +102,7 @@ def test_rows_are_adjusted_each_on_its_own(key):
 def test_a_position_that_reads_other_rows_refuses_a_part_of_them(key):
     layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
     for part in (slice(3, 4), slice(5, S)):
-        with pytest.raises(ConfigError, match=f"position = {key} reads .* take position = "):
+        with pytest.raises(ConfigError, match=f"position = {key} reads .* position = forgetting"):
             layer(x[:, part], x[:, : part.stop], offset=part.start)
 
 

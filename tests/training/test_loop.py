@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from core.attention import Attention, AttentionConfig, Choice
+from core.attention.basics import ScoreBlock
 from core.attention.masks.content import indexer_loss, selection
-from core.attention.score_block import ScoreBlock
 from core.models import ModelConfig
 from core.models.decoding import EOS
 from core.runs import archive

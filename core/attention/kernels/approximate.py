@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from core.attention.basics import ScoreBlock
 from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
 from core.attention.kernels.exact import AttentionInputs, Steps, spans, to_float32
 from core.attention.kernels.implied import (
@@ -22,7 +23,6 @@ from core.attention.kernels.implied import (
     steps,
 )
 from core.attention.masks.content import block_means, top_cells
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
 # Random features of the softmax kernel: e^(qᵀk) = E_w[φ_w(q) φ_w(k)]. Choromanski et al. 2021 (FAVOR+).

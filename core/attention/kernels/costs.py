@@ -374,7 +374,7 @@ def ssd_cost(config: LayerConfig, area: Area) -> Cost:
 def gla_cost(config: LayerConfig, area: Area) -> Cost:
     """The gates of all channels; within chunks the weights, between them a state of D × E.
 
-    That of chunks which fade by no more than gla.STRONGEST; others take more products, of ever larger halves.
+    That of chunks which fade by no more than delta.STRONGEST; others take more products, of ever larger halves.
     """
     dim, value, rank = config.qk_dim, config.v_dim, int(config.kernel["rank"])
     chunk, count, length = chunks_of(config, area, halved=True)

@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Cache, Product
+from core.attention.basics import ALL, Cache, Product, ScoreBlock
 from core.attention.positions import enters
-from core.attention.score_block import ALL, ScoreBlock
 from core.entries import Choice, ConfigError, LayerConfig
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from core.attention.basics import split_heads
+from core.attention.basics import ScoreBlock, eager_cache, split_heads
 from core.attention.kernels.costs import features_cost, power_of_two, retention_cost
 from core.attention.kernels.exact import (
     AttentionInputs,
@@ -28,7 +28,6 @@ from core.attention.kernels.exact import (
     refuse_when,
     to_float32,
 )
-from core.attention.score_block import ScoreBlock, eager_cache
 from core.entries import ConfigError, Entry, LayerConfig, Param
 
 IMPLIED = frozenset(

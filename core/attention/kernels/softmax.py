@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from core.attention.basics import ALL, ScoreBlock
 from core.attention.kernels.costs import (
     FLOAT,
     exact_bytes,
@@ -46,7 +47,6 @@ from core.attention.kernels.exact import (
     whole_rows,
 )
 from core.attention.masks import make_mask
-from core.attention.score_block import ALL, ScoreBlock
 from core.entries import Area, Choice, Cost, Entry, LayerConfig, Param
 
 # PyTorch's fused attention.

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from core.attention.basics import ScoreBlock
 from core.attention.masks import content, layouts, patterns
 from core.attention.masks.patterns import Combined, Inverted, Mask
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
 
 _COMPOSE = "Composition of masks, cell by cell."

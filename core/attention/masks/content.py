@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from core.attention.basics import ScoreBlock
 from core.attention.masks.patterns import LONGEST, Mask, causal
 from core.attention.positions.rotary import plain_frequencies, rotate_pairs, tables_of_pairs
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, Cost, Entry, LayerConfig, Param
 
 # What a mask that reads content has chosen, and the loss by which DeepSeek trains its indexer.

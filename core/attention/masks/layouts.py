@@ -8,9 +8,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from core.attention.basics import ScoreBlock, eager_cache
 from core.attention.formula import parse
 from core.attention.masks.patterns import LONGEST, causal, lengths_of, local, rule
-from core.attention.score_block import ScoreBlock, eager_cache
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote
 
 # Masks of rows that are no plain sequence: a tree, several continuations, a noised and a clean copy, a grid.

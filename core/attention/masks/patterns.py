@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from core.attention.score_block import ScoreBlock
+from core.attention.basics import ScoreBlock
 from core.entries import ConfigError, Entry, LayerConfig, Param, quote
 
 # Mask, the base class, and fixed patterns: functions of the positions i and j (padding: of the key mask).

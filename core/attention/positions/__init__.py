@@ -9,9 +9,9 @@ from operator import add
 
 from torch import Tensor, nn
 
-from core.attention.positions import absolute, contextual, relative, rotary
+from core.attention.basics import ScoreBlock
+from core.attention.positions import contextual, relative, rotary
 from core.attention.positions.rotary import Position
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find
 
 # Several positions at once: rotations one after the other, biases added, then the changes of the scores.
@@ -142,7 +142,6 @@ JOINED = Entry(
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
 # vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
 POSITIONS = Axis(
-    *absolute.ENTRIES,
     *relative.ENTRIES,
     *rotary.ENTRIES,
     *contextual.ENTRIES,

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from core.attention.basics import ScoreBlock
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
-from core.attention.score_block import ScoreBlock
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
 # Positions that are read from the content itself: CoPE (Golovneva 2024) and the forgetting gate (Lin 2025).

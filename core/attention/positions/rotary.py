@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.score_block import ScoreBlock, eager_cache
+from core.attention.basics import ScoreBlock, eager_cache
 from core.entries import ConfigError, Entry, LayerConfig, Param, quote
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).

@@ -28,6 +28,7 @@ from core.attention.projections.multi_head import (
     MAX_KV_HEADS,
     SHARES_KEYS,
     GroupedQuery,
+    kv_sizes,
     refuse_uneven,
 )
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
@@ -56,22 +57,6 @@ class Gated(GroupedQuery):
         if gate.shape[-1] != joined.shape[-1]:
             gate = repeat(gate, "b t h -> b t (h d)", d=out.shape[-1])
         return self.output(gate * joined)
-
-
-def _build(config: LayerConfig) -> Gated:
-    return Gated(
-        config.d_model,
-        config.num_heads,
-        config.kv_heads,
-        bool(config.projection["bias"]),
-        str(config.projection["grain"]),
-        config.head_dim,
-    )
-
-
-def _sizes(config: LayerConfig) -> HeadSizes:
-    kv_heads = int(config.projection["kv_heads"]) or config.num_heads
-    return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
 # Short convolutions before linear attention, and a norm and a gate after it, as in Mamba-2, GLA and Gated DeltaNet.
@@ -232,7 +217,11 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "gated",
         "Gated output",
-        _build,
+        lambda config: Gated(
+            config.d_model,
+            config.num_heads,
+            **config.projection.kwargs | {"kv_heads": config.kv_heads},
+        ),
         r"[\sigma(x_i W_g) \odot \mathrm{out}_i]\,W_o",
         "A gate, computed from the query's token, multiplies the output of each head by numbers from 0 to 1.",
         "Qiu et al.",
@@ -261,7 +250,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "q = x W_q, σ(x W_g) ⊙ out",
         traits=SHARES_KEYS,
-        sizes=_sizes,
+        sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head", (0,)),
     ),
     Entry(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,17 +11,10 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import (
-    Extended,
-    Heads,
-    Projection,
-    append,
-    linear,
-    split_heads,
-)
+from core.attention.basics import Extended, Heads, Projection, append, linear, split_heads
 from core.attention.positions import enters
 from core.attention.positions.rotary import Rotary
-from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, refuse_uneven
+from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, kv_sizes, refuse_uneven
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
 
 # Latent attention: keys and values are maps of one small vector a token (MLA, 2024), or of several (GLA, 2025).
@@ -71,18 +65,13 @@ class Latent(Projection):
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
-    def queries_at(self, x: Float[Tensor, "B T C"], offset: int) -> tuple[Tensor, Tensor]:
-        """The content of each head's query (B, H, T, D), and its rotated part (B, H, T, rope)."""
-        content, plain = self.plain_queries(x)
-        return content, self.rotate(plain, offset)
-
     def latents(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, Tensor]:
         """The latent (B, S, R) and the shared rotated key (B, 1, S, rope), from which keys and values are computed."""
         latent, plain = self.plain_latents(context)
         return latent, self.rotate(plain, offset)
 
     def plain_queries(self, x: Float[Tensor, "B T C"]) -> tuple[Tensor, Tensor]:
-        """`queries_at` before the rotation."""
+        """The content of each head's query (B, H, T, D), and the part that is then rotated (B, H, T, rope)."""
         both = split_heads(self.query(self.query_down(x)), self.num_heads)
         return both.split((self.content, self.rope), dim=-1)
 
@@ -104,10 +93,9 @@ class Latent(Projection):
     def forward(
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
     ) -> Heads:
-        return (
-            torch.cat(self.queries_at(x, offset), -1),
-            *self.keys_values(*self.latents(context)),
-        )
+        content, plain = self.plain_queries(x)
+        q = torch.cat((content, self.rotate(plain, offset)), -1)
+        return q, *self.keys_values(*self.latents(context))
 
     def keys_values(
         self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]
@@ -140,20 +128,20 @@ class Latent(Projection):
                 (keys,),
             )
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
-        parts = keys if self.groups == 1 else self.key_of_groups(keys)
+        parts = keys
+        if self.groups > 1:  # each group's part of the latent, with the shared key after it
+            latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
+            latent, shared = (
+                split_heads(latent[:, 0], self.groups),
+                shared.expand(-1, self.groups, -1, -1),
+            )
+            parts = torch.cat((latent, shared), -1)
         return (
             torch.cat((content, rotated), -1),
             parts,
             parts,
             (keys,),
         )  # as values too: fused wants equal sizes
-
-    def key_of_groups(self, stored: Float[Tensor, "B 1 S RP"]) -> Float[Tensor, "B G S P"]:
-        """Each group's part of the latent, with the shared key after it."""
-        latent, shared = stored.split((stored.shape[-1] - self.rope, self.rope), dim=-1)
-        return torch.cat(
-            (split_heads(latent[:, 0], self.groups), shared.expand(-1, self.groups, -1, -1)), -1
-        )
 
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         if not self.absorbs:
@@ -343,13 +331,6 @@ def rotated_size(size: int) -> int:
     return size // 4 * 2
 
 
-def _tied_sizes(config: LayerConfig) -> HeadSizes:
-    kv_heads, size = int(config.projection["kv_heads"]), config.head_dim
-    return HeadSizes(
-        config.num_heads, size, size, kv_heads, cached=kv_heads * size + rotated_size(size)
-    )
-
-
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "latent",
@@ -499,7 +480,11 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "v and half of k tied",
         traits=frozenset({"own positions"}),
-        sizes=_tied_sizes,
+        sizes=lambda config: replace(
+            kv_sizes(config),
+            cached=int(config.projection["kv_heads"]) * config.head_dim
+            + rotated_size(config.head_dim),
+        ),
         refuse=lambda config: (
             refuse_uneven(config, "tied state", (1,)) or refuse_second_rotation(config)
         ),

@@ -108,31 +108,10 @@ class GroupedQuery(Projection):
         )
         return few
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
-        k, v = (
-            split_heads(self.key(context), self.kv_heads),
-            split_heads(self.value(context), self.kv_heads),
-        )
-        return self.queries(x), k, v
 
-    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
-        return split_heads(self.query(x), self.num_heads)
-
-
-def _build(config: LayerConfig) -> GroupedQuery:
-    return GroupedQuery(
-        config.d_model,
-        config.num_heads,
-        config.kv_heads,
-        bool(config.projection["bias"]),
-        config.head_dim,
-    )
-
-
-def _sizes(config: LayerConfig) -> HeadSizes:
-    kv_heads = 1 if config.projection.key == "multi_query" else int(config.projection["kv_heads"])
+def kv_sizes(config: LayerConfig) -> HeadSizes:
+    """H heads of queries, and as many of keys and values as the parameter says; one without it, H for 0."""
+    kv_heads = int(config.projection.kwargs.get("kv_heads", 1)) or config.num_heads
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
@@ -174,7 +153,7 @@ class KeysAsValues(Projection):
         self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
     ) -> Heads:
         (k,) = self.cached(context)
-        return split_heads(self.query(x), self.num_heads), k, self.values(k)
+        return self.queries(x), k, self.values(k)
 
     def values(self, k: Float[Tensor, "B G S D"]) -> Float[Tensor, "B G S D"]:
         return F.rms_norm(k, k.shape[-1:], eps=EPSILON)
@@ -186,7 +165,7 @@ class KeysAsValues(Projection):
         self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
     ) -> Extended:
         (k,) = append(stored, self.cached(x))
-        return split_heads(self.query(x), self.num_heads), k, self.values(k), (k,)
+        return self.queries(x), k, self.values(k), (k,)
 
 
 class Exclusive(MultiHead):
@@ -248,7 +227,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "grouped_query",
         "Grouped-query",
-        _build,
+        lambda config: GroupedQuery(config.d_model, config.num_heads, **config.projection.kwargs),
         r"k^{(g)}_j = W^{(g)}_k c_j,\quad v^{(g)}_j = W^{(g)}_v c_j,\quad g = \lfloor h\,G / H \rfloor",
         "Neighbouring query heads share one head of keys and values, so a decoder caches fewer numbers for each token.",
         "Ainslie et al.",
@@ -269,13 +248,15 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "{kv_heads} heads of k, v",
         traits=SHARES_KEYS,
-        sizes=_sizes,
+        sizes=kv_sizes,
         refuse=lambda config: refuse_uneven(config, "key head"),
     ),
     Entry(
         "multi_query",
         "Multi-query",
-        _build,
+        lambda config: GroupedQuery(
+            config.d_model, config.num_heads, 1, **config.projection.kwargs
+        ),
         r"k_j = c_j W_k,\quad v_j = c_j W_v\ \text{for all heads}",
         "All query heads share one head of keys and values.",
         "Shazeer",
@@ -284,7 +265,7 @@ ENTRIES: tuple[Entry, ...] = (
         (BIAS, HEAD_SIZE),
         "one head of k, v",
         traits=SHARES_KEYS,
-        sizes=_sizes,
+        sizes=kv_sizes,
     ),
     Entry(
         "keys_as_values",
@@ -311,7 +292,7 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "v = norm(k), {kv_heads} heads",
         sizes=lambda config: replace(
-            _sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
+            kv_sizes(config), cached=int(config.projection["kv_heads"]) * config.head_dim
         ),
         refuse=lambda config: refuse_uneven(config, "head of keys", (1,)),
     ),

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from core.attention import Attention
+from core.attention.basics import ScoreBlock
 from core.attention.masks.patterns import Mask, causal
-from core.attention.score_block import ScoreBlock
 from core.claims.base import (
     Claim,
     ClaimSettings,

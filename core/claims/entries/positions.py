@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
-from core.attention.positions.absolute import sinusoids
+from core.attention.positions.relative import sinusoids
 from core.attention.properties import shift_error, sinusoid_shift
 from core.claims.base import (
     Claim,
