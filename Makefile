@@ -74,7 +74,7 @@ fuzz: $(VENV)/.installed-dev
 
 faults: browser
 	ATTENTION_LAB_KILLS=200 $(BIN)/python -m pytest -n 2 tests/faults
-	ATTENTION_LAB_DOWN=30 $(BIN)/python -m pytest -rP tests/browser/test_survives.py -k connection
+	ATTENTION_LAB_DOWN=30 $(BIN)/python -m pytest -rP tests/browser/test_runs.py -k connection
 
 # Each is one run of the tests: make weather WEATHER=noise takes one, WEATHER_ARGS="tests/oracles -x" goes to pytest
 weather: $(VENV)/.installed-dev

@@ -11,11 +11,10 @@ from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.low_rank import Latent
 from core.models.blocks import causal_config
-from tests.attention.drawing import config_of, perturbed
+from tests.attention.drawing import config_of, perturbed, read_in_parts
 from tests.cases import each
 
 B, T, C, H = 2, 11, 24, 3
-PARTS = (4, 1, 3, 1, 2)  # a prefill, and tokens that come alone or together
 STORED = {
     "identity": C,
     "multi_head": 2 * C,
@@ -30,15 +29,6 @@ STATES = [item.key for item in AXES["kernel"] if "state" in item.traits]
 
 def decoder_layer(axis, key):
     return perturbed(Attention(causal_config(config_of(axis, key)), add_positions=True).eval())
-
-
-def read_in_parts(layer, x, parts=PARTS, key_mask=None, record=False):
-    cache, outs = None, []
-    masks = [None] * len(parts) if key_mask is None else key_mask.split(parts, dim=1)
-    for part, real in zip(x.split(parts, dim=1), masks, strict=True):
-        steps, cache = layer.step(part, cache, record, key_mask=real)
-        outs.append(steps.merged)
-    return torch.cat(outs, 1), cache
 
 
 @each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])

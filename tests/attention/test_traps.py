@@ -274,6 +274,102 @@ def test_bad_choices_are_refused_in_words(given):
     assert len(str(refusal.value).split()) >= 4
 
 
+def joined(*parts):
+    return {"position": Choice.of("and", *parts)}
+
+
+ROPE = Choice.of("rope", base=700.0)
+MOBA, LIGHTNING = (
+    Choice.of("moba", size=3, blocks=3),
+    Choice.of("lightning", keys=5, heads=3, size=6),
+)
+ALL_SCORES = {
+    "selective": ("fused", "chunked", "local", "block_sparse", "linear", "retention"),
+    "multi_token": ("fused", "chunked", "block_sparse", "linear"),
+}
+
+
+@each(
+    ("words", "axes"),
+    [
+        (
+            "grouped_query.*kv_heads = 4.*num_heads = 6; take kv_heads = one of 1, 2, 3, 6",
+            {"projection": Choice.of("grouped_query", kv_heads=4)},
+        ),
+        (
+            "gated.*kv_heads = 4 does not divide num_heads = 6; take kv_heads = 0",
+            {"projection": Choice.of("gated", kv_heads=4)},
+        ),
+        (
+            "keys_as_values.*kv_heads = 4 does not divide num_heads = 6; take",
+            {"projection": Choice.of("keys_as_values", kv_heads=4)},
+        ),
+        ("kv_heads = 4 does not divide", {"projection": Choice.of("grouped_tied", kv_heads=4)}),
+        (
+            "grouped_tied.*position = rope.*take position = none",
+            {"projection": "grouped_tied", "position": "rope"},
+        ),
+        (
+            "latent.*position = rope.*take position = none",
+            {"projection": "latent", "position": "rope"},
+        ),
+        ("rope = 3 is odd; take rope = 2 or 4", {"projection": Choice.of("latent", rope=3)}),
+        (
+            "groups = 4 does not divide num_heads = 6; take groups = 1",
+            {"projection": Choice.of("latent", groups=4)},
+        ),
+        ("groups = 3 does not divide latent = 32", {"projection": Choice.of("latent", groups=3)}),
+        (
+            "differential.*odd head size = 5; take an even one",
+            {"projection": "differential", "d_model": 15, "num_heads": 3},
+        ),
+        (
+            "buckets = 64.*max_distance = 10.*take max_distance ≥ 17",
+            {"position": Choice.of("t5", buckets=64, max_distance=10)},
+        ),
+        ("character 9", {"position": Choice.of("formula", formula="score + x")}),
+        ("keys = 4 is even; take keys = 3 or 5", {"position": Choice.of("multi_token", keys=4)}),
+        ("joins two or more positions; got 1; take two", joined(ROPE)),
+        ("take the parts of the inner one", joined(ROPE, Choice("and"))),
+        (
+            "position = sinusoidal is added to x; take position = rope",
+            joined(ROPE, Choice("sinusoidal")),
+        ),
+        ("score -", joined(ROPE, Choice.of("formula", formula="score -"))),
+        ("position = rope takes no parts; got 1", {"position": Choice.of("rope", Choice("alibi"))}),
+        ("odd size, 7; take an even one", {"position": "and", "d_model": 21, "num_heads": 3}),
+        (
+            "projection = latent has rotary positions already",
+            {"position": "and", "projection": "latent"},
+        ),
+        (
+            "kernel = fused supports only positions that add a bias",
+            {"position": "and", "kernel": "fused"},
+        ),
+        *(
+            (
+                f"position = {key} .* kernel = {kernel} .* take kernel = exact",
+                {"position": key, "mask": "causal", "kernel": kernel},
+            )
+            for key, kernels in ALL_SCORES.items()
+            for kernel in kernels
+        ),
+        *(
+            (
+                f"kernel = {kernel} .*{mask.key} compares all.*block_sparse",
+                {"mask": mask, "kernel": kernel},
+            )
+            for mask in (MOBA, LIGHTNING)
+            for kernel in ("chunked", "local")
+        ),
+    ],
+)
+def test_choices_that_do_not_go_together_are_refused_by_name(words, axes):
+    """Kernels that never hold all scores, or have some of the keys, among others."""
+    with pytest.raises(ConfigError, match=words):
+        AttentionConfig(**{"d_model": 48, "num_heads": 6} | axes)
+
+
 @each(
     "text",
     [

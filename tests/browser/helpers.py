@@ -14,6 +14,8 @@ from urllib.parse import urlencode
 from playwright.sync_api import Error, FloatRect, Locator, Page, expect
 
 APP = '[data-testid="stApp"]'
+# Whatever draws on a page: a canvas, an SVG picture, a chart.
+PICTURE = "canvas:visible, [role='img']:visible, [data-testid='stVegaLiteChart']:visible"
 EXCEPTION = '[data-testid="stException"]'
 # Hold what the page sends to the server, as on a slow line, and let it go.
 HOLD = """() => {
@@ -59,21 +61,46 @@ def wait_ready(page: Page, timeout: float = 60_000) -> None:
     )
 
 
-def wait_until(page: Page, holds: Callable[[], bool], what: str, timeout: float = 10_000) -> None:
-    """Waits until this holds, which a canvas shows only by what was drawn on it; asks every 50 ms."""
-    for _ in range(int(timeout / 50)):
-        if holds():
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(what)
-
-
-def open_page(page: Page, path: str, drawn: str = "h1", **link: str) -> Page:
-    """Opens a page with these values in its link; waits until the first element of `drawn`, a selector, is there."""
-    page.goto(f"/{path}{'?' if link else ''}{urlencode(link)}")
+def open_page(page: Page, link: str, drawn: str = "h1", **more: str) -> Page:
+    """Opens a link of the lab, with `more` values in it; waits until the first element of `drawn`, a selector, is there."""
+    page.goto((link if "://" in link else f"/{link}") + ("?" if more else "") + urlencode(more))
     expect(page.locator(drawn).first).to_be_visible(timeout=60_000)
-    wait_ready(page, 60_000)
+    wait_ready(page)
     return page
+
+
+def reload(page: Page) -> None:
+    page.reload()
+    wait_ready(page)
+
+
+def sees(page: Page, *texts: str | re.Pattern[str], timeout: float | None = None) -> None:
+    """Waits until each of these texts is on the page."""
+    for text in texts:
+        expect(page.get_by_text(text).first).to_be_visible(timeout=timeout)
+
+
+def press_keys(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def enter(field: Locator, text: str) -> None:
+    """Types a text into a field, and Enter."""
+    field.fill(text)
+    field.press("Enter")
+    wait_ready(field.page)
+
+
+def choose(page: Page, label: str | re.Pattern[str], option: str, exact: bool = True) -> None:
+    """Picks an option of a list by its name; a long list draws only what is in sight, so that it is typed, too."""
+    field = page.get_by_role("combobox", name=label)
+    field.scroll_into_view_if_needed()  # a list closes when what is around it scrolls
+    click(field)
+    if field.is_editable():
+        field.fill(option)
+    page.get_by_role("option", name=option, exact=exact).first.click()
+    wait_ready(page)
 
 
 def open_demo(page: Page, demo: str, component: str, **query: object) -> Locator:
@@ -115,23 +142,9 @@ def assert_no_exception(page: Page) -> None:
         raise AssertionError("The page shows a traceback:\n" + shown.first.inner_text())
 
 
-def pictures(page: Page) -> Locator:
-    """Whatever draws on a page: a canvas, an SVG picture, a chart."""
-    return page.locator(
-        "canvas:visible, [role='img']:visible, [data-testid='stVegaLiteChart']:visible"
-    )
-
-
 def wait_picture(page: Page, timeout: float = 20_000) -> None:
     """Waits until at least one picture with a size is on the page."""
-    expect(pictures(page).first).to_be_visible(timeout=timeout)
-
-
-def assert_fits(page: Page) -> None:
-    """Fails unless a picture is large enough to see and nothing is wider than the screen."""
-    box = box_of(pictures(page).first)
-    assert box["width"] > 100 and box["height"] > 60
-    wait_no_sideways_scrolling(page)
+    expect(page.locator(PICTURE).first).to_be_visible(timeout=timeout)
 
 
 def wait_no_sideways_scrolling(page: Page) -> None:
@@ -175,12 +188,6 @@ def click(target: Locator) -> None:
 def stop_button(page: Page) -> Locator:
     """The page's own Stop: Streamlit shows another in its header while a script runs for half a second or more."""
     return page.locator("[class*='st-key-'][class*='-stop'] button")
-
-
-def shot(page: Page, name: str) -> None:
-    """A picture for a person to look at, where ATTENTION_LAB_SHOTS names a folder: one takes up to a second."""
-    if "ATTENTION_LAB_SHOTS" in os.environ:
-        save_screenshot(page, name)
 
 
 def save_screenshot(page: Page, name: str) -> None:

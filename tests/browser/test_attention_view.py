@@ -1,15 +1,21 @@
 """The attention view in a real browser: numbers, picks, keys, zoom, frames, words; light, dark and phone."""
 
+import io
 import json
+import random
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from PIL import Image
+from playwright.sync_api import CDPSession, Locator, Page, expect
 
 from dashboard.draw.formats import number
-from tests.browser.helpers import cell, open_demo, resize
+from tests.browser.helpers import box_of, cell, open_demo, press_keys, resize, wait_ready
 from tests.browser.view_data import WORDS, weights
+from tests.cases import instance
 
 
 @pytest.fixture(scope="session")
@@ -82,8 +88,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     assert view.locator(".live").get_attribute("aria-live") == "polite"
     head = weights(6, 12, 16)[3, 1]
     stage.focus()
-    for key in ["ArrowDown", "ArrowRight", "ArrowRight"]:
-        page.keyboard.press(key)
+    press_keys(page, *["ArrowDown", "ArrowRight", "ArrowRight"])
     expect(view).to_have_attribute("data-hover", "1,2")
     page.keyboard.press("Shift+ArrowDown")
     expect(view).to_have_attribute("data-hover", "6,2")
@@ -93,8 +98,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     spoken = f"cross to [SEP], {number(head[6, 15])}, "
     expect(view.locator(".live")).to_contain_text(spoken)
     assert str(rank) in view.locator(".live").inner_text() or rank == 1
-    page.keyboard.press("Home")
-    page.keyboard.press("Enter")
+    press_keys(page, "Home", "Enter")
     expect(page.get_by_text("pin (6, 0)")).to_be_visible()
     expect(stage).to_have_attribute(
         "aria-label",
@@ -138,8 +142,7 @@ def test_a_map_of_200_tokens_is_read_and_brackets_change_the_head_everywhere(ope
     one = open_view("pretrained", size=200)
     assert_hover_says_what_numpy_says(one, 200)
     one.locator(".stage").focus()
-    page.keyboard.press("]")
-    page.keyboard.press("]")
+    press_keys(page, "]", "]")
     expect(page.get_by_text("picked L3 H3")).to_be_visible()
     expect(page.locator(".av").first).to_have_attribute("data-head", "3")
     page.keyboard.press("[")
@@ -160,8 +163,7 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     page.mouse.move(2, 2)
     expect(view).to_have_attribute("data-hover", "")
     view.locator(".stage").focus()
-    for key in ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"]:
-        page.keyboard.press(key)
+    press_keys(page, *["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "t", "?"])
     cells = [
         float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"
     ]
@@ -227,3 +229,200 @@ def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_
     page.mouse.move(2, 2)
     expect(below).to_have_attribute("data-hover", "")
     assert not dialogs
+
+
+# The attention view beyond one pin: several pins, a threshold, maps past 512 tokens, patches, its own PNG.
+
+
+def ink(view) -> float:
+    """How much of the map's canvas is darker than half."""
+    canvas = view.locator("canvas.base").screenshot()
+    return float((np.asarray(Image.open(io.BytesIO(canvas)).convert("L")) < 128).mean())
+
+
+def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(
+    open_view,  # noqa: F811
+    page,
+):
+    view = open_view("pins")
+    all_of_it = ink(view)
+    save_and_read_png(view)
+    head = weights(1, 2, 16)[0, 0]
+    expect(page.get_by_text("pins [(1, 2)]")).to_be_visible()
+    page.mouse.click(*cell(view, 6, 8))
+    expect(page.get_by_text("pins [(1, 2), (6, 8)]")).to_be_visible()
+    page.mouse.move(2, 2)
+    expect(view.locator(".status")).to_contain_text(
+        f"the → animal, {number(head[1, 2])}; cross → street, "
+    )
+    page.mouse.click(*cell(view, 1, 2))
+    expect(page.get_by_text("pins [(6, 8)]")).to_be_visible()
+    for column in range(7):
+        page.mouse.click(*cell(view, 9, column))
+        expect(view).to_have_attribute("data-pin", f"9,{column}")
+    assert len(data(view)["pins"].split(";")) == 6, "the oldest leaves"
+    view.locator(".stage").focus()
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("pins []")).to_be_visible()
+    view = open_view("pins", threshold=0.6)
+    assert ink(view) < all_of_it
+    assert "below 0.60 not drawn" in view.locator(".reads").first.inner_text()
+    head = weights(1, 2, 16)[0, 0]
+    hover(view, 1, 2)
+    assert head[1, 2] < 0.6
+    assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5)
+
+
+def save_and_read_png(view) -> None:
+    with view.page.expect_download() as got:
+        view.locator(".tool", has_text="PNG").click()
+    assert got.value.suggested_filename == "attention-L0H0.png"
+    picture = Image.open(got.value.path())
+    wide = view.evaluate("e => e.clientWidth")
+    assert picture.width == 2 * (wide + 32)
+    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
+    head = weights(1, 2, 16)[0, 0]
+    i, j = np.unravel_index(head.argmax(), head.shape)
+    at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
+    assert sum(instance(picture.convert("RGB").getpixel(at), tuple)) < 250, (
+        "the largest weight is dark"
+    )
+    assert picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
+
+
+def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view, page):  # noqa: F811
+    view = open_view("long", size=1500)
+    assert data(view)["pooled"] == "1"
+    assert "a cell is the mean of 2.9 × 2.9 tokens" in view.locator(".reads").first.inner_text()
+    page.mouse.move(*cell(view, 100, 20))
+    page.mouse.down()
+    page.mouse.move(*cell(view, 220, 140), steps=4)
+    page.mouse.up()
+    expect(view).to_have_attribute("data-pooled", "")
+    top, bottom, left, right = map(int, data(view)["window"].split(","))
+    assert (top, left) == (100 * 1500 // 512, 20 * 1500 // 512)
+    row = 400
+    hover(view, row - top, row // 2 - left)
+    assert float(data(view)["value"]) == 1.0, "row i looks at key i // 2, token by token"
+    assert f"tok{row} → tok{row // 2}" in view.locator(".tip").inner_text()
+    page.mouse.click(*cell(view, row - top, row // 2 - left))
+    expect(page.get_by_text(f"pin ({row}, {row // 2})")).to_be_visible()
+    view.get_by_text("Reset zoom").click()
+    expect(view).to_have_attribute("data-pooled", "1")
+    expect(view).to_have_attribute("data-pin", f"{row},{row // 2}")
+
+
+def test_a_patch_under_the_pointer_is_a_query(open_view, page):  # noqa: F811
+    view = open_view("picture")
+    head = weights(1, 2, 17)[0, 0]
+    x, y, wide, high = map(float, data(view)["picture"].split(","))
+    box = box_of(view.locator("canvas.over"))
+    page.mouse.move(
+        box["x"] + x + 0.6 * wide, box["y"] + y + 0.3 * high
+    )  # row 1, column 2 of 4 × 4
+    row = 1 + 4 + 2
+    expect(view).to_have_attribute("data-hover", f"{row},{head[row].argmax()}")
+
+
+# Maps under fingers, on a phone: a tap pins, two fingers zoom, and of several maps one is shown, by its name.
+
+
+@pytest.fixture
+def phone(browser, demos) -> Iterator[Page]:
+    context = browser.new_context(
+        base_url=demos.url,
+        viewport={"width": 390, "height": 900},
+        has_touch=True,
+        is_mobile=True,
+        reduced_motion="reduce",
+    )
+    yield context.new_page()
+    context.close()
+
+
+def pinch(
+    cdp: CDPSession, first: tuple[float, float], second: tuple[float, float], factor: float
+) -> None:
+    """Two fingers at these points move until they are `factor` times as far apart, around the same middle."""
+    middle = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
+
+    def touch(kind: str, apart: float) -> None:
+        points = [
+            [m + apart * (at - m) for at, m in zip(point, middle, strict=True)]
+            for point in (first, second)
+        ]
+        cdp.send(
+            "Input.dispatchTouchEvent",
+            {
+                "type": kind,
+                "touchPoints": [
+                    {"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)
+                ],
+            },
+        )
+
+    touch("touchStart", 1)
+    for step in range(1, 6):
+        touch("touchMove", 1 + (factor - 1) * step / 5)
+    cdp.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def window(view: Locator) -> list[int]:
+    """The first and last row and column in sight."""
+    return [int(edge) for edge in (view.get_attribute("data-window") or "").split(",")]
+
+
+def test_a_tap_pins_a_second_tap_releases_and_two_fingers_zoom_a_map(phone):
+    open_demo(phone, "view", ".av", case="pretrained")
+    view = phone.locator(".av").last
+    for message in ("pin (10, 2)", "pin None"):
+        phone.touchscreen.tap(*cell(view, 10, 2))
+        expect(phone.get_by_text(message)).to_be_visible()
+        wait_ready(phone)
+    cdp = phone.context.new_cdp_session(phone)
+    before = phone.evaluate("[scrollX, visualViewport.scale]")
+    pinch(cdp, cell(view, 6, 6), cell(view, 10, 10), 2)
+    top, bottom, left, right = window(view)
+    assert (bottom - top, right - left) == (8, 8) and top <= 8 < bottom and left <= 8 < right
+    assert phone.evaluate("[scrollX, visualViewport.scale]") == before, (
+        "the page itself stays as it is"
+    )
+    expect(phone.get_by_text("pin None")).to_be_visible()
+    expect(view.get_by_text("Reset zoom")).to_be_visible()
+    pinch(cdp, cell(view, 0, 0), cell(view, 7, 7), 0.2)
+    assert window(view) == [0, 16, 0, 16]
+
+
+def test_a_phone_shows_one_named_map_which_two_fingers_zoom_and_a_tap_pins(phone):
+    board = open_demo(phone, "multiples", ".mu", case="four").first
+    names = board.locator(".chooser button")
+    assert board.locator(".tile:visible .name").first.inner_text() == names.first.inner_text()
+    names.nth(1).tap()
+    expect(names.nth(1)).to_have_attribute("aria-pressed", "true")
+    tile = board.locator(".tile:visible").first
+    expect(tile.locator(".name")).to_have_text(names.nth(1).inner_text())
+    boxes = [box_of(button) for button in [*names.all(), *board.locator("button:visible").all()]]
+    assert min(min(box["width"], box["height"]) for box in boxes) >= 24
+    pinch(phone.context.new_cdp_session(phone), cell(tile, 4, 4), cell(tile, 8, 8), 2)
+    top, bottom, left, right = window(board)
+    assert (bottom - top, right - left) == (8, 8) and top <= 6 < bottom and left <= 6 < right
+    phone.touchscreen.tap(*cell(tile, 1, 2))
+    expect(phone.get_by_text(f"pin ({top + 1}, {left + 2})")).to_be_visible()
+
+
+# The two hands that write numbers, Python's and the browser's, write every value alike.
+
+
+NUMBERS = (
+    Path(__file__).resolve().parents[2] / "dashboard" / "draw" / "components" / "lib" / "numbers.js"
+)
+
+
+def test_the_browser_writes_numbers_as_python_does(page: Page):
+    draw = random.Random(3)
+    values = [0, 1, -1, 0.125, 0.375, 0.9996, 0.99999996, 99.996, 1234.5, 1e-5, 9.9e-6, 12345678.5]
+    values += [draw.choice((-1, 1)) * 10 ** draw.uniform(-9, 5) for _ in range(2000)]
+    values += [1 - 10 ** draw.uniform(-8, 0) for _ in range(1000)]
+    script = NUMBERS.read_text(encoding="utf-8").replace("export ", "")
+    written = page.evaluate(f"values => {{ {script}\nreturn values.map(number); }}", values)
+    assert written == [number(value) for value in values]

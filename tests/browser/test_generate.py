@@ -4,7 +4,18 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import HOLD, LET_GO, box_of, click, open_page, resize
+from tests.browser.helpers import (
+    HOLD,
+    LET_GO,
+    box_of,
+    click,
+    enter,
+    open_page,
+    press_keys,
+    resize,
+    sees,
+    wait_ready,
+)
 
 DRAWN = ".tv g[data-place]"
 
@@ -36,24 +47,21 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
 
 
-def test_the_row_of_the_map_moves_with_the_slider_before_the_server_answers(page):
+def test_the_map_moves_with_the_slider_a_picked_head_is_read_and_a_phone_scrolls_the_tree_alone(
+    page,
+):
     open_page(page, "generate", DRAWN)
     expect(fact(page, 1)).to_be_visible()
     map_ = page.locator(".av[data-ready='1']").first
     expect(map_).to_have_attribute("data-row", "0")
     page.evaluate(HOLD)
     page.get_by_role("slider").last.focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
+    press_keys(page, "ArrowRight", "ArrowRight")
     expect(map_).to_have_attribute("data-row", "2")
     expect(fact(page, 1)).to_be_visible()
     page.evaluate(LET_GO)
     expect(fact(page, 3)).to_be_visible()
     expect(map_).to_have_attribute("data-row", "2")
-
-
-def test_a_head_that_is_picked_is_read_and_a_phone_scrolls_the_tree_and_not_the_page(page):
-    open_page(page, "generate", DRAWN)
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
     grid = views.nth(1)
@@ -78,3 +86,70 @@ def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
     expect(page.get_by_text(re.compile("5 samples give"))).to_be_visible()
     click(page.get_by_role("radio", name="Earlier output"))
     expect(page.locator(".lab-strip")).to_have_count(1)
+
+
+# Decode in a real browser: a candidate that is pressed or reached by arrow keys, the link, and a phone's width.
+
+
+def test_a_pressed_candidate_is_followed_a_phone_scrolls_the_tree_and_a_choice_stands_in_the_link(
+    page,
+):
+    open_page(page, "decode", DRAWN)
+    expect(page.get_by_text("Next token at step 6")).to_be_visible()
+    box = page.locator(".tv g[data-step='1'][data-rank='1']")
+    word = box.locator("text").first.text_content()
+    box.click()
+    expect(page.get_by_text("Next token at step 2")).to_be_visible()
+    expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_contain_text(word)
+    page.locator(".tv").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_text("Next token at step 1")).to_be_visible()
+    wait_ready(page)
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".tv g.picked[data-step='0'][data-rank='1']")).to_have_count(1)
+    resize(page, 390, "light")
+    assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
+    before = page.locator(".tv").inner_html()
+    page.get_by_role("radio", name="Sampling").click()
+    expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))
+    expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
+    assert page.locator(".tv").inner_html() != before
+    box = page.get_by_role("textbox", name="Source")
+    enter(box, "two hundred and one")
+    expect(page).to_have_url(re.compile("two(%20|\\+)hundred"))
+    again = page.url
+    page.goto("about:blank")
+    page.goto(again)
+    expect(page.get_by_role("textbox", name="Source")).to_have_value(
+        "two hundred and one", timeout=20_000
+    )
+    expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
+
+
+# Use a model in a real browser: the first sight, a word that is picked, a link, another job's model.
+
+
+TEST_USE_MODEL_DRAWN = ".av canvas"
+
+
+def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
+    open_page(page, "use_model", TEST_USE_MODEL_DRAWN)
+    sees(page, "Similarity of each pair", re.compile("is most similar to"))
+    click(page.get_by_text("Other tasks and source"))
+    click(page.get_by_role("button", name="numbers", exact=True))
+    expect(page.get_by_text(re.compile("The model writes"))).to_be_visible(timeout=30_000)
+    before = page.get_by_text(re.compile("The model writes")).inner_text()
+    click(page.get_by_role("radio", name="neun").first)
+    expect(page.get_by_text(re.compile("For neun"))).to_be_visible()
+    assert page.get_by_text(re.compile("The model writes")).inner_text() != before
+    expect(page.get_by_text(re.compile("on which .neun. depends most"))).to_be_visible()
+    wait_ready(page)
+    page.locator(".av .stage").focus()
+    page.keyboard.press("[")
+    expect(
+        page.get_by_text(re.compile("Without it the (logit|probability) of neun"))
+    ).to_be_visible()
+    page.goto("about:blank")
+    open_page(page, "use_model?inside:model=digits", TEST_USE_MODEL_DRAWN)
+    expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
+    resize(page, 390, "light")

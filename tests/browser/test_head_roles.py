@@ -1,18 +1,27 @@
-"""The page Head roles in a real browser: a cell is pressed, and everything under it follows."""
+"""Pages about the heads of a model in a real browser: a cell of a grid is pressed, and everything under it follows."""
 
 import re
+import shutil
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, shot, wait_ready
+from core.files import CORPORA
+from tests.browser.conftest import Server
+from tests.browser.helpers import (
+    box_of,
+    choose,
+    click,
+    open_page,
+    press_keys,
+    reload,
+    sees,
+    stop_button,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 
-
-def open_page(page: Page, query: str = "") -> None:
-    page.goto(f"/head_roles{query}")
-    wait_ready(page, 60_000)
-    expect(page.locator("[data-testid='stVegaLiteChart'] svg")).to_have_count(3, timeout=60_000)
-    expect(page.locator(".av[data-ready='1']")).to_have_count(1, timeout=60_000)
+GRIDS = "[data-testid='stVegaLiteChart'] svg"
 
 
 def cell(page: Page, grid: int, head: str):
@@ -25,39 +34,186 @@ def cell(page: Page, grid: int, head: str):
 
 
 def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_link(page: Page):
-    open_page(page)
+    open_page(page, "head_roles", GRIDS)
+    expect(page.locator(GRIDS)).to_have_count(3, timeout=60_000)
     named = re.compile(r"Same word 0\.\d{2,3}, chance 0\.0\d")
     expect(cell(page, 0, "L2·H9")).to_have_attribute("aria-label", named)
     cell(page, 0, "L2·H9").click()
-    expect(
-        page.get_by_text(re.compile(r"L2·H9 puts 0\.\d+ of its weight on the token before"))
-    ).to_be_visible()
-    expect(page.get_by_text("Its role is same word")).to_be_visible()
+    sees(
+        page,
+        re.compile(r"L2·H9 puts 0\.\d+ of its weight on the token before"),
+        "Its role is same word",
+    )
     expect(page.locator(".av")).to_have_attribute("data-head", "9")
     click(cell(page, 1, "L2·H11"))
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible()
-    page.reload()
-    wait_ready(page, 60_000)
+    reload(page)
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible(timeout=60_000)
-    click(page.get_by_role("combobox", name="Role"))
-    page.get_by_role("option", name="Next token").click()
+    choose(page, "Role", "Next token", exact=False)
     expect(
         page.get_by_text(re.compile(r"L1·H8 puts 0\.68 of its weight on the token after"))
     ).to_be_visible()
     expect(page.get_by_role("combobox", name="Head")).to_have_value("L1·H8")
-    shot(page, "head-roles")
 
 
 @pytest.mark.parametrize("width", [390])
 @pytest.mark.parametrize("scheme", ["dark"])
 def test_on_a_phone_nothing_is_wider_than_the_page(page: Page):
-    open_page(page, "?inside:model=induction")
-    expect(
-        page.get_by_text(re.compile(r"of its weight on the token that followed the same token"))
-    ).to_be_visible()
+    open_page(page, "head_roles?inside:model=induction", GRIDS)
+    expect(page.locator(GRIDS)).to_have_count(3, timeout=60_000)
+    sees(page, re.compile(r"of its weight on the token that followed the same token"))
     wide = page.evaluate(
         "[...document.querySelectorAll('[data-testid=stVegaLiteChart] svg')]"
         ".map(e => e.getBoundingClientRect().right)"
     )
     assert max(wide) <= 390
-    shot(page, "head-roles-phone")
+
+
+# The page Heads over a corpus in a real browser: own texts are measured by a worker, and a reload finds them again.
+
+
+TEXTS = "\n".join(
+    f"the old man saw the {one} and the {one} saw the old man" for one in ("bird", "fish", "king")
+)
+
+
+def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
+    page: Page, server: Server
+):
+    source = {"corpus:source:training": "Your own texts", "corpus:data": TEXTS}
+    open_page(page, "corpus", **{"inside:model": "induction"} | source)
+    click(page.get_by_role("button", name="Measure", exact=True))
+    caption = page.get_by_text(re.compile("induction, causal self-attention, 3 texts, measured on"))
+    expect(caption).to_be_visible(timeout=60_000)
+    expect(stop_button(page)).to_have_count(0)
+    head = (
+        page.locator("[data-testid='stVegaLiteChart']")
+        .first.locator("path[aria-label^='L0·H1: ']")
+        .first
+    )
+    expect(head).to_have_attribute("aria-label", re.compile(r"Distance \d+\.\d+ ± 0\.\d+, Entropy"))
+    click(head)
+    pressed = page.get_by_text(re.compile("L0·H1: its weight on the token before is"))
+    expect(pressed).to_be_visible()
+    choose(page, "Head", "L1·H2")
+    expect(pressed).to_have_count(0)
+    click(head)  # the same head again, which another one took the place of
+    expect(pressed).to_be_visible()
+    drawing = page.locator("[data-testid='stVegaLiteChart'] svg").first.element_handle()
+    choose(page, "Across", "Induction")
+    expect(page.locator("[data-testid='stVegaLiteChart']").first).to_contain_text(
+        "Induction, weight"
+    )
+    assert drawing.evaluate("svg => svg.isConnected && !svg.textContent.includes('Distance')"), (
+        "changed in its place"
+    )
+    choose(page, "Across", "Distance")
+    assert "corpus:run" in page.url or "corpus%3Arun" in page.url
+    reload(page)
+    expect(page.get_by_text(re.compile("L0·H1: its weight on the token before is"))).to_be_visible(
+        timeout=60_000
+    )
+    expect(caption).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 900})
+    wait_no_sideways_scrolling(page)
+    options = (
+        page.get_by_role("radiogroup", name="Show").or_(page.locator(".st-key-corpus-view")).first
+    )
+    assert options.evaluate(
+        "node => [node, ...node.querySelectorAll('*')].every(one => one.scrollWidth <= "
+        "one.clientWidth + 1 || getComputedStyle(one).overflowX === 'visible')"
+    )
+    right = box_of(page.get_by_text("Queries and keys", exact=True))
+    assert right["x"] + right["width"] <= 390 - 16
+    shutil.rmtree(server.runs / CORPORA)  # deleted from elsewhere, while the page is open
+    choose(page, "Across", "Entropy")
+    expect(page.get_by_text("These texts were not measured with this model yet.")).to_be_visible()
+
+
+# Evidence in a real browser: a click in the grid opens that head, one crosshair runs over all measures, Stop stops.
+
+
+def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
+    open_page(page, "evidence?inside:model=induction")
+    answer = re.compile(r"Without L\d·H\d, the probability of the answer river")
+    sees(page, "on the same tokens", answer, timeout=60_000)
+    wait_ready(page)
+    cells = page.locator("[data-testid='stVegaLiteChart']").first.locator("svg, canvas").first
+    box = box_of(cells)
+    page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.28 * box["height"])
+    expect(page).to_have_url(re.compile(r"head=[01]\.\d"), timeout=15_000)
+    wait_ready(page)
+    layer, head = re.search(r"head=([01])\.(\d)", page.url).groups()
+    expect(page.get_by_text(f"L{layer}·H{head} on the same tokens")).to_be_visible(timeout=15_000)
+    maps = page.locator(".mu").first
+    for name in ("Weights", "Written", "Gradient", "Rollout", "Flow"):
+        expect(maps.get_by_text(name, exact=True).first).to_be_visible()
+    field = page.get_by_role("combobox", name="Head")
+    expect(field).to_have_value(f"L{layer}·H{head}")
+    field.focus()
+    press_keys(page, "ArrowUp" if (layer, head) != ("0", "0") else "ArrowDown", "Enter")
+    expect(page).not_to_have_url(re.compile(rf"head={layer}\.{head}"))
+    wait_ready(page)
+    expect(page.get_by_text(f"{field.input_value()} on the same tokens")).to_be_visible(
+        timeout=15_000
+    )
+    expect(field).to_be_focused()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])
+def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
+    text = "the+tired+animal+crossed+a+street+and+slept.+" * 60
+    open_page(page, f"evidence?inside:text={text}")
+    go = page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers"))
+    expect(go).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    go.click()
+    stop_button(page).click(timeout=60_000)
+    expect(
+        page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))
+    ).to_be_visible(timeout=60_000)
+
+
+# When it decides in a real browser: a click in the grid picks position and layer, one on a head its attention.
+
+
+def click_in_grid(page: Page, key: str, across: float, down: float) -> None:
+    """Click in the figure of that key, at a share of its width and so many pixels from its top."""
+    figure = (
+        page.locator(f".st-key-{key} [data-testid='stVegaLiteChart']").locator("svg, canvas").first
+    )
+    expect(figure).to_be_visible(timeout=60_000)
+    wait_ready(page)
+    box = box_of(figure)
+    page.mouse.click(box["x"] + across * box["width"], box["y"] + down)
+    wait_ready(page)
+
+
+def test_a_cell_and_a_head_are_picked_by_a_click(page: Page):
+    open_page(page, "lens")
+    expect(page.get_by_text("Where L1 attends to from dark")).to_be_visible(timeout=60_000)
+    click_in_grid(page, "lens-cells", 0.5, 52)
+    expect(page).to_have_url(re.compile(r"at=\d+&lens%3Alayer%3Ainduction=L0"), timeout=15_000)
+    expect(page.get_by_text(re.compile("Where L0 attends to from"))).to_be_visible(timeout=15_000)
+    wait_no_sideways_scrolling(page)
+    open_page(page, "lens?lens:view=Who+wrote+it")
+    expect(page.get_by_text(re.compile(r"Sum of all 13 parts"))).to_be_visible(timeout=60_000)
+    click_in_grid(page, "lens-parts", 0.15, 50)
+    expect(page).to_have_url(re.compile(r"head=[01]\.0"), timeout=15_000)
+    expect(page.get_by_role("rowheader", name=re.compile("L[01]·H0"))).to_be_visible(timeout=15_000)
+
+
+# What a head can do in a real browser: the graph is drawn, and a click on a head opens it and is linked.
+
+
+def test_a_click_in_a_grid_opens_that_head(page: Page):
+    open_page(page, "circuits")
+    expect(page.get_by_text("The circuit, found twice.")).to_be_visible(timeout=60_000)
+    grid = page.locator("[data-testid='stVegaLiteChart']").nth(1).locator("svg, canvas").first
+    grid.scroll_into_view_if_needed()
+    box = box_of(grid)
+    page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 0.36 * box["height"])
+    expect(page).to_have_url(re.compile(r"circuits%3Ahead=L\d|circuits:head=L\d"), timeout=15_000)
+    wait_ready(page)
+    name = re.search(r"head=(L\d)(?:%C2%B7|·)(H\d)", page.url)
+    expect(page.get_by_text(f"Where {name[1]}·{name[2]} attends to")).to_be_visible(timeout=15_000)

@@ -12,6 +12,7 @@ from tests.browser.helpers import (
     assert_no_exception,
     click,
     open_page,
+    sees,
     stop_button,
     wait_for,
     wait_ready,
@@ -74,8 +75,7 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
 
         # Ben has no list with it; by its link he may look at it, and change nothing.
         open_page(ben, "runs", run=run)
-        expect(ben.get_by_text("not on this machine")).to_be_visible()
-        expect(ben.get_by_text("No runs of your own yet")).to_be_visible()
+        sees(ben, "not on this machine", "No runs of your own yet")
         open_page(ben, "train", run=run)
         expect(ben.get_by_text("belongs to another person")).to_be_visible()
         assert (

@@ -2,15 +2,32 @@
 
 import io
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import running
-from tests.browser.helpers import click, shot, stop_button, wait_ready
+from tests.browser.helpers import (
+    HOLD,
+    LET_GO,
+    box_of,
+    cell,
+    click,
+    enter,
+    open_page,
+    reload,
+    resize,
+    sees,
+    stop_button,
+    wait_for,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
+from tests.tiny_models import save
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +49,16 @@ def url(hub, tmp_path_factory):
 
 
 def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: Page, url: str):
-    page.goto(f"{url}/pretrained")
-    wait_ready(page, 60_000)
+    open_page(page, f"{url}/pretrained")
     model = page.get_by_test_id("stMain").get_by_role("combobox").first
     model.click()
-    model.fill("lab/pickle")
-    model.press("Enter")
+    enter(model, "lab/pickle")
     expect(page.get_by_text("a pickle, which could run code")).to_be_visible()
     click(model)
     page.get_by_text("Another model…").click()
     name = page.get_by_label("Name on the hub, or the path of a folder", exact=True)
-    name.fill("lab/bert")
-    name.press("Enter")
+    enter(name, "lab/bert")
     expect(page.get_by_text(re.compile("lab/bert is a bert model: .* to download"))).to_be_visible()
-    shot(page, "inside_offer")
     click(page.get_by_role("button", name="Load"))
     expect(page.get_by_text(re.compile(r"Downloading lab/bert: .* of"))).to_be_visible()
     expect(stop_button(page)).to_be_visible()
@@ -63,12 +76,306 @@ def test_uploaded_arrays_are_drawn_like_any_model(page: Page):
     np.savez(
         out, attention=weights / weights.sum(-1, keepdims=True), tokens=np.array(list("abcde"))
     )
-    page.goto("/pretrained?inside:model=Your+own+arrays…")
-    wait_ready(page, 60_000)
+    open_page(page, "pretrained?inside:model=Your+own+arrays…")
     expect(page.get_by_text("at most 200 MB")).to_be_visible()
     page.locator("input[type=file]").set_input_files(
         {"name": "mine.npz", "mimeType": "application/zip", "buffer": out.getvalue()}
     )
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     expect(page.get_by_text("2 layers of 3 heads, 5 tokens")).to_be_visible()
-    shot(page, "inside_arrays")
+
+
+# Inside one weight in a real browser: a press in the map opens a cell, and the figures are drawn.
+
+
+def open_weight(page: Page, query: str = "") -> Locator:
+    open_page(page, f"inside_weight{query}")
+    view = page.locator(".av[data-ready='1']")
+    expect(view).to_have_count(1, timeout=60_000)
+    return view
+
+
+def test_the_pin_follows_a_list_and_a_press_opens_a_cell_which_the_link_keeps(page: Page):
+    view = open_weight(page)
+    expect(page.get_by_text("q·k = 21.69").first).to_be_visible()
+    expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(4)
+    follow_the_list(page, view)
+    page.mouse.click(*cell(view, 8, 5))
+    page.wait_for_url("**cell=8.5**")
+    expect(view).to_have_attribute("data-pin", "8,5")
+    sentence = re.compile("^In head L3·H1, the query street and the key t have q·k = ")
+    expect(page.get_by_text("have q·k").first).to_have_text(sentence)
+    reload(page)
+    expect(page.get_by_text("the query street and the key t")).to_be_visible()
+
+
+def follow_the_list(page: Page, view: Locator) -> None:
+    """The pin follows a list before the server answers."""
+    query, key = map(int, view.get_attribute("data-pin").split(","))
+    other = key - 1 if key else 1
+    here = re.compile(rf"cell={query}\.{other}(&|$)")
+    page.evaluate(HOLD)
+    page.get_by_role("combobox", name="Key").click()
+    page.get_by_role("option", name=f"{other} · ").first.click()
+    expect(view).to_have_attribute("data-pin", f"{query},{other}")
+    expect(page).not_to_have_url(here)
+    page.evaluate(LET_GO)
+    expect(page).to_have_url(here)
+    expect(view).to_have_attribute("data-pin", f"{query},{other}")
+    wait_ready(page)
+
+
+def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
+    open_page(page, "pretrained?pin=12.9&head=2.0")
+    click(page.get_by_text("Inside one weight: too → because"))
+    wait_ready(page, 60_000)
+    expect(page.get_by_text("In head L2·H0, the query too and the key because")).to_be_visible(
+        timeout=60_000
+    )
+
+
+def test_a_phone_shows_it_within_its_width(page: Page):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_weight(page, "?inside%3Amodel=induction")
+    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
+    wait_no_sideways_scrolling(page)
+
+
+# Several families in a real browser: a folder each, its grid and one head drawn with the tokens it read.
+
+
+# Rows and columns of a head that is drawn with nothing pressed.
+SHOWN = {"roberta": (15, 15), "gpt_oss": (13, 14), "longformer": (15, 15), "vit": (10, 10)}
+
+
+@pytest.mark.parametrize("family", SHOWN)
+def test_a_folder_of_the_family_is_drawn(page: Page, tmp_path, family):
+    (folder := tmp_path / family).mkdir()
+    open_page(page, f"pretrained?inside%3Amodel={save(family, folder)}")
+    views = page.locator(".av[data-ready='1']")
+    expect(views).to_have_count(2, timeout=60_000)
+    rows, columns = SHOWN[family]
+    head = views.nth(1)
+    page.mouse.move(*cell(head, rows - 1, columns - 1))
+    expect(head).to_have_attribute("data-hover", f"{rows - 1},{columns - 1}")
+    assert 0 <= float(head.get_attribute("data-value")) <= 1
+
+
+# The Pretrained page in a real browser: all heads, a click opens one, a hover reads a weight.
+
+
+def open_heads(page: Page, query: str = "") -> tuple[Locator, Locator]:
+    """The grid and the head view, once both are drawn."""
+    open_page(page, f"pretrained{query}")
+    views = page.locator(".av[data-ready='1']")
+    expect(views).to_have_count(2, timeout=60_000)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(
+        0, timeout=60_000
+    )  # roles are measured after the picture
+    return views.nth(0), views.nth(1)
+
+
+def test_first_sight_is_measured_a_hover_reads_a_weight_and_a_way_to_draw_does_not_wait_for_the_server(
+    page: Page,
+):
+    _, head = open_heads(page)
+    assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
+    sees(page, "attends most to the previous token", "Previous token 4", timeout=60_000)
+    x, y = cell(head, 10, 2)
+    page.mouse.move(x, y)
+    expect(head).to_have_attribute("data-hover", "10,2")
+    assert abs(float(head.get_attribute("data-value")) - 0.677) < 0.002
+    expect(head.get_by_text("it → animal").first).to_be_visible()
+    before = head.get_attribute("data-map")  # hiding special tokens takes them off the axes
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_text("Hide special tokens").click()
+    expect(page.get_by_text("Special tokens are hidden")).to_be_visible(timeout=10_000)
+    expect(head).not_to_have_attribute("data-map", before)
+    expect(head).to_have_attribute("data-show", "both")
+    page.evaluate(HOLD)
+    page.get_by_role("radio", name="Lines", exact=True).click()
+    expect(head).to_have_attribute("data-show", "lines")
+    page.wait_for_function("() => window.held.length")  # the server was not asked yet
+    page.evaluate(LET_GO)
+    expect(page).to_have_url(re.compile("show=lines", re.IGNORECASE))
+    expect(head).to_have_attribute("data-show", "lines")
+
+
+def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_cut(page: Page):
+    grid, head = open_heads(page)
+    gutter, top, pitch, row_pitch, size = (
+        float(x) for x in grid.get_attribute("data-map").split(",")
+    )
+    box = box_of(grid.locator("canvas").first)
+    page.mouse.click(box["x"] + gutter + 2 * pitch + size / 2, box["y"] + top + size / 2)
+    expect(head).to_have_attribute("data-head", "2")
+    expect(head).to_have_attribute("data-layer", "0")
+    expect(page).to_have_url(re.compile(r"head=0\.2"))
+    wait_ready(page)
+    page.mouse.click(*cell(head, 6, 8))
+    expect(page).to_have_url(re.compile(r"pin=6\.8"))
+    expect(
+        page.get_by_text(re.compile(r"In head L0·H2, cross puts .* of its weight on street"))
+    ).to_be_visible()
+    reload(page)
+    expect(head).to_have_attribute("data-layer", "0", timeout=20_000)
+    expect(head).to_have_attribute("data-pin", "6,8")
+    before = head.get_attribute("data-map")
+    enter(page.get_by_role("textbox", name="Text"), "Cats <b>sleep</b> 🙂")
+    expect(head).not_to_have_attribute("data-map", before, timeout=15_000)
+    assert page.locator(".av b", has_text="sleep").count() == 0
+    wait_ready(page)
+    enter(page.get_by_role("textbox", name="Text"), "attention " * 700)
+    expect(page.get_by_text("reads at most 512")).to_be_visible(timeout=60_000)
+    wait_ready(page, 60_000)
+    assert float(head.get_attribute("data-map").split(",")[2]) < 1.0
+
+
+def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
+    grid, head = open_heads(
+        page, "?inside:text=Tokenization+of+unbelievable+transformers+is+unfair&pin=7.2"
+    )
+    expect(head).to_have_attribute("data-pin", "7,2")
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_text("Merge pieces into words").click()
+    expect(page.get_by_text("Pieces of a word are merged")).to_be_visible(timeout=10_000)
+    expect(head).not_to_have_attribute("data-pin", "7,2")
+    expect(head).to_have_attribute("data-pin", "6,1")
+    status = head.locator(".status").inner_text()
+    assert "unfair → tokenization" in status
+    click(page.get_by_text("Both by weight"))
+    expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
+    assert head.locator(".status").inner_text() == status, (
+        "the pinned pair is the same wherever it stands"
+    )
+    expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
+
+
+def test_a_translators_output_attends_to_its_input_and_each_kind_can_be_seen(page: Page):
+    grid, head = open_heads(page, "?inside:model=numbers")
+    expect(head.locator(".reads").first).to_contain_text("output (row) attends to")
+    before = grid.get_attribute("data-drawn")
+    page.get_by_text("Encoder", exact=True).click()
+    expect(grid).not_to_have_attribute("data-drawn", before, timeout=10_000)
+    expect(head.locator(".reads").first).to_contain_text("query (row) attends to", timeout=10_000)
+    resize(page, 390, "light")
+
+
+def test_a_digit_lies_under_its_weights(page: Page):
+    _, head = open_heads(page, "?inside:model=digits")
+    x, y, wide, high = (float(part) for part in head.get_attribute("data-picture").split(","))
+    box = box_of(head.locator("canvas.over"))
+    page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.1 * high)
+    expect(head).to_have_attribute(
+        "data-hover", re.compile(r"^3,")
+    )  # 4 × 4 patches after the class token
+    resize(page, 390, "light")
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_shows_a_decoder(page: Page, width):
+    open_heads(page, "?inside:model=induction")
+    wait_no_sideways_scrolling(page)
+
+
+# Two texts in a real browser: a word is changed, a head is pressed, and what the model learned is taken away.
+
+
+# What is written on a canvas since it was last cleared: text, where, and how.
+RECORDER = """() => {
+  const width = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, "width");
+  Object.defineProperty(HTMLCanvasElement.prototype, "width", { ...width, set(value) {
+    this.written = [];
+    width.set.call(this, value);
+  } });
+  const fillText = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+    const ratio = window.devicePixelRatio, transform = this.getTransform(), at = transform.transformPoint({ x, y });
+    const turned = Math.abs(transform.b) > 0.5, row = this.textAlign === "right";
+    (this.canvas.written ??= []).push({ text, turned, row, x: at.x / ratio, y: at.y / ratio });
+    return fillText.call(this, text, x, y, ...more);
+  };
+}"""
+LONG = (
+    "the old king walked to the dark river and the young queen walked to the red house because it was too late for "
+    "him . but she did not care"
+)
+
+
+def names_on(page: Page, canvas: int) -> tuple[list[dict], list[dict]]:
+    """The names of rows and of columns on a map's upper canvas, sorted by where they stand."""
+    written = page.locator(".mu canvas.over").nth(canvas).evaluate("canvas => canvas.written")
+    return (
+        sorted((one for one in written if one["row"]), key=lambda one: one["y"]),
+        sorted((one for one in written if one["turned"]), key=lambda one: one["x"]),
+    )
+
+
+def is_named(page: Page, middle: float) -> bool:
+    """Whether the first map names the row with this middle."""
+    return any(abs(one["y"] - middle) < 1 for one in names_on(page, 0)[0])
+
+
+def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_own(page: Page):
+    open_page(page, "two_models", ".mu canvas.base", **{"inside:text": LONG})
+    expect(page.locator(".mu canvas.base")).to_have_count(3)
+    page.evaluate(RECORDER)
+    enter(page.get_by_role("textbox", name="Text B"), LONG)
+    expect(page.get_by_text("32 of 32 rows are in both")).to_be_visible(timeout=60_000)
+    x, y, wide, high = map(
+        float, page.locator(".mu [data-map]").first.get_attribute("data-map").split(",")
+    )
+    assert 11 <= high < 13, "the cells for which names have to be thinned"
+    for names, along in zip(names_on(page, 0), "yx", strict=True):
+        assert (
+            len(names) > 12
+            and min(b[along] - a[along] for a, b in zip(names, names[1:], strict=False)) >= 13
+        )
+    wait_ready(page)
+    over = page.locator(".mu canvas.over").first
+    over.scroll_into_view_if_needed()
+    for row in (6, 7):
+        over.hover(position={"x": x + 2.5 * wide, "y": y + (row + 0.5) * high})
+        middle = y + (row + 0.5) * high
+        wait_for(partial(is_named, page, middle), seconds=10)
+        rows, _ = names_on(page, 0)
+        assert min(b["y"] - a["y"] for a, b in zip(rows, rows[1:], strict=False)) >= 13
+
+
+def test_a_word_a_head_and_the_untrained_model(page: Page):
+    open_page(page, "two_models")
+    expect(page.get_by_text("16 of 16 rows are in both")).to_be_visible(timeout=30_000)
+    expect(page.locator(".mu canvas.base")).to_have_count(3)
+    enter(
+        page.get_by_role("textbox", name="Text B"),
+        "The dog didn't cross the wide street because it was too tired.",
+    )
+    sees(page, "16 of 17 rows are in both", "wide is absent.")
+    first = page.locator(".mu .name span").first
+    before = first.text_content()
+    assert before.startswith("Text A, L")
+    wait_ready(page)
+    grid = page.locator(
+        "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg"
+    ).first
+    box = box_of(grid)
+    grid.click(
+        position={"x": box["width"] * 0.3, "y": box["height"] * 0.3}
+    )  # within the first layers
+    expect(first).not_to_have_text(before)
+    assert first.inner_text().startswith(("Text A, L0", "Text A, L1", "Text A, L2"))
+    field = page.get_by_role("combobox", name="Head")
+    expect(field).to_have_value(first.inner_text().removeprefix("Text A, "))
+    field.focus()
+    page.evaluate(HOLD)
+    page.keyboard.type("L4·H2")
+    page.keyboard.press("Enter")
+    expect(first).to_have_text("Text A, L4·H2")  # the maps do not wait for the server
+    grid_fact = page.locator("[data-testid='stHtml'] p", has_text="L4·H2")
+    expect(grid_fact).to_have_count(0)
+    page.evaluate(LET_GO)
+    expect(grid_fact.first).to_be_visible()
+    expect(first).to_have_text("Text A, L4·H2")
+    expect(field).to_be_focused()
+    click(page.get_by_text("Trained and untrained", exact=True))
+    expect(page.get_by_text("in the untrained model")).to_be_visible(timeout=30_000)

@@ -5,7 +5,13 @@ import re
 from playwright.sync_api import Page, expect
 
 from dashboard.ui.lessons import Lesson, encode, parse_link
-from tests.browser.helpers import assert_no_exception, wait_no_sideways_scrolling, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    enter,
+    press_keys,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
 from tests.dashboard.test_lessons import FORMS
 
 OTHER = "Give the lesson a title."
@@ -20,8 +26,7 @@ def fill(page: Page, label: str, text: str) -> None:
 
 def hide(page: Page, name: str) -> None:
     page.get_by_role("combobox", name="Controls to hide").fill(name)
-    page.keyboard.press("Enter")
-    page.keyboard.press("Escape")
+    press_keys(page, "Enter", "Escape")
     wait_ready(page)
 
 
@@ -75,8 +80,7 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
     student.keyboard.press("Escape")
     answer = student.get_by_label("Your number", exact=True)
     for number, verdict in (("8", "Not yet."), ("7", "after 2 tries")):
-        answer.fill(number)
-        answer.press("Enter")
+        enter(answer, number)
         expect(student.get_by_text(verdict)).to_be_visible()
     student.locator(".st-key-positions-idea").get_by_text("By distance").click()
     expect(student).to_have_url(re.compile("By.distance"))

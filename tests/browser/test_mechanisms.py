@@ -1,23 +1,30 @@
-"""All mechanisms in a real browser: a choice is looked up by axis and name, drawn, said, and kept in the link."""
+"""The pages of mechanisms in a real browser: boards, maps and dials that are drawn, pinned, typed, linked and compared."""
 
 import re
 
-from playwright.sync_api import Page, expect
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from core.attention import AXES
-from tests.browser.helpers import assert_no_exception, click, resize, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    box_of,
+    cell,
+    choose,
+    click,
+    enter,
+    open_page,
+    press_keys,
+    resize,
+    wait_ready,
+)
 
 FACT = "[data-testid='stHtml'] p"
 
 
-def open_page(page: Page, link: str = "") -> Page:
-    page.goto(f"/mechanisms{link}")
-    wait_ready(page)
-    return page
-
-
 def test_each_axis_is_drawn_and_listed(page):
-    open_page(page)
+    open_page(page, "mechanisms")
     for name, axis in (
         ("Scores", "score"),
         ("Masks", "mask"),
@@ -37,7 +44,7 @@ def test_each_axis_is_drawn_and_listed(page):
 
 
 def test_a_choice_opens_its_code_another_is_looked_up_and_kept_in_the_link(page):
-    open_page(page, "?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
+    open_page(page, "mechanisms?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
     page.get_by_text("What it can be combined with").click()
     expect(page.get_by_text("and not with these")).to_be_visible()
     click(page.get_by_text("The code that just ran"))
@@ -49,11 +56,377 @@ def test_a_choice_opens_its_code_another_is_looked_up_and_kept_in_the_link(page)
         .first
     )
     wait_ready(page)
-    page.get_by_role("combobox", name="Choice").click()
-    page.get_by_role("option", name="Sparsemax").click()
+    choose(page, "Choice", "Sparsemax", exact=False)
     expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
     expect(page).to_have_url(re.compile("Sparsemax"))
     again = page.evaluate("location.href")
     page.goto(again)
     wait_ready(page)
     expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
+
+
+# The page Masks in a browser: cells drawn with pointer and keys, a rule as it is typed, and the link keeps both.
+
+
+BOARD, LINK = ".mb", "?masks:tokens=red+green+blue+grey&masks:first=Causal+local"
+CAUSAL_LOCAL = "4x4:8.c.e.7"
+
+
+def open_board(page: Page, link: str = LINK) -> Page:
+    page.goto(f"/masks{link}")
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", re.compile("x"), timeout=20_000)
+    wait_ready(page)
+    return page
+
+
+def press(page: Page, i: int, j: int) -> None:
+    page.mouse.click(*cell(page.locator(BOARD), i, j))
+
+
+def drawing(page: Page, cells: str) -> None:
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", cells)
+    expect(page.get_by_label("Cells", exact=True)).to_have_value(cells)
+    wait_ready(page)
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_moved_control_gets_data_and_no_code_unless_the_page_is_embedded(page, embedded):
+    frames: list[bytes] = []
+    page.on(
+        "websocket", lambda socket: socket.on("framereceived", lambda data: frames.append(data))
+    )
+    open_board(page, LINK + ("&embed=true" if embedded else ""))
+    first = {part.js_content for part in components(frames)}
+    del frames[:]
+    lookback = page.get_by_role("spinbutton", name="Lookback")
+    lookback.focus()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.e.f")
+    wait_ready(page)
+    sizes = [len(part.js_content) for part in components(frames)]
+    assert len(sizes) == 2, "the board and the maps"
+    assert (min(sizes) > 20_000) if embedded else (max(sizes) < 400)
+    assert max(map(len, first)) > 20_000, "the code comes with the page"
+
+
+def components(frames: list[bytes]) -> list:
+    """The components in messages of the server."""
+    messages = map(ForwardMsg.FromString, frames)
+    return [
+        message.delta.new_element.bidi_component
+        for message in messages
+        if message.delta.new_element.WhichOneof("type") == "bidi_component"
+    ]
+
+
+def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page):
+    open_board(page)
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", CAUSAL_LOCAL)
+    expect(page.get_by_text("9 of 16").first).to_be_visible()
+    stage = page.locator(f"{BOARD} .stage")
+    before = box_of(stage)
+    press(page, 0, 3)
+    drawing(page, "4x4:9.c.e.7")
+    assert box_of(stage) == before, "the board stays where it is"
+    expect(page.get_by_text("10 of 16").first).to_be_visible()
+    press(page, 3, 3)
+    drawing(page, "4x4:9.c.e.6")
+    page.reload()
+    drawing(page, "4x4:9.c.e.6")
+    press(page, 0, 3)
+    drawing(page, "4x4:8.c.e.6")
+    press(page, 3, 3)
+    drawing(page, "4x4:8.c.e.7")
+    top = [cell(page.locator(BOARD), 0, j) for j in range(4)]
+    page.mouse.move(*top[1])
+    page.mouse.down()
+    page.mouse.move(*top[2])
+    page.mouse.move(*top[3])
+    page.mouse.up()
+    drawing(page, "4x4:f.c.e.7")
+    page.mouse.move(5, 5)
+    page.locator(f"{BOARD} .stage").focus()
+    page.keyboard.press("ArrowUp")
+    row = int(page.locator(BOARD).get_attribute("data-at").split(",")[0])
+    press_keys(page, *("ArrowDown",) * (2 - row) + ("ArrowUp",) * (row - 2) + ("End", "Space"))
+    expect(page.locator(f"{BOARD} .live")).to_have_text("blue may attend to grey")
+    drawing(page, "4x4:f.c.f.7")
+
+
+def test_a_rule_is_drawn_while_it_is_typed(page):
+    open_board(page, LINK + "&masks:first=Formula")
+    field = page.get_by_label("Formula", exact=True)
+    field.fill("j == 0 or j == i")
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
+    field.fill("j == 0 or j == ")
+    expect(page.get_by_text("the formula ends where a number")).to_be_visible()
+    expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
+
+
+@pytest.mark.parametrize("width", [390])
+def test_a_phone_needs_no_sideways_scrolling(page):
+    open_board(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert box_of(page.locator(f"{BOARD} .over"))["width"] <= 358
+
+
+# Scores and Normalizers in a real browser: pictures at once, a pin that moves the equation, typed scores.
+
+
+def equation(page: Page):
+    return page.locator(".katex-mathml")
+
+
+def test_a_pinned_cell_moves_the_equation(page):
+    open_page(page, "scores")
+    canvases = page.locator("canvas:visible")
+    expect(canvases.first).to_be_visible()
+    expect(page.locator(".lab-table tbody tr")).to_have_count(len(AXES["score"]))
+    before = equation(page).last.text_content()
+    wait_ready(page)
+    board = page.locator("canvas:visible").nth(1)
+    size = box_of(board)
+    page.mouse.click(size["x"] + size["width"] - 8, size["y"] + size["height"] - 8)
+    expect(equation(page).last).not_to_have_text(before)
+
+
+def test_scores_can_be_seen_signed(page):
+    open_page(page, "scores?scores:show=Own+scales&scores:equation=Additive")
+    expect(page.get_by_text(re.compile(r"^± \d")).first).to_be_visible()
+    expect(equation(page).first).to_contain_text("tanh")
+
+
+def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
+    open_page(page, "normalizers")
+    figures = page.locator(".nb .figure")
+    expect(figures.first).to_be_visible()
+    drawn = figures.count()
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator(".nb")).to_have_attribute(
+        "style", re.compile("#269AD2")
+    )  # with nothing pressed
+    box = page.get_by_role("textbox", name="Scores of one query")
+    enter(box, "4, x, 0")
+    expect(
+        page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")
+    ).to_be_visible()
+    expect(figures).to_have_count(drawn)
+    tall = box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)
+    assert tall["height"] > 60
+    enter(box, "4, four")
+    expect(page.get_by_text("Score 1, “four”, is not a number", exact=False)).to_be_visible()
+    expect(page).to_have_url(re.compile("normalizers(:|%3A)scores=4"))
+
+
+# The page Positions in a real browser: dials turn, maps are drawn, words are shuffled, at both widths.
+
+
+def test_shuffling_again_draws_another_order_and_a_fact(page):
+    open_page(
+        page, "positions", **{"positions:cell": "0.1"}
+    )  # a pinned cell opens the maps of the weights
+    fact = page.locator(FACT).first
+    expect(fact).to_contain_text("changes by")
+    note = page.locator(".st-key-positions-maps .mu .note").nth(1)
+    expect(note).to_be_visible()
+    before = note.text_content()
+    page.get_by_role("button", name="Shuffle again").click()
+    wait_ready(page)
+    expect(note).not_to_have_text(before)
+    page.get_by_text("The encoding", exact=True).click()
+    wait_ready(page)
+    expect(page.locator("[data-testid='stVegaLiteChart']")).to_be_visible()
+    assert "positions:idea=" in page.url.replace("%3A", ":")
+
+
+def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
+    open_page(
+        page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
+    )
+    dials = page.locator(".dials .scroll")
+    expect(dials.locator("line.hand")).to_have_count(8 * 24)
+    expect(dials.locator("line.before")).to_have_count(0)
+    tips = [
+        (line.get_attribute("x2"), line.get_attribute("x1"))
+        for line in dials.locator("line.hand").all()[:2]
+    ]
+    assert float(tips[0][0]) - float(tips[0][1]) > float(tips[1][0]) - float(tips[1][1]) > 0, (
+        "cos 0 before cos 1"
+    )
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        resize(page, width, scheme)
+        box = box_of(dials.locator("circle.face").nth(3))
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
+        dials.focus()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".dials .line")).to_contain_text("position 4 · pair 0, 8: 229.2°")
+
+
+# The page Heads in a real browser: a split is drawn, a cell is pinned and the sentence follows, at both widths.
+
+
+def test_every_idea_is_drawn_within_the_page(page):
+    open_page(page, "heads")
+    for idea, sentence in (
+        ("One head or many", "with 12 heads"),
+        ("Shared keys and values", "their maps are"),
+        ("Two maps, subtracted", "are below 0"),
+    ):
+        page.get_by_text(idea, exact=True).click()
+        wait_ready(page)
+        expect(page.locator(FACT)).to_contain_text(sentence)
+        expect(page.locator(".mu canvas").first).to_be_visible()
+        assert_no_exception(page)
+        resize(page, 390, "dark")
+        assert_no_exception(page)
+        resize(page, 1280, "light")
+    assert "heads:idea=" in page.url.replace("%3A", ":")
+
+
+def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(
+    page,
+):
+    open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
+    page.locator(".mu .name").nth(3).wait_for()
+    tops = page.locator(".mu .name").evaluate_all(  # in one frame, as the page may still move
+        "nodes => nodes.slice(0, 4).map(node => node.getBoundingClientRect().top)"
+    )
+    assert len(tops) == 4
+    assert max(tops) - min(tops) < 1
+    expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")
+    page.get_by_text("Two maps, subtracted", exact=True).click()
+    wait_ready(page)
+    fact = page.locator(FACT)
+    before = fact.text_content()
+    canvas = page.locator(".mu canvas.over").first
+    box = box_of(canvas)
+    canvas.click(position={"x": box["width"] * 0.92, "y": box["height"] * 0.92})
+    wait_ready(page)
+    expect(fact).not_to_have_text(before)
+    assert fact.inner_text().startswith(". gives")
+    assert "heads:pin=" in page.url.replace("%3A", ":")
+
+
+# Side by side in a real browser: the crosshair over all maps, a pin in the link, the list, the dialog, a phone.
+
+
+SEEDED = "compare?source=seeded&text=The+animal+was+too+tired+.&length=128"
+
+
+@pytest.fixture
+def maps(page: Page) -> Locator:
+    open_page(page, SEEDED, ".mu[data-ready='1']")
+    return page.locator(".mu").first
+
+
+def names(page: Page) -> list[str]:
+    return page.locator(".mu").first.locator(".tile .name").all_inner_texts()
+
+
+def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone_all_of_it(
+    maps, page
+):
+    apart = page.locator(".mu").last
+    page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
+    expect(apart).to_have_attribute("data-hover", "4,2")
+    dot, alibi = (float(maps.locator(".tile").nth(at).get_attribute("data-value")) for at in (0, 1))
+    assert float(apart.locator(".tile").get_attribute("data-value")) == pytest.approx(
+        alibi - dot, abs=2e-6
+    )
+    assert maps.locator(".tile").nth(3).locator(".note").inner_text().startswith("implied")
+    page.mouse.click(*cell(maps.locator(".tile").nth(0), 1, 3))
+    page.wait_for_url("**pin=1.3**")
+    sentence = page.locator("p", has_text="weight within two")
+    expect(sentence).to_contain_text("animal")
+    page.reload()
+    page.locator(".mu[data-pin='1,3']").first.wait_for()
+    expect(sentence).to_contain_text("animal")
+    for scheme in ("light", "dark"):
+        resize(page, 390, scheme)
+        expect(maps).to_have_attribute("data-theme", scheme)
+    expect(maps.locator(".tile:visible")).to_have_count(1)
+
+
+def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
+    page.get_by_role("button", name="Mechanisms").click()
+    page.get_by_role("button", name="Dot product", exact=True).click()
+    page.get_by_role("menuitem", name="Move after").click()
+    expect(page.locator(".mu").first.locator(".name").first).to_have_text("ALiBi")
+    wait_ready(page)
+    page.get_by_role("button", name="Dot product", exact=True).click()
+    page.get_by_role("menuitem", name="Change").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("It starts as Dot product")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Add a mechanism")).to_have_count(
+        0
+    )  # the list does not lie over it
+    dialog.get_by_role("combobox", name="Normalizer").click()
+    page.keyboard.type("sparsemax")
+    page.keyboard.press("Enter")
+    wait_ready(page)
+    dialog.get_by_role("button", name="Compare this").click()
+    expect(page.locator(".mu").first.locator(".name").nth(1)).to_have_text("Sparsemax")
+    wait_ready(page)
+    assert "normalizer%3Dsparsemax" in page.url
+    page.reload()
+    page.locator(".mu[data-ready='1']").first.wait_for()
+    assert names(page) == ["ALiBi", "Sparsemax", "Local window", "Linear"]
+
+
+def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, page):
+    apart = page.locator(".mu").last.locator(".name")
+    expect(apart).to_have_text("ALiBi − Dot product")
+    choose(page, "Difference", "Linear")
+    expect(apart).to_have_text("Linear − Dot product")
+    wait_ready(page)
+    page.go_back()
+    expect(apart).to_have_text("ALiBi − Dot product")
+    page.go_forward()
+    expect(apart).to_have_text("Linear − Dot product")
+    wait_ready(page)
+    page.get_by_role("link", name="Masks").first.click()
+    page.wait_for_url("**/masks**")
+    wait_ready(page)
+    page.get_by_role("link", name="Side by side").first.click()
+    page.wait_for_url("**/compare?**minus=3.0**")
+    wait_ready(page)
+    expect(apart).to_have_text("Linear − Dot product")
+
+
+# What the link says once controls rest.
+
+
+# What the server wrote before a press reaches the browser after it: the link is replaced by one without the press.
+LATE = """() => {
+  const replace = history.replaceState;
+  history.replaceState = function (state, title, url) {
+    const late = window.location.href;
+    replace.call(this, state, title, url);
+    if (String(url).includes("d_model")) { history.replaceState = replace; history.pushState(state, "", late); }
+  };
+}"""
+
+
+def slider_of(page):
+    return (
+        page.locator('[data-testid="stSlider"]')
+        .filter(has_text=re.compile("^d_model"))
+        .get_by_role("slider")
+    )
+
+
+def press_slider(page, key):
+    slider_of(page).focus()
+    slider_of(page).press(key)
+
+
+def test_a_value_that_the_link_has_lost_is_written_again(page):
+    open_page(page, "positions", **{"positions:d_model": "64"})
+    page.get_by_role("button", name="Sizes").click()
+    press_slider(page, "ArrowRight")
+    page.wait_for_url("**d_model=96*")
+    page.evaluate(LATE)
+    press_slider(page, "ArrowRight")
+    page.wait_for_url("**d_model=128*")
+    assert slider_of(page).get_attribute("aria-valuetext") == "128"

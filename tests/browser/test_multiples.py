@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.draw.formats import number
-from tests.browser.helpers import HOLD, LET_GO, box_of, cell, open_demo, resize
+from tests.browser.helpers import HOLD, LET_GO, box_of, cell, open_demo, press_keys, resize
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -76,8 +76,7 @@ def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locat
     said = stage.get_attribute("aria-label")
     assert said.startswith("ALiBi looks nearer than the dot product. it to animal: Dot product 0.")
     stage.focus()
-    for key in ("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"):
-        page.keyboard.press(key)
+    press_keys(page, *("ArrowUp", "End", "ArrowLeft", "Home", "ArrowRight"))
     expect(shown).to_have_attribute("data-hover", "9,1")
     expect(shown.locator(".live")).to_contain_text("because to the: Dot product")
     expect(shown.locator(".live")).to_contain_text("Sliding window masked")

@@ -4,21 +4,15 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import box_of, click, resize, wait_ready
+from tests.browser.helpers import box_of, choose, click, enter, open_page, resize, wait_ready
 
 VIEW = ".step-view"
-
-
-def open_page(page: Page, link: str = "") -> Page:
-    page.goto(f"/one_query{link}")
-    expect(page.locator(f"{VIEW} svg")).to_be_visible(timeout=20_000)
-    wait_ready(page)
-    return page
+PICTURE_OF = f"{VIEW} svg"
 
 
 def open_layer(page: Page) -> Page:
     """Six words, four heads, as a link of the first version opens them."""
-    return open_page(page, "?one:stage=5+Normalize")
+    return open_page(page, "one_query?one:stage=5+Normalize", PICTURE_OF)
 
 
 def fact(page: Page):
@@ -29,7 +23,7 @@ def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_
     page,
 ):
     page.set_viewport_size({"width": 2560, "height": 1200})
-    open_page(page)
+    open_page(page, "one_query", PICTURE_OF)
     main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
     assert box_of(page.locator(f"{VIEW} svg"))["width"] > 0.85 * main
     expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
@@ -74,20 +68,20 @@ def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
     expect(fact(page)).to_contain_text("The output of animal")
     expect(page).to_have_url(re.compile("6(\\+|%20)Weigh"))
     box = page.get_by_role("textbox", name="Sentence")
-    box.fill("<b>bold</b> moon")
-    box.press("Enter")
+    enter(box, "<b>bold</b> moon")
     expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()
     click(page.get_by_role("button", name="Back", exact=True))
     click(page.get_by_role("button", name="More"))
-    click(page.get_by_role("combobox", name="Preset"))
-    page.get_by_role("option", name="Worked example").click()
+    choose(page, "Preset", "Worked example", exact=False)
     expect(fact(page)).to_contain_text("q0 gives 0.58 to k2.")
     expect(page).to_have_url(re.compile("matrices="))
 
 
 def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_one_looks(page):
     open_page(
-        page, "?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green"
+        page,
+        "one_query?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green",
+        PICTURE_OF,
     )
     first = fact(page).text_content()
     assert "green" in first
@@ -100,7 +94,8 @@ def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_on
 def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
     open_page(
         page,
-        "?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize",
+        "one_query?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize",
+        PICTURE_OF,
     )
     expect(fact(page)).to_contain_text("The first map gives it")
     expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
@@ -135,7 +130,7 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
 
 
 def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
-    open_page(page, "?one:position=formula&one:stage=3+Scale+%2B+bias")
+    open_page(page, "one_query?one:position=formula&one:stage=3+Scale+%2B+bias", PICTURE_OF)
     before = fact(page).text_content()
     page.get_by_role("button", name="More").click()
     box = page.get_by_label("Formula", exact=True).last
@@ -150,7 +145,7 @@ def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page
 def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
     page,
 ):
-    open_page(page)
+    open_page(page, "one_query", PICTURE_OF)
     page.locator(f"{VIEW} .press.row").first.click()
     expect(fact(page)).to_contain_text("The has a query")
     click(page.get_by_role("button", name="Next"))

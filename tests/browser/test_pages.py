@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,17 +10,64 @@ from types import MappingProxyType
 import pytest
 from playwright.sync_api import Locator, Page, Request, TimeoutError, expect
 
+from benchmarks.layout import MAX_SHIFT, OBSERVE, SETTLE
 from dashboard.navigation import STEPS
-from tests.browser.heard import assert_heard
 from tests.browser.helpers import (
     APP,
-    assert_fits,
+    PICTURE,
     assert_no_exception,
+    box_of,
+    open_page,
     resize,
     wait_no_sideways_scrolling,
     wait_picture,
     wait_ready,
 )
+
+# What is wrong for those who hear a page, or use it by keyboard or finger, and what axe-core does not look for.
+
+
+# Our components live in shadow roots, Streamlit's elements outside of them.
+CHECK = r"""() => {
+  const MARKUP = /\*\*|`|:(primary|small|red|material)|\\[^\w\s]|\$[^\s$][^$]*\$|\]\(/;
+  const NAMES = ["aria-label", "aria-description", "aria-valuetext", "aria-roledescription", "title", "alt"];
+  const wrong = [];
+  const report = (what, node) => wrong.push(`${what}: ${node.outerHTML.slice(0, 160)}`);
+  const nameOf = (node) => node.ariaLabel || node.title || node.textContent.trim();
+  const native = "a[href], button, input, select, textarea, summary";
+  const check = (node) => {
+    if (NAMES.some((name) => MARKUP.test(node.getAttribute(name) ?? ""))) report("markup in a name", node);
+    if (!(node.getRootNode() instanceof ShadowRoot)) return;
+    const style = getComputedStyle(node);
+    if (parseFloat(style.transitionDuration) > 0 || style.animationName !== "none") report("moves", node);
+    if (!node.checkVisibility()) return;
+    if (node.tabIndex >= 0) {
+      if (!node.role && !node.matches(native)) report("no role", node);
+      if (!nameOf(node)) report("no name", node);
+      if (node.role === "application" && !node.ariaDescription) report("keys are not said", node);
+      if (node.role === "img") report("a stop of the Tab key that is an image", node);
+    }
+    const { width, height } = node.getBoundingClientRect();
+    if (node.matches("button, input, a") && Math.min(width, height) < 23.9) report(`${width} × ${height} px`, node);
+  };
+  const walk = (root) => {
+    for (const node of root.querySelectorAll("*")) {
+      check(node);
+      if (node.shadowRoot) walk(node.shadowRoot);
+    }
+  };
+  walk(document);
+  return wrong;
+}"""
+
+
+def assert_heard(page: Page, name: str) -> None:
+    """A page of this name: the tab has it, every stop of the Tab key has role and name, no name has Markdown in it,
+    buttons are 24 px or more, and nothing moves by itself where the reader wants none of it."""
+    assert page.title() == f"{name} · Attention Lab"
+    wrong = page.evaluate(CHECK)
+    assert not wrong, wrong
+
 
 NAMES = {"" if step.default else step.key: step.title for step in STEPS}
 PATHS = list(NAMES)
@@ -40,7 +88,7 @@ NOT_OURS = [
     "[data-testid=stWidgetLabel][disabled]",
     ".katex-display",
 ]
-CHECK = """([exclude, rules]) => axe.run({ exclude }, {
+TEST_PAGES_CHECK = """([exclude, rules]) => axe.run({ exclude }, {
   ...rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false
 }).then((run) => run.violations.flatMap(
   ({ id, nodes }) => nodes.map(({ html, any }) => [id, html.slice(0, 200), any[0]?.message])))"""
@@ -106,9 +154,7 @@ def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page,
     page.on("request", note)
     for scheme, color in BACKGROUND.items():
         page.emulate_media(color_scheme=scheme)
-        page.goto("/")
-        wait_ready(page)
-        wait_picture(page)
+        open_page(page, "", PICTURE)
         expect(page.locator(APP)).to_have_css("background-color", color)
     page.remove_listener("request", note)
     ours = (server.url, server.url.replace("http", "ws"), "data:", "blob:")
@@ -116,8 +162,11 @@ def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page,
 
 
 def assert_picture_fits(page: Page) -> None:
+    """A picture is large enough to see, and nothing is wider than the screen."""
     wait_picture(page)
-    assert_fits(page)
+    box = box_of(page.locator(PICTURE).first)
+    assert box["width"] > 100 and box["height"] > 60
+    wait_no_sideways_scrolling(page)
 
 
 def assert_accessible(
@@ -127,7 +176,9 @@ def assert_accessible(
     if not page.evaluate("() => 'axe' in globalThis"):
         page.evaluate(AXE)
     for _ in range(12):  # half of the colors come with the next run of the page
-        violations = page.evaluate(CHECK, [[[selector] for selector in NOT_OURS], dict(rules)])
+        violations = page.evaluate(
+            TEST_PAGES_CHECK, [[[selector] for selector in NOT_OURS], dict(rules)]
+        )
         if not violations:
             return
         page.wait_for_timeout(400)
@@ -219,16 +270,14 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
     The next page begins on that screen: half of them are widened, and half made narrow.
     """
     screens = itertools.cycle(SCREENS[1:] + SCREENS[:1])
-    page.goto("/")
-    wait_ready(page)
+    open_page(page, "")
     links = page.locator("[data-testid=stSidebar] a")
     expect(links).to_have_count(len(PATHS))
     for number, path in list(enumerate(PATHS))[part::PARTS]:
         if (
             "model=" in page.url
         ):  # the model of the last link stays, and the next page may have no picture of it
-            page.goto("/")
-            wait_ready(page)
+            open_page(page, "")
         links.nth(number).dispatch_event("click")  # a phone hides the sidebar after each
         expect(page).to_have_url(re.compile(rf"/{path}(\?.*)?$"))
         expect(links.nth(number)).to_have_attribute("aria-current", "page")
@@ -245,3 +294,39 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
         if path in MORE_CONTROLS:
             open_link(page, page.url.partition("?")[0] + MORE_CONTROLS[path])
         assert_link_brings_back_every_control(page)
+
+
+# Nothing jumps while a page is drawn: by Chromium's own measure, which a person sees from 0.1 on.
+
+
+FRAME = re.compile(r"st(AppViewContainer|MainBlockContainer)\b")
+
+
+@pytest.mark.parametrize("key", ["lessons", "normalizers"])
+def test_a_page_opened_by_its_address_stands_where_it_is_drawn(page, key):
+    """The median of three openings: how Streamlit's messages are cut into frames is left to chance.
+
+    Streamlit's frame moves once, as in every app: when the page is known to be wide and to have a sidebar.
+    """
+    openings = [shifts_within(page, key) for _ in range(3)]
+    sums = [sum(shift["value"] for shift in shifts) for shifts in openings]
+    assert statistics.median(sums) <= MAX_SHIFT, openings
+
+
+def shifts_within(page, key: str) -> list[dict]:
+    """The layout shifts of a page that is opened by its address, but for those of Streamlit's frame."""
+    page.goto("about:blank")
+    open_page(page, f"{key}")
+    page.wait_for_timeout(SETTLE)
+    page.evaluate(OBSERVE)
+    moved = page.evaluate(
+        "document.querySelector('h1').style.marginTop = '200px', performance.now()"
+    )
+    page.wait_for_function(
+        "(moved) => window.__shifts.some(({ at }) => at >= moved)", arg=moved
+    )  # after all others
+    return [
+        shift
+        for shift in page.evaluate("window.__shifts")
+        if shift["at"] < moved and not any(map(FRAME.match, shift["sources"]))
+    ]

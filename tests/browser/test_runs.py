@@ -1,29 +1,42 @@
 """Runs and Compare runs in a real browser: pick, name, download, delete, bring back, upload, fork, compare."""
 
+import os
 import re
 import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
-from core.runs.runs import create_run, duplicate, find_run, list_runs
+from core.runs.runs import Run, create_run, duplicate, find_run, list_runs
 from dashboard.draw.formats import duration
 from dashboard.ui.run_data import EXAMPLE_RUNS
-from tests.browser.helpers import box_of, click, resize, shot, wait_picture, wait_ready
+from tests.browser.conftest import start_server
+from tests.browser.helpers import (
+    PICTURE,
+    assert_no_exception,
+    box_of,
+    choose,
+    click,
+    enter,
+    open_page,
+    reload,
+    resize,
+    stop_button,
+    wait_for,
+    wait_picture,
+    wait_ready,
+)
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1]
 TRAINED = duration(LAST.train_seconds).replace("\u00a0", " ")
 
 
-def open_page(page: Page, link: str) -> Page:
-    page.goto(link)
-    wait_ready(page)
-    wait_picture(page)
-    return page
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def nobody_else_trained(server):
     """The server is that of all browser tests: what the others trained is gone before each of these."""
     for run in list_runs(server.runs):
@@ -31,7 +44,7 @@ def nobody_else_trained(server):
 
 
 @pytest.fixture
-def own(server):
+def own(server, nobody_else_trained):
     """Two runs of one's own."""
     names = ("fast one", "slow one")
     return [
@@ -46,7 +59,7 @@ def button(page: Page, key: str):
 
 
 def test_first_sight_shows_runs_that_learned(page):
-    open_page(page, "/runs")
+    open_page(page, "runs", PICTURE)
     expect(page.get_by_text(f"after {LAST.step} steps, {TRAINED} of training")).to_be_visible()
     expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
     resize(page, 390, "dark")
@@ -54,11 +67,10 @@ def test_first_sight_shows_runs_that_learned(page):
 
 def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     run = own[0]
-    open_page(page, f"/runs?run={run.id}")
+    open_page(page, f"runs?run={run.id}", PICTURE)
     field = page.get_by_role("textbox", name="Name")
     expect(field).to_have_value("fast one")
-    field.fill("the best of all")
-    field.press("Enter")
+    enter(field, "the best of all")
     expect(page.get_by_text("the best of all").last).to_be_visible()
     assert run.name == "the best of all"
     with page.expect_download() as download:
@@ -83,7 +95,7 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
 
 
 def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(page, server, own):
-    open_page(page, f"/runs?run={own[0].id}")
+    open_page(page, f"runs?run={own[0].id}", PICTURE)
     box = box_of(page.locator("[data-testid='stDataFrame']"))
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
@@ -100,10 +112,9 @@ def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(pa
 
 
 def test_a_fork_trains_on_from_the_kept_step(page, server, own):
-    open_page(page, f"/runs?run={own[0].id}")
+    open_page(page, f"runs?run={own[0].id}", PICTURE)
     click(button(page, "fork"))
-    page.get_by_role("spinbutton", name="To step").fill("250")
-    page.get_by_role("spinbutton", name="To step").press("Enter")
+    enter(page.get_by_role("spinbutton", name="To step"), "250")
     wait_ready(page)
     button(page, "fork-go").click()
     expect(page).to_have_url(re.compile(r"/train\?.*run="))
@@ -115,14 +126,14 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
 
 def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
     run = create_run(small_run(steps=60, record_every=10), server.runs)
-    open_page(page, f"/runs?run={run.id}")
+    open_page(page, f"runs?run={run.id}", PICTURE)
     expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"run={run.id}$"))
     expect(page.get_by_text("after 60 steps,")).to_be_visible()
 
 
 def test_two_runs_stand_side_by_side(page):
-    open_page(page, "/compare_runs")
+    open_page(page, "compare_runs", PICTURE)
     expect(page.get_by_text(f"After {TRAINED} of training")).to_be_visible()
     expect(page.locator(".mu canvas").first).to_be_visible()
     resize(page, 390, "dark")
@@ -130,4 +141,195 @@ def test_two_runs_stand_side_by_side(page):
     slider.focus()
     slider.press("Home")
     expect(page.get_by_text(re.compile("At step 0, sequence accuracy"))).to_be_visible()
-    shot(page, "compare-runs-at-0")
+
+
+# What a run lives through: a reload, a second tab, a restarted server, a killed worker. And a sweep made by hand.
+
+
+STEP = re.compile(r"Step [1-9][\d,]* of")
+DOWN = float(os.environ.get("ATTENTION_LAB_DOWN") or 0)  # seconds
+LONG = dict(steps=20_000, max_seconds=300.0, batch_size=32, finish_early=False, record_every=50)
+
+
+def queue_run(folder, **changes) -> Run:
+    """A run in the queue, as a page leaves it; whichever server looks first begins it."""
+    return create_run(small_run(**LONG | changes), root=folder)
+
+
+def stop(run: Run) -> None:
+    run.request_stop()
+    wait_for(lambda: run.status().ended)
+
+
+@contextmanager
+def held_still(*runs: Run) -> Iterator[None]:
+    """Halts the workers, alive as they are: beside a page that loads they would only take the processor."""
+    workers = [run.status().pid for run in runs if run.status().state == "running"]
+    try:
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        yield
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+
+
+def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_find_it(
+    page, server
+):
+    run = queue_run(server.runs)
+    more = f"train:more:{run.id}=10000"  # else a hundred steps, which end before a busy machine has drawn Stop
+    open_page(page, f"train?run={run.id}&{more}")
+    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    wait_for(run.checkpoint_steps)  # Train longer needs one
+    os.kill(run.status().pid, signal.SIGKILL)
+    expect(page.get_by_text("ended without a message").first).to_be_visible(timeout=60_000)
+    assert run.status().state == "failed" and "is saved" in run.status().message
+    click(page.get_by_role("button", name="Train longer"))
+    click(page.get_by_role("button", name="Continue training"))
+    expect(stop_button(page)).to_be_visible(timeout=60_000)
+    wait_for(lambda: run.status().state == "running" and run.alive())
+    wait_for(
+        lambda: any(record.step for record in run.records())
+    )  # the checkpoint may be that of step 0
+    with held_still(run):
+        reload(page)
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+        second = page.context.new_page()
+        second.emulate_media(reduced_motion="reduce")
+        open_page(second, f"train?run={run.id}")
+        expect(second.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    click(stop_button(second))
+    expect(page.get_by_text("is saved")).to_be_visible(
+        timeout=60_000
+    )  # the first tab learns of it by itself
+    assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
+    assert_no_exception(second)
+    steps = [record.step for record in run.records() if not record.final]
+    assert steps == sorted(set(steps)), (
+        "what came after the last checkpoint was made again, not twice"
+    )
+
+
+def shown_step(page: Page) -> int:
+    text = page.get_by_text(STEP).inner_text()
+    return int(re.search(r"Step ([\d,]+) of", text)[1].replace(",", ""))
+
+
+def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
+    """For two hundred steps; `make faults` has it down for half a minute."""
+    ends: list[WebSocketRoute] = []
+    down: list[bool] = []
+
+    def connect(socket: WebSocketRoute) -> None:
+        if down:
+            socket.close()
+        else:
+            ends.extend((socket.connect_to_server(), socket))
+
+    page.route_web_socket(re.compile("_stcore/stream"), connect)
+    run = queue_run(server.runs, batch_size=512 if DOWN else 32)  # so that it trains for minutes
+    try:
+        open_page(page, f"train?run={run.id}&train:seed=7")
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+        down.append(True)
+        for end in ends:
+            end.close()
+        time.sleep(DOWN)
+        wait_for(lambda: run.records()[-1].step > shown_step(page) + 200)
+        down.clear()
+        step, back = run.records()[-1].step, time.perf_counter()
+        wait_for(lambda: shown_step(page) > step)
+        print(
+            f"After {DOWN:g} s without a connection the page follows its run within "
+            f"{time.perf_counter() - back:.1f} s."
+        )
+        expect(page.get_by_label("Seed", exact=True)).to_have_value("7")
+        assert run.status().state == "running"
+        assert_no_exception(page)
+    finally:
+        stop(run)
+
+
+def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_queue(
+    tmp_path, browser: Browser
+):
+    first, before = start_server(tmp_path)
+    runs = [queue_run(before.runs) for _ in range(3)]  # more than train at once on a small machine
+    context = browser.new_context(base_url=before.url, reduced_motion="reduce")
+    try:
+        page = open_page(context.new_page(), f"train?run={runs[0].id}")
+        expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+        worker = runs[0].status().pid
+        first.kill()  # no chance to tidy up
+        first.wait()
+        step = runs[0].records()[-1].step
+        wait_for(lambda: runs[0].records()[-1].step > step)
+        with held_still(*runs):
+            again, after = start_server(tmp_path)
+        try:
+            with held_still(*runs):
+                open_page(page, f"{after.url}/train?run={runs[0].id}")
+                expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+            assert runs[0].status().pid == worker and runs[0].alive(), (
+                "the same worker, never begun twice"
+            )
+            click(stop_button(page))
+            expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
+            page.close()  # nobody looks any more, yet the queue moves
+            wait_for(lambda: all(run.status().state == "running" for run in runs[1:]))
+        finally:
+            for run in runs:
+                stop(run)
+            again.kill()
+            again.wait()
+    finally:
+        first.kill()
+        context.close()
+
+
+def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
+    base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
+    base.set_status("finished", "Never begun.")
+    open_page(page, "sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
+    vary = page.get_by_role("combobox", name=re.compile("Vary"))
+    expect(vary).to_have_value("Norm position")
+    choose(page, re.compile("Base"), "tiny", exact=False)
+    expect(vary).to_have_value("Norm position")
+    click(page.get_by_role("button", name="Start sweep"))
+    expect(page).to_have_url(re.compile("sweep="), timeout=60_000)
+    sweep_id = re.search(r"sweep=([\w-]+)", page.url)[1]
+    reload(page)
+    expect(page.get_by_text("All 4 runs have finished")).to_be_visible(timeout=120_000)
+    wait_picture(page)
+    expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
+    states = [
+        run.status().state
+        for run in list_runs(server.runs)
+        if run.metadata().get("sweep", {}).get("id") == sweep_id
+    ]
+    assert states == ["finished"] * 4
+
+
+# The Sweeps page in a real browser: its values stay open while they are picked, and outlive a reload.
+
+
+def test_first_sight_is_a_measured_sweep_and_values_are_picked_and_outlive_a_reload(page):
+    open_page(page, "sweeps?sweeps:axis=Mask", PICTURE)
+    expect(page.get_by_text("The seeds of")).to_be_visible()
+    expect(page.get_by_text("TypeError")).to_have_count(0)
+    expect(
+        page.locator("[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg")
+    ).to_have_count(2)
+    page.get_by_role("button", name="Values").click()
+    panel = page.get_by_test_id("stPopoverBody")
+    for name in ("Dilated", "Strided"):
+        panel.get_by_role("combobox").click()
+        panel.get_by_role("combobox").fill(name)
+        page.get_by_role("option", name=name).first.click()
+        wait_ready(page)
+        expect(panel).to_be_visible()
+    chosen = page.get_by_text("6 values:")
+    expect(chosen).to_contain_text("Dilated window, Strided")
+    reload(page)
+    expect(chosen).to_contain_text("Dilated window, Strided")

@@ -5,18 +5,28 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
+from core.models import sentence_spans
 from core.runs.runs import find_run
-from tests.browser.helpers import click, shot, wait_picture, wait_ready
+from core.tasks import make_task
+from core.tasks.documents import Documents
+from dashboard.draw.formats import number
+from tests.browser.helpers import (
+    PICTURE,
+    choose,
+    click,
+    enter,
+    open_page,
+    reload,
+    resize,
+    sees,
+    stop_button,
+    wait_for,
+    wait_ready,
+)
+from tests.cases import instance
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
-
-
-def open_page(page: Page, link: str = "/train") -> Page:
-    page.goto(link)
-    wait_ready(page)
-    wait_picture(page)
-    return page
 
 
 def press(page: Page, name: str):
@@ -31,12 +41,11 @@ def the_run(page: Page, server):
 
 def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     open_page(
-        page, "/train?train:reverse:length=5&train:reverse:vocab=12"
+        page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE
     )  # learned sooner than ten letters of 26
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
     click(press(page, "train"))
-    expect(page.get_by_text(re.compile(r"Step [\d,]+ of"))).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    sees(page, re.compile(r"Step [\d,]+ of"), "Finished after", timeout=120_000)
     expect(press(page, "train")).to_be_visible()
     run = the_run(page, server)
     last = run.records()[-1]
@@ -47,14 +56,11 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     ]  # (H, T, S); the four letters' rows come before that of the end mark
     on = max(sum(weights[t, 3 - t] for t in range(4)) / 4 for weights in heads)
     assert on > 0.6, "the anti-diagonal holds far more than uniform attention would give it"
-    page.reload()
-    wait_ready(page)
+    reload(page)
     expect(page.get_by_text("Finished after")).to_be_visible()
     assert the_run(page, server) == run
-    shot(page, "train-finished")
     click(press(page, "longer"))
-    page.get_by_label("More steps", exact=True).fill("40")
-    page.get_by_label("More steps", exact=True).press("Enter")
+    enter(page.get_by_label("More steps", exact=True), "40")
     wait_ready(page)
     click(press(page, "go-on"))
     expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(
@@ -64,7 +70,7 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
 
 
 def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
-    open_page(page)
+    open_page(page, "train", PICTURE)
     expect(page.get_by_text("uniform attention gives")).to_be_visible()
     expect(press(page, "train")).to_be_visible()
     before = page.get_by_text("Examples at step").text_content()
@@ -82,7 +88,7 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
 
 
 def test_back_and_forward_set_a_control_and_the_step(page):
-    open_page(page)
+    open_page(page, "train", PICTURE)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
     expect(step).to_contain_text(re.compile(r"\d"))
     last = step.text_content()
@@ -107,7 +113,8 @@ def test_back_and_forward_set_a_control_and_the_step(page):
 def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
     open_page(
         page,
-        "/train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000",
+        "train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000",
+        PICTURE,
     )
     click(press(page, "train"))
     expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
@@ -137,7 +144,7 @@ def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(pa
 
 
 def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
-    open_page(page)
+    open_page(page, "train", PICTURE)
     page.get_by_label("Task", exact=True).click()
     page.get_by_role("option", name="Your own table").click()
     wait_ready(page)
@@ -161,4 +168,61 @@ def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
         run.config().task["data"].startswith("size,kind\n0,small\n37,small")
         and run.records()[-1].sequence_accuracy > 0.8
     )
-    shot(page, "train-own-table")
+
+
+# A hierarchical model in a real browser: trained while one waits, both levels drawn at the picked step.
+
+
+def test_a_document_is_classified_by_its_deciding_sentence(page, server):
+    open_page(page, "train?train:task=documents", PICTURE)
+    click(page.locator(".st-key-train-train button").first)
+    page.wait_for_url(RUN)
+    wait_ready(page)
+    link, run = page.url, find_run(RUN.search(page.url)[1], server.runs)
+    page.goto("about:blank")  # a page that follows would draw each record
+    wait_for(lambda: run.status().ended, seconds=180)
+    page.goto(link)
+    expect(page.get_by_text("Finished after")).to_be_visible(timeout=60_000)
+    last = run.records()[-1]
+    assert run.config().model.kind == "hierarchical"
+    assert last.final and last.sequence_accuracy >= 0.99 and last.expected[0][0] > 2 * last.even
+    table = page.get_by_label("Weights of sentences and words")
+    expect(page.get_by_text(f"Document at step {last.step}")).to_be_visible()
+    task, rows = instance(make_task(run.config().task), Documents), table.locator("tbody tr")
+    example = task.held_out(1)[0]
+    spans, (deciding, _) = sentence_spans(example.source), task.deciding(example)
+    expect(rows).to_have_count(len(spans))
+    weights = run.frame(last.step)["0:sentences"][0, 0, 0]
+    for index, span in enumerate(spans):
+        expect(rows.nth(index).locator("td").nth(1)).to_have_text(number(weights[index]))
+        expect(rows.nth(index).locator("span")).to_have_text(example.source[span.start : span.stop])
+        assert rows.nth(index).get_by_text("decides").count() == (span == deciding)
+    page.get_by_role("slider", name=re.compile("step", re.I)).last.press("Home")
+    expect(page.get_by_text("Document at step 0")).to_be_visible()
+    expect(rows.first.locator("td").nth(1)).to_have_text(
+        number(run.frame(0)["0:sentences"][0, 0, 0, 0])
+    )
+    resize(page, 390, "dark")
+
+
+# A pretrained model is fine-tuned in a real browser: started, stopped, read before and after, and found in Runs.
+
+
+def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
+    page.goto("/fine_tune")
+    expect(page.get_by_text(re.compile("accuracy is .* held-out texts"))).to_be_visible()
+    choose(page, "Task", "Pairs of sequences", exact=False)
+    expect(page.get_by_text(re.compile("accuracy is .* held-out sources"))).to_be_visible()
+    expect(page.locator(".mu canvas").first).to_be_visible()
+    click(page.get_by_role("button", name="Fine-tune", exact=True))
+    expect(stop_button(page)).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Step [\d,]+ of 570"))).to_be_visible(timeout=60_000)
+    click(stop_button(page))
+    expect(
+        page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is "))
+    ).to_be_visible(timeout=60_000)
+    assert "run=" in page.url
+    page.goto(f"/runs?{page.url.split('?')[1]}")
+    expect(page.get_by_role("textbox", name="Name")).to_have_attribute(
+        "placeholder", "numbers, fine-tuned on pairs"
+    )

@@ -2,21 +2,21 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, resize, wait_ready
+from tests.browser.helpers import choose, click, open_page, resize, wait_ready
 
-PAGE = "/transformer?transformer%3Alayers=2&transformer%3Adepth=3"
+PAGE = "transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
 
-def open_page(page: Page):
-    page.goto(PAGE)
+def open_tree(page: Page):
+    open_page(page, PAGE)
     click(page.get_by_text("Every part and its numbers"))
     page.locator(".dg[data-ready='1']").wait_for()
     wait_ready(page)
     return page.locator(".dg")
 
 
-def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(page: Page):
-    tree = open_page(page)
+def test_a_part_opens_its_numbers_add_up_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
+    tree = open_tree(page)
     expect(tree.locator("[data-path='layers.1']")).to_be_visible()
     expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
     row = tree.locator("[data-path='encoder.layers.1']")
@@ -42,12 +42,6 @@ def test_a_part_opens_its_numbers_add_up_and_a_row_of_maps_draws_that_attention(
     expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class(
         "line opens chosen"
     )
-    resize(page, 390, "light")
-    expect(tree.locator("[data-path='output']")).to_be_visible()
-
-
-def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
-    open_page(page)
     drawing = page.locator(".bd[data-ready='1']")
     expect(drawing.locator(".where")).to_contain_text("1 of ")
     block = drawing.locator("[data-path='layers.1.cross']")
@@ -63,12 +57,14 @@ def test_the_diagram_opens_a_layer_in_place_and_walks_on(page: Page):
     expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
     drawing.get_by_role("button", name="Next").click()
     expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
+    resize(page, 390, "light")
+    expect(tree.locator("[data-path='output']")).to_be_visible()
 
 
 def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(reduced_motion="reduce")
-    page.goto(PAGE)
+    open_page(page, PAGE)
     drawing = page.locator(".bd[data-ready='1']")
     following = drawing.get_by_role("button", name="Next")
     wait_ready(page)
@@ -103,3 +99,27 @@ def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page
         f"{layers + 2} 1",
     ]
     expect(page.get_by_text("88,414 parameters")).to_be_visible()
+
+
+# Model cards in a real browser: all layers are drawn, another card opens, and its attentions open side by side.
+
+
+def test_the_layers_of_all_models_are_drawn_and_a_card_opens(page: Page):
+    open_page(page, "cards")
+    strips = page.locator(".cards .layers")
+    expect(strips).to_have_count(22)
+    heights = (
+        strips.nth(21).locator("i").evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
+    )
+    assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    choose(page, "Model", "Qwen3-Next 80B · 2025", exact=False)
+    expect(page.get_by_role("heading", name="Qwen3-Next 80B")).to_be_visible()
+    marked = page.locator(".cards tr th[scope=row]").evaluate_all(
+        "cells => cells.filter((cell) => getComputedStyle(cell).fontWeight === '600').map((cell) => cell.textContent)"
+    )
+    assert marked == ["Qwen3-Next 80B"]
+    page.get_by_role("link", name="See these attentions in small, side by side").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
+    wait_ready(page, 60_000)
+    expect(page.get_by_text("The link's")).to_have_count(0)

@@ -1,16 +1,28 @@
-"""Why attention in a real browser: the saved measurement at once, two real models side by side, Stop, a phone."""
+"""Pages that measure in a real browser: saved numbers at once, a run of one's own from press to verdict, Stop, a phone."""
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from core.runs.runs import find_run
-from tests.browser.helpers import box_of, click, resize, stop_button, wait_ready
+from tests.browser.helpers import (
+    assert_no_exception,
+    box_of,
+    choose,
+    click,
+    open_page,
+    press_keys,
+    reload,
+    resize,
+    stop_button,
+    wait_ready,
+)
 
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
 
-def open_page(page: Page, link: str = "/why") -> Page:
+def open_why(page: Page, link: str = "/why") -> Page:
     page.goto(link)
     expect(page.get_by_role("heading", name="Why attention")).to_be_visible(timeout=20_000)
     wait_ready(page)
@@ -18,17 +30,8 @@ def open_page(page: Page, link: str = "/why") -> Page:
     return page
 
 
-def pick(page: Page, name: str, option: str) -> None:
-    box = page.get_by_role("combobox", name=re.compile(name))
-    box.scroll_into_view_if_needed()  # a menu closes when the page scrolls or moves
-    wait_ready(page)
-    box.click()
-    page.get_by_role("option", name=option, exact=True).click()
-    wait_ready(page)
-
-
 def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_the_equation(page):
-    open_page(page)
+    open_why(page)
     expect(page.get_by_text("the model with attention translates")).to_be_visible()
     click(page.get_by_text("What an output word reads, as an equation"))
     equation = page.locator(".katex-mathml").nth(1)
@@ -42,9 +45,9 @@ def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_th
 
 
 def test_two_models_are_started_with_the_settings_and_stop_together(page, server):
-    open_page(page)
+    open_why(page)
     for name, option in {"Size of the vector": "16 numbers", "Longest source": "20 words"}.items():
-        pick(page, name, option)
+        choose(page, re.compile(name), option)
     address = page.evaluate("location.href")
     click(page.get_by_role("button", name="Run it"))
     for name in ("One vector", "Attention"):
@@ -65,5 +68,88 @@ def test_two_models_are_started_with_the_settings_and_stop_together(page, server
     click(page.get_by_role("button", name="Back to the saved measurement"))
     expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
     assert page.evaluate("location.href") == address, "the settings stay in the link"
-    open_page(page, address)
+    open_why(page, address)
     expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
+
+
+# Cost and speed in a real browser: a link with its settings, both figures, a race with its bar, Stop, and a phone.
+
+
+def test_a_race_runs_and_stops_and_a_phone_shows_the_links_settings(page):
+    # The longest race there is, so that it does not end before Stop.
+    open_page(
+        page,
+        "efficient?efficient:longest=8,192+tokens&efficient:backward=and+backward&efficient:few=6",
+    )
+    expect(page.get_by_text("Nyström with 6 landmarks")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Longest text")).to_have_value("8,192 tokens")
+    assert page.locator(CHARTS).count() >= 2
+    measure = page.get_by_role("button", name="Measure", exact=True)
+    click(measure)
+    expect(page.get_by_role("progressbar").first).to_be_visible()
+    click(stop_button(page))
+    expect(measure).to_be_enabled()
+    wait_ready(page)
+    assert_no_exception(page)
+    resize(page, 390, "dark")
+
+
+# Claims in a real browser: a line is drawn by pointer and keys, and a claim is measured from press to verdict.
+
+
+@pytest.fixture
+def paper(demos, page):
+    page.goto(f"{demos.url}/?demo=sketch")
+    wait_ready(page)
+    return page.locator(".sketch")
+
+
+def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
+    points = paper.get_by_role("slider")
+    expect(points).to_have_count(4)
+    ends = [box_of(points.nth(at)) for at in (0, 3)]
+    left, right = (box["x"] + box["width"] / 2 for box in ends)
+    middle = ends[0]["y"] + ends[0]["height"] / 2
+    page.mouse.move(left, middle)
+    page.mouse.down()
+    page.mouse.move(right, middle - 60, steps=3)
+    page.mouse.up()
+    values = [float(points.nth(at).get_attribute("aria-valuenow")) for at in range(4)]
+    assert (
+        values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
+    )
+    points.nth(0).focus()
+    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
+    expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
+    paper.get_by_role("button", name="Show me").click()
+    expect(page.get_by_text(re.compile(r"taken: \[1\.0, 0\.1, "))).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390])
+def test_nothing_drawn_is_no_guess(paper, page, width):
+    paper.get_by_role("button", name="Show me without a guess").click()
+    expect(page.get_by_text("taken: None")).to_be_visible()
+
+
+def test_a_card_opens_its_claim_which_outlives_a_reload(page):
+    open_page(page, "claims")
+    page.get_by_role("link", name="Iris with attention").click()
+    expect(page).to_have_url(re.compile("claim=iris"))
+    reload(page)
+    expect(page.get_by_role("button", name="All claims")).to_be_visible()
+
+
+def test_a_claim_is_measured_from_press_to_verdict_and_outlives_a_reload(page):
+    open_page(
+        page,
+        "claims",
+        claim="iris",
+        **{"claims:iris:seeds": "2", "claims:iris:steps": "25", "claims:iris:predict": "Show me"},
+    )
+    click(page.get_by_role("button", name="Run it"))
+    verdict = page.get_by_text(re.compile("^Your run: the claim .* over 2 seeds"))
+    expect(verdict).to_be_visible(timeout=90_000)
+    reload(page)
+    expect(verdict).to_be_visible()
+    expect(page.get_by_role("button", name="Replicate: your files")).to_be_visible()
+    assert page.locator("[data-testid='stVegaLiteChart']").count() >= 1

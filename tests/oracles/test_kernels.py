@@ -1,7 +1,5 @@
 """Kernels against exact, and against the packages and papers' own code they are known by; gradients too."""
 
-from typing import Any
-
 import torch
 from linformer import LinformerSelfAttention
 from local_attention import LocalAttention
@@ -25,9 +23,9 @@ from core.attention.kernels.implied import (
     retnet_slopes,
 )
 from tests.cases import each
+from tests.oracles.agreement import agree, by_name, put, twin
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5
-FORWARD, GRADIENT = dict[str, Any](rtol=1e-5, atol=1e-5), dict[str, Any](rtol=1.25e-5, atol=1.25e-5)
 CAUSAL, PADDING, LOCAL = Choice("causal"), Choice("padding"), Choice.of("local", window=4)
 MASKS = {
     "none": Choice("none"),
@@ -55,98 +53,62 @@ def heads(queries=T, keys=S, value=E, dtype=torch.float32):
     return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
 
 
-def same(ours, theirs, inputs, others=None):
-    """One output and one gradient; `others` are the inputs of theirs where it has its own."""
-    torch.testing.assert_close(ours, theirs, **FORWARD)
-    weight = torch.randn_like(ours)
-    mine = torch.autograd.grad((ours * weight).sum(), inputs, retain_graph=True)
-    peers = torch.autograd.grad((theirs * weight).sum(), others or inputs, retain_graph=True)
-    for a, b in zip(mine, peers, strict=True):
-        torch.testing.assert_close(
-            a, b, rtol=GRADIENT["rtol"], atol=GRADIENT["atol"] * max(1.0, float(b.abs().max()))
-        )
-
-
 @each("kernel", BLOCKS)
 @each("mask", MASKS)
 @each("keys", [None, S])
 def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
     """In float64, over blocks that do not divide the lengths, with padding at the end, to the parameters too."""
-    config = AttentionConfig(H * D, H, mask=MASKS[mask], kernel=kernel)
-    layer = Attention(config).double()
-    exact = Attention(config.with_(kernel="exact")).double()
-    exact.load_state_dict(layer.state_dict())
+    layer = Attention(AttentionConfig(H * D, H, mask=MASKS[mask], kernel=kernel)).double()
     x = torch.randn(B, T, H * D, dtype=torch.float64, requires_grad=True)
     context = torch.randn(B, keys, H * D, dtype=torch.float64) if keys else None
     real = torch.arange(keys or T) < torch.tensor([[11], [26]]) if "padding" in mask else None
-    ours = layer(x, context, key_mask=real, record=False)
+    ours, exact = layer(x, context, key_mask=real, record=False), twin(layer, kernel="exact")
     assert ours.weights is None
     theirs = exact(x, context, key_mask=real)
-    same(ours.merged, theirs.merged, [x, *layer.parameters()], [x, *exact.parameters()])
+    inputs = [x, *layer.parameters()]
+    agree(ours.merged, theirs.merged, inputs, [x, *exact.parameters()], felt=False)
 
 
-@each("position", ["alibi", "t5", "transformer_xl", "forgetting", "deberta"])
-@each("kernel", BLOCKS)
-def test_a_learned_bias_is_made_block_by_block(kernel, position):
-    config = AttentionConfig(24, 3, mask=LOCAL, kernel=kernel, position=position)
-    layer, exact = Attention(config).double(), Attention(config.with_(kernel="exact")).double()
-    exact.load_state_dict(layer.state_dict())
-    x = torch.randn(B, T, 24, dtype=torch.float64, requires_grad=True)
-    same(
-        layer(x, record=False).merged,
-        exact(x).merged,
-        [x, *layer.parameters()],
-        [x, *exact.parameters()],
-    )
+BANDS = [
+    {"normalizer": "sink", "mask": "causal_local"},
+    {"normalizer": "softcap", "mask": "causal_local"},
+    {"normalizer": "sigmoid"},
+    {"normalizer": "sparsemax"},
+    {"normalizer": "top_k"},
+    {"score": "additive"},
+    {"position": "shaw"},
+    {"projection": "differential"},
+    {"projection": "grouped_query"},
+    {"mask": "local_p"},
+]
+BIASES = [{"position": key} for key in ("alibi", "t5", "transformer_xl", "forgetting", "deberta")]
 
 
 @each(
-    "axes",
-    [
-        {"normalizer": "sink", "mask": "causal_local"},
-        {"normalizer": "softcap", "mask": "causal_local"},
-        {"normalizer": "sigmoid"},
-        {"normalizer": "sparsemax"},
-        {"normalizer": "top_k"},
-        {"score": "additive"},
-        {"position": "shaw"},
-        {"projection": "differential"},
-        {"projection": "grouped_query"},
-        {"mask": "local_p"},
-    ],
+    ("kernel", "axes"),
+    [(kernel, axes) for kernel in BLOCKS for axes in BIASES + BANDS * (kernel != BLOCKS[0])],
 )
-@each("kernel", BLOCKS[1:])
-def test_a_band_of_any_mechanism_is_that_of_exact(kernel, axes):
-    """gpt-oss's sinks and Gemma's caps in a window, and whatever else looks at one row at a time."""
-    config = AttentionConfig(24, 2, **{"mask": LOCAL, **axes}, kernel=kernel)
-    layer, exact = Attention(config).double(), Attention(config.with_(kernel="exact")).double()
-    exact.load_state_dict(layer.state_dict())
+def test_blocks_of_any_mechanism_are_those_of_exact(kernel, axes):
+    """gpt-oss's sinks and Gemma's caps in a window, biases that are learned, and whatever else looks at one row alone."""
+    heads = 3 if axes in BIASES else 2
+    layer = Attention(AttentionConfig(24, heads, **{"mask": LOCAL, **axes}, kernel=kernel)).double()
+    exact = twin(layer, kernel="exact")
     x = torch.randn(B, T, 24, dtype=torch.float64, requires_grad=True)
-    learned = [name for name, weight in layer.named_parameters() if weight.requires_grad]
     ours, theirs = layer(x, record=False).merged, exact(x).merged
-    used = [
-        n
-        for n, g in zip(
-            learned,
-            torch.autograd.grad(
-                theirs.sum(),
-                [exact.get_parameter(n) for n in learned],
-                retain_graph=True,
-                allow_unused=True,
-            ),
-            strict=True,
-        )
-        if g is not None
-    ]
-    same(ours, theirs, [x, *map(layer.get_parameter, used)], [x, *map(exact.get_parameter, used)])
+    learned = [name for name, weight in exact.named_parameters() if weight.requires_grad]
+    weights = [exact.get_parameter(name) for name in learned]
+    grads = torch.autograd.grad(theirs.sum(), weights, retain_graph=True, allow_unused=True)
+    used = [name for name, grad in zip(learned, grads, strict=True) if grad is not None]
+    inputs, others = ([x, *map(one.get_parameter, used)] for one in (layer, exact))
+    agree(ours, theirs, inputs, others, felt=False)
 
 
 @each("kernel", ["chunked", "local", "block_sparse"])
 def test_attend_takes_any_mask_and_bias(kernel):
     q, k, v = heads(dtype=torch.float64)
-    mask, bias = (
+    bias, mask = (
+        torch.randn(H, T, S, dtype=torch.float64).requires_grad_(),
         torch.rand(B, 1, T, S) < 0.4,
-        torch.randn(H, T, S, dtype=torch.float64, requires_grad=True),
     )
     mask[0, :, 3] = False  # a query that sees nothing
     ours, theirs = (
@@ -154,7 +116,7 @@ def test_attend_takes_any_mask_and_bias(kernel):
         for which in (kernel, "exact")
     )
     assert not ours[0, :, 3].any()
-    same(ours, theirs, [q, k, v, bias])
+    agree(ours, theirs, [q, k, v, bias])
 
 
 def test_the_derivative_of_chunked_is_that_of_the_formula():
@@ -163,20 +125,18 @@ def test_the_derivative_of_chunked_is_that_of_the_formula():
     mask[3] = False
     config = AttentionConfig(2, 1, kernel=Choice.of("chunked", block=3), score="general")
     layer = Attention(config).double()
-    weight = layer.score.weight
 
     def output(q, k, v, weight):
         return layer.kernel(layer.kernel_inputs(q, k, v, mask=mask)).out
 
-    assert torch.autograd.gradcheck(output, (q, k, v, weight))
+    assert torch.autograd.gradcheck(output, (q, k, v, layer.score.weight))
 
 
 def test_chunked_drops_the_same_weights_forward_and_backward():
     """The output is linear in v, so that its gradient shows which weights were kept, and how many."""
     q, k, v = heads(dtype=torch.float64)
-    torch.manual_seed(3)
     out = attend(q, k, v, dropout=0.3, kernel="chunked").out
-    (felt,) = torch.autograd.grad(out.sum(), v, retain_graph=True)
+    (felt,) = torch.autograd.grad(out.sum(), v)
     torch.testing.assert_close((felt * v).sum(), out.sum())
     with torch.no_grad():
         many = torch.stack([attend(q, k, v, dropout=0.3, kernel="chunked").out for _ in range(100)])
@@ -184,62 +144,55 @@ def test_chunked_drops_the_same_weights_forward_and_backward():
     assert many.std(0).max() > 0.1
 
 
+def called(config, q, k, v, **given):
+    """The output of a layer's kernel alone."""
+    layer = Attention(config)
+    return layer.kernel(layer.kernel_inputs(q, k, v, **given)).out
+
+
 @each("causal", [False, True])
 def test_local_against_local_attention(causal):
-    window, mask = (
-        6,
-        Choice.of("causal_local", lookback=6) if causal else Choice.of("local", window=6),
-    )
-    config = AttentionConfig(H * D, H, "identity", mask=mask, kernel=Choice.of("local", block=5))
-    layer = Attention(config)
+    """It gives the mean of padding where a query sees no key; we give zeros."""
+    mask = Choice.of("causal_local", lookback=6) if causal else Choice.of("local", window=6)
     peer = LocalAttention(
-        window, causal=causal, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False
+        6, causal=causal, exact_windowsize=True, autopad=True, use_rotary_pos_emb=False
     )
     q, k, v = heads(T, T, D)
     real = torch.arange(T) < torch.tensor([[T], [23]])
-    ours = layer.kernel(layer.kernel_inputs(q, k, v, key_mask=real)).out
-    theirs = peer(q, k, v, mask=real)
+    kernel = Choice.of("local", block=5)
+    config = AttentionConfig(H * D, H, "identity", mask=mask, kernel=kernel)
     seen = torch.ones(B, 1, T, 1, dtype=torch.bool)
-    seen[1, :, 23 + window :] = (
-        False  # it gives the mean of padding where a query sees no key; we give zeros
-    )
-    same(ours * seen, theirs * seen, [q, k, v])
+    seen[1, :, 23 + 6 :] = False
+    theirs = peer(q, k, v, mask=real)
+    agree(called(config, q, k, v, key_mask=real) * seen, theirs * seen, [q, k, v])
 
 
-def test_linear_against_performer_pytorch_and_the_quadratic_form():
+def quadratic(fq, fk, v, seen=None):
+    weights = fq @ fk.mT if seen is None else (fq @ fk.mT).masked_fill(~seen, 0.0)
+    return weights / weights.sum(-1, keepdim=True) @ v
+
+
+@each("chunk", [None, 1, 8, 37, 64])
+def test_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
     q, k, v = heads(T, T)
     fq, fk = elu_features(q), elu_features(k)
-    same(ours_linear(fq, fk, v), linear_attention(fq, fk, v), [q, k, v])
-    weights = fq @ fk.mT
-    same(ours_linear(fq, fk, v), weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
-
-
-@each("chunk", [1, 8, 37, 64])
-def test_causal_linear_against_performer_pytorch_and_the_quadratic_form(chunk):
-    q, k, v = heads(T, T)
-    fq, fk = elu_features(q), elu_features(k)
-    ours, state = ours_causal(fq, fk, v, chunk)
-    same(ours, causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0), [q, k, v])
-    weights = (fq @ fk.mT).tril()
-    same(ours, weights / weights.sum(-1, keepdim=True) @ v, [q, k, v])
-    torch.testing.assert_close(state, fk.mT @ torch.cat((v, torch.ones(B, H, T, 1)), -1))
+    if chunk is None:
+        ours, peer, seen = ours_linear(fq, fk, v), linear_attention(fq, fk, v), None
+    else:
+        ours, state = ours_causal(fq, fk, v, chunk)
+        peer = causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0)
+        seen = torch.ones(T, T, dtype=torch.bool).tril()
+        torch.testing.assert_close(state, fk.mT @ torch.cat((v, torch.ones(B, H, T, 1)), -1))
+    for theirs in (peer, quadratic(fq, fk, v, seen)):
+        agree(ours, theirs, [q, k, v])
 
 
 @each(("queries", "keys", "offset"), [(5, 29, 24), (5, 29, 3), (29, 5, 0), (1, 9, 8)])
 def test_causal_linear_takes_a_cache_and_a_context(queries, keys, offset):
     q, k, v = heads(queries, keys)
     fq, fk = elu_features(q), elu_features(k)
-    weights = (fq @ fk.mT).masked_fill(
-        torch.arange(offset, offset + queries)[:, None] < torch.arange(keys), 0.0
-    )
-    same(
-        ours_causal(fq, fk, v, 8, offset)[0], weights / weights.sum(-1, keepdim=True) @ v, [q, k, v]
-    )
-
-
-def features(q, k, layer):
-    how = {"projection_matrix": layer.kernel.directions, "eps": EPSILON}
-    return softmax_kernel(q, is_query=True, **how), softmax_kernel(k, is_query=False, **how)
+    seen = torch.arange(offset, offset + queries)[:, None] >= torch.arange(keys)
+    agree(ours_causal(fq, fk, v, 8, offset)[0], quadratic(fq, fk, v, seen), [q, k, v])
 
 
 def test_performer_against_performer_pytorch():
@@ -247,85 +200,55 @@ def test_performer_against_performer_pytorch():
 
     Its gradient leaves out the stabiliser, which does not cancel beside ε: test_precision.py has ours.
     """
-    config = AttentionConfig(
-        H * D, H, "identity", kernel=Choice.of("performer", features=23, seed=5)
-    )
-    layer, (q, k, v) = Attention(config), heads()
-    theirs = linear_attention(*features(q, k, layer), v)
-    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [v])
+    kernel = Choice.of("performer", features=23, seed=5)
+    config, (q, k, v) = AttentionConfig(H * D, H, "identity", kernel=kernel), heads()
+    how = {"projection_matrix": Attention(config).kernel.directions, "eps": EPSILON}
+    features = softmax_kernel(q, is_query=True, **how), softmax_kernel(k, is_query=False, **how)
+    agree(called(config, q, k, v), linear_attention(*features, v), [v])
 
 
 def test_causal_performer_against_performer_pytorch():
-    config = AttentionConfig(
-        H * D, H, "identity", mask="causal", kernel=Choice.of("performer", features=23, chunk=8)
-    )
-    layer, (q, k, v) = Attention(config), heads(T, T)
-    directions, root = (
-        layer.kernel.directions,
-        D**-0.25,
-    )  # its own features look ahead for a stabiliser
-    fq, fk = query_features(q * root, directions), key_features(k * root, directions, None, True)
+    """Its own features look ahead for a stabiliser."""
+    kernel = Choice.of("performer", features=23, chunk=8)
+    config = AttentionConfig(H * D, H, "identity", mask="causal", kernel=kernel)
+    (q, k, v), directions = heads(T, T), Attention(config).kernel.directions
+    fq = query_features(q * D**-0.25, directions)
+    fk = key_features(k * D**-0.25, directions, None, True)
     theirs = causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0)
-    same(layer.kernel(layer.kernel_inputs(q, k, v)).out, theirs, [q, k, v])
+    agree(called(config, q, k, v), theirs, [q, k, v])
 
 
 def test_linformer_against_linformer():
-    longest, rank = 31, 5
-    config = AttentionConfig(
-        H * D,
-        H,
-        Choice.of("multi_head", bias=False),
-        kernel=Choice.of("linformer", rank=rank, max_len=longest),
-    )
-    layer, peer = Attention(config), LinformerSelfAttention(H * D, longest, k=rank, heads=H)
-    maps, kernel = layer.projection, layer.kernel
-    pairs = [
-        (maps.query.weight, peer.to_q.weight),
-        (maps.key.weight, peer.to_k.weight),
-        (maps.value.weight, peer.to_v.weight),
-        (maps.output.weight, peer.to_out.weight),
-        (kernel.to_key, peer.proj_k),
-        (kernel.to_value, peer.proj_v),
-    ]
-    with torch.no_grad():
-        peer.to_out.bias.zero_()
-        for ours, theirs in pairs:
-            ours.copy_(theirs)
+    peer = LinformerSelfAttention(H * D, 31, k=5, heads=H)
+    kernel = Choice.of("linformer", rank=5, max_len=31)
+    layer = Attention(AttentionConfig(H * D, H, Choice.of("multi_head", bias=False), kernel=kernel))
+    put((peer.to_out.bias, 0.0))
+    own = {"proj_k": layer.kernel.to_key, "proj_v": layer.kernel.to_value}
+    names = by_name(layer, "to_q", "to_k", "to_v", "to_out") | own
     x = torch.randn(B, S, H * D, requires_grad=True)
-    same(
-        layer(x, record=False).merged,
-        peer(x),
-        [x, *(a for a, _ in pairs)],
-        [x, *(b for _, b in pairs)],
-    )
+    theirs = torch.func.functional_call(peer, names, x)
+    agree(layer(x, record=False).merged, theirs, [x, *layer.parameters()])
 
 
 def test_nystrom_against_transformers():
-    """Their segments need a length that the landmarks divide, and their first guess is one for the whole batch."""
+    """Their segments need a length that the landmarks divide; a convolution over v is no attention, and "exact" is ours:
+    each matrix has its own first guess, so that a batch does not mix."""
     length, landmarks = 35, 7
-    peer = NystromformerSelfAttention(
-        NystromformerConfig(
-            hidden_size=H * D,
-            num_attention_heads=H,
-            num_landmarks=landmarks,
-            segment_means_seq_len=length,
-            attention_probs_dropout_prob=0.0,
-        )
+    config = NystromformerConfig(
+        hidden_size=H * D,
+        num_attention_heads=H,
+        num_landmarks=landmarks,
+        segment_means_seq_len=length,
+        attention_probs_dropout_prob=0.0,
     )
-    peer.conv_kernel_size = None  # the convolution over v is no attention
-    peer.init_option = (
-        "exact"  # ours: each matrix has its own first guess, so that a batch does not mix
-    )
-    layer = Attention(
-        AttentionConfig(H * D, H, kernel=Choice.of("nystrom", landmarks=landmarks, rounds=6))
-    )
-    maps = layer.projection
-    pairs = [(maps.query, peer.query), (maps.key, peer.key), (maps.value, peer.value)]
-    for ours, theirs in pairs:
-        ours.load_state_dict(theirs.state_dict())
-    x = torch.randn(B, length, H * D, requires_grad=True)
+    peer = NystromformerSelfAttention(config)
+    peer.conv_kernel_size, peer.init_option = None, "exact"
+    kernel = Choice.of("nystrom", landmarks=landmarks, rounds=6)
+    layer, x = Attention(AttentionConfig(H * D, H, kernel=kernel)), torch.randn(B, length, H * D)
+    names = by_name(layer, "query", "key", "value", "")
+    (theirs,) = torch.func.functional_call(peer, names, x.requires_grad_())[:1]
     ours = layer(x, record=False).out.transpose(1, 2).flatten(2)
-    same(ours, peer(x)[0], [x, *(a.weight for a, _ in pairs)], [x, *(b.weight for _, b in pairs)])
+    agree(ours, theirs, [x, *(weight for name, weight in names.items() if "weight" in name)])
 
 
 @each("chunk", [1, 8, 37, 64])
@@ -337,42 +260,34 @@ def test_retention_in_chunks_is_the_recurrence(chunk):
         state = state * torch.exp(-slopes) + k[:, :, i, :, None] * v[:, :, i, None, :]
         outs.append(q[:, :, i, None] @ state)
     ours, last = retain(q, k, v, slopes, chunk)
-    same(ours, torch.cat(outs, 2), [q, k, v])
-    same(last, state, [k, v])
-    _, half = retain(q[:, :, :9], k[:, :, :9], v[:, :, :9], slopes, chunk)
-    same(
-        retain(q[:, :, 9:], k[:, :, 9:], v[:, :, 9:], slopes, chunk, past=half)[0],
-        torch.cat(outs[9:], 2),
-        [q, k, v],
-    )
+    agree(ours, torch.cat(outs, 2), [q, k, v])
+    agree(last, state, [k, v])
+    half = retain(q[:, :, :9], k[:, :, :9], v[:, :, :9], slopes, chunk)[1]
+    rest, _ = retain(q[:, :, 9:], k[:, :, 9:], v[:, :, 9:], slopes, chunk, past=half)
+    agree(rest, torch.cat(outs[9:], 2), [q, k, v])
 
 
 def test_retention_against_minimax():
     """Its lightning attention, with the activation, norm and gate around it."""
     size, width = 6, H * 6  # its config wants an even size
-    peer = MiniMaxLightningAttention(
-        MiniMaxConfig(
-            hidden_size=width,
-            num_attention_heads=H,
-            head_dim=size,
-            num_hidden_layers=4,
-            block_size=8,
-            layer_types=["linear_attention"] * 4,
-        ),
-        layer_idx=0,
+    config = MiniMaxConfig(
+        hidden_size=width,
+        num_attention_heads=H,
+        head_dim=size,
+        num_hidden_layers=4,
+        block_size=8,
+        layer_types=["linear_attention"] * 4,
     )
-    config = AttentionConfig(
-        width, H, "identity", "dot", kernel=Choice.of("retention", decay="lightning", chunk=5)
-    )
-    layer, x = Attention(config), torch.randn(B, T, width, requires_grad=True)
+    peer = MiniMaxLightningAttention(config, layer_idx=0)
+    kernel = Choice.of("retention", decay="lightning", chunk=5)
+    x = torch.randn(B, T, width, requires_grad=True)
     slopes = lightning_slopes(H)[:, None, None].float()
     torch.testing.assert_close(slopes, peer.slope_rate, rtol=2e-5, atol=0)  # theirs × 1.00001
-    q, k, v = (
-        peer.act_fn(peer.qkv_proj(x)).reshape(B, T, H, 3 * size).transpose(1, 2).split(size, dim=-1)
-    )
-    merged = layer.kernel(layer.kernel_inputs(q, k, v)).out.transpose(1, 2).flatten(2)
+    mixed = peer.act_fn(peer.qkv_proj(x)).reshape(B, T, H, 3 * size).transpose(1, 2)
+    own = AttentionConfig(width, H, "identity", "dot", kernel=kernel)
+    merged = called(own, *mixed.split(size, dim=-1)).transpose(1, 2).flatten(2)
     ours = peer.out_proj(torch.sigmoid(peer.output_gate(x)) * peer.norm(merged))
-    same(ours, peer(x, None, None)[0], [x])
+    agree(ours, peer(x, None, None)[0], [x])
 
 
 def test_the_rates_of_decay_are_the_papers():

@@ -4,31 +4,19 @@ import math
 
 import pytest
 import torch
+from transformers.models.qwen3 import modeling_qwen3 as qwen
 
-from core.attention import AXES, Attention, AttentionConfig, Choice, attend
+from core.attention import AXES, Attention, AttentionConfig, Choice, attend, scores
+from tests.attention.drawing import perturbed
 from tests.cases import each
-from tests.oracles.agreement import same_result
+from tests.oracles.agreement import agree, by_name, put, same_layer
 
 B, T, S, H, D = 2, 3, 5, 2, 7
 C = H * D
 
 
-def layer(score, heads=H):
-    return Attention(
-        AttentionConfig(C if heads == H else heads * 2, heads, projection="identity", score=score)
-    )
-
-
-def by_loops(cell, q, k):
-    """The scores, one cell at a time: cell(h, q_i, k_j) is the paper's formula."""
-    rows = [
-        [
-            [torch.stack([cell(h, q[b, h, i], k[b, h, j]) for j in range(S)]) for i in range(T)]
-            for h in range(H)
-        ]
-        for b in range(B)
-    ]
-    return torch.stack([torch.stack([torch.stack(r) for r in by_head]) for by_head in rows])
+def layer(score, width=C, heads=H, **axes):
+    return Attention(AttentionConfig(width, heads, "identity", score, **axes))
 
 
 def rms(x):
@@ -61,80 +49,85 @@ FORMULAS = {
 }
 
 
-@each("score", FORMULAS)
+@each("score", [item.key for item in AXES["score"]])
 def test_against_the_formula_cell_by_cell(score):
+    """And its factors, which a page writes into the equation, add up to what was computed."""
     attention = layer(score)
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
-    steps = attention(x, context)
     q, k, _ = attention.projection(x, context)
-    want = by_loops(FORMULAS[score](attention.score), q, k)
+    cell = FORMULAS[score](attention.score)
+    places = [(b, h, i, j) for b in range(B) for h in range(H) for i in range(T) for j in range(S)]
+    theirs = torch.stack([cell(h, q[b, h, i], k[b, h, j]) for b, h, i, j in places])
     inputs = (x, context, *attention.score.parameters())
-    same_result(steps.scores, want, inputs, rtol=1e-5, gradient=(1.25e-5, 2e-5))
+    agree(attention(x, context).scores, theirs.view(B, H, T, S), inputs)
+    one, other = attention.score.factors(q[:, :, :1], k[:, :, :1])
+    product = (one * other).sum(-1, keepdim=True)
+    torch.testing.assert_close(product, attention.score(q[:, :, :1], k[:, :, :1]))
 
 
-@pytest.mark.parametrize("score", ["additive", "concat"])
+@each("score", ["additive", "concat"])
 def test_without_gradients_it_is_the_same_in_slices(score, monkeypatch):
-    import core.attention.scores as scores
-
-    attention = layer(score)
-    x, context = torch.randn(B, T, C), torch.randn(B, S, C)
+    attention, x, context = layer(score), torch.randn(B, T, C), torch.randn(B, S, C)
     whole = attention(x, context).scores
-    monkeypatch.setattr(scores, "MAX_HIDDEN_CELLS", 1)
-    with torch.no_grad():
+    with monkeypatch.context() as patch, torch.no_grad():
+        patch.setattr(scores, "MAX_HIDDEN_CELLS", 1)
         torch.testing.assert_close(attention(x, context).scores, whole)
-
-
-@each("score", FORMULAS)
-def test_its_factors_add_up_to_it(score):
-    """What a page writes into the equation is what was computed."""
-    own = layer(score).score
-    q, k = torch.randn(2, B, H, 1, D)
-    one, other = own.factors(q, k)
-    torch.testing.assert_close((one * other).sum(-1, keepdim=True), own(q, k), rtol=1e-5, atol=1e-6)
 
 
 def test_additive_by_hand():
     """Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0), k = (0, 1) meet as tanh 1 − tanh 1 = 0, k = (1, −1) as 1.7257."""
-    attention = layer("additive", heads=1)
-    with torch.no_grad():
-        attention.score.key.copy_(torch.eye(2)[None])
-        attention.score.query.copy_(torch.eye(2)[None])
-        attention.score.vector.copy_(torch.tensor([[1.0, -1.0]]))
+    attention = layer("additive", 2, 1)
+    own, eye = attention.score, torch.eye(2)[None]
+    put((own.key, eye), (own.query, eye), (own.vector, [[1.0, -1.0]]))
     steps = attention(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[0.0, 1.0], [1.0, -1.0]]]))
     second = math.tanh(2) - math.tanh(-1)
-    torch.testing.assert_close(steps.scores.flatten(), torch.tensor([0.0, second]))
     first = 1 / (1 + math.exp(second))
-    torch.testing.assert_close(steps.weights.flatten(), torch.tensor([first, 1 - first]))
-    torch.testing.assert_close(
-        steps.merged.flatten(), torch.tensor([1 - first, first - (1 - first)])
-    )
+    assert steps.scores.flatten().tolist() == pytest.approx([0.0, second])
+    assert steps.weights.flatten().tolist() == pytest.approx([first, 1 - first])
+    assert steps.merged.flatten().tolist() == pytest.approx([1 - first, 2 * first - 1])
 
 
-def test_general_by_hand():
-    """Luong: W = [[0, 2], [0, 0]] lets the first of q meet the second of k alone; (3, 5)·W·(7, 11) = 66."""
-    attention = layer("general", heads=1)
-    with torch.no_grad():
-        attention.score.weight.copy_(torch.tensor([[[0.0, 2.0], [0.0, 0.0]]]))
-    steps = attention(torch.tensor([[[3.0, 5.0]]]), torch.tensor([[[7.0, 11.0]]]))
-    assert steps.scores.item() == 66.0
+GENERAL = "Luong: W = [[0, 2], [0, 0]] lets the first of q meet the second of k alone; (3, 5)·W·(7, 11) = 66."
+CONCAT = "Luong: W = [W_q | W_k] reads q's first and k's second; v = 2, so the score is 2·tanh(0.5 − 0.25)."
+QK_NORM = "RMSNorm(3, 4) = (3, 4)/√12.5 and RMSNorm(0, 2) = (0, √2); gains (1, 2) and (1, 3): 6·4·√2/√12.5/√2."
+UNIT = "q = (3, 4) and k = (0, 2) become (0.6, 0.8) and (0, 1); with gains (1, 2) the product is 3.2, times √2."
+BY_HAND = [
+    ("general", {"weight": [[[0.0, 2.0], [0.0, 0.0]]]}, [3.0, 5.0], [7.0, 11.0], 66.0, GENERAL),
+    (
+        "concat",
+        {
+            "query": [[[1.0, 0.0], [0.0, 0.0]]],
+            "key": [[[0.0, 1.0], [0.0, 0.0]]],
+            "vector": [[2.0, 9.0]],
+        },
+        [0.5, 4.0],
+        [4.0, -0.25],
+        2 * math.tanh(0.25),
+        CONCAT,
+    ),
+    (
+        "qk_norm",
+        {"query.weight": [1.0, 2.0], "key.weight": [1.0, 3.0]},
+        [3.0, 4.0],
+        [0.0, 2.0],
+        24 / math.sqrt(12.5),
+        QK_NORM,
+    ),
+    ("unit_vectors", {"gain": [[[1.0, 2.0]]]}, [3.0, 4.0], [0.0, 2.0], 3.2 * math.sqrt(2), UNIT),
+]
 
 
-def test_concat_by_hand():
-    """Luong: W = [W_q | W_k] reads q's first and k's second; v = 2, so the score is 2·tanh(0.5 − 0.25)."""
-    attention = layer("concat", heads=1)
-    with torch.no_grad():
-        attention.score.query.copy_(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]))
-        attention.score.key.copy_(torch.tensor([[[0.0, 1.0], [0.0, 0.0]]]))
-        attention.score.vector.copy_(torch.tensor([[2.0, 9.0]]))
-    steps = attention(torch.tensor([[[0.5, 4.0]]]), torch.tensor([[[4.0, -0.25]]]))
-    assert steps.scores.item() == pytest.approx(2 * math.tanh(0.25))
+@each(("score", "weights", "q", "k", "expected", "why"), BY_HAND)
+def test_one_score_by_hand(score, weights, q, k, expected, why):
+    attention = layer(score, 2, 1)
+    put(*((attention.score.get_parameter(name), value) for name, value in weights.items()))
+    got = attention(torch.tensor([[q]]), torch.tensor([[k]])).scores.item()
+    assert got == pytest.approx(expected, rel=1e-5), why
 
 
 def test_cosine_by_hand():
     """Swin V2: (3, 4) and (8, 6) meet at cos = 48/50, (−6, −8) at −1; τ = 0.5 doubles it. Lengths do not matter."""
-    attention = Attention(
-        AttentionConfig(2, 1, projection="identity", score=Choice.of("cosine", tau=0.5))
-    )
+    attention = layer(Choice.of("cosine", tau=0.5), 2, 1)
     keys = torch.tensor([[[8.0, 6.0], [-6.0, -8.0], [0.0, 0.0]]])
     for length in (1.0, 100.0):
         steps = attention(torch.tensor([[[3.0, 4.0]]]) * length, keys)
@@ -143,105 +136,48 @@ def test_cosine_by_hand():
 
 def test_cosine_holds_tau_from_a_hundredth_up():
     attention = Attention(AttentionConfig(C, H, score="cosine"))
-    with torch.no_grad():
-        attention.score.log_scale.copy_(torch.tensor([9.0, math.log(20)]))
+    put((attention.score.log_scale, [9.0, math.log(20)]))
     torch.testing.assert_close(attention.score.scale.flatten(), torch.tensor([100.0, 20.0]))
     attention(torch.randn(B, T, C)).merged.sum().backward()
     assert attention.score.log_scale.grad[0] == 0 != attention.score.log_scale.grad[1]
-    given = Attention(AttentionConfig(C, H, score=Choice.of("cosine", learned=False)))
-    assert not given.score.log_scale.requires_grad
-
-
-def test_qk_norm_by_hand():
-    """RMSNorm(3, 4) = (3, 4)/√12.5 and RMSNorm(0, 2) = (0, √2); gains (1, 2) and (1, 3): 6·4·√2/√12.5/√2 = 6.788."""
-    attention = layer("qk_norm", heads=1)
-    with torch.no_grad():
-        attention.score.query.weight.copy_(torch.tensor([1.0, 2.0]))
-        attention.score.key.weight.copy_(torch.tensor([1.0, 3.0]))
-    steps = attention(torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[0.0, 2.0]]]))
-    assert steps.scores.item() == pytest.approx(24 / math.sqrt(12.5), rel=1e-5)
+    assert not layer(Choice.of("cosine", learned=False)).score.log_scale.requires_grad
 
 
 def test_qk_norm_is_qwen3():
     """With grouped heads and RoPE: the norms come first, so their gains meet each dimension before it is turned."""
-    from transformers.models.qwen3 import modeling_qwen3 as qwen
-    from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
-
-    heads, groups, dims, width = 6, 2, 4, 24
-    config = Qwen3Config(
-        hidden_size=width,
-        num_attention_heads=heads,
-        num_key_value_heads=groups,
-        head_dim=dims,
+    config = qwen.Qwen3Config(
+        hidden_size=24,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=4,
         rope_theta=10000.0,
         attn_implementation="eager",
         rms_norm_eps=1e-6,
     )
-    theirs = qwen.Qwen3Attention(config, layer_idx=0)
-    grouped = Choice.of("grouped_query", kv_heads=groups, bias=False)
-    ours = Attention(
-        AttentionConfig(width, heads, grouped, Choice("qk_norm"), Choice("rope"), Choice("causal"))
-    )
-    with torch.no_grad():
-        for norm in (theirs.q_norm, theirs.k_norm):
-            norm.weight.copy_(torch.rand(dims) + 0.5)
-        pairs = (
-            (ours.projection.query, theirs.q_proj),
-            (ours.projection.key, theirs.k_proj),
-            (ours.projection.value, theirs.v_proj),
-            (ours.projection.output, theirs.o_proj),
-            (ours.score.query, theirs.q_norm),
-            (ours.score.key, theirs.k_norm),
-        )
-        for mine, other in pairs:
-            mine.weight.copy_(other.weight)
-    x = torch.randn(B, 7, width, requires_grad=True)
-    added = torch.full((7, 7), float("-inf")).triu(1)[None, None]
+    grouped = Choice.of("grouped_query", kv_heads=2, bias=False)
+    ours = perturbed(Attention(AttentionConfig(24, 6, grouped, "qk_norm", "rope", "causal")))
+    gains = {"q_norm.weight": ours.score.query.weight, "k_norm.weight": ours.score.key.weight}
+    x, future = torch.randn(B, 7, 24), torch.full((7, 7), float("-inf")).triu(1)[None, None]
     turns = qwen.Qwen3RotaryEmbedding(config)(x, torch.arange(7)[None])
-    out, weights = theirs(x, turns, added)
-    steps = ours(x)
-    torch.testing.assert_close(steps.weights, weights)
-    same_result(
-        steps.merged,
-        out,
-        (x, ours.score.query.weight, ours.score.key.weight),
-        (x, theirs.q_norm.weight, theirs.k_norm.weight),
-    )
+    same_layer(ours, qwen.Qwen3Attention(config, 0), by_name(ours) | gains, x, turns, future)
 
 
 def test_unit_vectors_are_made_after_the_rotation():
     """As in the paper: the gain of a dimension does not turn with it, and the length of q has no effect."""
-    attention = Attention(AttentionConfig(2 * C, H, "identity", "unit_vectors", "rope"))
-    with torch.no_grad():
-        attention.score.gain.uniform_(0.5, 2.0)
+    attention = layer("unit_vectors", 2 * C, position="rope")
+    torch.nn.init.uniform_(attention.score.gain, 0.5, 2.0)
     x = torch.randn(B, S, 2 * C)
-    heads = x.view(B, S, H, 2 * D).transpose(1, 2)
-    turned = attention.position.rotate(heads)
+    turned = attention.position.rotate(x.view(B, S, H, 2 * D).transpose(1, 2))
     unit = turned / turned.norm(dim=-1, keepdim=True) * attention.score.gain
     want = unit @ unit.mT * math.sqrt(2 * D)
-    torch.testing.assert_close(attention(x).scores, want, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(attention(3 * x).scores, want, rtol=1e-5, atol=1e-5)
-
-
-def test_unit_vectors_by_hand():
-    """q = (3, 4) and k = (0, 2) become (0.6, 0.8) and (0, 1); with gains (1, 2) the product is 3.2, times √2."""
-    score = Attention(AttentionConfig(2, 1, "identity", "unit_vectors")).score
-    with torch.no_grad():
-        score.gain.copy_(torch.tensor([[[1.0, 2.0]]]))
-    q, k = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([[[[0.0, 2.0]]]])
-    assert (score(q, k) * score.scale).item() == pytest.approx(3.2 * math.sqrt(2))
-
-
-def test_each_score_stands_beside_its_formula():
-    assert {e.key for e in AXES["score"]} == set(FORMULAS)
+    for length in (1, 3):
+        torch.testing.assert_close(attention(length * x).scores, want, rtol=1e-5, atol=1e-5)
 
 
 def test_general_with_the_identity_is_dot():
-    general, dot = layer("general"), layer("dot")
-    with torch.no_grad():
-        general.score.weight.copy_(torch.eye(D).expand(H, D, D))
-    x, context = torch.randn(B, T, C), torch.randn(B, S, C)
-    torch.testing.assert_close(general(x, context).weights, dot(x, context).weights)
+    general, x, context = layer("general"), torch.randn(B, T, C), torch.randn(B, S, C)
+    put((general.score.weight, torch.eye(D).expand(H, D, D)))
+    torch.testing.assert_close(general(x, context).weights, layer("dot")(x, context).weights)
 
 
 @each("d", [4, 64, 512])

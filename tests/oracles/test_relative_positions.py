@@ -1,0 +1,285 @@
+"""Relative positions: ALiBi, KERPLE, FIRE, Shaw, Transformer-XL, DeBERTa and T5, against others' modules and by hand."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import DebertaV2Config, T5Config, Wav2Vec2BertConfig, Wav2Vec2ConformerConfig
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.deberta_v2.modeling_deberta_v2 import DisentangledSelfAttention
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
+from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as conformer
+
+from core.attention.positions import relative
+from core.attention.positions.relative import Alibi, Fire, Kerple, alibi_slopes, bucket
+from tests.attention.drawing import perturbed
+from tests.cases import each
+from tests.oracles.agreement import agree, by_name, cells, layer_of, put, same_layer
+
+B, H, T, D, C = 2, 3, 11, 5, 24
+
+
+def some(heads=H, queries=T, keys=T, dim=D, dtype=torch.float32):
+    return tuple(
+        torch.randn(B, heads, n, dim, dtype=dtype, requires_grad=True) for n in (queries, keys)
+    )
+
+
+def every_cell(rule, queries, keys, offset=0):
+    """(H, T, S) from a rule of one cell, which gives a number a head."""
+    places = range(offset, offset + queries)
+    rows = [torch.stack([rule(i, j) for j in range(keys)], -1) for i in places]
+    return torch.stack(rows, -2)
+
+
+def bias_of(position, queries, keys=None, heads=1):
+    """The bias of a position that reads no numbers of q and k."""
+    q, k = (torch.zeros(1, heads, n, 1) for n in (queries, keys or queries))
+    return position.bias(cells(q, k))
+
+
+@each("heads", [1, 2, 3, 5, 8, 11, 12, 16])
+def test_alibi_slopes_against_bloom(heads):
+    """Theirs is slope · j, so that j = 1 is it."""
+    theirs = build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)
+    torch.testing.assert_close(alibi_slopes(heads), theirs[:, 0, 1])
+
+
+@each("heads", [2, 4, 8, 16])
+def test_alibi_against_mpt(heads):
+    """MPT writes the last row, −m (T − 1 − j), which softmax makes the same for every row under a causal mask."""
+    q, k = torch.randn(2, 1, heads, 13, 5)
+    biases = Alibi(heads).bias(cells(q, k)), build_mpt_alibi_tensor(heads, 13)[None]
+    ahead = torch.ones(13, 13, dtype=torch.bool).triu(1)
+    ours, theirs = ((q @ k.mT + one).masked_fill(ahead, -torch.inf).softmax(-1) for one in biases)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole_and_by_hand():
+    """Two heads: slopes 1/16 and 1/256, times the distance."""
+    q, k = torch.randn(2, 1, 3, 7, 5)
+    late = Alibi(3).bias(cells(q[:, :, 5:], k, offset=5))
+    torch.testing.assert_close(Alibi(3).bias(cells(q, k))[:, 5:], late)
+    distance = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    want = -torch.stack((distance / 16, distance / 256))
+    torch.testing.assert_close(bias_of(Alibi(2), 3, heads=2), want)
+
+
+@each("kernel", ["log", "power"])
+def test_kerple_cell_by_cell(kernel):
+    """Chi 2022: −r₁ log(1 + r₂ d) and −r₁ d^r₂, with the positive numbers that ours makes of what it learns."""
+    position, log = Kerple(H, kernel).double(), kernel == "log"
+    r1, shape = F.softplus(position.slope), position.shape
+    r2 = F.softplus(shape) if log else 2 * torch.sigmoid(shape)
+
+    def rule(i, j):
+        return -r1 * torch.log(1 + r2 * abs(i - j)) if log else -r1 * abs(i - j) ** r2
+
+    q, k = some(queries=4, dtype=torch.float64)
+    theirs = every_cell(rule, 4, T, offset=3)
+    agree(position.bias(cells(q, k, offset=3)), theirs, (position.slope, position.shape))
+
+
+@each(("kernel", "expected"), [("log", [0.0, 0.6931472, 1.0986123]), ("power", [0.0, 1.0, 2.0])])
+def test_kerple_by_hand(kernel, expected):
+    """r₁ = r₂ = 1: −log(1 + d), and −d. Softplus of log(e − 1) is 1."""
+    position, one = Kerple(1, kernel), math.log(math.e - 1)
+    put((position.slope, one), (position.shape, one if kernel == "log" else 0.0))
+    torch.testing.assert_close(bias_of(position, 3)[0, 2], -torch.tensor(expected).flip(0))
+
+
+def test_kerple_keeps_its_kernels_positive_definite():
+    """Chi 2022 asks for r₁ > 0, and for 0 < r₂ ≤ 2 in the power: whatever is learned stays within."""
+    position = Kerple(4, "power")
+    put((position.slope, [-9.0, -1, 1, 9]), (position.shape, [-9.0, 9, 30, -30]))
+    bias = bias_of(position, 8, heads=4).detach()
+    assert (bias <= 0).all() and (bias[:, 0, 1] < 0).all()
+    assert (bias[:, 0, 2] / bias[:, 0, 1] <= 4.0 + 1e-5).all(), "d^r₂ at 2 is at most 4"
+
+
+def test_fire_cell_by_cell():
+    """Li 2024 and its listing: f(log(c d + 1) / log(c max(i, L) + 1)), one value of f a head."""
+    position = Fire(H, 6, 4.0).double()
+    names, own = zip(*position.named_parameters(), strict=True)
+    assert names[:2] == ("stretch", "multiple")
+    c, m, w1, b1, w2, b2 = own
+
+    def rule(i, j):
+        longest = torch.maximum(torch.tensor(float(i), dtype=torch.float64), (m * 4.0).abs())
+        share = torch.log((c * (i - j)).abs() + 1) / (torch.log((c * longest).abs() + 1) + 1e-6)
+        return w2 @ F.relu(w1[:, 0] * share + b1) + b2
+
+    q, k = some(queries=7, dtype=torch.float64)
+    agree(position.bias(cells(q, k, offset=2)), every_cell(rule, 7, T, offset=2), own)
+
+
+def test_fire_by_hand():
+    """f(x) = x, c = 1, L = 3: before place 3 the share is log(d + 1)/log 4, after it log(d + 1)/log(i + 1)."""
+    position = Fire(1, 1, 3.0)
+    put(*zip(position.parameters(), (1.0, 1.0, 1.0, 0.0, 1.0, 0.0), strict=True))
+    bias = bias_of(position, 8)[0]
+    read = [*bias[2, :3].tolist(), bias[7, 0].item(), bias[7, 6].item()]
+    early = [math.log(d) / math.log(4) for d in (3, 2, 1)]
+    assert read == pytest.approx([*early, 1.0, math.log(2) / math.log(8)], rel=1e-4, abs=1e-5)
+
+
+def test_shaw_keys_against_wav2vec2_bert():
+    """All places within ±4 and beyond, so that the clipping is seen."""
+    config = Wav2Vec2BertConfig(
+        hidden_size=C,
+        num_attention_heads=H,
+        position_embeddings_type="relative_key",
+        left_max_position_embeddings=4,
+        right_max_position_embeddings=4,
+        attn_implementation="eager",
+    )
+    layer = perturbed(layer_of("shaw", C, H, distance=4, values=False))
+    names = by_name(layer, "linear_q", "linear_k", "linear_v", "linear_out")
+    names["distance_embedding.weight"] = layer.position.key
+    same_layer(layer, Wav2Vec2BertSelfAttention(config).eval(), names, torch.randn(B, T, C))
+
+
+def test_shaw_values_against_every_cell_on_its_own():
+    """o = Σ w (v + a), written out: a vector for each cell, which is what the paper has and what nobody stores."""
+    shaw = relative.Shaw(5, 7, 3, values=True)
+    weights = torch.rand(2, 3, 4, 9, requires_grad=True)
+    where = cells(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 9, 5), offset=2)
+    rows = [[shaw.value[max(-3, min(3, j - i)) + 3] for j in range(9)] for i in range(2, 6)]
+    vectors = torch.stack([torch.stack(row) for row in rows])
+    theirs = torch.einsum("bhts,tse->bhte", weights, vectors)
+    agree(shaw.values(weights, where), theirs, (weights, shaw.value))
+
+
+def test_shaw_by_hand():
+    """D = 4, K = 1, q = 1: the scores grow by a/√4, and the output by the weight at each distance times its vector."""
+    shaw, q = relative.Shaw(4, 1, 1, values=True), torch.ones(1, 1, 3, 4)
+    keys = torch.tensor([-1.0, 0.0, 2.0])[:, None].expand(3, 4)
+    put((shaw.key, keys), (shaw.value, [[10.0], [0.0], [1.0]]))
+    bias = shaw.bias(cells(q, q))
+    torch.testing.assert_close(bias[0, 0], torch.tensor([[0.0, 4, 4], [-2, 0, 4], [-2, -2, 0]]))
+    weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.2, 0.3, 0.5], [0.1, 0.6, 0.3]]]])
+    added = shaw.values(weights, cells(q, q))[0, 0, :, 0]
+    torch.testing.assert_close(added, torch.tensor([0.5, 2.5, 7.0]))
+
+
+def test_shaw_in_the_layer_adds_both_terms():
+    """Zero keys make equal scores, so the output is the mean of v + a over what is seen."""
+    layer = layer_of("shaw", 6, 1, distance=2)
+    put((layer.projection.query.weight, 0.0))
+    steps, value = layer(torch.randn(1, 3, 6)), layer.position.value
+    extra = torch.stack([value[first : first + 3].mean(0) for first in (2, 1, 0)])
+    torch.testing.assert_close(steps.out[0, 0], steps.v[0, 0].mean(0) + extra)
+
+
+def test_transformer_xl_against_wav2vec2_conformer():
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=C,
+        num_attention_heads=H,
+        position_embeddings_type="relative",
+        max_source_positions=32,
+        attn_implementation="eager",
+    )
+    layer, x = perturbed(layer_of("transformer_xl", C, H)), torch.randn(B, T, C)
+    names = by_name(layer, "linear_q", "linear_k", "linear_v", "linear_out") | {
+        "linear_pos.weight": layer.position.project.weight,
+        "pos_bias_u": layer.position.content,
+        "pos_bias_v": layer.position.place,
+    }
+    places = conformer.Wav2Vec2ConformerRelPositionalEmbedding(config)(x)
+    peer = conformer.Wav2Vec2ConformerSelfAttention(config).eval()
+    same_layer(layer, peer, names, x, relative_position_embeddings=places)
+
+
+def test_transformer_xl_by_hand():
+    """C = 2, D = 1: r is (sin d, cos d); W reads its sine, q = 2, k = 3, u = 5 and v = 7 give 5·3 + 9 sin(i − j)."""
+    position = relative.TransformerXL(2, 1, 1, 10000.0)
+    put((position.project.weight, [[1.0, 0.0]]), (position.content, 5.0), (position.place, 7.0))
+    bias = position.bias(cells(torch.full((1, 1, 2, 1), 2.0), torch.full((1, 1, 3, 1), 3.0)))
+    sine = torch.tensor([[0.0, -1, -2], [1, 0, -1]]).sin()
+    torch.testing.assert_close(bias[0, 0], 15 + 9 * sine)
+
+
+def test_deberta_against_deberta_v2():
+    config = DebertaV2Config(
+        hidden_size=C,
+        num_attention_heads=H,
+        relative_attention=True,
+        pos_att_type=["c2p", "p2c"],
+        share_att_key=False,
+        position_buckets=-1,
+        max_relative_positions=4,
+        attention_probs_dropout_prob=0.0,
+    )
+    peer, layer = (
+        DisentangledSelfAttention(config).eval(),
+        perturbed(layer_of("deberta", C, H, distance=4)),
+    )
+    place, x = layer.position, torch.randn(B, T, C, requires_grad=True)
+    put((peer.pos_key_proj.bias, 0.0), (peer.pos_query_proj.bias, 0.0))
+    maps = by_name(layer, "query_proj", "key_proj", "value_proj", "")
+    positions = {
+        "pos_key_proj.weight": place.key.weight,
+        "pos_query_proj.weight": place.query.weight,
+    }
+    given = {"output_attentions": True, "rel_embeddings": place.table}
+    everything = torch.ones(B, 1, T, T)
+    theirs, weights = torch.func.functional_call(peer, maps | positions, (x, everything), given)
+    steps = layer(x)
+    torch.testing.assert_close(steps.weights, weights, rtol=1e-4, atol=1e-5)
+    agree(steps.out.transpose(1, 2).flatten(2), theirs, [x, place.table, *positions.values()])
+
+
+def test_deberta_by_hand():
+    """C = D = 1 and all maps 1: the table's number, once for the query and once for the key, and all over √3."""
+    position = relative.Deberta(1, 1, 1, 1)
+    put((position.key.weight, 1.0), (position.query.weight, 1.0))
+    put((position.table, [[10.0], [1.0]]))  # for i − j ≤ −1, and for all others
+    where = cells(torch.tensor([[[[2.0], [3.0]]]]), torch.tensor([[[[5.0], [7.0]]]]))
+    bias = position.bias(where)
+    torch.testing.assert_close(bias[0, 0], torch.tensor([[7.0, 90.0], [8.0, 10.0]]))
+    torch.testing.assert_close(position.adjust(bias, where), bias / 3**0.5)
+
+
+@each("bidirectional", [True, False])
+@each(("buckets", "farthest"), [(32, 128), (8, 20), (4, 3), (6, 16), (64, 1000), (256, 128)])
+def test_t5_buckets_against_t5_and_the_published_numbers(bidirectional, buckets, farthest):
+    distance = torch.arange(-1500, 1501)
+    theirs = T5Attention._relative_position_bucket(distance, bidirectional, buckets, farthest)
+    torch.testing.assert_close(bucket(distance, bidirectional, buckets, farthest), theirs)
+    published = bucket(torch.tensor([-3, -1, 0, 1, 8, 127, 200]))
+    assert published.tolist() == [3, 1, 0, 17, 24, 31, 31]
+
+
+T5_TABLE = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}
+
+
+def test_t5_against_its_attention():
+    """The whole layer: dot products without √D, no biases in the maps, one table for the heads."""
+    config = T5Config(d_model=C, d_kv=C // H, num_heads=H, **T5_TABLE)
+    peer = T5Attention(config, has_relative_attention_bias=True).eval()
+    layer = perturbed(layer_of("t5", C, H, score="dot", bias=False, buckets=8, max_distance=10))
+    names = by_name(layer, "q", "k", "v", "o")
+    names["relative_attention_bias.weight"] = layer.position.table
+    same_layer(layer, peer, names, torch.randn(B, T, C), shows=False)
+
+
+@each("decoder", [True, False])
+def test_t5_bias_of_a_cache_against_compute_bias(decoder):
+    config = T5Config(num_heads=5, is_decoder=decoder, **T5_TABLE)
+    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    position, table = relative.T5(C, 5, 8, 10, not decoder), peer.relative_attention_bias.weight
+    put((position.table, table))
+    where = cells(torch.randn(1, 5, 3, 2), torch.randn(1, 5, 13, 2), offset=10)
+    theirs = peer.compute_bias(3, 13, past_seen_tokens=10)
+    agree(position.bias(where)[None], theirs, (position.table,), (table,))
+
+
+def test_t5_by_hand():
+    """Four buckets, two a side: distance 0, one or more back; one after, more after; one head."""
+    position = relative.T5(C, 1, 4, 3, True)
+    put((position.table, [[0.0], [-1.0], [5.0], [7.0]]))
+    want = torch.tensor([[0.0, 7, 7], [-1, 0, 7], [-1, -1, 0]])
+    torch.testing.assert_close(bias_of(position, 3)[0], want)
