@@ -9,6 +9,7 @@ import torch
 from transformers.models.deepseek_v32 import modeling_deepseek_v32 as hf
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError, attend
+from core.attention.basics import ScoreBlock
 from core.attention.masks import build_mask
 from core.attention.masks.content import (
     LightningIndexer,
@@ -17,7 +18,6 @@ from core.attention.masks.content import (
     selection,
     top_cells,
 )
-from core.attention.score_block import ScoreBlock
 from tests.cases import each, instance
 from tests.oracles.agreement import agree, put, twin
 

@@ -13,8 +13,7 @@ from transformers.models.llama import modeling_llama as llama
 from core.attention import Attention, AttentionConfig, Choice
 from core.attention.cost import attention_cost
 from core.attention.positions import enters
-from core.attention.positions.absolute import Learned, Sinusoidal, sinusoids
-from core.attention.positions.relative import alibi_slopes
+from core.attention.positions.relative import Learned, Sinusoidal, alibi_slopes, sinusoids
 from tests.cases import each
 from tests.oracles.agreement import agree
 

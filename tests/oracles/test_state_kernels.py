@@ -144,7 +144,7 @@ def test_kda_in_segments_is_kda_at_once(monkeypatch):
     past = torch.randn(B, H, D, 5, dtype=torch.float64)
     results = []
     for segment in (64, 16):
-        monkeypatch.setattr(gla, "SEGMENT", segment)
+        monkeypatch.setattr(delta, "SEGMENT", segment)
         out, state = kimi_delta(q, k, v, decay, write, 8, past=past)
         grads = torch.autograd.grad(out.square().sum() + state.sum(), given)
         results.append((out, state, *grads))
