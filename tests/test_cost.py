@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from core.attention import PRESETS, Attention, AttentionConfig, Choice
-from core.attention.cost import at_most, attention_cost, parameters, peak_bytes, workload
+from core.attention.cost import attention_cost, closed_form_cost, parameters, peak_bytes, workload
 from tests.cases import each
 from tests.drawn_costs import UNCOUNTED, drawn, taken
 
@@ -147,14 +147,16 @@ def measured():
 def test_flops_of_any_configuration_are_those_that_pytorch_counts():
     """All to the last product; a bound where a plan reads a learned mask, or decays strong enough are cut in halves."""
     for one, cost, flops, _ in measured():
-        bound = at_most(one.config) or one.config.kernel.key == "kda"
+        bound = closed_form_cost(one.config, 1).at_most or one.config.kernel.key == "kda"
         assert cost.flops >= flops if bound else cost.flops == flops, str(one)
 
 
 def test_bytes_of_any_configuration_are_about_those_that_are_allocated():
     """Within a quarter, but for five of a hundred, and none is off by half."""
     ratios = {
-        str(one): cost.bytes / held for one, cost, _, held in measured() if not at_most(one.config)
+        str(one): cost.bytes / held
+        for one, cost, _, held in measured()
+        if not closed_form_cost(one.config, 1).at_most
     }
     far = {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
     assert len(far) <= 5 and all(0.5 <= ratio <= 1.5 for ratio in far.values()), far

@@ -399,30 +399,28 @@ class ScoreBlock:
             **tensors,
         )
 
-    def part(self, rows: slice = ALL, columns: slice = ALL) -> ScoreBlock:
-        """The rectangle of these rows and columns."""
-        if rows == ALL and columns == ALL:
-            return self
-        key_mask = None if self.key_mask is None else self.key_mask[..., columns]
-        q, k = (
-            None if self.q is None else self.q[:, :, rows],
-            None if self.k is None else self.k[:, :, columns],
-        )
-        return replace(self, **self.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
-
-    def coordinates(self, rows: slice, columns: slice | Tensor) -> dict[str, Any]:
-        """The fields i, j, low and high of these rows and columns; columns are a slice, or increasing indices."""
-        (num_rows, num_columns), (first, stop, _) = (
-            (len(self.i), self.j.shape[1]),
-            rows.indices(len(self.i)),
-        )
+    def part(
+        self,
+        rows: slice = ALL,
+        columns: slice | Tensor = ALL,
+        q: Tensor | None = None,
+        k: Tensor | None = None,
+    ) -> ScoreBlock:
+        """The rectangle of these rows and columns (a slice, or increasing indices), with its q and k where they are
+        given, else those of this one."""
+        num_rows, num_columns = len(self.i), self.j.shape[1]
+        first, stop, _ = rows.indices(num_rows)
         if isinstance(columns, slice):
             start, end, _ = columns.indices(num_columns)
         else:
             start, end = int(columns[0]), int(columns[-1]) + 1
-        return {
-            "i": self.i[rows],
-            "j": self.j[:, columns],
-            "low": self.low + first + num_columns - end,
-            "high": self.high - (num_rows - stop) - start,
-        }
+        return replace(
+            self,
+            i=self.i[rows],
+            j=self.j[:, columns],
+            low=self.low + first + num_columns - end,
+            high=self.high - (num_rows - stop) - start,
+            key_mask=None if self.key_mask is None else self.key_mask[..., columns],
+            q=self.q[:, :, rows] if q is None and self.q is not None else q,
+            k=self.k[:, :, columns] if k is None and self.k is not None else k,
+        )

@@ -11,7 +11,6 @@ from math import log
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._C._autograd import _disable_profiler_legacy, _enable_profiler_legacy
 from torch.autograd.profiler_legacy import profile
 from torch.overrides import TorchFunctionMode
@@ -79,16 +78,11 @@ def attention_cost(
     return entry("kernel", config.kernel.key).cost(config, area)
 
 
-def at_most(config: AttentionConfig) -> bool:
-    """Whether the cost is an upper bound: a kernel that skips masked keys, under a mask that depends on the input."""
-    return config.has("kernel", "reads mask") and config.has("mask", "reads content")
-
-
 @dataclass(frozen=True)
 class ClosedFormCost:
     """Learned numbers, and FLOPs at a length; a kernel that computes masked cells too (`dense`) spends them all.
 
-    `at_most`: the FLOPs are a bound, since they depend on the numbers themselves.
+    `at_most`: the FLOPs are a bound, as a kernel skips masked keys under a mask that depends on the input.
     """
 
     parameters: int
@@ -107,7 +101,7 @@ def closed_form_cost(config: AttentionConfig, length: int) -> ClosedFormCost:
         sum(parameters(config).values()),
         attention_cost(config, length, length).flops,
         dense,
-        at_most(config),
+        config.has("kernel", "reads mask") and config.has("mask", "reads content"),
     )
 
 
@@ -239,18 +233,15 @@ def workload(
         real = keys
     mask = None if real is None else torch.arange(keys, device=device)[None] < real
 
-    def output() -> Tensor:
-        return layer.kernel(layer.kernel_inputs(q, k, v, x, context, key_mask=mask)).out
+    def work() -> None:
+        with torch.set_grad_enabled(backward):
+            for tensor in (q, k, v):
+                tensor.requires_grad_(backward)
+            out = layer.kernel(layer.kernel_inputs(q, k, v, x, context, key_mask=mask)).out
+            if backward:
+                torch.autograd.grad(out.sum(), (q, k, v))
 
-    def forward() -> None:
-        with torch.no_grad():
-            output()
-
-    def both() -> None:
-        inputs = [tensor.requires_grad_() for tensor in (q, k, v)]
-        torch.autograd.grad(output().sum(), inputs)
-
-    return both if backward else forward
+    return work
 
 
 def race(

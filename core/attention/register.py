@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from core import plugins
-from core.attention.basics import Cache, Normalizer
+from core.attention.basics import Cache
 from core.attention.config import AXES, AttentionConfig, example_config
 from core.attention.functions import adapt
 from core.attention.kernels.exact import Steps
@@ -107,49 +107,77 @@ def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:
 
 def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:
     """Sentences about the fields that are missing or malformed."""
-    for name in ("name", "latex", "meaning"):
-        if not isinstance(getattr(entry, name), str) or not getattr(entry, name).strip():
-            yield f"{owner}: {name} = {quote(getattr(entry, name))}; expected a text."
-    if len(entry.meaning) <= 20:
-        yield f"{owner}: meaning = {quote(entry.meaning)}; expected a sentence of more than 20 characters."
-    if not isinstance(entry.year, int):
-        yield f"{owner}: year = {quote(entry.year)}; expected a whole number."
-    for name in ("build", "cost", "tables", "refuse"):
-        if not callable(getattr(entry, name)):
-            yield f"{owner}: {name} = {quote(getattr(entry, name))}; expected a function."
+    texts, functions = (
+        {name: getattr(entry, name) for name in names}
+        for names in (("name", "latex", "meaning"), ("build", "cost", "tables", "refuse"))
+    )
     places = PLACES.get(axis, ("",))
-    if entry.enters not in places:
-        yield f"{owner}: enters = {quote(entry.enters)}; expected one of {', '.join(map(repr, places))}."
     known = sorted({trait for item in AXES[axis] for trait in item.traits})
-    for trait in sorted(set(entry.traits) - set(known), key=str):
-        yield f"{owner}: trait {quote(trait)}; the traits of this axis are {', '.join(known) or 'none'}."
-    if not isinstance(entry.params, tuple) or not all(
-        isinstance(param, Param) for param in entry.params
-    ):
-        yield f"{owner}: params = {quote(entry.params)}; expected a tuple of Param, as in (Param(…),)."
+    checks: list[tuple[bool, str]] = [
+        *(
+            (
+                isinstance(text, str) and bool(text.strip()),
+                f"{name} = {quote(text)}; expected a text",
+            )
+            for name, text in texts.items()
+        ),
+        (
+            len(str(entry.meaning)) > 20,
+            f"meaning = {quote(entry.meaning)}; expected a sentence of more than 20 characters",
+        ),
+        (isinstance(entry.year, int), f"year = {quote(entry.year)}; expected a whole number"),
+        *(
+            (callable(function), f"{name} = {quote(function)}; expected a function")
+            for name, function in functions.items()
+        ),
+        (
+            entry.enters in places,
+            f"enters = {quote(entry.enters)}; expected one of {', '.join(map(repr, places))}",
+        ),
+        *(
+            (
+                trait in known,
+                f"trait {quote(trait)}; the traits of this axis are {', '.join(known) or 'none'}",
+            )
+            for trait in sorted(entry.traits, key=str)
+        ),
+        (
+            isinstance(entry.params, tuple)
+            and all(isinstance(param, Param) for param in entry.params),
+            f"params = {quote(entry.params)}; expected a tuple of Param, as in (Param(…),)",
+        ),
+    ]
+    yield from (f"{owner}: {text}." for fits, text in checks if not fits)
     for param in entry.params:
-        yield from _param_complaints(param, owner)
+        number = not isinstance(param.default, bool | str)
+        checks = [
+            (
+                param.key.isidentifier() and param.key not in ("key", "parts"),
+                f"a parameter's key is {quote(param.key)}; expected a name other than key and parts",
+            ),
+            (bool(param.meaning), f"{param.key} has no meaning, which pages show as its help"),
+            (
+                not number or None not in (param.low, param.high, param.step or None),
+                f"{param.key} is a number without low, high and step, of which its slider is made",
+            ),
+        ]
+        yield from (f"{owner}: {text}." for fits, text in checks if not fits)
+        param.check(param.default, owner)
     if len({param.key for param in entry.params}) < len(entry.params):
         yield f"{owner} has two parameters of one key."
-
-
-def _param_complaints(param: Param, owner: str) -> Iterator[str]:
-    if not param.key.isidentifier() or param.key in ("key", "parts"):
-        yield f"{owner}: a parameter's key is {quote(param.key)}; expected a name other than key and parts."
-    if not param.meaning:
-        yield f"{owner}: {param.key} has no meaning, which pages show as its help."
-    number = not isinstance(param.default, bool | str)
-    if number and (param.low is None or param.high is None or not param.step):
-        yield f"{owner}: {param.key} is a number without low, high and step, of which its slider is made."
-    param.check(param.default, owner)
 
 
 def _try_out(axis: str, entry: Entry) -> None:
     """Run the entry with its defaults and with each parameter at its least and at each choice; ConfigError, or the
     entry's own error, where it fails."""
+    variants: list[dict[str, Value]] = [{}]
+    for param in entry.params:
+        flags = (False, True) if isinstance(param.default, bool) else (param.low,)
+        values = [value for value in param.choices or flags if value not in (None, param.default)]
+        variants += [{param.key: value} for value in values]
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(86)
-        for params in _variants(entry):
+        for params in variants:
             try:
                 config = example_config(axis, entry.key, C, H, **params)
             except ConfigError:
@@ -161,22 +189,16 @@ def _try_out(axis: str, entry: Entry) -> None:
             for length in LENGTHS:
                 _check_steps(layer(torch.randn(B, length, C)))
             if axis == "normalizer":
-                _hide_keys(layer.normalizer)
+                # rows with masked keys are those of the visible keys alone
+                scores, seen = torch.randn(B, H, T, S), torch.arange(S) % 3 > 0
+                among = layer.normalizer(scores, seen)[..., seen]
+                if not torch.allclose(among, layer.normalizer(scores[..., seen], None), atol=1e-5):
+                    raise ConfigError(
+                        "Masked keys change the weights of the others: masked scores are the least finite number, so "
+                        "give them one that your formula ignores, as in scores.masked_fill(~mask, 0)."
+                    )
             if "reads length" not in entry.traits:
                 _read_in_parts(axis, config)
-
-
-def _variants(entry: Entry) -> Iterator[dict[str, Value]]:
-    yield {}
-    for param in entry.params:
-        values: tuple[Any, ...] = param.choices or (
-            (False, True)
-            if isinstance(param.default, bool)
-            else ()
-            if param.low is None
-            else (param.low,)
-        )
-        yield from ({param.key: value} for value in values if value != param.default)
 
 
 def _run(axis: str, layer: Attention) -> None:
@@ -200,18 +222,6 @@ def _run(axis: str, layer: Attention) -> None:
     fast, slow = (_check_steps(layer(x, record=record, **inputs)) for record in (False, True))
     if not torch.allclose(fast, slow, rtol=1e-3, atol=1e-4):
         raise ConfigError("It gives another output when its steps are not recorded.")
-
-
-def _hide_keys(normalizer: Normalizer) -> None:
-    """Rows with masked keys are those of the visible keys alone."""
-    scores, seen = torch.randn(B, H, T, S), torch.arange(S) % 3 > 0
-    if not torch.allclose(
-        normalizer(scores, seen)[..., seen], normalizer(scores[..., seen], None), atol=1e-5
-    ):
-        raise ConfigError(
-            "Masked keys change the weights of the others: masked scores are the least finite number, so "
-            "give them one that your formula ignores, as in scores.masked_fill(~mask, 0)."
-        )
 
 
 def _read_in_parts(axis: str, config: AttentionConfig) -> bool:

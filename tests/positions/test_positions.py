@@ -16,6 +16,7 @@ from core.attention import (
     properties,
 )
 from core.attention.basics import ScoreBlock
+from core.attention.kernels.exact import slice_inputs
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, Yarn
@@ -71,7 +72,8 @@ def test_decoding_from_a_cache_is_the_whole_run(key, step):
 )
 def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
     made = inputs(layer_of(key))
-    whole, part = made.bias(), made.bias(rows, columns)
+    whole, q, k = made.bias(), made.q[:, :, rows], made.k[:, :, columns]
+    part = slice_inputs(made, rows, columns, q, k, made.v).bias()
     assert (whole is None) == (part is None)
     if whole is not None:
         shape = (B, H, T, S)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import ALL, Cache, Product, ScoreBlock
+from core.attention.basics import Cache, Product, ScoreBlock
 from core.attention.positions import enters
 from core.entries import Choice, ConfigError, LayerConfig
 
@@ -109,23 +109,18 @@ class AttentionInputs:
         """Whether there is no query, no key or no batch."""
         return 0 in (self.q.shape[0], self.q.shape[2], self.k.shape[2])
 
-    def joined_mask(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
-        """All masks of these rows and columns joined by and; None where every key is visible."""
-        block = self.block.part(rows, columns)
-        parts = [] if self.mask is None else [self.mask(block)]
-        if block.key_mask is not None:
-            parts.append(block.key_mask)
-        if self.call_mask is not None:
-            parts.append(submatrix(self.call_mask, rows, columns))
+    def joined_mask(self) -> Tensor | None:
+        """All masks joined by and; None where every key is visible."""
+        own = None if self.mask is None else self.mask(self.block)
+        parts = [x for x in (own, self.block.key_mask, self.call_mask) if x is not None]
         return reduce(and_, parts) if parts else None
 
-    def bias(self, rows: slice = ALL, columns: slice = ALL) -> Tensor | None:
-        """What is added to the scores of these rows and columns; None for nothing."""
-        bias = None if self.position is None else self.position.bias(self.block.part(rows, columns))
-        if self.call_bias is None:
-            return bias
-        call_bias = submatrix(self.call_bias, rows, columns)
-        return call_bias if bias is None else bias + call_bias
+    def bias(self) -> Tensor | None:
+        """What is added to the scores; None for nothing."""
+        bias = None if self.position is None else self.position.bias(self.block)
+        if bias is None or self.call_bias is None:
+            return self.call_bias if bias is None else bias
+        return bias + self.call_bias
 
 
 def exact(inputs: AttentionInputs) -> Steps:
@@ -247,13 +242,11 @@ def slice_inputs(
     v: Tensor,
 ) -> AttentionInputs:
     """The inputs of some rows and columns, whose queries, keys and values are q, k and v."""
-    block = inputs.block
-    key_mask = None if block.key_mask is None else block.key_mask[..., columns]
-    block = replace(block, **block.coordinates(rows, columns), key_mask=key_mask, q=q, k=k)
     mask, bias = (
         None if x is None else submatrix(x, rows, columns)
         for x in (inputs.call_mask, inputs.call_bias)
     )
+    block = inputs.block.part(rows, columns, q, k)
     return replace(inputs, block=block, v=v, call_mask=mask, call_bias=bias, causal=False)
 
 

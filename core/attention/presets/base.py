@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from core.attention.config import AXES, AttentionConfig, entry
 from core.entries import Choice, Value
 
-Choices = Mapping[str, str | Choice]
+Choices = dict[str, Any]  # of an AttentionConfig: axis → choice or key
 AXIS_NAMES = {
     "projection": "Projections",
     "score": "Scores",
@@ -42,12 +43,12 @@ class Preset:
     def config(self, d_model: int = 64, num_heads: int | None = None) -> AttentionConfig:
         """The preset at that size; ConfigError when the heads do not divide d_model, or a head is of no use to it."""
         heads = self.heads if num_heads is None else num_heads
-        return _config({**dict(self.choices), **self.fit(d_model, heads)}, d_model, heads)
+        return AttentionConfig(d_model, heads, **Choices(self.choices) | self.fit(d_model, heads))
 
     def changed(self, d_model: int = 64, num_heads: int | None = None) -> tuple[str, ...]:
         """A sentence for each axis on which it differs from Vaswani 2017, and its own; nothing for that one itself."""
         own = self.config(d_model, num_heads)
-        usual = _config(VASWANI, own.d_model, own.num_heads)
+        usual = AttentionConfig(own.d_model, own.num_heads, **VASWANI)
         sentences = {
             axis: sentence(axis, getattr(own, axis), getattr(usual, axis))
             for axis in AXES
@@ -62,10 +63,6 @@ class Preset:
                 f"{AXIS_NAMES['position']}: only those of {name('kernel', own.kernel)}."
             )
         return (*sentences.values(), self.meaning) if sentences else ()
-
-
-def _config(choices: Choices, d_model: int, heads: int) -> AttentionConfig:
-    return AttentionConfig(d_model, heads, **choices)  # type: ignore[arg-type]  # no choice is named dropout
 
 
 def sentence(axis: str, own: Choice, usual: Choice) -> str:
@@ -121,12 +118,15 @@ def words(axis: str, key: str, param: str, value: Value, before: Value | None = 
     return f"{label} {' instead of '.join(numbers)}"
 
 
-def share_heads(queries: int, **more: Value) -> Callable[[int, int], Choices]:
-    """Grouped-query heads in which each key head serves that many queries, or the nearest number that divides."""
+def share_heads(
+    queries: int, projection: str = "grouped_query", **more: Value
+) -> Callable[[int, int], Choices]:
+    """Key heads which serve that many queries each, or the nearest number that divides, in grouped-query heads or
+    another projection that shares them."""
 
     def fit(d_model: int, num_heads: int) -> Choices:
         groups = max(1, num_heads // queries)
         fits = max(number for number in range(1, groups + 1) if num_heads % number == 0)
-        return {"projection": Choice.of("grouped_query", kv_heads=fits, **more)}
+        return {"projection": Choice.of(projection, kv_heads=fits, **more)}
 
     return fit

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from core.attention.presets.base import Choices, Preset, share_heads
 from core.attention.presets.early import PLAIN
-from core.entries import Choice, Value
+from core.entries import Choice
 
 # 2023 to today: the attention of models in use.
 
@@ -14,7 +12,7 @@ from core.entries import Choice, Value
 _LLAMA3 = Choice.of("llama3_rope", base=500_000.0)
 
 
-def latent_sizes(d_model: int, num_heads: int, groups: int = 1) -> Mapping[str, Choice]:
+def latent_sizes(d_model: int, num_heads: int, groups: int = 1) -> dict[str, Choice]:
     """DeepSeek's own proportions: four heads' worth of latent (at most half of d_model), half a head rotated."""
     size = d_model // num_heads
     rope = max(2, size // 4 * 2)
@@ -337,17 +335,6 @@ TODAY: tuple[Preset, ...] = (
 )
 
 
-def _share(projection: str, queries: int, **more: Value) -> Callable[[int, int], Choices]:
-    """`share_heads` for another projection that shares its heads of keys."""
-
-    def fit(d_model: int, num_heads: int) -> Choices:
-        shared = share_heads(queries)(d_model, num_heads)["projection"]
-        assert isinstance(shared, Choice)
-        return {"projection": Choice.of(projection, kv_heads=shared["kv_heads"], **more)}
-
-    return fit
-
-
 def _two_latents(d_model: int, num_heads: int) -> Choices:
     """Two groups, where there are two halves of the heads and of the latent."""
     whole = latent_sizes(d_model, num_heads)["projection"]
@@ -448,7 +435,7 @@ SELECTIVE: tuple[Preset, ...] = (
         "One state serves as value and as half of the key, so each number that a decoder loads from its cache is "
         "used twice.",
         heads=8,
-        fit=_share("grouped_tied", 4),
+        fit=share_heads(4, "grouped_tied"),
     ),
     Preset(
         "grouped_latent",
@@ -476,7 +463,7 @@ SELECTIVE: tuple[Preset, ...] = (
         "In layers that attend to all tokens, values are the normalized keys. The other layers have a window and "
         "values of their own. Scores are not divided by √D; learned gains replace that.",
         heads=8,
-        fit=_share("keys_as_values", 8, bias=False),
+        fit=share_heads(8, "keys_as_values", bias=False),
     ),
     Preset(
         "exclusive",
