@@ -83,7 +83,7 @@ from dashboard.ui.mechanism import (
     joinable,
     keep_heads,
     note_heads,
-    params_from,
+    params_of,
     preset_of,
     refusal,
     repairs,
@@ -519,7 +519,7 @@ def draw_choice(
         **KEEP,
     )
     item = entry(axis, name)
-    params_from(item, Choice(name), key(path), KEEP)
+    params_of(item, key=key(path), keep=KEEP)
     for n in range(part_count(path, name)):
         part = f"{path}:{n}"
         number = part.removeprefix(f"{axis}:").replace(":", ".")

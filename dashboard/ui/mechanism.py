@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -63,10 +63,26 @@ def note_heads(d_model: str, width: int, heads: int) -> int:
     return heads
 
 
-def params_of(item: Entry, *, key: str, exclude: tuple[str, ...] = ()) -> dict[str, Value]:
-    """Draw a widget for each of the entry's parameters except `exclude`; returns their values."""
+def params_of(
+    item: Entry,
+    *,
+    key: str,
+    exclude: tuple[str, ...] = (),
+    base: Choice | None = None,
+    keep: dict[str, Any] = BOUND,
+) -> dict[str, Value]:
+    """Draw a widget for each of the entry's parameters except `exclude`; returns their values.
+
+    They start from the values of `base` where it is a choice of that entry; `keep` are the options by which link and
+    session hold them.
+    """
+    start = dict(base.params) if base is not None and base.key == item.key else {}
     return {
-        param.key: param_widget(param, key=f"{key}:{item.key}:{param.key}")
+        param.key: param_widget(
+            replace(param, default=start.get(param.key, param.default)),
+            key=f"{key}:{item.key}:{param.key}",
+            keep=keep,
+        )
         for param in item.params
         if param.key not in exclude
     }
@@ -76,19 +92,6 @@ def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
     """The values that those widgets will have, before they are drawn."""
     return {
         param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default)
-        for param in item.params
-    }
-
-
-def params_from(item: Entry, base: Choice, key: str, keep: dict[str, Any]) -> dict[str, Value]:
-    """The same, starting from another choice's values where it is of that entry."""
-    values = dict(base.params) if base.key == item.key else {}
-    return {
-        param.key: param_widget(
-            replace(param, default=values.get(param.key, param.default)),
-            key=f"{key}:{item.key}:{param.key}",
-            keep=keep,
-        )
         for param in item.params
     }
 
@@ -106,29 +109,26 @@ def parts_from(
     axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]
 ) -> tuple[Choice, ...]:
     """Draw the parts of a composed choice, starting from those of another choice of that entry, else from its own."""
+    names, parts = [one.key for one in joinable(axis)], []
     start = base.parts if base.key == item.key and base.parts else item.parts
-    return tuple(
-        _part(axis, part, f"Part {n + 1}", part_key(key, item.key, n), keep)
-        for n, part in enumerate(start)
-    )
+    for n, part in enumerate(start):
+        own = part_key(key, item.key, n)
+        name = st.selectbox(
+            f"Part {n + 1}",
+            names,
+            names.index(part.key),
+            key=own,
+            format_func=lambda name: entry(axis, name).name,
+            help="One of the choices that act together",
+            **keep,
+        )
+        params = params_of(entry(axis, name), key=own, base=part, keep=keep)
+        parts.append(Choice.of(name, **params))
+    return tuple(parts)
 
 
 def part_key(key: str, name: str, number: int) -> str:
     return f"{key}:{name}:part{number}"
-
-
-def _part(axis: str, base: Choice, label: str, key: str, keep: dict[str, Any]) -> Choice:
-    names = [item.key for item in joinable(axis)]
-    name = st.selectbox(
-        label,
-        names,
-        names.index(base.key),
-        key=key,
-        format_func=lambda name: entry(axis, name).name,
-        help="One of the choices that act together",
-        **keep,
-    )
-    return Choice.of(name, **params_from(entry(axis, name), base, key, keep))
 
 
 def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
@@ -194,6 +194,7 @@ NEXT, DEFAULT = (
 )  # between the attentions of a pattern; the text of one with the default choices
 
 _BARE = re.compile(r"[A-Za-z0-9._+-]+")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -211,10 +212,9 @@ def to_text(config: AttentionConfig, sizes: bool = True) -> str:
 
 def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfig:
     """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
-    reader = _Reader(text)
-    config = _config(reader, sizes)
-    if not reader.ended:
-        raise reader.error("expected an axis or the end")
+    config, *more = pattern_from_text(text, sizes)
+    if more:
+        raise ConfigError(f"Expected one mechanism; this text has {len(more) + 1}.")
     return config
 
 
@@ -223,7 +223,7 @@ def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
     return NEXT.join(to_text(config, sizes=False) or DEFAULT for config in configs)
 
 
-def pattern_from_text(text: str, sizes: tuple[int, int]) -> tuple[AttentionConfig, ...]:
+def pattern_from_text(text: str, sizes: tuple[int, int] | None) -> tuple[AttentionConfig, ...]:
     """The configs of such a text; ConfigError for an invalid one."""
     reader = _Reader(text)
     configs = [_config(reader, sizes)]
@@ -281,19 +281,15 @@ def _value(value: Value) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-@dataclass
 class _Reader:
     """A parser from left to right; its errors name the position and what was expected."""
 
-    text: str
-    at: int = 0
-
-    def __post_init__(self) -> None:
-        if len(self.text) > MAX_LENGTH:
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_LENGTH:
             raise ConfigError(
-                f"A mechanism in a link has at most {MAX_LENGTH:,} signs; "
-                f"this one has {len(self.text):,}."
+                f"A mechanism in a link has at most {MAX_LENGTH:,} signs; this one has {len(text):,}."
             )
+        self.text, self.at = text, 0
         self.skip()
 
     @property
@@ -307,25 +303,25 @@ class _Reader:
         )
 
     def skip(self) -> None:
-        while not self.ended and self.text[self.at].isspace():
-            self.at += 1
+        self.at = len(self.text) - len(self.text[self.at :].lstrip())
+
+    def peek(self, sign: str) -> bool:
+        return self.text.startswith(sign, self.at)
 
     def take(self, sign: str) -> None:
         if not self.peek(sign):
             raise self.error(f"expected {sign}")
         self.at += 1
 
-    def peek(self, sign: str) -> bool:
-        return not self.ended and self.text[self.at] == sign
-
-    def word(self, expected: str) -> str:
-        match = _BARE.match(self.text, self.at)
+    def word(self, expected: str, pattern: re.Pattern[str] = _BARE) -> str:
+        match = pattern.match(self.text, self.at)
         if match is None:
             raise self.error(f"expected {expected}")
         self.at = match.end()
         return match.group()
 
     def choice(self, depth: int = 0) -> Choice:
+        """A choice with its arguments, each either name=value, or a part."""
         if depth > MAX_DEPTH:
             raise self.error(f"choices are nested more than {MAX_DEPTH} deep")
         key = self.word("a choice's key")
@@ -334,7 +330,15 @@ class _Reader:
         if self.peek("("):
             self.at += 1
             while not self.peek(")"):
-                self.argument(parts, params, depth)
+                start, name = self.at, self.word("a parameter or a part")
+                if name in params:
+                    raise self.error(f"{name} occurs twice")
+                if self.peek("="):
+                    self.at += 1
+                    params[name] = self.value()
+                else:
+                    self.at = start
+                    parts.append(self.choice(depth + 1))
                 if not self.peek(")"):
                     self.take(",")
             self.at += 1
@@ -342,44 +346,21 @@ class _Reader:
             self.skip()
         return Choice.of(key, *parts, **params)
 
-    def argument(self, parts: list[Choice], params: dict[str, Value], depth: int) -> None:
-        """Either name=value, or a part."""
-        start, name = self.at, self.word("a parameter or a part")
-        if self.peek("="):
-            self.at += 1
-            if name in params:
-                raise self.error(f"{name} occurs twice")
-            params[name] = self.value()
-            return
-        self.at = start
-        parts.append(self.choice(depth + 1))
-
     def value(self) -> Value:
         if self.peek("'"):
-            return self.quoted()
+            quoted = self.word("a closing quote", _QUOTED)[1:-1]
+            return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
         word = self.word("a value")
         self.skip()
         if word in ("true", "false"):
             return word == "true"
-        if _NUMBER.fullmatch(word):
-            if re.fullmatch(r"[+-]?\d+", word) and len(word) < 20:
-                return int(word)
-            if math.isinf(float(word)):
-                raise ConfigError(f"{word[:40]} is too large a number.")
-            return float(word)
-        return word
-
-    def quoted(self) -> str:
-        out, self.at = [], self.at + 1
-        while not self.peek("'"):
-            if self.peek("\\"):
-                self.at += 1
-            if self.ended:
-                raise self.error("expected a closing quote")
-            out.append(self.text[self.at])
-            self.at += 1
-        self.at += 1
-        return "".join(out)
+        if not _NUMBER.fullmatch(word):
+            return word
+        if len(word) < 20 and word.lstrip("+-").isdigit():
+            return int(word)
+        if math.isinf(float(word)):
+            raise ConfigError(f"{word[:40]} is too large a number.")
+        return float(word)
 
 
 MAX_PARTS = 3
@@ -417,7 +398,12 @@ def mechanism(
     It starts from `start`, and again when the page passes another one. Its sizes are those of
     `start`, and what is not drawn (`axes`) stays as there. The mechanism is kept for the session.
     """
-    base = _begin(key, start)
+    store = st.session_state.setdefault(f"{key}:mechanism", {})
+    if store.get("start") != start:
+        store["start"] = start
+        if start != store.get("now"):  # else the page passed the edited mechanism itself
+            adopt(key, start)
+    base: AttentionConfig = store["base"]
     top = st.container() if presets else None
     fields: Fields = {
         name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)
@@ -452,10 +438,10 @@ def mechanism(
             if config is not None and (known := preset_of(config)):
                 changed = preset(known).changed(config.d_model, config.num_heads)
                 st.caption(plain(" ".join(changed) or preset(known).meaning))
-            if error := st.session_state[f"{key}:mechanism"].pop("refused", None):
+            if error := store.pop("refused", None):
                 st.error(plain(error))
     if config is not None:
-        st.session_state[f"{key}:mechanism"]["now"] = config
+        store["now"] = config
         details(
             "What cannot be combined with these choices",
             partial(_explain, config, axes),
@@ -533,16 +519,6 @@ def clashes(
     return [(axis, item, str(error)) for axis, item, error in pairs if error]
 
 
-def _begin(key: str, start: AttentionConfig) -> AttentionConfig:
-    """The mechanism from which the widgets start: the page's, or one that a button has set."""
-    store = st.session_state.setdefault(f"{key}:mechanism", {})
-    if store.get("start") != start:
-        store["start"] = start
-        if start != store.get("now"):  # else the page passed the edited mechanism itself
-            adopt(key, start)
-    return store["base"]
-
-
 def _axis(key: str, axis: str, base: Choice) -> Choice:
     keys = [item.key for item in AXES[axis]]
     name = st.selectbox(
@@ -558,7 +534,7 @@ def _axis(key: str, axis: str, base: Choice) -> Choice:
     return Choice.of(
         name,
         *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
-        **params_from(item, base, f"{key}:{axis}", KEEP),
+        **params_of(item, key=f"{key}:{axis}", base=base, keep=KEEP),
     )
 
 
@@ -714,7 +690,7 @@ def _draw_part(key: str, index: int, negated: bool, base: Choice) -> Choice | No
     if name == NONE:
         return None
     if name != COMPOSED:
-        base = Choice.of(name, **params_from(entry("mask", name), base, key, KEEP))
+        base = Choice.of(name, **params_of(entry("mask", name), key=key, base=base, keep=KEEP))
     inverted = st.toggle(
         "Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP
     )
