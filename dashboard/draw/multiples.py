@@ -209,6 +209,7 @@ def multiples(
     legend: bool = True,
     first: int = 0,
     frames: Frames | None = None,
+    alone: bool = False,
 ) -> Pair | None:
     """Draw one to twelve maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
@@ -219,22 +220,46 @@ def multiples(
     ``absent`` says what a row is that may attend to nothing, where that means something else than being masked.
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
     ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
-    slider or list, drawn as it changes.
+    slider or list, drawn as it changes. ``alone`` draws the difference without the two maps.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
-    options = {
+    rows, columns = (
+        [token_text(str(name)) for name in line]
+        for line in (queries, queries if keys is None else keys)
+    )
+    if not maps:
+        raise ValueError("multiples needs at least one map; got none")
+    for tile in maps:
+        if tile.weights.shape != (len(rows), len(columns)):
+            raise ValueError(
+                f"{tile.name} is {tile.weights.shape}; "
+                f"expected ({len(rows)} queries, {len(columns)} keys)"
+            )
+    if query is not None and column is None:
+        column = telling_column(maps[0], query)
+    own, shared = stores(key, link)
+    pinned = settle_pin(shared, key, pin, (len(rows), len(columns)))
+    data = pack(maps, difference, signed) | {
         "query": query,
         "column": column,
         "fact": fact,
         "reads": reads,
         "height": height,
         "noun": noun,
+        "alone": alone,
         "absent": absent,
         "legend": legend,
         "first": first,
         "frames": frames and frames.payload(maps),
+        "marks": MARKS,
+        "queries": rows,
+        "keys": columns,
+        "pin": pinned,
+        "turn": own.get("turn", 0),
     }
-    return _draw(maps, queries, keys, key, pin, link, pack(maps, difference, signed) | options)
+    add(key, functools.partial(picture_of, maps, data, rows, columns))
+    draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(take, key, link, "pin"))
+    return pinned
 
 
 def difference_map(
@@ -242,72 +267,14 @@ def difference_map(
     second: Tile,
     queries: Sequence[str],
     keys: Sequence[str] | None = None,
-    *,
-    key: str,
-    query: int | None = None,
-    column: int | None = None,
-    pin: Pair | None = None,
-    noun: str = "weight",
-    fact: str = "",
-    height: int | None = None,
-    link: str | None = None,
-    legend: bool = True,
-    reads: str = READS["self"],
-    absent: str | None = None,
-    frames: Frames | None = None,
+    **options: Any,
 ) -> Pair | None:
-    """Draw the first map minus the second alone, purple below 0 and green above.
+    """Draw the first map minus the second alone, purple below 0 and green above; `options` are those of `multiples`.
 
     Its scale is ``difference_span(first, second)``, for a page that draws the legend itself (``legend=False``).
     The tiles of ``frames`` are such pairs.
     """
-    options = {
-        "query": query,
-        "column": column,
-        "fact": fact,
-        "reads": reads,
-        "height": height,
-        "noun": noun,
-        "alone": True,
-        "legend": legend,
-        "absent": absent,
-        "frames": frames and frames.payload((first, second)),
-    }
-    return _draw(
-        (first, second),
-        queries,
-        keys,
-        key,
-        pin,
-        link,
-        pack((first, second), (0, 1), False) | options,
-    )
-
-
-def _draw(
-    maps: Sequence[Tile],
-    queries: Sequence[str],
-    keys: Sequence[str] | None,
-    key: str,
-    pin: Pair | None,
-    link: str | None,
-    data: dict[str, Any],
-) -> Pair | None:
-    rows, columns = _names(maps, queries, keys)
-    own, shared = stores(key, link)
-    pinned = settle_pin(shared, key, pin, (len(rows), len(columns)))
-    if data["query"] is not None and data["column"] is None:
-        data["column"] = telling_column(maps[0], data["query"])
-    add(key, functools.partial(picture_of, maps, data, rows, columns))
-    data |= {
-        "marks": MARKS,
-        "queries": rows,
-        "keys": columns,
-        "pin": pinned,
-        "turn": own.get("turn", 0),
-    }
-    draw("multiples", "mu", data, key=key, on_pin_change=functools.partial(take, key, link, "pin"))
-    return pinned
+    return multiples((first, second), queries, keys, difference=(0, 1), alone=True, **options)
 
 
 def picture_of(
@@ -342,28 +309,10 @@ def picture_of(
             signed=True,
             noun="difference",
         )
-        named = [apart] if data.get("alone") else [*named, apart]
+        named = [apart] if data["alone"] else [*named, apart]
     title = (
         ", ".join(item.name for item in named)
         if len(named) < 4
         else f"{named[0].name} and {len(named) - 1} more"
     )
     return MapsPicture(title, tuple(named), data["query"], data["reads"])
-
-
-def _names(
-    maps: Sequence[Tile], queries: Sequence[str], keys: Sequence[str] | None
-) -> tuple[list[str], list[str]]:
-    rows, columns = (
-        [token_text(str(name)) for name in line]
-        for line in (queries, queries if keys is None else keys)
-    )
-    if not maps:
-        raise ValueError("multiples needs at least one map; got none")
-    for tile in maps:
-        if tile.weights.shape != (len(rows), len(columns)):
-            raise ValueError(
-                f"{tile.name} is {tile.weights.shape}; "
-                f"expected ({len(rows)} queries, {len(columns)} keys)"
-            )
-    return rows, columns
