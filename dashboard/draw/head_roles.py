@@ -248,7 +248,6 @@ def head_grid(
         }
         for head, each in cells.items()
     ]
-    picked_cell = [row for row in rows if row["name"] == scores.name(picked)]
     layers = [
         layer(
             "rect",
@@ -262,7 +261,7 @@ def head_grid(
         | {"name": "cells"},
         layer(
             "rect",
-            picked_cell,
+            [row for row in rows if row["name"] == scores.name(picked)],
             at,
             fillOpacity=0,
             stroke=ink.pick,

@@ -169,9 +169,8 @@ def sketch(
         if guess is not None:
             take(None if guess == NONE else [float(y) for y in guess])
 
-    whole = [int(x) if float(x).is_integer() else float(x) for x in xs]
     data = {
-        "xs": whole,
+        "xs": [int(x) if float(x).is_integer() else float(x) for x in xs],
         "y": {"low": float(low), "high": float(high), "log": log_y},
         "logX": log_x,
         "share": share,

@@ -394,11 +394,10 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
 
 
 def _on_white(inner: str, width: float, height: float) -> str:
-    left = (width - size_of(inner)[0]) / 2
     return svg_of(
         round(width, 3),
         round(height + 2 * FIGURE_MARGIN, 3),
-        WHITE + placed(inner, round(left, 1), FIGURE_MARGIN),
+        WHITE + placed(inner, round((width - size_of(inner)[0]) / 2, 1), FIGURE_MARGIN),
         f'font-family="{FAMILY}"',
     )
 

@@ -61,12 +61,11 @@ def answers(
     """A source (HTML already), the answer, underlined where it is wrong, and what it should be."""
     rows = []
     for source, each in zip(sources, examples, strict=True):
-        target = "" if each.right else html.escape(separator.join(each.target))
         rows.append(
             (
                 _cell(source, line, "overflow-wrap:anywhere"),
                 _cell(marked(each, separator, pick), line),
-                _cell(target, line),
+                _cell("" if each.right else html.escape(separator.join(each.target)), line),
             )
         )
     return _table(("input", "answer", "should be"), rows, line)

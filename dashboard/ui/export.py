@@ -146,12 +146,11 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
     live = None if part is None else [part.name, part.root, dict(part.data)]
     if live is not None and len(json.dumps(live, default=str)) > MAX_PART:
         live = None
-    query = {name: st.query_params.get_all(name) for name in st.query_params}
     return ReportView(
         new_id(),
         picture.title,
         str(st.session_state[CURRENT]),
-        query,
+        {name: st.query_params.get_all(name) for name in st.query_params},
         notes().fact,
         note,
         source.line,

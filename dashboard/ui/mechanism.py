@@ -425,10 +425,9 @@ def mechanism(
             # Draw the preset that the choices are, if any; choosing another sets all six axes
             picker = f"{key}:preset"
             st.session_state[picker] = preset_of(config) or OWN
-            options = [OWN, *(item.key for item in PRESETS)]
             st.selectbox(
                 "Preset",
-                options,
+                [OWN, *(item.key for item in PRESETS)],
                 key=picker,
                 on_change=_take_preset,
                 args=(key,),

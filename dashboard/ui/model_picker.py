@@ -426,8 +426,7 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
         if known != ref:
             with st.spinner(f"Looking up {ref.name} on the hub"):
                 try:
-                    token = secret("HF_TOKEN")
-                    plan = hub.plan(ref.name, ref.revision or "main", token=token)
+                    plan = hub.plan(ref.name, ref.revision or "main", token=secret("HF_TOKEN"))
                 except PretrainedError as error:
                     plan = str(error)
             st.session_state[LOOKUP] = ref, plan
@@ -574,10 +573,9 @@ def _inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInput
     """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
     with container:
         if pretrained.reads == "picture":
-            channels = int(getattr(pretrained.model.config, "num_channels", 3))
             picture = _upload_field(
                 "picture",
-                example_inputs.pictures(channels),
+                example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
                 "PNG or JPEG",
                 ["png", "jpg", "jpeg", "webp"],
                 example_inputs.decode_picture,
@@ -699,8 +697,7 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
         return choice.inputs
     words = maskable_words(line)
     numbers, key = list(words), f"{page}:word:{hash(line.ids)}"
-    default = max(words, key=lambda word: (len(words[word]), word))
-    _link_number(page, key, numbers, default, name)
+    _link_number(page, key, numbers, max(words, key=lambda word: (len(words[word]), word)), name)
     word = st.selectbox(
         "Masked word",
         numbers,

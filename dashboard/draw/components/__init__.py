@@ -180,10 +180,9 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
     """
     request = st.session_state.pop(f"{key}:request", None) or {}
     _, make = formats.get(request.get("name", ""), ("", None))
-    answer = {"turn": request["turn"], "bytes": b64encode(make()).decode()} if make else None
     data = {
         "buttons": [{"name": label, "type": TYPES[kind]} for label, (kind, _) in formats.items()],
-        "answer": answer,
+        "answer": {"turn": request["turn"], "bytes": b64encode(make()).decode()} if make else None,
     }
     draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=lambda: _note(key))
 

@@ -343,12 +343,11 @@ def from_json(text: str) -> Lesson:
             )
             for item in whole["questions"]
         )
-        query = tuple((str(name), str(value)) for name, value in whole.get("query", ()))
         lesson = Lesson(
             str(whole["title"]),
             str(whole.get("text", "")),
             str(whole["page"]),
-            query,
+            tuple((str(name), str(value)) for name, value in whole.get("query", ())),
             _texts(whole.get("hide", ())),
             questions,
             whole.get("hide_guide") is True,
