@@ -8,7 +8,7 @@ The first attention of the pattern is the page's own mechanism; here stand the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -126,25 +126,31 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     """Draw what is in the popover; reasons why an attention cannot be trained are added to `problems`."""
-    first, count_key = model.required_attention, f"{name}:pattern:count"
+    first, state = model.required_attention, st.session_state
     _published(name, model)
-    st.session_state[count_key] = len(_following(name)) + 1
+    count_key, shown = f"{name}:pattern:count", f"{name}:pattern:shown"
+    state[count_key] = len(_following(name)) + 1
+
+    def set_count() -> None:
+        """Lengthen the pattern by its last attention, or shorten it."""
+        count, following = state[count_key] - 1, _following(name)
+        more = (following or (first,))[-1:] * (count - len(following))
+        state[f"{name}:following"] = (*following, *more)[:count]
+
     st.number_input(
         "Attentions in the pattern",
         1,
         LONGEST,
         key=count_key,
-        on_change=_set_count,
-        args=(name, first),
+        on_change=set_count,
         help="The layers take these attentions in turn: with two, every second layer has the second one. "
         "The first is the mechanism above.",
     )
     strip = st.empty()
-    if (count := len(_following(name))) > 0:
-        options = list(range(count))
-        shown = f"{name}:pattern:shown"
-        if st.session_state.get(shown) not in options:
-            st.session_state[shown] = 0
+    if following := _following(name):
+        options = list(range(len(following)))
+        if state.get(shown) not in options:
+            state[shown] = 0
         index = st.segmented_control(
             "Layer of the pattern",
             options,
@@ -154,10 +160,12 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
             format_func=lambda index: f"Layer {index + 2}",
             help="Which attention of the pattern the controls below change.",
         )
-        _editor(name, int(index or 0), first, problems)
+        at = int(index or 0)
+        edited = _mechanism(f"{name}:pattern:{at}", following[at], first, problems)
+        state[f"{name}:following"] = (*following[:at], edited, *following[at + 1 :])
     if model.kind == "decoder":
         key, most = f"{name}:kv_shared_layers", model.layers - 1
-        st.session_state[key] = min(most, st.session_state.get(key, 0))
+        state[key] = min(most, state.get(key, 0))
         st.number_input(
             "Layers that share keys and values",
             0,
@@ -169,8 +177,22 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
         )
     if model.kind == "transformer":
         for place, label in PLACES.items():
-            _place(name, place, label, first, problems)
-    strip.html(_strip(name, model))
+            key, toggle = f"{name}:{place}", f"{name}:{place}:own"
+            own = state.get(key)
+            state[toggle] = own is not None
+            st.toggle(
+                f"{label} of its own",
+                key=toggle,
+                on_change=_set_own,
+                args=(key, toggle, first),
+                help="Without it, the decoder has the attention of the layer in the pattern.",
+            )
+            if own is not None:
+                state[key] = _mechanism(f"{key}:editor", own, first, problems)
+    pattern = (first, *_following(name))
+    names = distinct_names([_resized(one, first) for one in pattern])
+    kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
+    strip.html(layer_strip(kinds, theme(), state.get(f"{name}:kv_shared_layers", 0)))
 
 
 def _published(name: str, model: ModelConfig) -> None:
@@ -232,62 +254,12 @@ def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
     return result
 
 
-def _strip(name: str, model: ModelConfig) -> str:
-    pattern = (model.required_attention, *_following(name))
-    names = distinct_names([_resized(one, pattern[0]) for one in pattern])
-    kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
-    return layer_strip(kinds, theme(), st.session_state.get(f"{name}:kv_shared_layers", 0))
-
-
 def _resized(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
     """The attention at the first one's sizes where it can have them."""
     try:
         return _at(config, first)
     except ConfigError:
         return config
-
-
-def _set_count(name: str, first: AttentionConfig) -> None:
-    """Lengthen the pattern by its last attention, or shorten it."""
-    count, following = st.session_state[f"{name}:pattern:count"] - 1, _following(name)
-    more = (following[-1] if following else first,) * (count - len(following))
-    st.session_state[f"{name}:following"] = (*following, *more)[:count]
-
-
-def _editor(name: str, index: int, first: AttentionConfig, problems: list[str]) -> None:
-    """Draw the editor of one attention of the pattern and store it."""
-    following = _following(name)
-
-    def store(config: AttentionConfig) -> None:
-        st.session_state[f"{name}:following"] = (
-            *following[:index],
-            config,
-            *following[index + 1 :],
-        )
-
-    _mechanism(f"{name}:pattern:{index}", following[index], first, store, problems)
-
-
-def _place(name: str, place: str, label: str, first: AttentionConfig, problems: list[str]) -> None:
-    """Draw the toggle of one of the decoder's attentions, and its editor where it has one of its own."""
-    key, toggle = f"{name}:{place}", f"{name}:{place}:own"
-    own = st.session_state.get(key)
-    st.session_state[toggle] = own is not None
-    st.toggle(
-        f"{label} of its own",
-        key=toggle,
-        on_change=_set_own,
-        args=(key, toggle, first),
-        help="Without it, the decoder has the attention of the layer in the pattern.",
-    )
-    if own is not None:
-        _mechanism(
-            f"{key}:editor",
-            own,
-            first,
-            lambda config: st.session_state.__setitem__(key, config),
-            problems,
-        )
 
 
 def _set_own(key: str, toggle: str, first: AttentionConfig) -> None:
@@ -301,14 +273,11 @@ def _set_own(key: str, toggle: str, first: AttentionConfig) -> None:
 
 
 def _mechanism(
-    key: str,
-    config: AttentionConfig,
-    first: AttentionConfig,
-    store: Callable[[AttentionConfig], None],
-    problems: list[str],
-) -> None:
+    key: str, stored: AttentionConfig, first: AttentionConfig, problems: list[str]
+) -> AttentionConfig:
+    """Draw the editor of an attention; returns the edited one, the stored one where it cannot be trained."""
     try:
-        config = _at(config, first)
+        config = _at(stored, first)
     except ConfigError as error:
         st.error(plain(str(error)))
         problems.append(str(error))
@@ -318,8 +287,7 @@ def _mechanism(
         problems.append(
             "An attention of the pattern cannot be trained. The reason is beside one of its axes."
         )
-    elif edited != config:
-        store(edited)
+    return stored if edited in (None, config) else edited
 
 
 # The layers of a model as a strip of cells, coloured by the kind of their attention.
