@@ -214,7 +214,9 @@ def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfi
     """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
     config, *more = pattern_from_text(text, sizes)
     if more:
-        raise ConfigError(f"Expected one mechanism; this text has {len(more) + 1}.")
+        raise ConfigError(
+            "A mechanism cannot be read past its semicolon: expected an axis or the end."
+        )
     return config
 
 
