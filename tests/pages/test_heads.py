@@ -257,44 +257,6 @@ def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, w
     assert ("heads:start" in at.query_params) == bool(link)
 
 
-@each("idea", IDEAS)
-def test_one_answer_of_each_question_is_right(idea):
-    at = open_page(idea=IDEAS[idea])
-    verdicts = []
-    for option in at.pills(key=f"heads:{idea}:predict").options:
-        at = put(at, "pills", f"{idea}:predict", option)
-        verdicts += [
-            part.value.split("]")[0]
-            for part in at.markdown
-            if part.value.startswith((":green[", ":orange["))
-        ]
-    assert verdicts.count(":green[Right.") == 1
-
-
 def test_two_maps_of_minilm_open_on_it_and_animal():
     at = open_page(start="minilm", idea=IDEAS["subtract"])
     assert ">it</span> gives “animal”" in html_text(at)
-
-
-@pytest.mark.parametrize("index", range(4))
-def test_each_thing_to_try_says_its_own_notice_until_its_controls_change(index):
-    at = open_page()
-    move = heads.moves("split")[index]
-    assert at.button(key=f"heads:try:{index}").label == move.label
-    before = page_text(at)
-    at = at.button(key=f"heads:try:{index}").click().run()
-    assert page_text(at) != before and notices(at) == [move.notice]
-    name, value = {"heads:weights": ("weights", "minilm"), "heads:idea": ("idea", "split")}.get(
-        list(move.values)[-1], ("layer", 1)
-    )
-    kind = "select_slider" if name == "layer" else "button_group"
-    assert notices(put(at, kind, name, value)) == []
-
-
-def notices(at):
-    """What the page says to notice."""
-    return [
-        without_terms(part.value).removeprefix("**Notice:** ").split(" [To the")[0]
-        for part in at.markdown
-        if part.value.startswith("**Notice:**")
-    ]

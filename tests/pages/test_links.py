@@ -14,7 +14,8 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from dashboard.ui.links import PENDING, keys_of
-from tests.pages.app import app_at, open_at
+from dashboard.ui.panels import SHOW
+from tests.pages.app import app_at, figures, open_at, without_terms
 
 KINDS = (
     "selectbox",
@@ -167,6 +168,13 @@ DECLARING = [
 ]
 
 
+FOR_A_RUN = (
+    "efficient",
+    "sweeps",
+    "train",
+    "why",
+)  # pages whose controls are those of the next run
+STILL = ("cache:form",)  # which moves the sentence for other models than the first
 OPENED = {"transformer": {"run": "seeded"}}  # the links of pages that open without their fields
 
 
@@ -187,6 +195,14 @@ def another(field: Field, value: Any) -> tuple[str, Any] | None:
     return (f"{value} 1", f"{value} 1") if isinstance(field, Text) else None
 
 
+def shown(app: AppTest) -> list[str]:
+    """All that the page says and draws."""
+    said = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
+    said += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
+    said += [f.proto.data.data.hex() for f in figures(app)]
+    return said + [each.proto.json for each in app.get("bidi_component")]
+
+
 @pytest.mark.parametrize("page", DECLARING)
 def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
     fields = import_module(f"pages.{page}").FIELDS
@@ -195,6 +211,7 @@ def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
     name, start = f"{fields.page}:start", controls_of(opened)
     link = {name: opened.session_state[name]} if name in opened.session_state else {}
     link |= OPENED.get(page, {})
+    before = shown(opened)
     keys = {
         fields.key(name): field for name, field in fields.fields.items() if not callable(field.key)
     }
@@ -203,11 +220,51 @@ def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
         if (other := another(keys[key], start[key])) is not None:
             app = open_page(page, link | {key: other[0]})
             assert not app.exception and app.session_state[key] == other[1], key
+            assert shown(app) != before or page in FOR_A_RUN or key in STILL, f"{key} moves nothing"
             checked += 1
     assert checked
     bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
     app = open_page(page, link | bad)
     assert not app.exception and not app.error and controls_of(app) == start
+
+
+GUIDED = [
+    path.stem
+    for path in sorted((Path(__file__).parents[2] / "pages").glob("*.py"))
+    if "    try_this(" in path.read_text("utf-8")
+]
+
+
+def begins(app: AppTest, *starts: str) -> list[str]:
+    return [text.value for text in app.markdown if text.value.startswith(starts)]
+
+
+@pytest.mark.parametrize("page", GUIDED)
+def test_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
+    app = open_at(page)
+    before = shown(app)
+    keys = [button.key for button in app.button if ":try:" in (button.key or "")]
+    for key in keys:
+        app = open_at(page).button(key=key).click().run()
+        move = app.session_state[f"{key.partition(':try:')[0]}:tried"]
+        assert {name: app.session_state[name] for name in move.values} == move.values
+        (notice,) = begins(app, "**Notice:**")
+        assert move.notice[:20] in without_terms(notice) and not app.error and shown(app) != before
+    assert keys
+
+
+@pytest.mark.parametrize("page", GUIDED)
+def test_one_answer_of_a_question_is_right(page):
+    app = open_at(page)
+    keys = [pills.key for pills in app.pills if (pills.key or "").endswith(":predict")]
+    for key in keys:
+        verdicts = []
+        for option in app.pills(key=key).options:
+            app.pills(key=key).set_value(option).run()
+            verdicts += [text.split("]")[0] for text in begins(app, ":green[", ":orange[")]
+        assert verdicts.count(":green[Right.") == 1 and len(verdicts) == len(
+            app.pills(key=key).options
+        ) - (SHOW in app.pills(key=key).options)
 
 
 def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():

@@ -175,15 +175,6 @@ def test_the_prediction_is_counted():
     assert "The answer: **Their columns**" in page_text(at) and "Right." not in page_text(at)
 
 
-def test_each_move_sets_controls_and_says_what_to_notice():
-    at = open_page()
-    for index, (move, says) in enumerate(
-        zip(page.MOVES, ("33 of", "120 of", "66 of", "33 of"), strict=True)
-    ):
-        at.button(key=f"masks:try:{index}").click().run()
-        assert not at.error and says in html_text(at) and move.notice in page_text(at), move.label
-
-
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
     assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
     assert live(open_page(tokens="red green blue", cell="9.9")) == live(

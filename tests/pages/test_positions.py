@@ -155,15 +155,6 @@ def test_the_prediction_is_measured():
     assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
 
 
-def test_each_move_sets_controls_and_says_what_to_notice():
-    at = open_page()
-    for index, move in enumerate(page.MOVES):
-        at.button(key=f"positions:try:{index}").click().run()
-        assert not at.error and not at.exception
-        assert at.selectbox(key="positions:position").value == move.values["positions:position"]
-        assert move.notice in page_text(at)
-
-
 def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
     drawn = [element.key for element in open_page().get("bidi_component")]
     assert "positions:sum" in drawn and "positions:maps" not in drawn

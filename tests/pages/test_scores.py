@@ -36,39 +36,15 @@ def test_every_score_stands_in_the_table(page):
     assert all(f"</span>{item.name}</th>" in table for item in AXES["score"])
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [
-        ("select_slider", "dims", 4),
-        ("select_slider", "stretch", 4.0),
-        ("text_input", "tokens", "Other words here"),
-        ("selectbox", "equation", "additive"),
-    ],
-)
-def test_the_numbers_follow_every_control(page, kind, name, value):
-    before = live(page)
-    assert live(put(page, kind, name, value)) != before
-
-
 def test_a_parameter_follows_from_its_entry(page):
     page = put(page, "selectbox", "equation", "cosine")
     before = live(page)
     assert "10.00" in before and "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
 
 
-@pytest.mark.parametrize("show", scores.SHOWS)
-def test_weights_and_scores_can_be_drawn(page, show):
-    put(page, "selectbox", "show", show)
-
-
 @pytest.mark.parametrize("text", ["", "  "])
 def test_no_token_is_answered_in_words(page, text):
     assert "no token" in put(page, "text_input", "tokens", text).warning[0].value
-
-
-@pytest.mark.parametrize("text", ["one", "word " * 200, "<b>*x*</b> $y$", "😀 the the"])
-def test_any_text_gives_a_picture(page, text):
-    assert live(put(page, "text_input", "tokens", text))
 
 
 @pytest.mark.parametrize("key", NAMES)

@@ -197,27 +197,6 @@ def test_the_shift_of_the_decoders_input_is_explained_beside_its_rows(app):
     assert "shifted by one" in captions(app) and "row 0 reads" in captions(app)
 
 
-def test_a_prediction_is_checked_by_changing_one_token(app):
-    open_page(app)
-    app.pills(key="transformer:predict").set_value("All tokens").run()
-    assert any("Not quite" in text.value for text in app.markdown)
-    app.pills(key="transformer:predict").set_value("Only the token at its own position").run()
-    assert any("Right." in text.value for text in app.markdown)
-
-
-def test_each_move_sets_the_model_and_says_what_to_notice(app):
-    open_page(app)
-    for index, (key, value) in enumerate((("kind", "decoder"), ("kind", "classifier"))):
-        app.button(key=f"transformer:try:{index}").click().run()
-        assert (
-            app.selectbox(key=f"transformer:{key}").value == value
-            and not app.error
-            and not app.exception
-        )
-    app.button(key="transformer:try:3").click().run()
-    assert app.slider(key="transformer:layers").value == 12
-
-
 def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
     open_page(app, kind="decoder", layers=6, pattern="gemma3")
     assert not app.error and "Decoder layer 5: causal" in tree_titles(app)
