@@ -1,31 +1,50 @@
-"""Corpora as runs: the texts of a config, and the folder that a worker fills."""
+"""Measure a corpus from a shell: `attention-lab corpus FOLDER`, by default MiniLM on the lab's sentences.
+
+A corpus is a run: the texts of a config, and the folder that a worker fills.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import torch
+import typer
 from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from core import command_line
+from core.command_line import Pairs, settings, text_of
 from core.entries import ConfigError
 from core.files import CORPORA, read_object, runs_folder, write_atomically
-from core.interpret.corpus import MEASURES, Corpus, CorpusConfig, RunningMean, Split, measure_texts
+from core.interpret.corpus import (
+    DEFAULT_TEXTS,
+    MEASURES,
+    Corpus,
+    CorpusConfig,
+    RunningMean,
+    Source,
+    Split,
+    measure_texts,
+)
 from core.interpret.roles import ROLES, SENTENCES, RoleSums
 from core.interpret.trace import to_numpy
 from core.pretrained.base import Array, ModelInputs
-from core.pretrained.finetune import LAB, folder_of, name_of, own_rows
+from core.pretrained.finetune import LAB, MINILM, folder_of, name_of, own_rows, resolve
 from core.pretrained.load import LAB_MODELS, load_folder
 from core.runs.runs import Run, new_id
+from core.runs.worker import work as work_on
 from core.seeding import seeded_generator
 from core.tasks import TaskConfig, make_task, reading
 from core.tasks.pictures import Digits, digits
@@ -293,3 +312,52 @@ def values_of(
         :, keys.index(measure), *head
     ]
     return values
+
+
+# Measure a corpus from a shell: `attention-lab corpus FOLDER`, by default MiniLM on the lab's sentences.
+
+
+app = command_line.new_app(__doc__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return command_line.run(app, arguments)
+
+
+@app.command()
+def corpus(
+    folder: Path,
+    model: Annotated[
+        str, typer.Option(help="minilm, a model of the lab, a folder, or a hub name")
+    ] = MINILM,
+    source: Source = "own",
+    data: Annotated[Path | None, typer.Option(help="a text file, for --source texts")] = None,
+    split: Split = "lines",
+    kind: Annotated[
+        str, typer.Option(help="attention of an encoder (self), or of a decoder (causal)")
+    ] = "self",
+    count: int = DEFAULT_TEXTS,
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="switch off every head on every text")
+    ] = False,
+    *,
+    set: Pairs,
+) -> None:
+    """Measure every head of a model on a corpus; --set changes a setting, as count=50."""
+    torch.set_num_threads(1)
+    config = {
+        "model": resolve(model),
+        "source": source,
+        "split": split,
+        "kind": kind,
+        "count": count,
+        "ablation": ablation,
+        **text_of(data),
+        **settings(set),
+    }
+    create(CorpusConfig.from_json(config), folder)
+    raise typer.Exit(0 if work_on(folder) == "finished" else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,7 +26,7 @@ from core.pretrained.base import Line, Pretrained, PretrainedError, Reading, fir
 # Messages that explain why a model cannot be read or drawn.
 
 
-# Families without a matrix between tokens, and why; tests/pretrained/test_architectures.py builds each of them.
+# Families without a matrix between tokens, and why; tests/pretrained/test_attention_recorder.py builds each of them.
 POOLS = "it pools tokens between layers, so later maps are between groups of tokens"
 WINDOWS = "its layers attend within separate windows"
 NO_MATRIX: dict[str, str] = {

@@ -36,7 +36,7 @@ from core.pretrained import Array, PretrainedError, encode, forward, read
 from core.pretrained.attention_recorder import repeat_kv
 from core.pretrained.base import first_line
 from tests.cases import each
-from tests.pretrained.test_architectures import DRAWN, EXPECTED, GIVEN, built
+from tests.pretrained.test_attention_recorder import DRAWN, EXPECTED, GIVEN, built
 
 SENTENCE = "The animal did cross the street."
 GROUPS = 12

@@ -1,24 +1,48 @@
 """The seam: who watches sees its own pass alone, and the model stays as it was."""
 
+import inspect
+import json
+import re
 import sys
 import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from transformers.initialization import no_init_weights
+from transformers.models.auto import modeling_auto
 
-from core.pretrained import Array, ModelInputs, answer, encode, forward, read
+from core.pretrained import Array, ModelInputs, PretrainedError, answer, encode, forward, read
+from core.pretrained.answers import task_of
 from core.pretrained.attention_recorder import record_attention, to_cpu, to_device
-from core.pretrained.load import prepare_model
+from core.pretrained.base import first_line, text_config
+from core.pretrained.generate import (
+    WRONG_CACHES,
+    DecoderAdapter,
+    prepare_generation,
+    score_continuation,
+)
+from core.pretrained.load import load_folder, prepare_model, refuse_config
 from core.pretrained.maps import unblocked
 from tests.cases import each
-from tests.tiny_architectures import CONFIG_MAPPING, class_of, reader_of, shrunk
-from tests.tiny_models import OTHER, SENTENCE, given, plain, tiny, tokenizer
+from tests.tiny_architectures import (
+    ARCHITECTURES,
+    CONFIG_MAPPING,
+    WORDS,
+    class_of,
+    is_limited,
+    reader_of,
+    shrunk,
+)
+from tests.tiny_models import OTHER, SENTENCE, given, library_attention, plain, tiny, tokenizer
 
 
 def test_two_threads_on_one_model_never_see_each_other():
@@ -263,3 +287,321 @@ def test_what_was_watched_comes_back_whole():
         np.testing.assert_array_equal(
             back.logits, plain("bart")(**to_device(plain("bart"), batch)).logits
         )
+
+
+# Every architecture of the installed transformers that can be built small: drawn as it is, or refused for a reason.
+
+
+TABLE = Path(__file__).with_name("architectures.json")
+EXPECTED = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
+LARGEST = 8_000_000  # numbers: what the rules have not made small is not built
+RETURNED = ("encoder_attentions", "attentions", "decoder_attentions", "cross_attentions")
+PACKED = (
+    "longformer",
+    "led",
+    "longt5",
+)  # their own maps are bands and blocks: tests/pretrained/test_families.py
+SINK_AFTER = (
+    "granite_swa",
+    "granitemoe_swa",
+)  # return the weights before a sink takes its share of the output
+SILENT = (
+    "blt_patcher",
+    "tipsv2",
+    "shieldgemma2",
+)  # return none by themselves; their layers are watched all the same
+# What limits the keys in their configs limits those of a part that is not drawn, of other layers, or of longer texts.
+UNLIMITED = (
+    "csm",
+    "deepseek_ocr2",
+    "moshi",
+    "nemo_speechlm",
+    "nemotron_h",
+    "nemotron_h_omni",
+    "qwen3_omni_moe_text",
+    "unlimited_ocr",
+    "unlimited_ocr_text",
+)
+STEPS = 4  # tokens that are generated
+NUMBERS = np.random.default_rng(3)
+GIVEN = ModelInputs(SENTENCE, target=OTHER, picture=Array.of(NUMBERS.random((9, 11, 3), dtype=np.float32)),
+              sound=Array.of(NUMBERS.normal(size=8000).astype(np.float32)))  # fmt: skip
+
+
+class NotBuilt(Exception):
+    """What cannot be built here at this size, and why."""
+
+
+def built(model_type):
+    """A tiny model of that architecture as a page would have it; NotBuilt says why there is none."""
+    try:
+        if (kind := class_of(model_type)) is None:
+            raise NotBuilt("no class of models")
+        config = shrunk(CONFIG_MAPPING[model_type])
+        config._attn_implementation = "eager"
+        if EXPECTED.get(model_type, "not built").startswith("not built"):
+            with torch.device("meta"), no_init_weights():
+                size = sum(one.numel() for one in kind(deepcopy(config)).parameters())
+            if size > LARGEST:
+                raise NotBuilt("not small by these rules")
+        torch.manual_seed(5)
+        model = kind(config)
+        refuse_config(config.to_dict(), model_type)
+        return prepare_model(model, reader_of(model), model_type)
+    except (NotBuilt, PretrainedError):
+        raise
+    except ImportError as error:
+        missing = re.search(r"requires the (\w+) library", str(error))
+        raise NotBuilt(f"needs {missing[1] if missing else 'another library'}") from error
+    except Exception as error:
+        raise NotBuilt("no small config by these rules") from error
+
+
+def own(pretrained, batch):
+    """What the model gives by itself, without us: its output, and its maps in the order in which they are drawn."""
+    takes = inspect.signature(pretrained.model.forward).parameters
+    more = {"use_cache": False} if "use_cache" in takes else {}
+    with library_attention(), torch.no_grad():
+        output = pretrained.model(**batch, **more, output_attentions=True)
+    every = [getattr(output, name, None) or () for name in RETURNED]
+    if every[0]:
+        every[1] = ()
+    return output, [one for ones in every for one in ones if isinstance(one, torch.Tensor)]
+
+
+# Every reason for which a model that can be loaded is not drawn, and a part of its sentence that no other has.
+REASONS = {
+    "inputs": "which this page does not have",
+    "videos": "reads videos",
+    "size": "returned maps of",
+    "none": "has no attention to draw",
+    "scores": "returned numbers that are not weights",
+    "stages": "has no single patch size",
+    "sound": "needs sound in a form",
+    "parts": "has no forward pass;",
+}
+
+
+def reason_of(sentence):
+    """Which of the reasons a refusal gives; None for none of them."""
+    return next((reason for reason, part in REASONS.items() if part in sentence), None)
+
+
+def outcome(model_type):
+    """Drawn, a reason of `REASONS`, or why nothing was built; AssertionError where a drawn map is not the model's."""
+    try:
+        pretrained = built(model_type)
+    except NotBuilt as error:
+        return f"not built: {error}"
+    except PretrainedError as error:
+        return reason_of(str(error))
+    try:
+        batch, *_ = encode(pretrained, GIVEN)
+        reading, (output, _) = read(pretrained, GIVEN), forward(pretrained, batch)
+    except PretrainedError as error:
+        if (reason := reason_of(str(error))) == "inputs":
+            takes = inspect.signature(pretrained.model.forward).parameters
+            named = [
+                name
+                for group in re.findall(r"\(([a-z_, ]+)\)", str(error))
+                for name in group.split(", ")
+            ]
+            assert set(named) <= set(takes) and (named or any(name in str(error) for name in takes))
+        return reason or "not built: its pass fails at this size"
+    maps = reading.trace.maps
+    sees = [item.weights[:, -1 if item.kind == "causal" else slice(None)] for item in maps]
+    limited = is_limited(pretrained.model.config.to_dict()) and model_type not in UNLIMITED
+    assert not limited or any((weights == 0).any() for weights in sees)
+    assert maps and all(np.isfinite(item.weights).all() for item in maps)
+    plain, expected = own(pretrained, batch)
+    for name in ("logits", "last_hidden_state"):
+        if isinstance(found := getattr(plain, name, None), torch.Tensor):
+            torch.testing.assert_close(getattr(output, name), found, rtol=0, atol=0, equal_nan=True)
+    if model_type in SILENT:
+        assert all(np.abs(item.weights.sum(-1) - 1).max() < 1e-5 for item in maps)
+    elif model_type not in PACKED:
+        expected = [one for one in expected if one.ndim == 4]
+        if reading.note and "have no attention" in reading.note and len(expected) > len(maps):
+            expected = [
+                expected[item.number] for item in maps
+            ]  # a linear layer's product stands there as well
+        assert len(maps) == len(expected)
+        for item, weights in zip(maps, expected, strict=True):
+            theirs = weights[0].float().numpy()
+            if model_type in SINK_AFTER:
+                theirs, share = (
+                    theirs * item.weights.sum(-1, keepdims=True),
+                    float(item.weights.sum(-1).max()),
+                )
+                np.testing.assert_allclose(item.weights, theirs, rtol=1e-4, atol=1e-6)
+                assert share < 0.999
+            else:
+                np.testing.assert_array_equal(item.weights, theirs)
+    if (
+        pretrained.head in ("next", "seq2seq") and model_type != "vibevoice"
+    ):  # its generate needs another package
+        check_generation(pretrained, model_type)
+    return "drawn"
+
+
+def enlarge(model):
+    """Weights larger than usual, so that what is wrong shows. An indexer takes all keys: equal scores have no order."""
+    torch.manual_seed(1)
+    for module in model.modules():
+        if hasattr(module, "index_topk"):
+            module.index_topk = WORDS
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.copy_(torch.randn(weight.shape) / max(weight.shape[-1], 1) ** 0.5)
+
+
+def check_generation(pretrained, model_type):
+    """Each step's logits by the cache, by one pass over the whole, and by the library's own generate are the same."""
+    model, start = pretrained.model, prepare_generation(pretrained, replace(GIVEN, target=None))
+    enlarge(model)
+    before, ids = start.prompt.prefix_tokens, torch.tensor([start.prompt.prefix_tokens])
+    given = start.batch or {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with library_attention():
+        theirs = transformers.GenerationMixin.generate(
+            model,
+            **given,
+            max_new_tokens=STEPS,
+            min_new_tokens=STEPS,
+            do_sample=False,
+            num_beams=1,
+            return_dict_in_generate=True,
+            output_logits=True,
+            use_cache=text_config(model).model_type not in WRONG_CACHES,
+        )
+    tokens, steps = theirs.sequences[0, -STEPS:].tolist(), []
+    decoder = DecoderAdapter(pretrained, before[:-1] if start.batch is not None else ())
+    memory = decoder.encode(start.prompt.source, start.prompt.mask)
+    state = decoder.start(memory)
+    for token in (before[-1], *tokens[:-1]):
+        logits, state, _ = decoder.step(memory, state, torch.tensor([token]))
+        steps.append(logits)
+    expected = torch.cat(theirs.logits)
+    for found in (torch.cat(steps), score_continuation(pretrained, start, tokens).logits):
+        torch.testing.assert_close(
+            found, expected, rtol=0, atol=1e-5 + 1e-4 * float(expected.abs().max())
+        )
+
+
+def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
+    """Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list."""
+    for model_type in WRONG_CACHES:
+        model = built(model_type).model
+        enlarge(model)
+        ids = torch.randint(5, 100, (1, 12))
+        both = [
+            transformers.GenerationMixin.generate(
+                model,
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=STEPS,
+                min_new_tokens=STEPS,
+                do_sample=False,
+                return_dict_in_generate=True,
+                output_logits=True,
+                use_cache=used,
+            ).logits
+            for used in (True, False)
+        ]
+        apart = [float((one - other).abs().max()) for one, other in zip(*both, strict=True)]
+        assert apart[0] < 1e-4 < max(apart), model_type
+
+
+BUILT = [name for name in ARCHITECTURES if not EXPECTED.get(name, "").startswith("not built")]
+
+
+@pytest.mark.parametrize("part", range(12))
+def test_an_architecture_is_drawn_as_it_is_or_refused_for_its_reason(part):
+    @each("model_type", BUILT[part::12])
+    def check(model_type):
+        assert outcome(model_type) == EXPECTED[model_type]
+
+    check()
+
+
+def test_the_table_has_every_architecture_and_no_other_reason():
+    assert set(EXPECTED) == set(ARCHITECTURES)
+    assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {
+        "drawn",
+        *REASONS,
+    }
+
+
+DRAWN = [name for name, outcome in EXPECTED.items() if outcome == "drawn"]
+
+
+def save(pretrained, folder):
+    """A model's folder as the library writes it, which names its class, and what prepares its inputs beside it."""
+    model, reader = pretrained.model, pretrained.tokenizer
+    model.save_pretrained(folder)
+    if pretrained.reads == "picture":
+        (folder / "preprocessor_config.json").write_text(
+            json.dumps({"size": reader.size}), encoding="utf-8"
+        )
+    (
+        reader.feature_extractor
+        if pretrained.reads == "sound"
+        else getattr(reader, "tokenizer", reader)
+    ).save_pretrained(folder)
+
+
+def opened(model_type):
+    """The task of a folder of that type, or the sentence by which it is refused; AssertionError for another model."""
+    pretrained = built(model_type)
+    with TemporaryDirectory() as folder:
+        save(pretrained, Path(folder))
+        try:
+            found = load_folder(folder, model_type)
+        except PretrainedError as error:
+            return f"refused: {error}"
+    for part in ("head", "reads", "recordable"):
+        assert getattr(found, part) == getattr(pretrained, part), part
+    assert type(found.model) is type(pretrained.model)
+    try:
+        return f"{task_of(found).key} of {found.reads}"
+    except PretrainedError as error:
+        return f"opened: {error}"
+
+
+def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is():
+    @each("model_type", DRAWN[::8])
+    def check(model_type):
+        assert not opened(model_type).startswith("refused")
+
+    check()
+
+
+def count_opened():
+    """Print how many types are opened by task, and how many of those that read a picture and a text."""
+    tasks, of_text = defaultdict(list), defaultdict(list)
+    for name in DRAWN:
+        try:
+            tasks[task := opened(name).replace(name, "…")].append(name)
+        except Exception as error:
+            tasks[task := f"WRONG {type(error).__name__}: {first_line(error)}"].append(name)
+        if name in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+            of_text[task].append(name)
+    for title, groups in (("Of all", tasks), ("Of image-text-to-text", of_text)):
+        print(title, sum(map(len, groups.values())))
+        for task, names in sorted(groups.items(), key=lambda item: -len(item[1])):
+            print(" ", len(names), task, f"[{', '.join(names[:6])}]")
+
+
+if __name__ == "__main__":
+    transformers.utils.logging.set_verbosity_error()
+    if sys.argv[1:] == ["open"]:
+        sys.exit(count_opened())
+    groups = dict(EXPECTED)
+    EXPECTED.clear()  # the size of each is counted anew
+    for name in sys.argv[1:] or ARCHITECTURES:
+        try:
+            groups[name] = outcome(name)
+        except Exception as error:
+            groups[name] = f"WRONG {type(error).__name__}: {first_line(error)}"
+            print(name, groups[name], file=sys.stderr, flush=True)
+    TABLE.write_text(json.dumps(groups, indent=0) + "\n", encoding="utf-8")

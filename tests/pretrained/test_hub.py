@@ -1,15 +1,41 @@
 """Looking up, judging, fetching and keeping models of a hub, against one of our own on this computer."""
 
 import json
+import os
+import re
+import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import torch
+import transformers
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from core.pretrained import PretrainedError, hub, load_folder, read
+from core.models.decoding import SearchSettings
+from core.pretrained import (
+    Array,
+    ModelInputs,
+    PretrainedError,
+    answer,
+    hub,
+    load_folder,
+    load_lab_model,
+    read,
+)
+from core.pretrained.base import first_line
+from core.pretrained.generate import generate
+from core.pretrained.hub import check_folder
+from core.pretrained.load import LAB_MODELS, MAX_PARTS, counts
+from core.tasks import TaskConfig, make_task
+from core.training import RunConfig
 from tests.cases import each
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
+from tests.tiny_architectures import CONFIG_MAPPING, default
+from tests.tiny_models import given, save
 
 PICKLE = {
     "config.json": b'{"model_type": "bert"}',
@@ -285,3 +311,326 @@ def test_sizes_in_words():
     assert [
         hub.format_bytes(size) for size in (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
     ] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]
+
+
+# Model folders whose settings are put wrong by hand; tests/fuzz does it at random.
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return {family: save(family, tmp_path_factory.mktemp(family)) for family in ("bert", "gpt2")}
+
+
+def test_models_that_load_at_once_are_whole_and_leave_the_library_as_it_was(folders):
+    """transformers replaces `tie_weights` of all models while it loads one, and puts back what it found."""
+    tie_weights = transformers.PreTrainedModel.tie_weights
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            models = list(pool.map(load_folder, [*folders.values()] * 8, [*folders] * 8))
+        assert transformers.PreTrainedModel.tie_weights is tie_weights
+    finally:
+        transformers.PreTrainedModel.tie_weights = tie_weights
+    assert len(models) == 8 * len(folders)
+
+
+PATTERN = {
+    "type": "Split",
+    "pattern": {"Regex": "(a+a+)+$|(?=(\\w+)+!)x"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"num_hidden_layers": 10**6}, "num_hidden_layers = 1,000,000"), ({"vocab_size": 10**8}, "asks for"),
+    ({"num_hidden_layers": 10**400}, "more than 10^18"), ({"hidden_size": 0}, "cannot be loaded"),
+    ({"num_attention_heads": "3"}, "num_attention_heads"),
+    ({"num_attention_heads": -3}, "num_attention_heads = -3; expected 1 or more"),
+])  # fmt: skip
+def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_built(
+    change, words, folders, tmp_path
+):
+    folder = shutil.copytree(folders["bert"], tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | change
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(PretrainedError) as refused:
+        load_folder(folder, "damaged")
+    assert words in str(refused.value)
+
+
+def test_no_config_with_the_defaults_of_its_class_has_too_many_parts():
+    for model_type, kind in CONFIG_MAPPING.items():
+        assert all(count <= max(usual, MAX_PARTS) for _, count, usual in counts(default(kind))), (
+            model_type
+        )
+
+
+@each(
+    ("field", "past"), [("num_experts", True), ("num_hidden_layers", True), ("pad_token_id", False)]
+)
+def test_a_count_past_the_default_of_its_class_is_seen_in_every_part(field, past):
+    doge = CONFIG_MAPPING["doge"]
+    for config in (
+        doge(**{field: 10**6}),
+        CONFIG_MAPPING["llava"](text_config=doge(**{field: 10**6})),
+    ):
+        found = [
+            (name, count) for name, count, usual in counts(config) if count > max(usual, MAX_PARTS)
+        ]
+        assert found == [(field, 10**6)] * past
+
+
+def test_a_panic_in_the_tokenizer_is_a_sentence(folders, tmp_path):
+    folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    content["pre_tokenizer"] = PATTERN
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(PretrainedError, match="cannot read this"):
+        read(load_folder(folder, "damaged"), f"{'a' * 5000}!")
+
+
+def test_a_token_past_the_vocabulary_in_the_settings_of_generation_is_a_sentence(folders, tmp_path):
+    folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
+    (folder / "generation_config.json").write_text(
+        json.dumps({"forced_eos_token_id": 10**6}), encoding="utf-8"
+    )
+    with pytest.raises(PretrainedError, match="do not fit its vocabulary"):
+        generate(load_folder(folder, "damaged"), given("gpt2"), SearchSettings(longest=2))
+
+
+def test_a_folder_without_a_vocabulary_says_which_files_it_lacks(folders, tmp_path):
+    folder = shutil.copytree(
+        folders["bert"], tmp_path / "model", ignore=shutil.ignore_patterns("tokenizer.json")
+    )
+    with pytest.raises(
+        PretrainedError, match=r"has no tokenizer: none of the files .*tokenizer\.json"
+    ):
+        load_folder(folder, "damaged")
+
+
+def test_an_error_that_lists_is_quoted_past_its_colon():
+    assert first_line(ValueError("Expected one of:\n(1) a file,\n(2) a folder.")) == (
+        "Expected one of: (1) a file, (2) a folder."
+    )
+
+
+@pytest.fixture
+def parts(folders, tmp_path):
+    """A folder whose weights are one shard and its index."""
+    folder = shutil.copytree(folders["bert"], tmp_path / "parts")
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    with safe_open(folder / "model-00001-of-00001.safetensors", framework="pt") as weights:
+        keys = list(weights.keys())
+
+    def index(file):
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps(
+                {
+                    "metadata": {},
+                    "weight_map": {
+                        **dict.fromkeys(keys, "model-00001-of-00001.safetensors"),
+                        keys[0]: file,
+                    },
+                }
+            ),
+            encoding="utf-8",
+        )
+        return folder
+
+    return index
+
+
+DOORS = {
+    "load_folder": lambda folder: load_folder(folder, "parts"),
+    "text": lambda folder: load_folder(str(folder), "parts"),
+    "page": lambda folder: check_folder(str(folder), 10**9),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_an_index_leads_to_the_shards_beside_it_alone(door, parts, tmp_path):
+    DOORS[door](parts("model-00001-of-00001.safetensors"))
+    torch.save({}, tmp_path / "parts" / "pytorch_model.bin")
+    for file in ("pytorch_model.bin", "../model-00001-of-00001.safetensors", "/etc/passwd", 3):
+        with pytest.raises(PretrainedError, match="an index that names"):
+            DOORS[door](parts(file))
+    (tmp_path / "parts" / "model.safetensors.index.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(PretrainedError, match="no model.safetensors.index.json that can be read"):
+        DOORS[door](tmp_path / "parts")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a device file")
+@each(
+    "name",
+    [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "chat_template.jinja",
+        "emoji.json",
+        "vocab.bpe",
+        "additional_chat_templates/a.jinja",
+        "whatever",
+    ],
+)
+@each("door", DOORS)
+def test_only_regular_files_are_opened(door, name, folders, tmp_path_factory):
+    folder = shutil.copytree(folders["gpt2"], tmp_path_factory.mktemp("device") / "model")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(
+        PretrainedError, match=rf"{name}.* (not|other than) a regular file|no config.json"
+    ):
+        DOORS[door](folder)
+
+
+@each(
+    "name",
+    ["tokenizer.json", "chat_template.jinja", "dict.txt", "additional_chat_templates/a.jinja"],
+)
+@each("door", DOORS)
+def test_what_is_read_beside_the_weights_is_bounded(door, name, folders, tmp_path_factory):
+    folder = shutil.copytree(folders["gpt2"], tmp_path_factory.mktemp("large") / "model")
+    (folder / name).parent.mkdir(exist_ok=True)
+    with open(folder / name, "wb") as file:
+        file.truncate(300_000_000)  # a sparse file
+    with pytest.raises(PretrainedError, match=r"300,000,000 bytes; at most 256,000,000 are read"):
+        DOORS[door](folder)
+
+
+# The lab's own models, as they are kept: small, made by a run that is told, readable, good at what they learned.
+
+
+NAMES = ("numbers", "induction", "only-attention", "names", "digits")
+REPEATING = ("induction", "only-attention")
+FILES = {"config.json", "model.safetensors", "run.json"}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return load_lab_model("numbers"), task_of("numbers")
+
+
+@pytest.fixture(scope="module", params=REPEATING)
+def induction(request):
+    return load_lab_model(request.param), task_of(request.param)
+
+
+def run_metadata(name):
+    return json.loads((LAB_MODELS / name / "run.json").read_text("utf-8"))
+
+
+def task_of(name):
+    return make_task(TaskConfig.from_json(run_metadata(name)["config"]["task"]))
+
+
+def test_all_of_them_stay_small():
+    files = [path for path in LAB_MODELS.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in files} == set(NAMES)
+    assert sum(path.stat().st_size for path in files) < 5_000_000
+    assert not [path for path in files if path.suffix not in (".json", ".safetensors", ".md")]
+
+
+def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
+    RunConfig.from_json(run_metadata(name)["config"])
+    assert {path.name for path in (LAB_MODELS / name).iterdir()} >= FILES
+    # Of a repeating line's words half stand there for the first time; of a sentence's most are drawn at random.
+    target = {"names": 0.45}.get(name, 0.5 if name in REPEATING else 0.95)
+    assert run_metadata(name)["reached"]["token_accuracy"] >= target
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
+    assert re.search(rf"^LAB_MODELS := .*\b{name}\b", makefile, re.M)
+
+
+def test_the_translator_gets_numbers_right_that_it_never_saw(numbers):
+    pretrained, task = numbers
+    held = task.held_out(150)
+    batch = pretrained.tokenizer(
+        [" ".join(e.source) for e in held], padding=True, return_tensors="pt"
+    )
+    made = pretrained.model.generate(
+        input_ids=batch["input_ids"],
+        attention_mask=batch["attention_mask"],
+        max_new_tokens=30,
+        do_sample=False,
+    )
+    texts = pretrained.tokenizer.batch_decode(made, skip_special_tokens=True)
+    assert sum(a == " ".join(e.target) for a, e in zip(texts, held, strict=True)) >= 0.95 * len(
+        held
+    )
+
+
+def test_the_translators_alignment_can_be_seen(numbers):
+    pretrained, _ = numbers
+    reading = read(pretrained, "two hundred and forty-five")
+    assert reading.source.tokens == ("two", "hundred", "and", "forty", "five")
+    assert reading.produced.tokens[:-1] == ("zwei", "hundert", "fünf", "und", "vier", "zig")
+    weights = torch.from_numpy(
+        reading.trace.of("cross").maps[1].weights
+    )  # of the last layer (H, T, S)
+    pairs = {"zwei": "two", "hundert": "hundred", "fünf": "five", "vier": "forty"}
+    for row, word in enumerate(reading.produced.tokens):
+        if word in pairs:
+            mass = weights[:, row, reading.source.tokens.index(pairs[word])].max()
+            assert mass > 2 / len(reading.source.tokens), (word, mass)
+
+
+def test_the_language_model_says_a_passage_again(induction):
+    pretrained, task = induction
+    held = task.held_out(100)
+    batch, expected = task.collate(held), [task.places(example) for example in held]
+    with torch.no_grad():
+        guessed = pretrained.model(input_ids=batch.source).logits.argmax(-1) == batch.target_out
+    known = torch.tensor([[bool(place) for place in row] for row in expected])
+    assert known.sum() > 1000
+    assert guessed[known].float().mean() >= 0.95
+    assert guessed[~known].float().mean() < 0.1, "nothing tells a word that is drawn at random"
+
+
+def test_the_language_model_has_heads_that_look_behind_the_earlier_place_and_heads_that_look_one_back(
+    induction,
+):
+    pretrained, task = induction
+    example = task.held_out(1)[0]
+    reading = read(pretrained, " ".join(example.source[1:]))
+    assert reading.source.tokens == example.source
+    places, even = task.places(example), []
+    scores = torch.zeros(reading.trace.shape)
+    for row, keys in enumerate(places):
+        if keys:
+            for layer, item in enumerate(reading.trace.maps):
+                scores[layer] += torch.from_numpy(item.weights[:, row, list(keys)]).sum(-1)
+            even.append(len(keys) / (row + 1))
+    scores /= len(even)
+    assert scores[1].max() > 0.7 > 0.2 > scores[0].max(), (scores, even)
+    assert sum(even) / len(even) < 0.1
+    back = torch.from_numpy(reading.trace.maps[0].weights).diagonal(-1, 1, 2).mean(-1)  # (H,)
+    assert back.max() > 0.5
+
+
+def test_a_person_can_type_a_sentence(induction):
+    pretrained, _ = induction
+    result = answer(pretrained, ModelInputs("The cat sat on the mat. The cat"))
+    assert pretrained.tokenizer.convert_ids_to_tokens(int(result.probabilities.argmax())) == "sat"
+    assert result.probabilities.max() > 0.5
+    before = answer(pretrained, ModelInputs("The cat"))
+    assert before.probabilities.max() < 0.2
+
+
+def test_the_digits_are_told_apart():
+    pretrained, task = load_lab_model("digits"), task_of("digits")
+    held = task.held_out(120)
+    patches = task.collate(held).source.unflatten(1, (4, 4)).unflatten(3, (2, 2))
+    pixels = patches.permute(0, 1, 3, 2, 4).reshape(-1, 8, 8)
+    right = 0
+    for picture, example in zip(pixels, held, strict=True):
+        probabilities = answer(
+            pretrained, ModelInputs(picture=Array.of(picture.numpy()))
+        ).probabilities
+        right += pretrained.model.config.id2label[int(probabilities.argmax())] == example.target[0]
+    assert right >= 0.95 * len(held)
