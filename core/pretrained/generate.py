@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind
+from core.interpret.trace import AttentionTrace, Kind
 from core.models.decoding import Prompt, SearchSettings, Tree, no_repeat, search_steps
 from core.pretrained.attention_recorder import to_device
 from core.pretrained.base import (
@@ -197,43 +197,29 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
         )
     batch, read, cut = encode_source(pretrained, inputs)
     seq2seq = pretrained.head == "seq2seq"
-    read = read if seq2seq else _open(pretrained, read)
-    prefix = tuple(target_ids(pretrained, inputs.target)) if seq2seq else read.ids
+    if seq2seq:
+        prefix = tuple(target_ids(pretrained, inputs.target))
+        source, mask = batch[pretrained.model.main_input_name], batch.get("attention_mask")
+    else:
+        tokenizer, length = tokenizer_of(pretrained), len(read)
+        # Without its closing special tokens the model continues the text.
+        while length > 1 and read.ids[length - 1] in (
+            tokenizer.eos_token_id,
+            tokenizer.sep_token_id,
+        ):
+            length -= 1
+        names = ("ids", "tokens", "special", "word", "segment")
+        read = Line(*(getattr(read, name)[:length] for name in names))
+        prefix = read.ids
+        source, mask = torch.tensor([prefix[:-1]], dtype=torch.long), None
     if (room := pretrained.max_tokens - len(prefix)) < 1:
         raise PretrainedError(
             f"The text fills all {pretrained.max_tokens} tokens that {pretrained.name} reads, so it "
             "cannot continue; shorten it."
         )
-    if not seq2seq:
-        source = torch.tensor([prefix[:-1]], dtype=torch.long)
-        mask = torch.ones_like(source, dtype=torch.bool)
-        return GenerationStart(
-            Prompt(source, mask, prefix[-1], text=True, prefix_tokens=prefix), read, room, None, cut
-        )
-    source, source_mask = batch[pretrained.model.main_input_name], batch.get("attention_mask")
-    mask = (
-        torch.ones(source.shape[:2], dtype=torch.bool)
-        if source_mask is None
-        else source_mask.bool()
-    )
-    return GenerationStart(
-        Prompt(source, mask, prefix[-1], prefix_tokens=prefix), read, room, batch, cut
-    )
-
-
-def _open(pretrained: Pretrained, line: Line) -> Line:
-    """The line without its closing special tokens, so that the model continues the text."""
-    tokenizer, length = tokenizer_of(pretrained), len(line)
-    closing = {tokenizer.eos_token_id, tokenizer.sep_token_id}
-    while length > 1 and line.ids[length - 1] in closing:
-        length -= 1
-    return Line(
-        line.ids[:length],
-        line.tokens[:length],
-        line.special[:length],
-        line.word[:length],
-        line.segment[:length],
-    )
+    real = torch.ones(source.shape[:2], dtype=torch.bool) if mask is None else mask.bool()
+    prompt = Prompt(source, real, prefix[-1], text=not seq2seq, prefix_tokens=prefix)
+    return GenerationStart(prompt, read, room, batch if seq2seq else None, cut)
 
 
 def generate_steps(
@@ -277,34 +263,36 @@ def score_continuation(
     fed, first = [*start.prompt.prefix_tokens, *tokens[:-1]], len(start.prompt.prefix_tokens) - 1
     name = "input_ids" if start.batch is None else "decoder_input_ids"
     output, recorder = forward(pretrained, {**(start.batch or {}), name: torch.tensor([fed])})
-    line, generated = (
-        text_line(tokenizer_of(pretrained), fed),
-        text_line(tokenizer_of(pretrained), tokens).tokens,
-    )
+    line = text_line(tokenizer_of(pretrained), fed)
+    generated = text_line(tokenizer_of(pretrained), tokens).tokens
     reading = Reading(AttentionTrace((), pretrained.name), line)
     if start.batch is not None:
         reading = replace(reading, source=start.read, target=line, produced=line)
     all_maps = maps_of(pretrained, output, recorder, reading)
-    note = note_of(pretrained, recorder, [one.kind for one in all_maps])
-    maps = [
-        _rows(one, first, generated)
-        for one in all_maps
-        if start.batch is None or one.kind != "self"
-    ]  # the encoder runs before the first step
+    maps = []
+    for item in all_maps:
+        if item.kind == "self" and start.batch is not None:
+            continue  # the encoder runs before the first step
+        kind: Kind = "cross" if item.kind == "cross" else "causal"
+        mask = item.mask
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask[..., first:, :]
+        maps.append(
+            replace(
+                item,
+                kind=kind,
+                weights=item.weights[:, first:],
+                queries=generated,
+                mask=mask,
+            )
+        )
     trace = AttentionTrace(
         tuple(sorted(maps, key=lambda one: one.kind != "cross")), pretrained.name
     )
-    sink = has_sinks(recorder)
+    note, sink = note_of(pretrained, recorder, [one.kind for one in all_maps]), has_sinks(recorder)
     return Continuation(
         output.logits[0, first:].float(), with_sink(trace) if sink else trace, note, sink
     )
-
-
-def _rows(item: AttentionMap, first: int, generated: tuple[str, ...]) -> AttentionMap:
-    """The rows of the generated tokens, named by those tokens."""
-    mask = item.mask if item.mask is None or item.mask.shape[-2] == 1 else item.mask[..., first:, :]
-    kind: Kind = "cross" if item.kind == "cross" else "causal"
-    return replace(item, kind=kind, weights=item.weights[:, first:], queries=generated, mask=mask)
 
 
 def step_probabilities(
