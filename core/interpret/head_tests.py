@@ -25,6 +25,7 @@ MIN_TOKENS = 4
 LINES = 8
 SEED = 86
 WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
+Cells = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class RepeatTest:
     paper: str
     url: str
 
-    def cells(self, length: int) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+    def cells(self, length: int) -> Cells:
         """The queries and keys of the test in a line of `length` tokens that repeats once."""
         if self.offset is None:
             queries = np.arange(1, 2 * length)
@@ -86,15 +87,6 @@ class RepeatScores(NumberedHeads):
         return ranked_heads(self.score[test])
 
 
-@dataclass(frozen=True, eq=False)
-class RepeatLine:
-    """The reading of a line of `length` random tokens that repeats once; the first one is at `start`."""
-
-    reading: Reading
-    length: int
-    start: int
-
-
 def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
     """The score of every head in every test: its mean weight on the test's keys, over eight lines of random tokens.
 
@@ -121,50 +113,56 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
     return [draw.sample(pieces, length) for _ in range(LINES)]
 
 
-def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> RepeatLine:
+def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Reading:
     """These tokens twice in a row. PretrainedError where the model has no attention of this kind."""
     reading = read_ids(pretrained, [*tokens, *tokens])
     if not reading.trace.of(kind).maps:
         raise PretrainedError(f"{pretrained.name} has no attention of this type.")
-    return RepeatLine(reading, len(tokens), first_ordinary(reading, kind))
+    return reading
 
 
-def line_scores(line: RepeatLine, kind: Kind) -> Float[np.ndarray, "R L H"]:
+def line_scores(reading: Reading, kind: Kind) -> Float[np.ndarray, "R L H"]:
     """The score of every head in every test on one line."""
-    cells = [test.cells(line.length) for test in TESTS]
+    maps = reading.trace.of(kind).maps
     return np.stack(
         [
-            stack_layers(
-                [
-                    item.weights[:, queries + line.start, keys + line.start].mean(-1).astype(float)
-                    for item in line.reading.trace.of(kind).maps
-                ]
-            )
-            for queries, keys in cells
+            stack_layers([item.weights[:, *cells].mean(-1).astype(float) for item in maps])
+            for cells in _cells(reading, kind)
         ]
     )
 
 
 def join_lines(
-    kind: Kind, example: RepeatLine, scores: Sequence[Float[np.ndarray, "R L H"]]
+    kind: Kind, example: Reading, scores: Sequence[Float[np.ndarray, "R L H"]]
 ) -> RepeatScores:
     """The means over two lines or more, with their intervals."""
-    trace, values = example.reading.trace.of(kind), np.stack(scores)
-    margin = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
-    visible, start = trace.maps[0].visible[0], example.start
+    trace, values, special = example.trace.of(kind), np.stack(scores), _special(example, kind)
+    visible = trace.maps[0].visible[0]
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
-    cells = (test.cells(example.length) for test in TESTS)
     return RepeatScores(
         kind,
         values.mean(0),
-        margin,
-        np.asarray([even[queries + start, keys + start].mean() for queries, keys in cells]),
+        1.96 * values.std(0, ddof=1) / np.sqrt(len(values)),
+        np.asarray([even[cells].mean() for cells in _cells(example, kind)]),
         trace.numbers,
-        example.length,
+        special.count(False) // 2,
         len(values),
-        example.reading,
-        start,
+        example,
+        special.index(False),
     )
+
+
+def _special(reading: Reading, kind: Kind) -> tuple[bool, ...]:
+    return reading.lines(kind)[0].special
+
+
+def _cells(reading: Reading, kind: Kind) -> list[Cells]:
+    """The queries and keys of each test on a line of random tokens, which stand between special ones."""
+    special = _special(reading, kind)
+    cells = (test.cells(special.count(False) // 2) for test in TESTS)
+    return [
+        (queries + special.index(False), keys + special.index(False)) for queries, keys in cells
+    ]
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
@@ -179,11 +177,6 @@ def ordinary_tokens(tokenizer: Any) -> list[int]:
     return [index for index in ids[:4000] if str(tokenizer.decode([index])).strip().isalnum()][
         :2000
     ]
-
-
-def first_ordinary(reading: Reading, kind: Kind) -> int:
-    """The place of the first token that is not special."""
-    return reading.lines(kind)[0].special.index(False)
 
 
 FEWEST = 10  # items with a successor

@@ -8,7 +8,7 @@ import math
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -44,15 +44,10 @@ LIMITS = (
 LABELS = ("tokens", "queries", "keys")
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayFile:
-    """The numbers in a file by name, in its order, float32; and its labels by name."""
-
-    weights: dict[str, np.ndarray]
-    labels: dict[str, tuple[str, ...]]
+Arrays = tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]  # numbers as float32, and labels
 
 
-def _npz(data: bytes, name: str) -> ArrayFile:
+def _npz(data: bytes, name: str) -> Arrays:
     """The arrays of an NPZ, each checked by its header before it is unpacked; nothing pickled is opened."""
     weights: dict[str, np.ndarray] = {}
     labels: dict[str, tuple[str, ...]] = {}
@@ -100,10 +95,10 @@ def _npz(data: bytes, name: str) -> ArrayFile:
             f"{name} is not a readable NPZ: {first_line(error)}. Write it with "
             "numpy.savez_compressed."
         ) from error
-    return ArrayFile(weights, labels)
+    return weights, labels
 
 
-def _safetensors(data: bytes, name: str) -> ArrayFile:
+def _safetensors(data: bytes, name: str) -> Arrays:
     """The tensors of a safetensors file, and the labels in its metadata: lists of text in JSON."""
     from safetensors.torch import load
 
@@ -123,7 +118,7 @@ def _safetensors(data: bytes, name: str) -> ArrayFile:
         raise PretrainedError(f"{name} holds more than {MAX_NUMBERS:,} numbers.")
     with wrap_errors(f"{name} is not a readable safetensors file"):
         tensors = load(data)
-        return ArrayFile({key: to_numpy(tensors[key].float()) for key in header}, labels)
+        return {key: to_numpy(tensors[key].float()) for key in header}, labels
 
 
 def _header(data: bytes, name: str) -> dict[str, Any]:
@@ -175,12 +170,12 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
         raise PretrainedError(
             f"{name} has {len(data) / 1e6:,.0f} MB; at most {MAX_BYTES // 10**6} MB are read."
         )
-    file = _npz(data, name) if data[:2] == b"PK" else _safetensors(data, name)
-    layers = [layer for key, values in file.weights.items() for layer in _layers(key, values)]
+    weights, labels = (_npz if data[:2] == b"PK" else _safetensors)(data, name)
+    layers = [layer for key, values in weights.items() for layer in _layers(key, values)]
     if not layers:
         raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
-    reading = _lined(kinds, file.labels, tuple(tokens.split()), name)
+    reading = _lined(kinds, labels, tuple(tokens.split()), name)
     maps = []
     for kind in KINDS:
         rows, columns = (line.tokens for line in reading.lines(kind))

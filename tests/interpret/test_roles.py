@@ -11,7 +11,6 @@ from core.interpret import head_tests
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.head_tests import (
     TESTS,
-    first_ordinary,
     item_logits,
     ordinary_tokens,
     score_repeats,
@@ -504,7 +503,7 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
     ids = ordinary_tokens(pretrained.tokenizer)[:6]
     reading = read_ids(pretrained, ids * 2)
     line = reading.lines(kind)[0]
-    start = first_ordinary(reading, kind)
+    start = reading.lines(kind)[0].special.index(False)
     assert line.ids[start : start + 12] == (*ids, *ids)
     assert score_repeats(pretrained, kind).score.shape[0] == len(TESTS)
     if family == "bert":
