@@ -222,7 +222,11 @@ def _hold(
                     and name not in around
                     and (
                         any(one.ndim > 1 for one in module.parameters(recurse=False))
-                        or _writes(name, module)
+                        # A whole feed-forward network or a mixer: gates inside it are its own.
+                        or name.rpartition(".")[2] in FEED_FORWARD
+                        or any(
+                            re.fullmatch(rule, type(module).__name__) for rule, _ in SUBSTITUTES[1:]
+                        )
                     )
                 )
             ):
@@ -239,13 +243,6 @@ def _embeds(module: nn.Module) -> bool:
         True for _ in module.parameters()
     )
     return isinstance(module, nn.Embedding) or bool(sines)
-
-
-def _writes(name: str, module: nn.Module) -> bool:
-    """Whether a part of a layer is a whole feed-forward network, or a mixer, so that gates inside it are its own."""
-    return name.rpartition(".")[2] in FEED_FORWARD or any(
-        re.fullmatch(rule, type(module).__name__) for rule, _ in SUBSTITUTES[1:]
-    )
 
 
 def _prefixes(name: str) -> list[str]:

@@ -207,9 +207,15 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
     heads = call.q.shape[1]
 
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
-        rows = _linear(repeat_kv(values, heads)[:, :, 0], given.shape[-1])
+        """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
+        made = repeat_kv(values, heads)[:, :, 0]
+        made = (made - made[0]).float()
+        rows, last = made[1 : given.shape[-1] + 1], made[-1]
+        expected = torch.einsum("c,chd->hd", _mixture(given.shape[-1]), rows)
+        if not bool((expected - last).norm() <= LINEAR * last.norm()):
+            return None
         before = next((norm for norm, _, out in reversed(norms) if _same(out, given)), None)
-        return None if rows is None else fold_gain(rows, before)
+        return fold_gain(rows.transpose(0, 1), before)
 
     w_q, w_k = matrix(call.q, probe.states), matrix(call.k, probe.memory)
     w_v, w_o = matrix(call.v, probe.memory), output_matrix(call)
@@ -245,13 +251,6 @@ def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: N
         None if scale is None else float(scale),
         not torch.equal(call.out[: len(given)], given.reshape(-1, *call.out.shape[1:])),
     )
-
-
-def _linear(values: Float[Tensor, "N H D"], size: int) -> Float[Tensor, "H C D"] | None:
-    """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
-    rows, last = (values[1 : size + 1] - values[0]).float(), (values[-1] - values[0]).float()
-    expected = torch.einsum("c,chd->hd", _mixture(size), rows)
-    return rows.transpose(0, 1) if bool((expected - last).norm() <= LINEAR * last.norm()) else None
 
 
 def fold_gain(matrix: Float[Tensor, "... C D"], norm: Any) -> Float[Tensor, "... C D"]:

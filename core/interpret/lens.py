@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from core.hooks import hooked
 from core.interpret.evidence import Baseline
 from core.interpret.patching import read_outputs, states_of, with_states
 from core.pretrained.attention_recorder import STACK
@@ -84,8 +85,19 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
             "tokens. Take a model that fills masks or writes text."
         )
     names = layers_of(pretrained)
-    hooks = _read_stream(pretrained.model, names, states)
-    output, _ = forward(pretrained, baseline.batch, hooks=hooks)
+
+    def hooks() -> Iterator[Any]:
+        """What goes into the first of the layers, under the name "", and what comes out of each."""
+        first = pretrained.model.get_submodule(names[0])
+        yield first.register_forward_pre_hook(
+            lambda module, inputs, named: states.__setitem__(
+                "", inputs[0] if inputs else named["hidden_states"]
+            ),
+            with_kwargs=True,
+        )
+        yield read_outputs(pretrained.model, names, states)
+
+    output, _ = forward(pretrained, baseline.batch, hooks=hooked(hooks()))
     logits = output.logits[0]
     try:
         read = torch.stack([states[name][0, : len(logits)].cpu() for name in ("", *names)])
@@ -176,21 +188,6 @@ def _no_vectors(pretrained: Pretrained) -> str:
         f"The layers of {pretrained.name} pass on something else than one vector a token, so they cannot be read "
         "one by one. Take a model such as GPT-2, BERT or T5."
     )
-
-
-@contextmanager
-def _read_stream(model: Any, names: Sequence[str], states: dict[str, Tensor]) -> Iterator[None]:
-    """Store what goes into the first of the layers, under the name "", and what comes out of each."""
-
-    def hook(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-        states[""] = inputs[0] if inputs else named["hidden_states"]
-
-    first = model.get_submodule(names[0])
-    with (
-        first.register_forward_pre_hook(hook, with_kwargs=True),
-        read_outputs(model, names, states),
-    ):
-        yield
 
 
 def _part_size(baseline: Baseline, vocabulary: int) -> int:

@@ -80,12 +80,6 @@ def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
     )
 
 
-def group_name(tokens: Sequence[str], group: tuple[int, ...]) -> str:
-    """The text of a group: its pieces as one word."""
-    first, *rest = (tokens[index] for index in group)
-    return first + "".join(piece.removeprefix(CONTINUES) for piece in rest)
-
-
 def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     """The mean weight of each key over the queries that may attend to it; 0 where there are none."""
     if item.mask is None:
@@ -121,8 +115,11 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
         for groups, axis in ((transform.columns, -1), (transform.rows, -2)):
             mask = _merged(mask, groups, axis, np.logical_or)
-    queries, keys = (
-        tuple(group_name(tokens, group) for group in groups)
+    queries, keys = (  # the pieces of a group as one word
+        tuple(
+            tokens[first] + "".join(tokens[index].removeprefix(CONTINUES) for index in rest)
+            for first, *rest in groups
+        )
         for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))
     )
     weights = np.asarray(weights, dtype=np.float32)

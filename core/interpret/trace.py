@@ -280,7 +280,9 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
     for item in stack:
         if item.layer in causal:
             steps.append(_beside(np.eye(size), _own(causal[item.layer])))
-        steps.append(_cross(item))
+        # From the decoder's positions to the encoder's.
+        low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
+        steps.append(np.concatenate([np.eye(size, size + others), _shared(low)]))
     return Graph(tuple(steps), slice(size, None), slice(None, size))
 
 
@@ -333,13 +335,6 @@ def _own(item: AttentionMap) -> Step:
     """
     size = len(item.queries)
     return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
-
-
-def _cross(item: AttentionMap) -> Step:
-    """The step of cross-attention, from the decoder's positions to the encoder's."""
-    size, others = len(item.keys), len(item.queries)
-    low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
-    return np.concatenate([np.eye(size, size + others), _shared(low)])
 
 
 def _beside(first: np.ndarray, second: np.ndarray) -> np.ndarray:

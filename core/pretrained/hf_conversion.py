@@ -240,18 +240,6 @@ def llama_names(layers: int) -> dict[str, str]:
     return names
 
 
-def from_llama(weights: Weights, layers: int) -> Weights:
-    """The weights of a decoder with one vocabulary, from those that `to_llama` made of it."""
-    names = {theirs: own for own, theirs in llama_names(layers).items()}
-    table = weights["model.embed_tokens.weight"]
-    table = table / table.shape[1] ** 0.5
-    return rename_weights(weights, names) | {
-        "output.weight": weights["lm_head.weight"],
-        "target.token.weight": table,
-        "source.token.weight": table,
-    }
-
-
 def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """A decoder as language models are built today: RMSNorm, RoPE, SwiGLU, and heads that may share keys and values."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -481,10 +469,15 @@ def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
     with seeded_rng(SEED):
         model = build_model(LARGER if name == SEEDED else config.model, task.shape)
     assert isinstance(model, Decoder)
-    if name == TRAINED:
-        model.load_state_dict(
-            from_llama(load_file(FOLDER / "model.safetensors"), config.model.layers)
+    if name == TRAINED:  # back from what `to_llama` made of it
+        weights = load_file(FOLDER / "model.safetensors")
+        names = {theirs: own for own, theirs in llama_names(config.model.layers).items()}
+        table = weights["model.embed_tokens.weight"]
+        tables = dict.fromkeys(
+            ("source.token.weight", "target.token.weight"), table / table.shape[1] ** 0.5
         )
+        tables["output.weight"] = weights["lm_head.weight"]
+        model.load_state_dict(rename_weights(weights, names) | tables)
     return model.eval().requires_grad_(False), task
 
 

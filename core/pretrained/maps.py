@@ -168,7 +168,9 @@ def maps_of(
 
     PretrainedError when the model returned none, or maps that are not between the tokens it was given.
     """
-    layers = _all_layers(output, recorder)
+    layers: list[One] = [(call.kind, call.weights, call.mask) for call in recorder.calls]
+    recorded = {kind for kind, *_ in layers}
+    layers += [one for one in _returned(output) if one[0] not in recorded]
     if not layers:
         fields = ("attentions", *(name for name, _ in RETURNED))
         returned = [
@@ -192,13 +194,6 @@ def maps_of(
             for layer, one in enumerate(one[1:] for one in layers if one[0] == kind)
         ]
     return tuple(maps)
-
-
-def _all_layers(output: Any, recorder: AttentionRecorder) -> list[One]:
-    """The recorded layers, and for kinds that were not recorded the returned ones."""
-    call = [(call.kind, call.weights, call.mask) for call in recorder.calls]
-    kinds = {kind for kind, *_ in call}
-    return call + [one for one in _returned(output) if one[0] not in kinds]
 
 
 def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 import threading
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
@@ -18,7 +17,6 @@ import pytest
 import torch
 import transformers
 from transformers.initialization import no_init_weights
-from transformers.models.auto import modeling_auto
 
 from core.pretrained import Array, ModelInputs, PretrainedError, answer, encode, forward, read
 from core.pretrained.answers import task_of
@@ -576,26 +574,8 @@ def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is():
     check()
 
 
-def count_opened():
-    """Print how many types are opened by task, and how many of those that read a picture and a text."""
-    tasks, of_text = defaultdict(list), defaultdict(list)
-    for name in DRAWN:
-        try:
-            tasks[task := opened(name).replace(name, "…")].append(name)
-        except Exception as error:
-            tasks[task := f"WRONG {type(error).__name__}: {first_line(error)}"].append(name)
-        if name in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-            of_text[task].append(name)
-    for title, groups in (("Of all", tasks), ("Of image-text-to-text", of_text)):
-        print(title, sum(map(len, groups.values())))
-        for task, names in sorted(groups.items(), key=lambda item: -len(item[1])):
-            print(" ", len(names), task, f"[{', '.join(names[:6])}]")
-
-
 if __name__ == "__main__":
     transformers.utils.logging.set_verbosity_error()
-    if sys.argv[1:] == ["open"]:
-        sys.exit(count_opened())
     groups = dict(EXPECTED)
     EXPECTED.clear()  # the size of each is counted anew
     for name in sys.argv[1:] or ARCHITECTURES:

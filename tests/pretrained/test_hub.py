@@ -142,12 +142,6 @@ def test_the_bound_is_the_owners_to_set(served, monkeypatch):
         hub.plan("lab/bert")
 
 
-def test_a_revision_that_is_not_there(served):
-    assert hub.plan("lab/bert", "refs/pr/1").commit == COMMIT
-    with pytest.raises(PretrainedError, match="no revision v9"):
-        hub.plan("lab/bert", "v9")
-
-
 def test_the_token_is_handed_on_to_the_hub_alone(served):
     plan = hub.plan("lab/gated", token="hf_right")
     with serving({"lab/gated": Repo(bert_files())}) as storage:
@@ -167,7 +161,7 @@ def test_names_that_can_be_no_models(text):
         hub.parse(text)
 
 
-def test_names_in_their_forms():
+def test_names_in_their_forms(served):
     assert hub.parse(" gpt2 ") == hub.parse("gpt2@") == ("gpt2", "main")
     assert hub.parse("google/vit@refs/pr/1") == ("google/vit", "refs/pr/1")
     assert hub.parse("https://huggingface.co/google/vit/tree/refs%2Fpr%2F1") == (
@@ -177,6 +171,9 @@ def test_names_in_their_forms():
     assert hub.parse("huggingface.co/google/vit/") == ("google/vit", "main")
     with pytest.raises(PretrainedError, match="revision"):
         hub.parse("gpt2@../main")
+    assert hub.plan("lab/bert", "refs/pr/1").commit == COMMIT
+    with pytest.raises(PretrainedError, match="no revision v9"):
+        hub.plan("lab/bert", "v9")
 
 
 def test_no_network_and_offline(tmp_path, monkeypatch):
@@ -341,20 +338,35 @@ PATTERN = {
 }
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"num_hidden_layers": 10**6}, "num_hidden_layers = 1,000,000"), ({"vocab_size": 10**8}, "asks for"),
-    ({"num_hidden_layers": 10**400}, "more than 10^18"), ({"hidden_size": 0}, "cannot be loaded"),
-    ({"num_attention_heads": "3"}, "num_attention_heads"),
-    ({"num_attention_heads": -3}, "num_attention_heads = -3; expected 1 or more"),
+def damaged(folder: Path, to: Path, file: str, change: dict | None) -> Path:
+    """A copy of a folder in which one file of JSON is changed, or left out."""
+    shutil.copytree(folder, to)
+    if change is None:
+        (to / file).unlink()
+        return to
+    content = json.loads((to / file).read_text("utf-8")) if (to / file).exists() else {}
+    (to / file).write_text(json.dumps(content | change), encoding="utf-8")
+    return to
+
+
+@pytest.mark.parametrize(("family", "file", "change", "words"), [
+    ("bert", "config.json", {"num_hidden_layers": 10**6}, "num_hidden_layers = 1,000,000"),
+    ("bert", "config.json", {"vocab_size": 10**8}, "asks for"),
+    ("bert", "config.json", {"num_hidden_layers": 10**400}, "more than 10^18"),
+    ("bert", "config.json", {"hidden_size": 0}, "cannot be loaded"),
+    ("bert", "config.json", {"num_attention_heads": "3"}, "num_attention_heads"),
+    ("bert", "config.json", {"num_attention_heads": -3}, "num_attention_heads = -3; expected 1 or more"),
+    ("bert", "tokenizer.json", None, "has no tokenizer: none of the files that hold a vocabulary (tokenizer.json"),
+    # A panic of the tokenizer, and a token past the vocabulary in the settings of generation.
+    ("gpt2", "tokenizer.json", {"pre_tokenizer": PATTERN}, "cannot read this"),
+    ("gpt2", "generation_config.json", {"forced_eos_token_id": 10**6}, "do not fit its vocabulary"),
 ])  # fmt: skip
-def test_a_config_that_does_not_fit_its_weights_is_refused_before_a_model_is_built(
-    change, words, folders, tmp_path
-):
-    folder = shutil.copytree(folders["bert"], tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | change
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+def test_a_folder_that_is_put_wrong_is_refused(family, file, change, words, folders, tmp_path):
+    folder = damaged(folders[family], tmp_path / "model", file, change)
     with pytest.raises(PretrainedError) as refused:
-        load_folder(folder, "damaged")
+        model = load_folder(folder, "damaged")
+        generate(model, given("gpt2"), SearchSettings(longest=2))
+        read(model, f"{'a' * 5000}!")
     assert words in str(refused.value)
 
 
@@ -378,34 +390,6 @@ def test_a_count_past_the_default_of_its_class_is_seen_in_every_part(field, past
             (name, count) for name, count, usual in counts(config) if count > max(usual, MAX_PARTS)
         ]
         assert found == [(field, 10**6)] * past
-
-
-def test_a_panic_in_the_tokenizer_is_a_sentence(folders, tmp_path):
-    folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
-    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    content["pre_tokenizer"] = PATTERN
-    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(PretrainedError, match="cannot read this"):
-        read(load_folder(folder, "damaged"), f"{'a' * 5000}!")
-
-
-def test_a_token_past_the_vocabulary_in_the_settings_of_generation_is_a_sentence(folders, tmp_path):
-    folder = shutil.copytree(folders["gpt2"], tmp_path / "model")
-    (folder / "generation_config.json").write_text(
-        json.dumps({"forced_eos_token_id": 10**6}), encoding="utf-8"
-    )
-    with pytest.raises(PretrainedError, match="do not fit its vocabulary"):
-        generate(load_folder(folder, "damaged"), given("gpt2"), SearchSettings(longest=2))
-
-
-def test_a_folder_without_a_vocabulary_says_which_files_it_lacks(folders, tmp_path):
-    folder = shutil.copytree(
-        folders["bert"], tmp_path / "model", ignore=shutil.ignore_patterns("tokenizer.json")
-    )
-    with pytest.raises(
-        PretrainedError, match=r"has no tokenizer: none of the files .*tokenizer\.json"
-    ):
-        load_folder(folder, "damaged")
 
 
 def test_an_error_that_lists_is_quoted_past_its_colon():
