@@ -61,8 +61,9 @@ SENTENCES_FILE = Path(__file__).with_name("sentences.txt")
 def own_texts() -> tuple[str, ...]:
     """The lab's 300 English texts: 150 sentences, the 30 on which roles are measured, and 120 messages."""
     messages = [row[0] for row in csv.reader(own_rows("classify").splitlines()[1:])]
-    lines = SENTENCES_FILE.read_text("utf-8").splitlines()
-    return tuple(dict.fromkeys((*SENTENCES, *lines, *messages)))
+    return tuple(
+        dict.fromkeys((*SENTENCES, *SENTENCES_FILE.read_text("utf-8").splitlines(), *messages))
+    )
 
 
 def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
@@ -187,8 +188,7 @@ def config_of(run: Run) -> CorpusConfig:
 
 def load_inputs(run: Run) -> tuple[ModelInputs, ...]:
     """The texts of a measurement, in order."""
-    lines = (run.path / INPUTS).read_text("utf-8").split("\n")[:-1]
-    return tuple(map(from_json, lines))
+    return tuple(map(from_json, (run.path / INPUTS).read_text("utf-8").split("\n")[:-1]))
 
 
 def work(

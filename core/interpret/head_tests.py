@@ -253,8 +253,9 @@ def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorSc
     The paper puts the first feed-forward network behind the embedding; it is left out here. PretrainedError for a
     model without tokens or without such matrices, or where fewer than ten items and their successors are single tokens.
     """
-    orders = ordered_tokens(pretrained)
-    return rank_successors(orders, read_heads(pretrained), read_vocabularies(pretrained), kind)
+    return rank_successors(
+        ordered_tokens(pretrained), read_heads(pretrained), read_vocabularies(pretrained), kind
+    )
 
 
 def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:

@@ -92,8 +92,7 @@ def find_sinks(trace: AttentionTrace) -> Bool[np.ndarray, " S"]:
 
     After Gu et al. 2024, who define it for one head. All maps must have the same keys.
     """
-    heads = np.concatenate([received_weight(item) for item in trace.maps])
-    return np.asarray(heads.mean(0) > SINK)
+    return np.asarray(np.concatenate([received_weight(item) for item in trace.maps]).mean(0) > SINK)
 
 
 def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:

@@ -332,8 +332,9 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
         for block in blocks
         if block.name in whole
     }
-    calls = {(call.kind, call.layer): call for call in recorder.calls}
-    return PatchSource(pair, base, calls, known, states)
+    return PatchSource(
+        pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states
+    )
 
 
 def patch(pair: TextPair, direction: Direction = "denoise") -> dict[LayerKey, LayerEffect]:
@@ -387,8 +388,9 @@ def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacemen
     }
     patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
     moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
-    hooks = replace_outputs(base.pretrained.model, moved)
-    output, _ = forward(base.pretrained, batch, patches=patches, hooks=hooks)
+    output, _ = forward(
+        base.pretrained, batch, patches=patches, hooks=replace_outputs(base.pretrained.model, moved)
+    )
     answers = (
         answer_of(base.pretrained, batch, output, base.question.position, row)
         for row in range(len(part))

@@ -305,8 +305,11 @@ def read_parses(
     PretrainedError as in `known_parses`, and where no sentence could be divided into its words.
     """
     known = known_parses(pretrained, parses)
-    parts = [reduce_parse(pretrained, parse, kind) for parse in known]
-    return join_readings(pretrained, parts, len(parses) - len(known))
+    return join_readings(
+        pretrained,
+        [reduce_parse(pretrained, parse, kind) for parse in known],
+        len(parses) - len(known),
+    )
 
 
 def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse, ...]:

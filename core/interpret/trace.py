@@ -152,8 +152,7 @@ Weights = Float[np.ndarray, "H T S"]
 
 def entropy(weights: Weights) -> Float[np.ndarray, "H T"]:
     """Entropy of each row in nats: log S for uniform weights, 0 for a single key."""
-    safe = np.where(weights > 0, weights, 1.0)
-    return -(weights * np.log(safe)).sum(-1)
+    return -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(-1)
 
 
 def mean_distance(weights: Weights) -> Float[np.ndarray, " H"]:

@@ -107,8 +107,7 @@ def display_names(pretrained: Pretrained, answer: Answer, ids: Sequence[int]) ->
     ## marks a token that continues a word, in vocabularies that mark the beginning of words.
     """
     if answer.kind == "class":
-        names = pretrained.model.config.id2label
-        return tuple(str(names.get(one, one)) for one in ids)
+        return tuple(str(pretrained.model.config.id2label.get(one, one)) for one in ids)
     return display_tokens(tokenizer_of(pretrained), ids)
 
 

@@ -127,8 +127,7 @@ def _header(data: bytes, name: str) -> dict[str, Any]:
         if not 2 <= length <= min(MAX_HEADER, len(data) - 8):
             raise ValueError("its header is missing or too long")
         header = json.loads(data[8 : 8 + length])
-        metadata = header.get("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(
+        if not isinstance(header.get("__metadata__", {}), dict) or not all(
             isinstance(item["shape"], list)
             and all(isinstance(size, int) and size >= 0 for size in item["shape"])
             for key, item in header.items()

@@ -242,8 +242,10 @@ def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
 
 def marks_words(tokenizer: Any) -> bool:
     """Whether a vocabulary marks the tokens that begin a word, as GPT-2's and SentencePiece's do."""
-    sample = tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
-    return any(str(piece).startswith(STARTS_WORD) for piece in sample)
+    return any(
+        str(piece).startswith(STARTS_WORD)
+        for piece in tokenizer.convert_ids_to_tokens(range(min(len(tokenizer), 400)))
+    )
 
 
 def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None, ...]:

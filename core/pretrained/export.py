@@ -395,8 +395,9 @@ def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
     if task.separator:
         if "-" not in vocabulary.tokens:
             changes.append(normalizers.Replace("-", " "))
-        parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]
+        )  # type: ignore[assignment]
     else:
         changes.append(normalizers.Replace("\n", "↵"))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")  # type: ignore[assignment]

@@ -216,8 +216,14 @@ def config_of(run: Run) -> FineTuneConfig:
 
 def result(run: Run) -> Path | None:
     """The folder of the fine-tuned model; None before there is one."""
-    weights = run.path.glob(f"*{TUNED}/model.safetensors")
-    return next((path.parent for path in weights if path.with_name("config.json").is_file()), None)
+    return next(
+        (
+            path.parent
+            for path in run.path.glob(f"*{TUNED}/model.safetensors")
+            if path.with_name("config.json").is_file()
+        ),
+        None,
+    )
 
 
 def about(run: Run) -> dict[str, Any]:
@@ -247,8 +253,11 @@ def fine_tune(
 
 def last_checkpoint(run: Run) -> Path | None:
     """The folder of the Trainer's last checkpoint; None but while the run is paused."""
-    saved = (run.path / "trainer").glob("checkpoint-*")
-    return max(saved, key=lambda path: int(path.name.split("-")[1]), default=None)
+    return max(
+        (run.path / "trainer").glob("checkpoint-*"),
+        key=lambda path: int(path.name.split("-")[1]),
+        default=None,
+    )
 
 
 class FineTuneLoop:

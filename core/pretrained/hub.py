@@ -202,8 +202,14 @@ def repo_of(folder: Path) -> str:
 
 def downloaded_commits(repo: str) -> tuple[str, ...]:
     """The downloaded commits of a model, most recently used first."""
-    folders = [path for path in _folders() if path.parent.name == repo.replace("/", "--")]
-    return tuple(path.name for path in sorted(folders, key=_used, reverse=True))
+    return tuple(
+        path.name
+        for path in sorted(
+            [path for path in _folders() if path.parent.name == repo.replace("/", "--")],
+            key=_used,
+            reverse=True,
+        )
+    )
 
 
 def make_room(need: int) -> None:

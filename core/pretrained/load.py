@@ -479,8 +479,10 @@ def keep_freed_memory() -> None:
 
 def max_tokens_of(model: Any) -> int:
     """The most tokens that are read: 512, or up to 1,024 where the model has more positions and few enough heads."""
-    fit = math.isqrt(MAPS_BYTES // maps_bytes(model, 1))
-    return min(positions(model), max(MAX_TOKENS, min(fit, LONGEST)))
+    return min(
+        positions(model),
+        max(MAX_TOKENS, min(math.isqrt(MAPS_BYTES // maps_bytes(model, 1)), LONGEST)),
+    )
 
 
 def maps_bytes(model: Any, tokens: int) -> int:
