@@ -24,7 +24,7 @@ from torch.utils.hooks import RemovableHandle
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, output_matrix
 from core.interpret.patching import FEED_FORWARD
-from core.interpret.trace import Kind
+from core.interpret.trace import LayerKey
 from core.pretrained.attention_recorder import (
     MIXERS,
     STACK,
@@ -39,8 +39,6 @@ PASSES = 3  # through the model
 CLOSE = 1e-3  # of the logit or the largest part, within which the parts must add up
 SAME = 1e-4  # of the largest value, within which a norm is a scaled copy of its input, or a value an activation's
 ACTIVATIONS = (F.gelu, partial(F.gelu, approximate="tanh"), F.relu, F.silu, torch.tanh)
-
-LayerKey = tuple[Kind, int]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,10 @@ from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask
 from core.interpret.roles import (
+    CLARK,
     MIN_KEYS,
     ROLES,
+    XIAO,
     Role,
     RoleScores,
     RoleSums,
@@ -97,7 +99,6 @@ def sink_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
     return np.asarray(1 - (weights * ~sinks).sum(-1)).clip(0, 1)
 
 
-CLARK = "Clark et al. 2019", "https://arxiv.org/abs/1906.04341"
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "entropy",
@@ -125,8 +126,7 @@ MEASURES: tuple[Measure, ...] = (
         "weight",
         sink_rows,
         None,
-        "Xiao et al. 2024",
-        "https://arxiv.org/abs/2309.17453",
+        *XIAO,
     ),
     *(
         Measure(

@@ -11,7 +11,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.interpret.trace import AttentionTrace, Kind, flow, graph, rollout, to_numpy, total
+from core.interpret.trace import (
+    AttentionTrace,
+    Kind,
+    LayerKey,
+    flow,
+    graph,
+    rollout,
+    to_numpy,
+    total,
+)
 from core.memory import free_bytes
 from core.pretrained.answers import (
     Answer,
@@ -299,8 +308,6 @@ def largest_effects(effects: Mapping[T, Effect], count: int) -> list[tuple[T, Ef
 GRADIENT_MEMORY = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
 
 MIXES = "ExclusiveSelfAttention"  # takes the part along v out of a head's output
-
-LayerKey = tuple[Kind, int]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ MIN_TOKENS = 4
 LINES = 8
 SEED = 86
 WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
-Cells = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
+Pairs = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RepeatTest:
     paper: str
     url: str
 
-    def cells(self, length: int) -> Cells:
+    def cells(self, length: int) -> Pairs:
         """The queries and keys of the test in a line of `length` tokens that repeats once."""
         if self.offset is None:
             queries = np.arange(1, 2 * length)
@@ -156,7 +156,7 @@ def _special(reading: Reading, kind: Kind) -> tuple[bool, ...]:
     return reading.lines(kind)[0].special
 
 
-def _cells(reading: Reading, kind: Kind) -> list[Cells]:
+def _cells(reading: Reading, kind: Kind) -> list[Pairs]:
     """The queries and keys of each test on a line of random tokens, which stand between special ones."""
     special = _special(reading, kind)
     cells = (test.cells(special.count(False) // 2) for test in TESTS)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, Question, ask
-from core.interpret.trace import Kind, to_numpy
+from core.interpret.trace import Kind, LayerKey, to_numpy
 from core.pretrained.answers import answer_of
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
@@ -142,8 +142,6 @@ def replace_outputs(
 Direction = Literal["denoise", "noise"]
 ROWS, NUMBERS = 96, 2**21  # rows in one batch, and at most so many cells of a map in it
 LEAST = 1e-4  # a difference between the two runs below which nothing can be told
-
-LayerKey = tuple[Kind, int]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
+LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
 
 
 @dataclass(frozen=True, eq=False)
