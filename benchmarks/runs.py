@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.timing import Row, median_ratio, rounds
 from core.files import runs_folder
 from core.models import ModelConfig
-from core.runs.index import FILE, unfinished
+from core.runs.folder import FILE, unfinished
 from core.runs.runs import list_runs
 from core.runs.store import Copier, Store, store
 from core.tasks import TaskConfig

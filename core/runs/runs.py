@@ -37,8 +37,7 @@ from core.files import (
     write_atomically,
 )
 from core.models import Model, build_model
-from core.runs.folder import RUN_ID, RunFolder
-from core.runs.index import open_index, run_names
+from core.runs.folder import RUN_ID, RunFolder, open_index, run_names
 from core.runs.store import bring, forget, may_leave
 from core.settings import limits
 from core.tasks import Task, make_task, reading

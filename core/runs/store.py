@@ -39,8 +39,19 @@ from core.files import (
     text_of,
     write_atomically,
 )
-from core.runs.folder import ENDED, NAME, RUN_ID, RunFolder, list_files
-from core.runs.index import STAMPED, open_index, run_names, stamp_of, unfinished, version
+from core.runs.folder import (
+    ENDED,
+    NAME,
+    RUN_ID,
+    STAMPED,
+    RunFolder,
+    list_files,
+    open_index,
+    run_names,
+    stamp_of,
+    unfinished,
+    version,
+)
 from core.settings import settings
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
-from core.runs.folder import Status
-from core.runs.index import list_statuses, unfinished
+from core.runs.folder import Status, list_statuses, unfinished
 from core.runs.runs import Run, find_run as find_run_in
 from core.runs.store import bring_all
 from dashboard.server.visitors import ID

@@ -20,8 +20,7 @@ from core.files import folder_bytes, hosted, runs_folder, seconds_of, text_of
 from core.models import ModelConfig, Shape, build_model
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
-from core.runs.folder import Status
-from core.runs.index import Details, RunIndex, open_index, stamp_of
+from core.runs.folder import Details, RunIndex, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig

@@ -51,7 +51,7 @@ API = {  # the page, its title, and the modules of core that it shows
             "core.training",
             "core.training.sweeps",
             "core.training.seed_stats",
-            "core.runs.tensorboard",
+            "core.runs.archive",
         ),
     ),
     "decoding": ("Decoding", ("core.models.decoding",)),

@@ -15,16 +15,17 @@ from PIL import Image
 
 from core.models import ModelConfig
 from core.runs import archive
-from core.runs.archive import pack, unpack
-from core.runs.runs import Run, create_run, find_run, list_runs, open_run
-from core.runs.tensorboard import (
+from core.runs.archive import (
     TAGS,
     heads_images,
+    pack,
     scalars,
     settings_of,
     tensorboard_zip,
+    unpack,
     write_tensorboard,
 )
+from core.runs.runs import Run, create_run, find_run, list_runs, open_run
 from core.runs.worker import work
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import prepare, recommended, train

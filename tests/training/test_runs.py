@@ -15,10 +15,17 @@ from safetensors.numpy import save as save_arrays
 from safetensors.torch import load_file, save_file
 
 from core.files import folder_bytes
-from core.runs import archive, index as run_index
+from core.runs import archive, folder as run_index
 from core.runs.archive import unpack
-from core.runs.folder import JOURNAL, RunFolder
-from core.runs.index import FILE, Details, list_statuses, open_index, unfinished
+from core.runs.folder import (
+    FILE,
+    JOURNAL,
+    Details,
+    RunFolder,
+    list_statuses,
+    open_index,
+    unfinished,
+)
 from core.runs.runs import (
     LONGEST_NAME,
     Run,
