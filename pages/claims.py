@@ -34,7 +34,7 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.claims.shipped import Shipped, citation, versions
 from core.entries import ConfigError
-from core.runs.machine import machine
+from core.runs.executor import machine
 from core.studies import claims
 from core.studies.claims import ClaimResult, LabResult, OwnRun
 from core.training.seed_stats import SeedStats

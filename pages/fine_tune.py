@@ -30,7 +30,7 @@ from core.pretrained.finetune import (
     parse,
 )
 from core.pretrained.finetune_run import config_of, make_trainer
-from core.runs.machine import line
+from core.runs.executor import line
 from core.tasks.reading import MAX_SIGNS, read
 from core.training.config import AUTO, devices
 from core.training.record import Prediction, Record

@@ -18,7 +18,7 @@ from core.files import hosted, sentence_of, zip_of
 from core.pretrained.finetune_run import result
 from core.runs import archive
 from core.runs.archive import tensorboard_zip, unpack
-from core.runs.machine import line
+from core.runs.executor import line
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_bytes, restore
 from core.runs.store import StoredRun, StoreError, bring, copier

@@ -21,8 +21,8 @@ from core.models import ModelConfig, sentence_spans
 from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
 from core.models.model_summary import NAMES
+from core.runs.executor import line
 from core.runs.folder import Status
-from core.runs.machine import line
 from core.runs.runs import Run
 from core.studies.train import time_needed
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of

@@ -15,8 +15,7 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.command_line import Pairs
 from core.entries import ConfigError, Value
-from core.runs.executor import start_process
-from core.runs.machine import machine
+from core.runs.executor import machine, start_process
 
 app = command_line.new_app(__doc__)
 LISTS = ("--seeds",)

@@ -24,7 +24,7 @@ from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, cells, measure_cell
 from core.entries import ConfigError, Value, quote
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
-from core.runs.machine import record_machine
+from core.runs.executor import record_machine
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store import bring_all
 from core.serialization import check_types, read

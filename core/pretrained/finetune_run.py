@@ -41,7 +41,7 @@ from core.pretrained.finetune import (
     usual,
 )
 from core.pretrained.reading import read
-from core.runs.machine import line, record_machine
+from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work
 from core.training.config import resolve_device

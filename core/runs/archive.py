@@ -25,8 +25,8 @@ from core.entries import ConfigError, quote
 from core.files import disk_refused, read_checked, runs_folder, seconds_of, sentence_of, zip_of
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
+from core.runs.executor import line, valid
 from core.runs.folder import ENDED
-from core.runs.machine import line, valid
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
 from core.tasks import make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig

@@ -1,25 +1,138 @@
 """Where runs are worked on: by worker processes of this machine, or on a Ray cluster ($ATTENTION_LAB_RAY).
 
 A run is a folder. Whoever works on it holds its lock, reads `stop`, and writes records and at the end a final status.
+Each GPU of this machine takes as many runs as its memory holds, the one with the most room first. A run on a GPU has
+`gpu_mb` of ATTENTION_LAB_LIMITS (8,000 by default), and PyTorch refuses it more. A run that finds no room waits.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from core.files import hosted
-from core.runs import machine, ray_queue
+from core.runs import ray_queue
 from core.runs.folder import RunFolder
-from core.runs.machine import environment, number_of
-from core.runs.ray_queue import address
+from core.runs.ray_queue import address, needs
 from core.runs.runs import Run
-from core.settings import settings
+from core.settings import limits, settings
+
+KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
+LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
+SETTINGS = ("ATEN_", "DNNL_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries:
+    which of MKL and oneDNN compute, and what the environment sets of them."""
+    name, capability = processor(), torch.backends.cpu.get_cpu_capability()
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+        capability = ".".join(map(str, torch.cuda.get_device_capability()))
+    elif device != "cpu":
+        name = f"{name} ({device})"
+    onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+    on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", onednn))
+    named = [
+        f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(SETTINGS)
+    ]
+    libraries = ", ".join([f"{key} {'on' if there else 'off'}" for key, there in on] + named)
+    return {
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "device": name,
+        "capability": capability,
+        "libraries": libraries[: 3 * LONGEST],
+    }
+
+
+def record_machine(run: Run, device: str) -> None:
+    """Add this machine to a run's run.json, unless it is the last one there."""
+    before, here = valid(run.metadata().get("machines")), machine(device)
+    if before[-1:] != [here]:
+        run.update_metadata(machines=[*before, here])
+
+
+def processor() -> str:
+    """The model of the CPU, or its architecture where the system does not name it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return (names or [platform.processor() or platform.machine()])[0]
+
+
+def valid(data: object) -> list[dict[str, Any]]:
+    """The valid machines in a run.json, oldest first."""
+    listed = [
+        {"libraries": "", **item}
+        for item in (data[-MOST:] if isinstance(data, list) else [])
+        if isinstance(item, dict)
+    ]  # until 0.16 no libraries were recorded
+    longest = dict.fromkeys(KINDS, LONGEST) | {"libraries": 3 * LONGEST}
+    return [
+        {name: item[name] if name == "threads" else item[name][: longest[name]] for name in KINDS}
+        for item in listed
+        if all(type(item.get(name)) is kind for name, kind in KINDS.items())
+    ]
+
+
+def line(data: object) -> str:
+    """The machines in a run.json as text; empty for none."""
+    return "; then ".join(
+        f"{item['device']} ({item['capability']}), {item['threads']} thread{'s' if item['threads'] != 1 else ''}, "
+        f"PyTorch {item['torch'].partition('+')[0]}"
+        for item in valid(data)
+    )
+
+
+KEY = "gpu"  # of run.json: the number of the run's GPU
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@cache
+def gpus() -> tuple[float, ...]:
+    """The memory of each CUDA device in MB, in PyTorch's order."""
+    if not torch.cuda.is_available():
+        return ()
+    return tuple(
+        torch.cuda.get_device_properties(number).total_memory / 1e6
+        for number in range(torch.cuda.device_count())
+    )
+
+
+def number_of(run: Run) -> int | None:
+    """The number of the run's GPU among those of this machine; None on the CPU."""
+    number = run.metadata().get(KEY)
+    return number if type(number) is int and 0 <= number < len(gpus()) else None
+
+
+def environment(number: int | None) -> dict[str, str]:
+    """The variables with which a worker sees that GPU alone."""
+    if number is None:
+        return {}
+    names = [name for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    return {VISIBLE: names[number] if number < len(names) else str(number)}
+
+
+def limit_memory(run: Run) -> None:
+    """In a worker, which sees one GPU: let it take no more of it than its share."""
+    if KEY in run.metadata() and gpus():
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limits().gpu_mb / gpus()[0]), 0)
+
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,8 +190,21 @@ class Executor:
         return max(0, free)
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
-        """Whether a run can start beside the busy ones; it is given its GPU where it needs one."""
-        return machine.admit(run, busy)
+        """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
+        taken, gpu = Counter(number_of(one) for one in busy), None
+        with suppress(OSError):  # it was deleted, or waits on, since the disk is full
+            if gpus() and needs(run.metadata(), True).gpus:
+                room = [
+                    max(1, int(memory // limits().gpu_mb)) - taken[number]
+                    for number, memory in enumerate(gpus())
+                ]
+                if max(room) < 1:
+                    return False
+                gpu = room.index(max(room))
+            if gpus():
+                run.update_metadata(gpu=gpu)
+            return True
+        return False
 
     def holds(self, run: RunFolder) -> bool:
         """Whether the run is in good hands, though nobody may hold its lock right now."""

@@ -30,7 +30,7 @@ from core.files import clear_drafts, disk_refused, hosted, sentence_of, without_
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
-from core.runs.machine import limit_memory, record_machine
+from core.runs.executor import limit_memory, record_machine
 from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits
 from core.tasks import TaskConfig

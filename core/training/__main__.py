@@ -28,8 +28,7 @@ from core.command_line import Encoding, Pairs, given, settings, text_of, value_o
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
 from core.runs.archive import write_tensorboard, write_wandb
-from core.runs.executor import executor
-from core.runs.machine import line
+from core.runs.executor import executor, line
 from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
 from core.runs.store import take_over

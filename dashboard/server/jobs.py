@@ -31,8 +31,15 @@ from core.interpret.corpus import CorpusConfig
 from core.memory import is_small
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
-from core.runs import machine, ray_queue
-from core.runs.executor import RayExecutor, executor, spawn_worker, start_process
+from core.runs import ray_queue
+from core.runs.executor import (
+    RayExecutor,
+    executor,
+    gpus,
+    number_of,
+    spawn_worker,
+    start_process,
+)
 from core.runs.ray_queue import ClusterState, address
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
@@ -182,9 +189,7 @@ def warm_up() -> None:
         return
     with _lock:
         if (_spare is None or _spare.poll() is not None) and not is_small():
-            _spare = spawn_worker(
-                ["--spare"], stdin=subprocess.PIPE, gpu=0 if machine.gpus() else None
-            )
+            _spare = spawn_worker(["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus() else None)
             health.add_count("worker_starts")
 
 
@@ -381,7 +386,7 @@ def _give(run: Run) -> None:
     started = run.status().at
     with _lock:
         process, alive = _spare, _spare is not None and _spare.poll() is None
-        if process is not None and alive and not machine.number_of(run):  # it sees the first GPU
+        if process is not None and alive and not number_of(run):  # it sees the first GPU
             _spare = None
             try:
                 assert process.stdin is not None

@@ -19,7 +19,7 @@ from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create, fine_tune
 from core.pretrained.generate import generate
 from core.pretrained.load import LAB_MODELS
-from core.runs.machine import machine
+from core.runs.executor import machine
 from tests.cases import each
 from tests.tiny_models import READABLE, given, tiny
 

@@ -27,7 +27,7 @@ from core.pretrained.export import (
 )
 from core.pretrained.hf_conversion import convert_to_hf
 from core.pretrained.load import LAB_MODELS
-from core.runs.machine import line
+from core.runs.executor import line
 from core.runs.runs import create_run
 from core.runs.worker import work
 from core.tasks import TaskConfig, Vocabulary, make_task

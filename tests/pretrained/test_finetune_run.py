@@ -36,7 +36,7 @@ from core.pretrained.finetune_run import (
     trace_of,
 )
 from core.runs import worker
-from core.runs.machine import line, machine
+from core.runs.executor import line, machine
 from core.runs.runs import list_runs
 from core.training.config import resolve_device
 from core.training.record import Record

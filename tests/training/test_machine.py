@@ -8,9 +8,9 @@ import subprocess
 import pytest
 import torch
 
-from core.runs import executor, machine as machine_module
+from core.runs import executor
 from core.runs.archive import pack, unpack
-from core.runs.machine import line, machine, valid
+from core.runs.executor import line, machine, valid
 from core.runs.runs import Run, create_run
 from core.runs.worker import train_run
 from core.tasks import TASKS, TaskConfig, make_task
@@ -113,41 +113,41 @@ def test_steps_alone_bound_every_recipe():
 @pytest.fixture
 def two(monkeypatch):
     """One GPU of 16 GB and one of 24 GB, of which a run has 8."""
-    monkeypatch.setattr(machine_module, "gpus", lambda: (16_400.0, 24_600.0))
+    monkeypatch.setattr(executor, "gpus", lambda: (16_400.0, 24_600.0))
 
 
 def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
     busy: list[Run] = []
     for expected in (1, 0, 1, 0, 1):
         run = create_run(small_run(device="cuda" if expected else "auto"))
-        assert machine_module.admit(run, busy) and machine_module.number_of(run) == expected
+        assert executor.Executor().admit(run, busy) and executor.number_of(run) == expected
         busy.append(run)
     waits, on_cpu = create_run(small_run(device="auto")), create_run(small_run(device="cpu"))
-    assert not machine_module.admit(waits, busy) and machine_module.number_of(waits) is None
-    assert machine_module.admit(on_cpu, busy) and machine_module.number_of(on_cpu) is None
-    assert machine_module.admit(waits, busy[1:]) and machine_module.number_of(waits) == 1, (
+    assert not executor.Executor().admit(waits, busy) and executor.number_of(waits) is None
+    assert executor.Executor().admit(on_cpu, busy) and executor.number_of(on_cpu) is None
+    assert executor.Executor().admit(waits, busy[1:]) and executor.number_of(waits) == 1, (
         "that of the run which has ended"
     )
 
 
 def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch):
-    monkeypatch.setattr(machine_module, "gpus", lambda: (6_000.0,))
+    monkeypatch.setattr(executor, "gpus", lambda: (6_000.0,))
     first, second = create_run(small_run()), create_run(small_run())
-    assert machine_module.admit(first, []) and not machine_module.admit(second, [first])
+    assert executor.Executor().admit(first, []) and not executor.Executor().admit(second, [first])
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
-    assert machine_module.admit(second, [first])
+    assert executor.Executor().admit(second, [first])
 
 
 def test_a_run_that_was_deleted_takes_no_gpu(two, tmp_path):
-    assert not machine_module.admit(Run(tmp_path / "gone"), [])
+    assert not executor.Executor().admit(Run(tmp_path / "gone"), [])
 
 
 def test_a_machine_without_a_gpu_notes_none():
     run = create_run(small_run())
     before = (run.path / "run.json").read_bytes()
-    assert machine_module.admit(run, []) and (run.path / "run.json").read_bytes() == before
+    assert executor.Executor().admit(run, []) and (run.path / "run.json").read_bytes() == before
     run.update_metadata(gpu=1)  # by another machine
-    assert machine_module.number_of(run) is None
+    assert executor.number_of(run) is None
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_a_machine_without_a_gpu_notes_none():
     [("", 1, "1"), ("2,3", 1, "3"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
 )
 def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
-    monkeypatch.setenv(machine_module.VISIBLE, visible)
-    assert machine_module.environment(number).get(machine_module.VISIBLE) == expected
+    monkeypatch.setenv(executor.VISIBLE, visible)
+    assert executor.environment(number).get(executor.VISIBLE) == expected
 
 
 def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
@@ -170,14 +170,14 @@ def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatc
     assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
     runs[2].set_status("finished")
     jobs.tick()
-    assert given[-1] == runs[5] and machine_module.number_of(runs[5]) == 1
+    assert given[-1] == runs[5] and executor.number_of(runs[5]) == 1
 
 
 def test_the_worker_is_started_on_the_gpu_of_its_run(two, monkeypatch):
     started: list[dict[str, str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda arguments, env, **more: started.append(env))
     executor.start_process(create_run(small_run(), gpu=1))
-    assert started[0][machine_module.VISIBLE] == "1"
+    assert started[0][executor.VISIBLE] == "1"
 
 
 # How many runs this machine takes at once: no more than its container has cores for.
