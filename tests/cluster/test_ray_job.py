@@ -78,6 +78,7 @@ class PlayedRay:
 HERE = {"node": "1", "version": code_version(), "started": False}
 RUNNING = Changes((), (), {}, {}, {"state": "running"}, False)
 DIED = ActorDiedError()
+NO_LAB = RayTaskError("where", "No module named core", ModuleNotFoundError("core"))
 UNAVAILABLE = ActorUnavailableError("not now", None)
 
 
@@ -162,20 +163,24 @@ def test_a_stop_while_a_run_waits_ends_its_actor(played):
     assert played.calls == ["where", "kill"]
 
 
-def test_other_code_on_a_node_is_refused(played):
-    job = start_job(played, {**HERE, "version": "another"})
+@pytest.mark.parametrize(
+    ("answer", "state", "words"),
+    [
+        (
+            {**HERE, "version": "another"},
+            "failed",
+            "The node red has another version of the lab or of PyTorch",
+        ),
+        (NO_LAB, "failed", "Every node needs the lab and its packages."),
+        # jobs says what is saved, as of any worker that died
+        (Changes((), (), {}, {}, {"state": "running"}, True), "running", ""),
+    ],
+    ids=["other code", "no lab", "no last word"],
+)
+def test_how_a_run_ends_on_its_node(played, answer, state, words):
+    job = start_job(played, *([HERE, "", RUNNING] if state == "running" else []), answer)
     advance_to_the_end(job)
-    assert job.run.status().message.startswith(
-        "The node red has another version of the lab or of PyTorch"
-    )
-
-
-def test_a_node_without_the_lab_is_named_in_words(played):
-    job = start_job(
-        played, RayTaskError("where", "No module named core", ModuleNotFoundError("core"))
-    )
-    advance_to_the_end(job)
-    assert job.run.status().message.endswith("Every node needs the lab and its packages.")
+    assert job.run.status().state == state and words in job.run.status().message
 
 
 def test_the_fault_of_the_cluster_is_not_the_run_s(played):
@@ -186,21 +191,13 @@ def test_the_fault_of_the_cluster_is_not_the_run_s(played):
     assert job.run.status().state == "running" and ray_queue.holds(job.run)
 
 
-def test_a_worker_without_a_last_word_is_left_to_its_server(played):
-    job = start_job(played, HERE, "", RUNNING, Changes((), (), {}, {}, {"state": "running"}, True))
-    advance_to_the_end(job)
-    assert job.run.status().state == "running", (
-        "jobs says what is saved, as of any worker that died"
-    )
-
-
 @pytest.mark.parametrize(
     "answers",
     [
         (HERE, "", RUNNING, DIED) * 4,
         ({**HERE, "version": "another"},),
         (HERE, "The model of this run is a folder of the server, which does not travel."),
-        (RayTaskError("where", "No module named core", ModuleNotFoundError("core")),),
+        (NO_LAB,),
         (HERE, "", OSError("/srv/lab/runs: no such folder")),
     ],
     ids=["lost", "other code", "no model", "no lab", "no disk"],
