@@ -1,7 +1,9 @@
 """What a sweep varies and what it refuses, its file, and the shell that trains it."""
 
+import errno
 import json
 import math
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 from core.attention import Choice, ConfigError, preset
 from core.models import ModelConfig
 from core.runs import sweeps, worker
-from core.runs.runs import Run, create_run
+from core.runs.runs import Run, create_run, find_run, list_runs
 from core.runs.sweeps import (
     Outcome,
     Sweep,
@@ -123,6 +125,7 @@ def test_what_cannot_be_swept_is_refused_in_words(changes, words):
 @each(
     "config",
     [
+        small_run(learning_rate=np.float64(0.01)),
         sweep_config(),
         sweep_config(values=(Choice.of("dot"), "additive")),
         sweep_config(axis="d_model", values=(8, 16)),
@@ -139,18 +142,22 @@ def test_to_json_and_back(config):
 
 
 @each(
-    "data",
+    ("kind", "data", "word"),
     [
-        3,
-        {},
-        {"base": {}},
-        {"base": {}, "axis": "score", "values": "dot"},
-        {**sweep_config().to_json(), "more": 1},
+        (SweepConfig, 3, ""),
+        (SweepConfig, {}, ""),
+        (SweepConfig, {"base": {}}, ""),
+        (SweepConfig, {"base": {}, "axis": "score", "values": "dot"}, ""),
+        (SweepConfig, {**sweep_config().to_json(), "more": 1}, ""),
+        (RunConfig, None, "object"),
+        (RunConfig, [], "object"),
+        (RunConfig, {}, "model and task"),
+        (RunConfig, {"task": {}, "model": {}, "speed": 1}, "speed"),
     ],
 )
-def test_a_file_that_is_no_sweep_says_why(data):
-    with pytest.raises(ConfigError):
-        SweepConfig.from_json(data)
+def test_what_is_no_config_says_why(kind, data, word):
+    with pytest.raises(ConfigError, match=word):
+        kind.from_json(data)
 
 
 def test_values_in_words():
@@ -248,8 +255,13 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
     assert sweep.missing() == [config.cells[2], config.cells[3]]
 
 
-def test_a_deleted_run_is_lost_until_it_is_begun_anew():
+def test_a_deleted_run_is_lost_until_it_is_begun_anew_and_a_broken_file_is_told(tmp_path):
     config = sweep_config()
+    broken = Sweep(tmp_path / "broken.json")
+    broken.path.write_text("{", encoding="utf-8")
+    with pytest.raises(ConfigError):
+        broken.config()
+    assert broken.outcomes() == {}
     sweep = create_sweep(config)
     sweep.add_runs({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
     assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(
@@ -272,18 +284,9 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
     assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
 
 
-def test_a_broken_file_is_refused_in_words(tmp_path):
-    broken = Sweep(tmp_path / "broken.json")
-    broken.path.write_text("{", encoding="utf-8")
-    with pytest.raises(ConfigError):
-        broken.config()
-    assert broken.outcomes() == {}
-
-
-def test_a_shell_trains_a_sweep_and_goes_on_with_it(tmp_path, capsys, monkeypatch):
+def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, tmp_path, capsys, monkeypatch):
     """Two values from two seeds; a run that is lost is all that the second call trains, in a process of its own."""
     monkeypatch.setattr(loop, "FINAL", FINAL)  # as that process has it
-    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100000")
     turn = threading.Lock()
 
     def work_here(run: Run) -> SimpleNamespace:
@@ -394,24 +397,117 @@ def test_what_cannot_run_is_refused_in_words(change, word):
         small_run(**change)
 
 
-@each(
-    "data, word",
-    [
-        (None, "object"),
-        ([], "object"),
-        ({}, "model and task"),
-        ({"task": {}, "model": {}, "speed": 1}, "speed"),
-    ],
-)
-def test_a_malformed_run_is_refused_in_words(data, word):
-    with pytest.raises(ConfigError, match=word):
-        RunConfig.from_json(data)
-    assert small_run(learning_rate=np.float64(0.01)) == small_run(learning_rate=0.01)
-
-
 def test_only_devices_that_are_there():
     assert devices()[:2] == ("auto", "cpu")
     assert resolve_device("auto") in devices()
     for missing in {"cuda", "mps"} - set(devices()):
         with pytest.raises(ConfigError, match=missing):
             resolve_device(missing)
+
+
+# The shell's command: a recipe to a file, a file to a run, a run further; mistakes end in one sentence.
+
+
+FRUIT = "size;colour;kind\n" + "\n".join(
+    f"{3 + i % 7},5;{'red' if i % 2 else 'green'};{'apple' if i % 2 else 'lime'}" for i in range(60)
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(
+        "ATTENTION_LAB_LIMITS", "memory_mb=100000"
+    )  # the tests' own process holds more than a worker would
+    return tmp_path
+
+
+def trained(folder, config) -> str:
+    file = folder / "asked.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    assert main(["train", str(file)]) == 0
+    return list_runs()[-1].id
+
+
+def test_a_strangers_table_becomes_a_run(folder, capsys):
+    (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
+    assert (
+        main(["recipe", "own_table", "--data", str(folder / "fruit.csv"), "--set", "label=kind"])
+        == 0
+    )
+    config = json.loads(capsys.readouterr().out)
+    assert (
+        config["task"]["params"]["data"].startswith("size;colour;kind")
+        and config["model"]["kind"] == "classifier"
+    )
+    run = find_run(trained(folder, config | {"steps": 60, "record_every": 30}))
+    assert run.status().state == "finished" and run.records()[-1].sequence_accuracy == 1.0, (
+        "the colour gives the kind away"
+    )
+    output = capsys.readouterr().out
+    assert (
+        f"?run={run.id}" in output
+        and "step 60/60" in output
+        and "sequence accuracy 1.000" in output
+    )
+
+
+def test_a_run_is_trained_longer_and_listed(folder, capsys):
+    name = trained(folder, small_run(steps=4).to_json())
+    assert main(["resume", name, "--steps", "8"]) == 0
+    run = find_run(name)
+    assert run.config().steps == 8 and run.records()[-1].step == 8
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.split("\t")[:3] == [name, "finished", "step 8"]
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["recipe", "reverse", "--data", "{folder}/fruit.csv"], "generates its data"),
+        (
+            ["recipe", "own_table", "--data", "{folder}/fruit.csv", "--set", "label=price"],
+            "no such column",
+        ),
+        (["recipe", "own_table", "--data", "{folder}/broken.csv"], "Line 2 is not UTF-8"),
+        (["recipe", "own_table", "--data", "{folder}/nothing.csv"], os.strerror(errno.ENOENT)),
+        (["recipe", "iris", "transformer"], "take one of classifier, one_token"),
+        (["recipe", "reverse", "--set", "length=900"], "length"),
+        (["train", "{folder}/fruit.csv"], "Expecting value"),
+        (["resume", "20260101-000000-abcdef"], "There is no run"),
+    ],
+)
+def test_mistakes_end_in_a_sentence(folder, capsys, arguments, words):
+    (folder / "fruit.csv").write_text(FRUIT, encoding="utf-8")
+    (folder / "broken.csv").write_bytes(b"a,b\n\xff\xe9,1\n")
+    assert main([argument.format(folder=folder) for argument in arguments]) == 1
+    output = capsys.readouterr().err
+    assert words in output and "Traceback" not in output
+
+
+def test_a_table_in_windows_1252_with_columns_put_back(folder, capsys):
+    rows = "".join(f"{3 * i};{i % 5},5;Höhe;{1 + i % 28}.3.2020;{'ab'[i % 2]}\n" for i in range(40))
+    (folder / "old.csv").write_bytes(f"id;Größe;Maß;Tag;Art\n{rows}".encode("cp1252"))
+    arguments = [
+        "recipe",
+        "own_table",
+        "--data",
+        str(folder / "old.csv"),
+        "--set",
+        "columns=Größe,1,Tag",
+    ]
+    arguments += ["--set", "label=5", "--set", "dates=numbers"]
+    assert main(arguments) == 1
+    assert "encoding cp1252" in capsys.readouterr().err
+    assert main([*arguments, "--encoding", "cp1252"]) == 0
+    output = capsys.readouterr()
+    assert json.loads(output.out)["task"]["params"]["columns"] == "Größe,1,Tag"
+    assert (
+        "Left out: Maß (not chosen)." in output.err and "With decimal commas: Größe." in output.err
+    )
+
+
+def test_a_published_model_in_small_is_a_recipe(capsys):
+    assert main(["card", "gpt_oss"]) == 0
+    config = RunConfig.from_json(json.loads(capsys.readouterr().out))
+    assert config.model.layer_names == ("causal local", "causal") and config.task.key == "recall"
