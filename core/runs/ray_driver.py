@@ -93,19 +93,6 @@ def lose(message: str) -> None:
             entry.run.set_status("queued", words(message, PUBLIC_LOST))
 
 
-def read_state() -> ClusterState:
-    """What the cluster has and has free now."""
-    import ray
-
-    names = sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])
-    counts = [
-        counted.get(name, 0.0)
-        for counted in (ray.cluster_resources(), ray.available_resources())
-        for name in ("CPU", "GPU", "memory")
-    ]
-    return ClusterState(True, "", tuple(names), *counts)
-
-
 class Driver:
     """The runs of the queue directory that are on the cluster."""
 
@@ -128,8 +115,18 @@ class Driver:
                     lock.acquire(timeout=0)
                     self.jobs[entry.path] = ClusterJob(entry, lock)
         if time.monotonic() - self.shown > STATE_SECONDS:
+            import ray
+
             self.shown = time.monotonic()
-            ray_queue.save_state(read_state())
+            counts = (ray.cluster_resources(), ray.available_resources())
+            ray_queue.save_state(
+                ClusterState(
+                    True,
+                    "",
+                    tuple(sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])),
+                    *(of.get(name, 0.0) for of in counts for name in ("CPU", "GPU", "memory")),
+                )
+            )
         self.jobs = {path: job for path, job in self.jobs.items() if self._advance(job)}
 
     def _advance(self, job: ClusterJob) -> bool:

@@ -355,29 +355,25 @@ def summary(sweep: Sweep) -> list[str]:
             *measure_texts(of_value),
         ]
         lines.append("  ".join(parts))
-    return lines + _tests(config, outcomes)
-
-
-def _tests(config: SweepConfig, outcomes: Mapping[Cell, Outcome]) -> list[str]:
-    """The differences of all pairs on the measure that ranks the values, once all runs have ended."""
+    # The differences of all pairs on the measure that ranks the values, once all runs have ended.
     names = {name for outcome in outcomes.values() for name in outcome.measures}
     measure = next((name for name in MEASURES if name in names), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
-        return []
+        return lines
     values = [value_text(config.axis, value) for value in config.values]
-    pairs = sweep_comparisons(config, outcomes, measure)
-    lines = [
+    differences = [
         f"{values[pair.first]} {'/' if pair.unit == 'times' else '-'} {values[pair.second]}: {measure} "
         f"{pair.difference:.4g} (interval {pair.low:.4g} to {pair.high:.4g})  p {pair.p:.3g}  n {pair.count}  "
         f"{'significant' if pair.significant else 'not significant'}"
-        for pair in pairs
+        for pair in sweep_comparisons(config, outcomes, measure)
     ]
-    return lines and [
-        "Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "
-        "intervals are corrected for all pairs (Bonferroni). A difference that is not significant need "
-        "not be zero.",
-        *lines,
-    ]
+    if differences:
+        lines.append(
+            "Differences (ratios of losses and errors) by two-sided t tests paired by seed; p and the 95 % "
+            "intervals are corrected for all pairs (Bonferroni). A difference that is not significant need "
+            "not be zero."
+        )
+    return lines + differences
 
 
 def measure_texts(outcomes: Sequence[Outcome]) -> list[str]:

@@ -35,7 +35,7 @@ from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits
 from core.tasks import TaskConfig
 from core.training.config import RunConfig
-from core.training.loop import Best, Session, one_thread, prepare, train
+from core.training.loop import Best, one_thread, prepare, train
 from core.training.record import Record, cap_reached
 
 # What works on a run, by its job, found by name: it lies above core.runs, and Hugging Face's Trainer is large.
@@ -126,7 +126,16 @@ def train_run(
     now = session.progress
     run.truncate(now.step or -1)  # the loop measures step 0 again, and no later one
     if config.keep_best:
-        _restore_best(run, session)
+        while (best := run.best_step()) is not None:
+            try:
+                session.best = Best(best, run.checkpoint(best)[0])
+                break
+            except ValueError as error:  # it is damaged: the best that can be read counts
+                print(error, flush=True)
+                run.checkpoint_path(best).unlink()
+                # The next best must only be better than the weights that are left.
+                left = run.best_step()
+                now.best = math.inf if left is None else run.validation_losses()[left]
     records = [record for record in run.records() if record.step == now.step]
     session.record = next((record for record in reversed(records) if not record.final), None)
     if records and records[-1].final:
@@ -146,20 +155,6 @@ def train_run(
     if run.stop_request() == "pause":
         return "paused", f"Paused at step {now.step:,}."
     return "stopped", f"Stopped; everything up to step {now.step:,} is saved."
-
-
-def _restore_best(run: Run, session: Session) -> None:
-    """Take the best weights from their checkpoint, or, where that was damaged, the best that can be read."""
-    while (best := run.best_step()) is not None:
-        try:
-            session.best = Best(best, run.checkpoint(best)[0])
-            return
-        except ValueError as error:
-            print(error, flush=True)
-            run.checkpoint_path(best).unlink()
-            # The next best must only be better than the weights that are left.
-            left = run.best_step()
-            session.progress.best = math.inf if left is None else run.validation_losses()[left]
 
 
 def _finished(last: Record, run: Run) -> str:

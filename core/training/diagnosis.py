@@ -162,11 +162,14 @@ def diagnose(
         return (Finding("diverged", "loss", f"The loss is no longer a number{where}.", advice),)
     if len(measured) < FEWEST:
         return ()
-    return tuple(
-        finding
-        for check in (_overfits, _bursts, _fades, _stands_still, _starves)
-        for finding in check(measured, config, baseline)
-    )
+    given = measured, config, baseline
+    findings = [*_overfits(*given), *_bursts(*given), *_fades(*given), *_stands_still(*given)]
+    shares = [record.data_share for record in measured[-3:] if record.data_share is not None]
+    if shares and min(shares) >= STARVED:
+        share = f"{100 * statistics.median(shares):.0f} %"
+        text = f"{share} of the training time is spent on making batches."
+        findings.append(Finding("starving", "loss", text, "Try a smaller batch."))
+    return tuple(findings)
 
 
 def _overfits(records: Sequence[Record], config: RunConfig, baseline: float) -> Iterator[Finding]:
@@ -267,14 +270,6 @@ def _stands_still(
         f"gives {baseline:.2f}.",
         advice,
     )
-
-
-def _starves(records: Sequence[Record], config: RunConfig, baseline: float) -> Iterator[Finding]:
-    shares = [record.data_share for record in records[-3:] if record.data_share is not None]
-    if shares and min(shares) >= STARVED:
-        share = f"{100 * statistics.median(shares):.0f} %"
-        text = f"{share} of the training time is spent on making batches."
-        yield Finding("starving", "loss", text, "Try a smaller batch.")
 
 
 def _loss(record: Record) -> float:

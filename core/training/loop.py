@@ -350,7 +350,14 @@ def _records(
             if record is None and (late or now.step >= config.steps or due):
                 record = measure(session, stop)
                 if now.step:
-                    _judge(session, record)
+                    loss, passes = record.validation_loss, record.sequence_accuracy
+                    now.waited += 1
+                    if loss is not None and loss < now.best:
+                        now.best, now.waited = loss, 0
+                        if config.keep_best:
+                            session.best = Best(now.step, session.weights())
+                    if passes is not None:
+                        now.passes = now.passes + 1 if passes >= PASS else 0
                 yield record
             if record is not None:
                 if late or now.step >= config.steps or 0 < config.patience <= now.waited:
@@ -380,19 +387,6 @@ def _records(
     finally:
         now.elapsed = session.elapsed
         session.collect()
-
-
-def _judge(session: Session, record: Record) -> None:
-    """Count the passes in a row, and the records without a smaller loss; keep the best weights."""
-    now, loss, passes = session.progress, record.validation_loss, record.sequence_accuracy
-    if loss is not None and loss < now.best:
-        now.best, now.waited = loss, 0
-        if session.config.keep_best:
-            session.best = Best(now.step, session.weights())
-    else:
-        now.waited += 1
-    if passes is not None:
-        now.passes = now.passes + 1 if passes >= PASS else 0
 
 
 def _final(session: Session, record: Record, stop: Callable[[], bool]) -> Record:
