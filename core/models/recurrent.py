@@ -72,11 +72,7 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
-        if (shape.input, shape.output) != ("tokens", "tokens"):
-            raise ConfigError(
-                f"kind = {config.kind} reads tokens and writes tokens, and this task has {shape.input} "
-                f"and {shape.output}; take kind = classifier, transformer or forecaster."
-            )
+        check_shape(config, shape, ("tokens",), ("tokens",))
         self.config = config
         size, directions, feeding = config.d_model, 2 if config.bidirectional else 1, config.feeding
         cell = {"gru": nn.GRU, "lstm": nn.LSTM}[config.cell]

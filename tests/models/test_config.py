@@ -26,6 +26,9 @@ GOOD = [
     ),
     ModelConfig.recurrent(10, "additive", 2, cell="lstm", bidirectional=False),
     ModelConfig.recurrent(8, None),
+    ModelConfig.recurrent(
+        14, "general", 2, kind="hierarchical", cell="lstm", normalizer="sparsemax"
+    ),
 ]
 
 

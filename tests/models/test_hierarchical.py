@@ -1,6 +1,5 @@
 """The hierarchical attention network: the equations of its paper written as loops, ragged documents, and refusals."""
 
-import json
 import math
 from functools import partial
 
@@ -252,42 +251,3 @@ def test_a_choice_trains_or_is_refused_in_words(axis, key):
         rtol=1e-3,
         atol=1e-4,
     )
-
-
-@each(
-    ("changes", "words"),
-    [
-        ({"feeding": "input"}, "does not read feeding"),
-        ({"tied": True}, "does not read tied"),
-        ({"num_heads": 2}, "single head; take num_heads = 1"),
-        ({"mask": "local_m"}, "take mask = none, padding"),
-        ({"mask": "causal"}, "has no position"),
-        ({"position": "rope"}, "take position = none"),
-        (
-            {"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"},
-            "kernel = linear cannot take",
-        ),
-        ({"score": None}, "needs an attention"),
-    ],
-)
-def test_what_it_does_not_read_is_refused(changes, words):
-    with pytest.raises(ConfigError, match=words):
-        config(**changes)
-
-
-@each(
-    ("shape", "words"),
-    [
-        (Shape(V, CLASSES, 40, output="label"), "no token that ends a sentence"),
-        (Shape(V, V, 40), "answers with label"),
-        (Shape(5, CLASSES, 9, "patches", "label"), "reads tokens"),
-    ],
-)
-def test_a_task_without_sentences_is_refused(shape, words):
-    with pytest.raises(ConfigError, match=words):
-        build_model(config(), shape)
-
-
-def test_json_and_back():
-    chosen = config(score="general", cell="lstm", layers=2, normalizer="sparsemax")
-    assert ModelConfig.from_json(json.loads(json.dumps(chosen.to_json()))) == chosen

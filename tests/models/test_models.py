@@ -55,6 +55,13 @@ def of(kind, **more):
     return ModelConfig.transformer(12, 3, 2, kind=kind, **more)
 
 
+def cells(**more):
+    """A hierarchical model's config."""
+    return ModelConfig.recurrent(
+        **{"d_model": 14, "score": "additive", "kind": "hierarchical"} | more
+    )
+
+
 ONE, TWO = Shape(SENTENCE, SENTENCE, 12, one_vocabulary=True), Shape(WORDS, SENTENCE, 12)
 LABEL = Shape(WORDS, CLASSES, 12, output="label")
 PATCHES = Shape(5, CLASSES, 12, "patches", "label")
@@ -350,22 +357,31 @@ def test_dropout_acts_in_training_alone(case):
     assert not torch.equal(model(source, mask, target).logits, model(source, mask, target).logits)
 
 
-def test_tied_matrices_are_one():
-    for kind in ("decoder", "transformer"):
-        models: list[Any] = [build_model(of(kind, tied=flag), TWO) for flag in (True, False)]
-        tied, free = models
-        assert tied.output.weight is tied.target.token.weight
-        count = [sum(p.numel() for p in model.parameters()) for model in (tied, free)]
-        assert count[1] - count[0] == TWO.target * 12
+@each(
+    ("config", "more", "fewer"),
+    [
+        (of("decoder"), {"tied": True}, SENTENCE * 12),
+        (of("transformer"), {"tied": True}, SENTENCE * 12),
+        (of("decoder"), {"output_bias": False}, SENTENCE),
+        (of("transformer"), {"output_bias": False}, SENTENCE),
+        (CONFIGS["gru-dot"], {"tied": True}, SENTENCE * 10),
+    ],
+)
+def test_tied_matrices_are_one_and_a_bias_can_be_left_out(config, more, fewer):
+    whole, less = (
+        dict(build_model(ModelConfig.from_json(config.to_json() | changes), TWO).named_parameters())
+        for changes in ({}, more)
+    )
+    assert sum(p.numel() for p in whole.values()) - sum(p.numel() for p in less.values()) == fewer
+    assert not {"output.weight" if "tied" in more else "output.bias"} & less.keys()
 
 
 def test_one_vocabulary_has_one_embedding():
-    one = build_model(of("decoder"), Shape(9, 9, 12, one_vocabulary=True))
-    two = build_model(of("decoder"), Shape(9, 9, 12))
-    assert (
-        sum(p.numel() for p in two.parameters()) - sum(p.numel() for p in one.parameters())
-        == 9 * 12
+    one, two = (
+        build_model(of("decoder"), Shape(9, 9, 12, one_vocabulary=flag)) for flag in (True, False)
     )
+    counts = [sum(p.numel() for p in model.parameters()) for model in (one, two)]
+    assert counts[1] - counts[0] == 9 * 12
 
 
 def test_a_row_that_is_one_token_gives_its_attention_no_choice():
@@ -405,9 +421,26 @@ def test_two_sequences_in_one_line_have_no_hole():
         (of("transformer"), ROW, "reads tokens or patches, and this task has features"),
         (of("decoder"), SERIES, "kind = decoder reads tokens or patches"),
         (of("classifier"), TWO, "answers with label, and this task has tokens"),
-        (of("one_token"), Shape(5, CLASSES, 9, output="label"), "reads features"),
+        (of("one_token"), LABEL, "reads features"),
         (of("forecaster"), TWO, "reads series"),
         (of("decoder", position="learned"), Shape(9, 9, 300), "max_len ≥ 600"),
+        (CONFIGS["gru-dot"], Shape(9, 11, 8, "patches"), "kind = recurrent reads tokens"),
+        (
+            CONFIGS["gru-dot"],
+            LABEL,
+            "kind = recurrent answers with tokens, and this task has label",
+        ),
+        (CONFIGS["hybrid"], LABEL, "kind = hybrid answers with tokens"),
+        (
+            ModelConfig.recurrent(
+                10, "scaled_dot", kind="hybrid", position=Choice.of("learned", max_len=7)
+            ),
+            TWO,
+            "max_len = 7, but the task reaches 12",
+        ),
+        (cells(), LABEL, "no token that ends a sentence"),
+        (cells(), TWO, "answers with label"),
+        (cells(), PATCHES, "reads tokens"),
     ],
 )
 def test_what_a_model_cannot_serve_is_said(config, shape, words):
@@ -416,18 +449,36 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
 
 
 @each(
-    ("more", "words"),
+    ("words", "make", "more"),
     [
-        ({"kind": "decoder", "pool": "mean"}, "does not read pool"),
-        ({"kind": "classifier", "tied": True}, "does not read tied"),
-        ({"kind": "classifier", "mask": "causal"}, "take pool = mean"),
-        ({"kind": "classifier", "mask": "moba"}, "take pool = mean"),
-        ({"kind": "forecaster", "projection": "identity"}, "single head"),
+        ("does not read pool", of, {"kind": "decoder", "pool": "mean"}),
+        ("does not read tied", of, {"kind": "classifier", "tied": True}),
+        ("does not read output_bias", of, {"kind": "classifier", "output_bias": False}),
+        ("take pool = mean", of, {"kind": "classifier", "mask": "causal"}),
+        ("take pool = mean", of, {"kind": "classifier", "mask": "moba"}),
+        ("single head", of, {"kind": "forecaster", "projection": "identity"}),
+        (
+            "feeding = bahdanau feeds the output of an attention .* take feeding = none",
+            ModelConfig.recurrent,
+            {"score": None, "feeding": "bahdanau"},
+        ),
+        ("does not read feeding", cells, {"feeding": "input"}),
+        ("does not read tied", cells, {"tied": True}),
+        ("single head; take num_heads = 1", cells, {"num_heads": 2}),
+        ("take mask = none, padding", cells, {"mask": "local_m"}),
+        ("has no position", cells, {"mask": "causal"}),
+        ("take position = none", cells, {"position": "rope"}),
+        (
+            "kernel = linear cannot take",
+            cells,
+            {"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"},
+        ),
+        ("needs an attention", cells, {"score": None}),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(more, words):
+def test_settings_that_mean_nothing_are_refused(words, make, more):
     with pytest.raises(ConfigError, match=words):
-        ModelConfig.transformer(12, 3, **more)
+        make(**more)
 
 
 def test_a_row_of_other_columns_is_refused():
@@ -506,35 +557,6 @@ def test_ten_examples_are_learned_by_heart(config):
     assert [tuple(task.target_vocab.decode(row)) for row in output] == [
         example.target for example in examples
     ]
-
-
-def test_tied_weights_are_one_matrix():
-    model: Any = build_model(MODELS["tied"], Shape(9, 11, 8))
-    assert model.output.weight is model.target.weight
-    assert "output.weight" not in dict(model.named_parameters())
-
-
-def test_nothing_can_be_fed_where_nothing_is_found():
-    with pytest.raises(
-        ConfigError,
-        match="feeding = bahdanau feeds the output of an attention .* take feeding = none",
-    ):
-        ModelConfig.recurrent(24, None, feeding="bahdanau")
-
-
-@each("config", [MODELS["none"], MODELS["hybrid"]])
-@each("more", [dict(input="patches"), dict(output="label")])
-def test_a_shape_without_words_is_refused(config, more):
-    with pytest.raises(ConfigError, match="reads tokens and writes tokens.*take kind = "):
-        build_model(config, Shape(9, 11, 8, **more))
-
-
-def test_a_table_of_positions_that_is_too_short_is_refused():
-    short = ModelConfig.recurrent(
-        24, "scaled_dot", **HYBRID, position=Choice.of("learned", max_len=7)
-    )
-    with pytest.raises(ConfigError, match="max_len = 7, but the task reaches 8"):
-        build_model(short, Shape(9, 11, 8))
 
 
 @each(

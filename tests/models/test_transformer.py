@@ -143,20 +143,6 @@ def test_encoder_is_counted_once():
     assert len(encoder.state_dict()) == 2 * 16
 
 
-def test_dropout_acts_in_training_alone():
-    torch.manual_seed(0)
-    encoder, x = Encoder(config(dropout=0.5)), torch.randn(B, S, C)
-    assert not torch.equal(encoder(x)[0], encoder(x)[0])
-    encoder.eval()
-    assert torch.equal(encoder(x)[0], encoder(x)[0])
-
-
-def test_a_table_too_short_is_said_at_once():
-    short = ModelConfig.transformer(8, 2, position=Choice.of("learned", max_len=5))
-    with pytest.raises(ConfigError, match="max_len ≥ 9"):
-        build_model(short, Shape(7, 7, longest=9))
-
-
 def test_padding_mask_and_compositions_can_be_asked_for():
     torch.manual_seed(0)
     source, real = torch.randint(4, 9, (2, 5)), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.entries import ConfigError
-from core.models import ModelConfig, Shape, build_model
+from core.models import ModelConfig, build_model
 from core.tasks import BOS, EOS, PAD, UNK, Example, TaskConfig, make_task
 from core.tasks.base import is_held_out
 from core.tasks.own import SONNETS
@@ -275,30 +275,3 @@ def test_it_is_trained_as_it_is_recommended():
     assert records[-1].loss < 0.97 * records[0].loss
     assert records[-1].expected is not None
     assert 0 < records[-1].even < 0.5
-
-
-def test_a_model_without_an_output_bias_has_that_many_numbers_less():
-    of = lambda flag, kind: build_model(  # noqa: E731
-        ModelConfig.transformer(8, 2, kind=kind, output_bias=flag),
-        Shape(9, 9, 5, one_vocabulary=True),
-    )
-    for kind in ("decoder", "transformer"):
-        with_bias, without = of(True, kind), of(False, kind)
-        assert "output.bias" not in dict(without.named_parameters())
-        assert (
-            sum(p.numel() for p in with_bias.parameters())
-            - sum(p.numel() for p in without.parameters())
-            == 9
-        )
-
-
-@each(
-    "data",
-    [
-        ModelConfig.recurrent(8).to_json(),
-        ModelConfig.transformer(8, 2, kind="classifier").to_json(),
-    ],
-)
-def test_other_models_do_not_read_it(data):
-    with pytest.raises(ConfigError, match="does not read output_bias"):
-        ModelConfig.from_json(data | {"output_bias": False})
