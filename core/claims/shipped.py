@@ -130,7 +130,8 @@ def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) ->
 
 
 def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
-    """The config, the numbers, the parts as a LaTeX table, what it was measured with, and BibTeX, by file name."""
+    """A text on the claim, the config, every number (x is empty where a measure is no curve), the parts as a LaTeX
+    table, what it was measured with, and BibTeX, by file name."""
     judged = verdict(claim, result.settings, result.results)
     config = {"claim": claim.key, "settings": dict(result.settings)}
     facts = {
@@ -140,33 +141,6 @@ def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
         "machine": dict(result.machine),
         "versions": {"attention-lab": lab_version(), **result.versions},
     }
-    files = {
-        "README.txt": readme(claim, judged, result),
-        "config.json": json.dumps(config, indent=1),
-        "measured.json": json.dumps(facts, indent=1, ensure_ascii=False),
-        "results.csv": results_csv(result),
-        "parts.tex": latex_table(claim, judged),
-        "references.bib": claim.source.bibtex + citation(claim, result.date),
-    }
-    return {name: text.encode() for name, text in files.items()}
-
-
-def readme(claim: Claim, judged: Verdict, result: Shipped) -> str:
-    """The claim, its verdict and the command, in plain text."""
-    return (
-        f"{claim.statement}\n{claim.source.text}: {claim.source.title}, {claim.source.url}\n\n"
-        f"{verdict_line(claim, judged, len(result.results.seeds))} Measured on {result.date}.\n"
-        f"{''.join(f'{one}{chr(10)}' for one in rule_lines(claim))}"
-        f"What would have refuted it: {claim.refutation}\nWhat this does not show: {claim.limits}\n\n"
-        f"In a checkout of Attention Lab {lab_version()} this measures it again:\n\n"
-        f"    {command(claim, result.settings, result.results.seeds)}\n\n"
-        "results.csv has every number, a row each; parts.tex is a table of the parts, for \\input; measured.json "
-        "says what it was measured with.\n"
-    )
-
-
-def results_csv(result: Shipped) -> str:
-    """Every number, a row each; x is empty where the measure is no curve."""
     out = io.StringIO()
     rows = [
         (cell.condition, cell.seed, measure, "" if x is None else f"{x:g}", value)
@@ -174,7 +148,24 @@ def results_csv(result: Shipped) -> str:
         for measure, value, x in cell.values
     ]
     csv.writer(out).writerows([("condition", "seed", "measure", "x", "value"), *rows])
-    return out.getvalue()
+    files = {
+        "README.txt": (
+            f"{claim.statement}\n{claim.source.text}: {claim.source.title}, {claim.source.url}\n\n"
+            f"{verdict_line(claim, judged, len(result.results.seeds))} Measured on {result.date}.\n"
+            f"{''.join(f'{one}{chr(10)}' for one in rule_lines(claim))}"
+            f"What would have refuted it: {claim.refutation}\nWhat this does not show: {claim.limits}\n\n"
+            f"In a checkout of Attention Lab {lab_version()} this measures it again:\n\n"
+            f"    {command(claim, result.settings, result.results.seeds)}\n\n"
+            "results.csv has every number, a row each; parts.tex is a table of the parts, for \\input; measured.json "
+            "says what it was measured with.\n"
+        ),
+        "config.json": json.dumps(config, indent=1),
+        "measured.json": json.dumps(facts, indent=1, ensure_ascii=False),
+        "results.csv": out.getvalue(),
+        "parts.tex": latex_table(claim, judged),
+        "references.bib": claim.source.bibtex + citation(claim, result.date),
+    }
+    return {name: text.encode() for name, text in files.items()}
 
 
 def latex_table(claim: Claim, judged: Verdict) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,7 +153,15 @@ class RecurrentSeq2Seq(Seq2Seq):
                 recorded.append(steps)
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         logits = self.output(self.dropout(output))
-        return logits, state, {"cross": [concat_steps(recorded)]} if recorded else {}
+        if not recorded:
+            return logits, state, {}
+        # The Steps of single queries as one of all; k and v are the source's, the same at every step.
+        whole: dict[str, Any] = {
+            name: torch.cat([getattr(one, name) for one in recorded], dim=-2)
+            for name in STEP_FIELDS
+            if getattr(recorded[0], name) is not None
+        }
+        return logits, state, {"cross": [replace(recorded[0], **whole)]}
 
     def step(
         self,
@@ -214,16 +222,6 @@ def batch_first(cells: Float[Tensor, "L B C"]) -> Float[Tensor, "B L C"]:
 def top_layer(cells: CellState) -> Float[Tensor, "B 1 C"]:
     """The state of the highest layer."""
     return (cells[0] if isinstance(cells, tuple) else cells)[:, -1:]
-
-
-def concat_steps(steps: Sequence[Steps]) -> Steps:
-    """The Steps of single queries as one of all queries; k and v are the source's, the same at every step."""
-    whole: dict[str, Any] = {
-        name: torch.cat([getattr(one, name) for one in steps], dim=-2)
-        for name in STEP_FIELDS
-        if getattr(steps[0], name) is not None
-    }
-    return replace(steps[0], **whole)
 
 
 def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:

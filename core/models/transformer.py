@@ -276,20 +276,18 @@ class Classifier(Model):
             mask = torch.cat((mask.new_ones(len(x), 1), mask), dim=1)
         x, steps = self.encoder(self.places(x), mask, record, self.checkpointing)
         state = x[:, 0] if self.first is not None else masked_mean(x, mask)
-        attention = [self._source_attention(weights, mask) for weights in weights_of(steps)]
+        attention = [
+            weights[:, :, :1, 1:]
+            if self.first is not None
+            else masked_mean(weights.transpose(1, 2), mask)[:, :, None]
+            for weights in weights_of(steps)
+        ]
         return ModelOutput(
             self.output(state),
             {"self": steps} if record else {},
             attention,
             mask.sum(1, keepdim=True),
         )
-
-    def _source_attention(
-        self, weights: Float[Tensor, "B H L L"], mask: Bool[Tensor, "B L"]
-    ) -> Float[Tensor, "B H one S"]:
-        if self.first is not None:
-            return weights[:, :, :1, 1:]
-        return masked_mean(weights.transpose(1, 2), mask)[:, :, None]
 
 
 class OneToken(Model):

@@ -308,7 +308,9 @@ class Task:
         if self.form == "label":
             return Batch(source, mask, None, torch.tensor(list(map(self.label, examples))))
         if self.form == "text":
-            return Batch(source, mask, None, self._next_tokens(examples))
+            # Each token's next one; the last token of a typed text has none.
+            targets = [one.target or (*one.source[1:], SPECIALS[PAD]) for one in examples]
+            return Batch(source, mask, None, pad(list(map(self.target_vocab.encode, targets))))
         targets = [self.target_vocab.encode(example.target) for example in examples]
         return Batch(
             source,
@@ -316,11 +318,6 @@ class Task:
             pad([[BOS, *ids] for ids in targets]),
             pad([[*ids, EOS] for ids in targets]),
         )
-
-    def _next_tokens(self, examples: Sequence[Example]) -> Int[Tensor, "B S"]:
-        """Each token's next one; the last token of a typed text has none."""
-        targets = [example.target or (*example.source[1:], SPECIALS[PAD]) for example in examples]
-        return pad(list(map(self.target_vocab.encode, targets)))
 
     def expected(self, example: Example) -> tuple[int, ...] | None:
         """For each target token the index of the source token that it should attend to, −1 where there is none; None

@@ -126,12 +126,17 @@ class Documents(Task):
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
         while True:
-            rng = Random(
-                choose(generator, 2**31)
-            )  # a number of torch's takes as long as twenty of Python's
-            verdict, rulings = self._rulings(rng)
+            # A number of torch's takes as long as twenty of Python's.
+            rng = Random(choose(generator, 2**31))
+            # How many verdicts are of each class is drawn without regard to that of the highest court.
+            verdict = rng.randrange(len(VERDICTS))
+            count = rng.randint(FEWEST, min(self.sentences, len(self.courts)))
+            innocent = rng.randint(1, count - 1)
+            others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
+            rng.shuffle(others)
+            courts = sorted(rng.sample(range(len(self.courts)), count), reverse=True)
             lines = []
-            for court, ruled in rulings:
+            for court, ruled in zip(courts, [verdict, *others], strict=True):
                 words, templates = rng.choice(RULINGS)
                 line = rng.choice(templates)
                 lines.append(
@@ -142,19 +147,6 @@ class Documents(Task):
             text = " ".join(lines)
             if is_held_out(text) == held_out:
                 return Example(tuple(text.split()), (VERDICTS[verdict],))
-
-    def _rulings(self, rng: Random) -> tuple[int, list[tuple[int, int]]]:
-        """The highest court's verdict, and (court, verdict) of all; how many are of each verdict is drawn without
-        regard to it."""
-        verdict, count = (
-            rng.randrange(len(VERDICTS)),
-            rng.randint(FEWEST, min(self.sentences, len(self.courts))),
-        )
-        innocent = rng.randint(1, count - 1)
-        others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
-        rng.shuffle(others)
-        courts = sorted(rng.sample(range(len(self.courts)), count), reverse=True)
-        return verdict, list(zip(courts, [verdict, *others], strict=True))
 
     def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
         """The positions of the deciding sentence, and of its court and its verdict; None where no sentence has both.

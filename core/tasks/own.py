@@ -33,9 +33,6 @@ from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_t
 from core.tasks.text import LENGTH, MAX_WORDS, MIN_WORDS, UNIT, Corpus, TextTask, split, unseen
 from core.tasks.translation import PairTask
 
-# A person's own sentence pairs: the left side is the source, the right side the target.
-
-
 MIN_PAIRS, MAX_TOKENS = 30, 128
 HELD_OUT = 0.1
 PASSES = 10  # over many pairs; the recipe's own steps are more for few
@@ -188,9 +185,6 @@ def vocabulary(sides: Iterable[Sequence[str]]) -> Vocabulary:
     """The MAX_WORDS most frequent tokens."""
     counts = Counter(token for side in sides for token in side)
     return Vocabulary(token for token, _ in counts.most_common(MAX_WORDS))
-
-
-# Small examples of text, pairs and a table, the defaults of a person's own data.
 
 
 SONNETS = """\
@@ -402,16 +396,11 @@ LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
-    return Param("data", name, default, meaning=meaning, parse=_check_data, longest=MAX_SIGNS)
+    # Stored data was checked before, and is checked again when a task is made of it.
+    def parse(value: str) -> object:
+        return path_of(value) if is_reference(value) else validate_text(value)
 
-
-def _check_data(value: str) -> None:
-    if is_reference(value):
-        path_of(
-            value
-        )  # stored data was checked before, and is checked again when a task is made of it
-    else:
-        validate_text(value)
+    return Param("data", name, default, meaning=meaning, parse=parse, longest=MAX_SIGNS)
 
 
 class OwnText(TextTask):
@@ -421,7 +410,7 @@ class OwnText(TextTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         data, unit = str(config["data"]), str(config["unit"])
-        _check_text(data, unit, int(config["length"]))
+        check_text(data, unit, int(config["length"]), stored=True)
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
         self.recommended = for_data(
@@ -490,14 +479,11 @@ def make_table_task(config: TaskConfig) -> Task:
 
 
 # Stored data is read when a task is made of it, not with every config: a list of runs has many configs.
-def check_text(data: str, unit: str, length: int) -> None:
-    if not is_reference(data):
-        _check_text(data, unit, length)
-
-
 @lru_cache(maxsize=8)
-def _check_text(data: str, unit: str, length: int) -> None:
+def check_text(data: str, unit: str, length: int, stored: bool = False) -> None:
     """ConfigError unless windows fit into both parts of the text, and one of the held-out part is new."""
+    if is_reference(data) and not stored:
+        return
     corpus = own_corpus(data, unit)
     if len(corpus.held_out) < length + 2:
         count = len(corpus.trained) + len(corpus.held_out)

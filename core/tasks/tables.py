@@ -24,9 +24,6 @@ from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
 from core.tasks.reading import Row, line_numbers, read_rows
 
-# The value of one cell of a table: a number with a decimal point or comma, a date, or nothing.
-
-
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(
     ("", "NA", "na", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "?", "-")
@@ -89,9 +86,6 @@ def date(cell: str, order: str = "") -> float | None:
     except ValueError:
         return None
     return (moment - EPOCH) / timedelta(days=1)
-
-
-# Tables: a row has numbers and categories, one token a column, and one class.
 
 
 Cell = float | None  # None: missing; a category as its index, from 1
@@ -348,8 +342,17 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
         ]
         comma = delimiter == ";" and not any("." in cell for cell in numeric)
     sheet = Sheet((), (), comma, False, decimal)
-    named = header == "yes" or header == "auto" and _is_header(rows, sheet)
     first = rows[0].cells
+    numbers = sheet.numbers(first, comma)
+    named = (
+        header == "yes"
+        or (  # different words, none of which occurs again in its column
+            header == "auto"
+            and len(set(first)) == len(first)
+            and not any(cell in MISSING or numbers[cell] is not None for cell in first)
+            and not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rows[1:])
+        )
+    )
     names = (
         tuple(name or f"column {i}" for i, name in enumerate(first, 1))
         if named
@@ -360,17 +363,6 @@ def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
             f"Line {rows[0].line} names two columns {quote(duplicates[0])}; give each its own name."
         )
     return Sheet(names, tuple(rows[1:] if named else rows), comma, named, decimal)
-
-
-def _is_header(rows: Sequence[Row], sheet: Sheet) -> bool:
-    """Whether the first row is different words, none of which occurs again in its column."""
-    first = rows[0].cells
-    numbers = sheet.numbers(first, sheet.comma)
-    if any(cell in MISSING or numbers[cell] is not None for cell in first) or len(set(first)) < len(
-        first
-    ):
-        return False
-    return not any(row.cells[i] == cell for i, cell in enumerate(first) for row in rows[1:])
 
 
 def find_column(names: Sequence[str], query: str, what: str) -> int:
@@ -508,7 +500,16 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     numbers = sheet.numbers(list(different), sheet.has_comma(list(different)))
     wrong = [row for row in filled if numbers[row.cells[i]] is None]
     if not wrong:
-        return Reading(Column(name), always or _identifier(cells, numbers), numbers)
+        values = [value for value in map(numbers.__getitem__, cells) if value is not None]
+        if always or len(set(values)) < len(values) or any(value % 1 for value in values):
+            return Reading(Column(name), always, numbers)
+        counts = values == [values[0] + i for i in range(len(values))]
+        why = (
+            "counts the rows"
+            if counts
+            else f"{IDENTIFIERS} {len(values):,} different whole numbers"
+        )
+        return Reading(Column(name), why, numbers)
     order = date_order(cells)
     days = {cell: date(cell, order) for cell in different}
     if dates != "categories" and None not in days.values():
@@ -535,17 +536,6 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
         )
     reason = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
     return Reading(column, f"{reason} {len(kinds):,} different", values, is_text=True)
-
-
-def _identifier(cells: Sequence[str], numbers: dict[str, Cell]) -> str:
-    """Why a column of different whole numbers identifies its rows; "" for other columns."""
-    values = [numbers[cell] for cell in cells]
-    if len(set(values)) < len(values) or any(
-        value is None or value != int(value) for value in values
-    ):
-        return ""
-    counts = values == [values[0] + i for i in range(len(values))]  # type: ignore[operator]
-    return "counts the rows" if counts else f"{IDENTIFIERS} {len(values):,} different whole numbers"
 
 
 def _table(sheet: Sheet, readings: dict[int, Reading], data: Labelled) -> Table:

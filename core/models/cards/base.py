@@ -11,9 +11,6 @@ from typing import Literal
 from core.attention import AttentionConfig, Choice, entry
 from core.attention.cost import meta_layer
 
-# The same attention in small: few dimensions and heads, and windows of a few tokens.
-
-
 WINDOW = 8  # tokens, in place of hundreds or thousands
 # A window of the last tokens is narrower. After five layers with windows of 8 each vector is a mixture of nearly all 19
 # tokens of a recall text, in which the sixth layer finds no pair in 1,500 steps; with windows of 4 it does in 400.
@@ -38,15 +35,11 @@ def shrink(config: AttentionConfig, d_model: int, num_heads: int) -> AttentionCo
         if "head_dim" in params:
             params["head_dim"] = 0
         if "kv_heads" in params:
-            params["kv_heads"] = shared_heads(config, num_heads)
+            # In the config's proportion, rounded down to a number that divides the query heads.
+            fits = max(1, num_heads * config.kv_heads // config.num_heads)
+            params["kv_heads"] = max(n for n in range(1, fits + 1) if num_heads % n == 0)
         changes[axis] = Choice.of(choice.key, *choice.parts, **params)
     return config.with_(d_model=d_model, num_heads=num_heads, **changes)
-
-
-def shared_heads(config: AttentionConfig, num_heads: int) -> int:
-    """Key heads of so many query heads in the config's proportion, rounded down to a number that divides them."""
-    fits = max(1, num_heads * config.kv_heads // config.num_heads)
-    return max(heads for heads in range(1, fits + 1) if num_heads % heads == 0)
 
 
 Kind = Literal["full", "window", "latent", "linear", "no positions"]
