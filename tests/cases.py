@@ -17,6 +17,27 @@ def instance(value: object, type_: type[T]) -> T:
     return value
 
 
+def descend(
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[], torch.Tensor],
+    steps: int,
+    enough: float = 0.0,
+    clip: float = 1.0,
+) -> float:
+    """Take steps with the gradient of a fresh loss each, until it is below `enough`; the last loss."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    value = torch.tensor(torch.inf)
+    for _ in range(steps):
+        value = loss()
+        if value < enough:
+            break
+        optimizer.zero_grad()
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(weights, clip)
+        optimizer.step()
+    return value.item()
+
+
 def each(names: str | tuple[str, ...], cases: Iterable) -> Callable:
     """As `pytest.mark.parametrize`, but inside one test: every case runs, and a failure names its cases.
 

@@ -309,8 +309,11 @@ class Task:
             return Batch(source, mask, None, torch.tensor(list(map(self.label, examples))))
         if self.form == "text":
             # Each token's next one; the last token of a typed text has none.
-            targets = [one.target or (*one.source[1:], SPECIALS[PAD]) for one in examples]
-            return Batch(source, mask, None, pad(list(map(self.target_vocab.encode, targets))))
+            ids = [
+                self.target_vocab.encode(one.target or (*one.source[1:], SPECIALS[PAD]))
+                for one in examples
+            ]
+            return Batch(source, mask, None, pad(ids))
         targets = [self.target_vocab.encode(example.target) for example in examples]
         return Batch(
             source,

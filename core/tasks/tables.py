@@ -500,14 +500,14 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     numbers = sheet.numbers(list(different), sheet.has_comma(list(different)))
     wrong = [row for row in filled if numbers[row.cells[i]] is None]
     if not wrong:
-        values = [value for value in map(numbers.__getitem__, cells) if value is not None]
-        if always or len(set(values)) < len(values) or any(value % 1 for value in values):
+        in_order = [value for value in map(numbers.__getitem__, cells) if value is not None]
+        if always or len(set(in_order)) < len(in_order) or any(value % 1 for value in in_order):
             return Reading(Column(name), always, numbers)
-        counts = values == [values[0] + i for i in range(len(values))]
+        counts = in_order == [in_order[0] + i for i in range(len(in_order))]
         why = (
             "counts the rows"
             if counts
-            else f"{IDENTIFIERS} {len(values):,} different whole numbers"
+            else f"{IDENTIFIERS} {len(in_order):,} different whole numbers"
         )
         return Reading(Column(name), why, numbers)
     order = date_order(cells)

@@ -11,7 +11,7 @@ from core.attention import Attention
 from core.models import MODELS, ModelConfig, Shape, build_model
 from core.models.config import RECURRENT
 from core.tasks import TaskConfig, make_task
-from tests.cases import each
+from tests.cases import descend, each
 
 # Every stacked model learns ten examples by heart that only the order of what they read tells apart.
 
@@ -98,21 +98,16 @@ def loss_after(
         if shape.output == "label"
         else source[:, [3, 1, 5, 2], 0]
     )
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3, fused=True)
-    for _ in range(steps):
+
+    def loss() -> torch.Tensor:
         out = model(source, REAL, given).logits
         out = out[:, :-1] if name == "language-model" else out
-        loss = (
-            F.mse_loss(out, target) / (3 * target.var())
-            if shape.output == "values"
-            else F.cross_entropy(out.reshape(-1, out.shape[-1]), target.reshape(-1))
-        )
-        if loss.item() < LIMIT:
-            break
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return loss.item()
+        if shape.output == "values":
+            return F.mse_loss(out, target) / (3 * target.var())
+        return F.cross_entropy(out.reshape(-1, out.shape[-1]), target.reshape(-1))
+
+    optimizer = torch.optim.Adam(model.parameters(), 5e-3, fused=True)
+    return descend(optimizer, loss, steps, LIMIT, torch.inf)
 
 
 @each("name", KINDS)
@@ -189,16 +184,16 @@ def trained_loss(tied: bool, seed: int) -> float:
         32, 2, 2, 128, kind="decoder", norm="pre", position="sinusoidal", tied=tied
     )
     model, data = build_model(config, task.shape), torch.Generator().manual_seed(seed)
-    optimizer, losses = torch.optim.Adam(model.parameters(), 3e-3, fused=True), []
-    for _ in range(steps):
+    losses = []
+
+    def loss() -> torch.Tensor:
         batch = task.batch(16, data)
         logits = model(batch.source, batch.source_mask).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return sum(losses[-20:]) / 20
+        losses.append(F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten()))
+        return losses[-1]
+
+    descend(torch.optim.Adam(model.parameters(), 3e-3, fused=True), loss, steps, clip=torch.inf)
+    return float(torch.stack(losses[-20:]).detach().mean())
 
 
 def test_a_tied_model_learns_nearly_as_fast():

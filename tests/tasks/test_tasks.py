@@ -31,7 +31,7 @@ from core.tasks.metrics import exact_match
 from core.tasks.sequences import COPY, SequenceTask
 from core.tasks.translation import PairTask, number_words, split_words
 from core.training.config import recommended
-from tests.cases import each, instance
+from tests.cases import descend, each, instance
 
 CONFIGS = [
     TaskConfig.of("reverse"),
@@ -348,16 +348,16 @@ def learned(task, recipe, steps):
     shape = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, recipe.learning_rate, steps, pct_start=0.1
     )
-    for _ in range(steps):
+    optimizer.register_step_post_hook(lambda *_: shape.step())
+
+    def loss():
         batch = task.batch(recipe.batch_size, generator)
         logits = model(batch.source, batch.source_mask, batch.target_in).logits
-        loss = F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten(), ignore_index=PAD)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        shape.step()
-    return model.eval(), float(loss.detach())
+        target = batch.target_out.flatten()
+        return F.cross_entropy(logits.flatten(0, 1), target, ignore_index=PAD)
+
+    last = descend(optimizer, loss, steps)
+    return model.eval(), last
 
 
 def exact(task, model, n):
