@@ -18,9 +18,9 @@ from core.entries import Param, Value
 from core.interpret.trace import Kind
 from core.memory import is_small
 from core.models import ModelConfig, sentence_spans
-from core.models.blocks import encoder_masks, exact_fallbacks
 from core.models.config import RECURRENT, STACKED
 from core.models.model_summary import NAMES
+from core.models.transformer import encoder_masks, exact_fallbacks
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run

@@ -14,9 +14,9 @@ from core.attention import ConfigError, heads_that_divide
 from core.attention.positions import POSITIONS
 from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
-from core.models.blocks import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
+from core.models.transformer import CausalLayer, DecoderLayer, EncoderLayer, Residual
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
     BATCH,

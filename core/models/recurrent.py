@@ -24,8 +24,8 @@ from core.models.base import (
     check_shape,
     source_embedding,
 )
-from core.models.blocks import cross_config, inner_config
 from core.models.config import ModelConfig
+from core.models.transformer import cross_config, inner_config
 
 CellState = Tensor | tuple[Tensor, Tensor]  # (B, layers, C); for an LSTM also its cell state
 Maps = dict[str, list[Steps]]

@@ -10,7 +10,7 @@ from core.attention.basics import Softmax
 from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.low_rank import Latent
-from core.models.blocks import causal_config
+from core.models.transformer import causal_config
 from tests.attention.drawing import config_of, perturbed, read_in_parts
 from tests.cases import each
 

@@ -25,7 +25,7 @@ from core.claims.experiment import Trained, session_of
 from core.entries import Choice
 from core.models import ModelConfig, build_model
 from core.models.base import Shape
-from core.models.blocks import Residual
+from core.models.transformer import Residual
 from core.tasks import Batch, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.loop import prepare

@@ -136,15 +136,16 @@ CONFIGS = {
         mask="causal",
     ),
 }
-CONFIGS |= {  # the hybrid's self-attention takes what one sequence can have
-    f"hybrid, {key}": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", **{axis: key})
-    for axis, key in (
-        ("position", "sinusoidal"),
-        ("position", "alibi"),
-        ("mask", "causal"),
-        ("mask", "local"),
-        ("normalizer", "sparsemax"),
-    )
+HYBRID_CHOICES: list[dict[str, Any]] = [  # what one sequence can have
+    {"position": "sinusoidal"},
+    {"position": "alibi"},
+    {"mask": "causal"},
+    {"mask": "local"},
+    {"normalizer": "sparsemax"},
+]
+CONFIGS |= {
+    f"hybrid, {more}": ModelConfig.recurrent(10, "scaled_dot", kind="hybrid", **more)
+    for more in HYBRID_CHOICES
 }
 RECURRENT_CASES = {name: Case(config, TWO, True) for name, config in CONFIGS.items()}
 EVERY_CASE = CASES | RECURRENT_CASES
@@ -483,6 +484,8 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
             {"score": "scaled_dot", "kernel": "linear", "projection": "multi_head"},
         ),
         ("needs an attention", cells, {"score": None}),
+        ("d_model = '64'", ModelConfig.recurrent, {"d_model": "64"}),
+        ("num_heads = 5 does not divide", ModelConfig.transformer, {"num_heads": 5, "d_model": 24}),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(words, make, more):

@@ -22,9 +22,8 @@ from core.attention.basics import MultiHead, split_heads
 from core.attention.config import example, example_config
 from core.attention.presets import distinct_names
 from core.models import ModelConfig, Shape, build_model
-from core.models.blocks import exact_fallbacks
 from core.models.model_summary import title
-from core.models.transformer import Decoder, TransformerSeq2Seq
+from core.models.transformer import Decoder, TransformerSeq2Seq, exact_fallbacks
 from tests.attention.drawing import perturbed
 from tests.cases import each
 

@@ -10,8 +10,8 @@ from core.attention import AXES
 from core.attention.config import needs
 from core.entries import Choice, ConfigError
 from core.models import Encoder, ModelConfig, Shape, build_model
-from core.models.blocks import DecoderLayer, EncoderLayer
 from core.models.decoding import select_rows
+from core.models.transformer import DecoderLayer, EncoderLayer
 from tests.attention.drawing import plain
 from tests.cases import each
 

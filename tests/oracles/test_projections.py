@@ -8,7 +8,7 @@ from transformers.models.gemma4 import modeling_gemma4 as gemma4
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.models import ModelConfig
-from core.models.blocks import cross_config
+from core.models.transformer import cross_config
 from tests.attention.drawing import perturbed, read_in_parts
 from tests.cases import each
 from tests.close import assert_close

@@ -29,8 +29,8 @@ from core.claims.sources import STAHLBERG, VASWANI, XIONG, at
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.base import Seq2Seq
-from core.models.blocks import Residual
 from core.models.decoding import Hypothesis, Prompt, beam
+from core.models.transformer import Residual
 from core.seeding import seeded_normal
 from core.tasks import Example, Task, TaskConfig, make_task
 from core.tasks.metrics import bleu, exact_match
