@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from core import command_line
-from core.claims import shipped, shipped as shipping
+from core.claims import shipped as shipping
 from core.claims.base import Claim, ClaimSettings, Results, rule_lines, verdict, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.command_line import Pairs
-from core.entries import ConfigError, Value
+from core.entries import ConfigError
 from core.runs.executor import machine, start_process
 
 app = command_line.new_app(__doc__)
@@ -26,20 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -> ClaimConfig:
-    """The settings of NAME=VALUE pairs, each read as the type of its default, and seeds or, if it is one, their number."""
-    params = {param.key: param for param in claim.params}
-    values: dict[str, Value] = {"seeds": seeds[0]} if len(seeds) == 1 else {}
-    for pair in written:
-        name, _, text = pair.partition("=")
-        if name not in params:
-            raise ConfigError(
-                f"{claim.key} has no setting {name!r}; take one of {', '.join(params)}."
-            )
-        kind = type(params[name].default)
-        try:
-            values[name] = text == "true" if kind is bool else kind(text)
-        except ValueError as error:
-            raise ConfigError(f"{name} = {text!r} is not a {kind.__name__}.") from error
+    """The settings of NAME=VALUE pairs, and seeds or, if it is one, their number."""
+    texts = [param.key for param in claim.params if isinstance(param.default, str)]
+    one = {"seeds": seeds[0]} if len(seeds) == 1 else {}
+    values = one | command_line.settings(written, texts)
     return ClaimConfig(claim.key, values, tuple(seeds) if len(seeds) > 1 else ())
 
 
@@ -108,7 +98,7 @@ def measured(
         results = group.results()
     print("\n".join(report(claim, config.settings, results)))
     if to := to or (shipping.FOLDER if ship else None):
-        command = f"{shipped.command(claim, config.settings, results.seeds)} --ship"
+        command = f"{shipping.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
         shipping.ship(claim, config.settings, results.cells, facts, command).save(
             to / f"{claim.key}.json"

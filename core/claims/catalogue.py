@@ -47,13 +47,12 @@ CLAIMS: list[Claim] = [
 
 def claim_of(key: str) -> Claim:
     """The claim of that key; ConfigError lists the keys there are."""
-    for claim in CLAIMS:
-        if claim.key == key:
-            return claim
-    raise ConfigError(
-        f"claim = {quote(key)}; expected one of {', '.join(claim.key for claim in CLAIMS)}."
-        f"{plugins.why_missing()}"
-    )
+    known = {claim.key: claim for claim in CLAIMS}
+    if key not in known:
+        raise ConfigError(
+            f"claim = {quote(key)}; expected one of {', '.join(known)}.{plugins.why_missing()}"
+        )
+    return known[key]
 
 
 def register_claim(claim: Claim) -> None:

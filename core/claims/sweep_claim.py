@@ -94,12 +94,11 @@ class SweepClaim:
             year=time.gmtime().tm_year,
             unit=(unit := UNITS[self.measure]),
             difference=DIFFERENCES[unit],
-            tried=repr(self._tried()),
+            tried=repr(
+                f"A sweep of {len(self.sweep.values)} values from the seeds "
+                f"{', '.join(map(str, self.sweep.seeds))}, of which this claim was made."
+            ),
         )
-
-    def _tried(self) -> str:
-        seeds = ", ".join(map(str, self.sweep.seeds))
-        return f"A sweep of {len(self.sweep.values)} values from the seeds {seeds}, of which this claim was made."
 
 
 TEMPLATE = Template('''\

@@ -123,4 +123,4 @@ def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
     assert "difference = 1 [1, 1]" in capsys.readouterr().out
     assert command.main(["list"]) == 0 and "not measured" in capsys.readouterr().out
     assert command.main(["run", "tiny", "--set", "slope=much"]) == 1
-    assert "slope = 'much' is not a " in capsys.readouterr().err
+    assert "slope = 'much'; expected a whole number" in capsys.readouterr().err
