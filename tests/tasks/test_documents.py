@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 import torch
 
-from core.entries import ConfigError
 from core.models import ModelConfig, build_model, sentence_spans
 from core.tasks import UNK, Example, TaskConfig, make_task
 from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS, Documents
@@ -101,12 +100,6 @@ def test_by_hand_and_what_a_person_types():
     nothing = Example(("it", "rained", "."), ())
     assert task.deciding(nothing) is None and task.places(nothing) == ((),)
     assert task.source_vocab.tokens[task.shape.sentence_end] == "."
-
-
-@each("params", [{"sentences": 2}, {"courts": 2}, {"courts": 7}])
-def test_bounds(params):
-    with pytest.raises(ConfigError, match="expected"):
-        TaskConfig.of("documents", **params)
 
 
 @each(

@@ -223,6 +223,10 @@ def test_dates_come_in_every_form_and_are_read_back_by_babel():
         (lambda: TaskConfig.of("sorting"), "expected one of reverse, copy, sort, recall"),
         (lambda: TaskConfig.of("copy", size=3), "has no size; it takes length, vocab"),
         (lambda: TaskConfig.of("copy", length=0), "length = 0; expected 2 to 64"),
+        (lambda: TaskConfig.of("documents", sentences=2), "sentences = 2; expected 3 to 12"),
+        (lambda: TaskConfig.of("documents", courts=2), "courts = 2; expected 3 to 6"),
+        (lambda: TaskConfig.of("documents", courts=7), "courts = 7; expected 3 to 6"),
+        (lambda: TaskConfig.of("repeats", length=32, passage=16, gap=1), "take length ≥ 34"),
         (lambda: TaskConfig.of("copy", length=3, vocab=4), "too few to hold some out"),
         (lambda: TaskConfig.of("numbers", language="nl"), "expected one of de, fr"),
         (lambda: TaskConfig("copy", seed=-1), "seed = -1"),
@@ -244,17 +248,42 @@ def test_more_held_out_than_there_is_and_nothing_to_collate():
         task.collate([])
 
 
-def test_what_a_person_types_becomes_a_source():
-    numbers, copy = make_task(TaskConfig.of("numbers")), make_task(TaskConfig.of("copy"))
-    assert (
-        " ".join(numbers.example("Twenty-one; 305").source) == "twenty one ; three hundred and five"
-    )
-    assert copy.example(" abc ").source == ("a", "b", "c")
-    assert copy.source_vocab.encode(copy.example("a\N{GRINNING FACE}").source)[1] == UNK
-    with pytest.raises(ValueError, match="empty"):
-        numbers.example("  ")
-    with pytest.raises(ValueError, match="at most 10"):
-        copy.example("abcdefghijk")
+@each(
+    ("key", "text", "source"),
+    [
+        ("numbers", "Twenty-one; 305", "twenty one ; three hundred and five".split()),
+        ("copy", " abc ", "abc"),
+        ("copy", "a\N{GRINNING FACE}", "a\N{GRINNING FACE}"),
+        ("addition", "7 + 25", "007+025"),
+        ("names", "The dogs near THE tree are", "<bos> the dogs near the tree are".split()),
+        ("repeats", "The cat sat. THE cat", "<bos> the cat sat . the cat".split()),
+        ("language", "Forty-Two", "forty-two"),
+        ("own_pairs", "MMX", "MMX"),
+        ("series", ", ".join("1" * 24), [1.0] * 24),
+    ],
+)
+def test_what_a_person_types_becomes_a_source(key, text, source):
+    task = make_task(TaskConfig.of(key))
+    example = task.example(text)
+    assert example.source == tuple(source)
+    ids = task.collate([example]).source[0].tolist()
+    assert key == "series" or (UNK in ids) == ("\N{GRINNING FACE}" in text)
+
+
+@each(
+    ("key", "text", "words"),
+    [
+        ("numbers", "  ", "empty"),
+        ("copy", "abcdefghijk", "at most 10"),
+        ("names", "the " * 21, "at most"),
+        ("digits", "7", "cannot be typed"),
+        ("series", "1 2 x", "made of numbers"),
+        ("series", "1 2", "has 2 numbers; this task reads 24 to 48"),
+    ],
+)
+def test_what_cannot_be_a_source_is_said(key, text, words):
+    with pytest.raises(ValueError, match=words):
+        make_task(TaskConfig.of(key)).example(text)
 
 
 def test_a_vocabulary_reads_back_what_it_knows():

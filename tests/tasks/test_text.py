@@ -192,15 +192,6 @@ def test_where_the_deciding_word_looks(sentence, words):
     assert not any(places[:-1])
 
 
-def test_a_typed_sentence_is_read_word_by_word():
-    task = make_task(TaskConfig.of("names"))
-    assert task.example("The dogs near THE tree are").source == tuple(
-        "<bos> the dogs near the tree are".split()
-    )
-    with pytest.raises(ValueError, match="at most"):
-        task.example("the " * (LONGEST + 1))
-
-
 # Repeated passages: lines that say a passage again, tell each next word, and are trained as any language model.
 
 
@@ -244,16 +235,6 @@ def test_where_each_word_may_look(task):
     assert task.places(Example(twice[:-1], twice[1:])) == ((), (), (), (2,), (3,))
 
 
-def test_repeats_test_a_typed_sentence_is_read_word_by_word(task):
-    example = task.example("The cat sat. THE cat")
-    assert example.source == ("<bos>", "the", "cat", "sat", ".", "the", "cat")
-    batch = task.collate([example])
-    assert UNK not in batch.source
-    assert batch.target_out[0].tolist() == [*batch.source[0, 1:].tolist(), PAD]
-    with pytest.raises(ValueError, match="at least one"):
-        task.collate([])
-
-
 def test_the_commonest_words_come_most(task):
     counts = torch.bincount(
         task.batch(500, torch.Generator().manual_seed(2)).target_out.flatten(), minlength=254
@@ -261,12 +242,6 @@ def test_the_commonest_words_come_most(task):
     often = counts[task.source_vocab.encode(COMMON)].float()
     assert len(COMMON) == len(set(COMMON)) == 250
     assert often[:20].mean() > 3 * often[-20:].mean() > 0
-
-
-@each("params", [{"length": 32, "passage": 16, "gap": 1}])
-def test_a_line_without_room_is_refused(params):
-    with pytest.raises(ConfigError, match="take length ≥ 34"):
-        TaskConfig.of("repeats", **params)
 
 
 def test_it_is_trained_as_it_is_recommended():

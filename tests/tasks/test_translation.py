@@ -87,11 +87,8 @@ def test_an_example_is_what_num2words_says_and_a_batch_holds_its_class():
     assert task.baseline_loss == pytest.approx(math.log(6)) and task.expected(examples[0]) is None
 
 
-def test_what_is_typed_is_read_by_its_letters_and_may_have_no_class_yet():
+def test_what_is_typed_may_have_no_class_yet():
     task = make_task(SMALL)
     batch = task.collate([task.example("Forty-Two")])
-    assert task.source_vocab.decode(batch.source[0].tolist()) == list("forty-two")
     model = build_model(ModelConfig.from_json(task.recommended["classifier"].model), task.shape)
     assert model(batch.source, batch.source_mask).logits.shape == (1, 6)
-    with pytest.raises(ValueError, match="at least one"):
-        task.collate([])
