@@ -113,13 +113,17 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
                 "message": _literal(message, path, function),
             }
         )
+        failure: dict[str, Value] = {}
+        if isinstance(error, tuple) and error[1] is not None:
+            kind = type(error[1]).__name__
+            failure = {"error": kind, "place": place(error[1]), "reference": reference(error[1])}
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         fields = {
             "time": now,
             "level": logging.getLevelName(level).lower(),
             **own,
             **context(),
-            **_of_error(error),
+            **failure,
         }
         words = (f"{key}={_quoted(value)}" for key, value in fields.items())
         text = json.dumps(fields) if style == "json" else " ".join(words)
@@ -130,7 +134,17 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
     _logger.addHandler(logging.StreamHandler())
     _logger.setLevel(logging.INFO)
     _logger.propagate = False
-    _hook_uncaught()
+
+    # What Python would print as a traceback is logged.
+    def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            sys.__excepthook__(type(error), error, error.__traceback__)
+        else:
+            log_error(error)
+
+    sys.excepthook = uncaught
+    threading.excepthook = lambda args: log_error(args.exc_value) if args.exc_value else None
+    sys.unraisablehook = lambda args: log_error(args.exc_value) if args.exc_value else None
 
 
 def _quoted(value: Value) -> str:
@@ -155,24 +169,3 @@ def _literal(message: object, path: str, function: str | None) -> str:
         if frame is not None and isinstance(message, str) and message in frame.f_code.co_consts
         else ""
     )
-
-
-def _of_error(info: Any) -> dict[str, Value]:
-    error = info[1] if isinstance(info, tuple) else None
-    if error is None:
-        return {}
-    return {"error": type(error).__name__, "place": place(error), "reference": reference(error)}
-
-
-def _hook_uncaught() -> None:
-    """What Python would print as a traceback is logged."""
-
-    def uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
-        if isinstance(error, KeyboardInterrupt):
-            sys.__excepthook__(type(error), error, error.__traceback__)
-        else:
-            log_error(error)
-
-    sys.excepthook = uncaught
-    threading.excepthook = lambda args: log_error(args.exc_value) if args.exc_value else None
-    sys.unraisablehook = lambda args: log_error(args.exc_value) if args.exc_value else None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from core.settings import is_hosted, settings
+from core.settings import hosted as hosted, settings
 
 T = TypeVar("T")
 HOSTED = "ATTENTION_LAB_HOSTED"  # set on a public copy, where each person has a folder of their own
@@ -39,11 +39,6 @@ _DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names t
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
-
-
-def hosted() -> bool:
-    """Whether this is a public copy."""
-    return is_hosted()
 
 
 def lab_path(name: str) -> Path:
@@ -262,14 +257,13 @@ def read_lines(path: Path, parse: Callable[[dict[str, Any]], T]) -> list[tuple[b
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return []
-    return [(line, _parsed(line, parse)) for line in lines if line]
-
-
-def _parsed(line: bytes, parse: Callable[[dict[str, Any]], T]) -> T | None:
-    try:
-        return parse(read_checked(line))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
+    read: list[tuple[bytes, T | None]] = []
+    for line in filter(None, lines):
+        value = None
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            value = parse(read_checked(line))
+        read.append((line, value))
+    return read
 
 
 def _end(data: bytes) -> bytes:
@@ -278,7 +272,7 @@ def _end(data: bytes) -> bytes:
 
 def seal(folder: Path) -> None:
     """Write the checksums of a folder's files beside them."""
-    sums = {path.name: _digest(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    sums = {path.name: sha256(path) for path in sorted(folder.iterdir()) if path.is_file()}
     write_atomically(folder / FOLDER, with_checksum(json.dumps(sums)))
 
 
@@ -288,11 +282,12 @@ def is_intact(folder: Path) -> bool:
         return True
     try:
         sums = read_checked((folder / FOLDER).read_bytes())
-        return all(_digest(folder / name) == value for name, value in sums.items())
+        return all(sha256(folder / name) == value for name, value in sums.items())
     except (OSError, ValueError):
         return False
 
 
-def _digest(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
 import tomllib
@@ -11,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from core import plugins
-from core.files import lab_path
+from core.files import lab_path, sha256
 
 LAB = lab_path("")
 
@@ -57,14 +56,14 @@ def needed_plugins(code: str) -> dict[str, str]:
     files = {
         Path(source) for key, source in known if source and re.search(rf"['\"]{key}['\"]", code)
     }
-    return {file.name: _digest(file) for file in sorted(files) if file.is_file()}
+    return {file.name: sha256(file) for file in sorted(files) if file.is_file()}
 
 
 def require_plugins(needed: Mapping[str, str]) -> None:
     """MissingPlugin where a file of that name and SHA-256 is not among the plug-ins that were loaded."""
     folder = plugins.folder()
     for name, digest in needed.items():
-        here = _digest(folder / name) if folder and (folder / name).is_file() else ""
+        here = sha256(folder / name) if folder and (folder / name).is_file() else ""
         if here != digest:
             state = (
                 f"another version of it is in {folder}"
@@ -75,7 +74,3 @@ def require_plugins(needed: Mapping[str, str]) -> None:
                 f"This needs the plug-in {name} with SHA-256 {digest}, and {state}. Put the file in a "
                 f"folder and name that folder in {plugins.VARIABLE} before Python starts."
             )
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()

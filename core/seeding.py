@@ -42,7 +42,9 @@ def seed_layer(layer: nn.Module, seed: int) -> None:
     A weight that the module starts at one value (a gain, a bias, a sink) stays as it is.
     """
     for name, weight in layer.named_parameters():
-        if (std := weight_std(name, weight)) is not None:
+        if bool((weight != weight.flatten()[0]).any()):
+            table = TABLE_STD if name.startswith("position") else float(weight.shape[-1] ** -0.5)
+            std = LAMBDA_STD if "lambda" in name else table
             weight.normal_(std=std, generator=seeded_generator(seed, name))
 
 
@@ -66,15 +68,6 @@ def pooled_layer(config: AttentionConfig, seed: int) -> Attention:
     layer = Attention(config).eval().requires_grad_(False)
     layer.projection = GroupedQuery.pooled(many, config.kv_heads).requires_grad_(False)
     return layer
-
-
-def weight_std(name: str, weight: Tensor) -> float | None:
-    """The standard deviation with which a weight is drawn; None for one that its module starts at a single value."""
-    if bool((weight == weight.flatten()[0]).all()):
-        return None
-    if "lambda" in name:
-        return LAMBDA_STD
-    return TABLE_STD if name.startswith("position") else float(weight.shape[-1] ** -0.5)
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def settings() -> LabSettings:
         folders=_text("folders"),
         frames=_text("frames"),
         metrics_token=_text("metrics_token"),
-        hosted=is_hosted(),
+        hosted=hosted(),
         hosted_limits=_pairs("hosted_limits"),
         hosted_models=tuple(filter(None, map(str.strip, _text("hosted_models").split(",")))),
         limits=limits(),
@@ -76,7 +76,7 @@ def settings() -> LabSettings:
     )
 
 
-def is_hosted() -> bool:
+def hosted() -> bool:
     """Whether this is a public copy, which is asked often."""
     return _text("hosted").lower() not in OFF
 
@@ -88,21 +88,20 @@ def limits() -> Limits:
 
 def check_names() -> None:
     """ValueError for a variable of the lab that an earlier version had, and this one would not obey."""
+    moved = {
+        field.name: ("", "LIMITS") for field in fields(Limits)
+    }  # key: what is dropped, and where it stands
+    moved |= dict.fromkeys(("ray_cpus", "ray_gpu", "ray_memory_mb"), ("ray_", "RAY_WORKER"))
     for name in sorted(os.environ):
         key = name.removeprefix(PREFIX).lower()
-        if name == PREFIX + key.upper() and (place := _moved(key)):
-            raise ValueError(f"{name} is now {place}; docs/install.md lists the variables.")
-
-
-def _moved(key: str) -> str:
-    """Where an earlier variable's value stands now; empty for one that is not of an earlier version."""
-    if key in {field.name for field in fields(Limits)}:
-        return f"{key}=… in {PREFIX}LIMITS"
-    if key in ("ray_cpus", "ray_gpu", "ray_memory_mb"):
-        return f"{key.removeprefix('ray_')}=… in {PREFIX}RAY_WORKER"
-    if key.startswith("hosted_") and key not in ("hosted_limits", "hosted_models"):
-        return f"{key.removeprefix('hosted_')}=… in {PREFIX}HOSTED_LIMITS"
-    return ""
+        if key.startswith("hosted_") and key not in ("hosted_limits", "hosted_models"):
+            moved[key] = ("hosted_", "HOSTED_LIMITS")
+        if name == PREFIX + key.upper() and key in moved:
+            prefix, place = moved[key]
+            raise ValueError(
+                f"{name} is now {key.removeprefix(prefix)}=… in {PREFIX}{place}; docs/install.md lists "
+                "the variables."
+            )
 
 
 def _text(key: str) -> str:

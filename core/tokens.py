@@ -58,16 +58,13 @@ def tokenize(text: str, most: int = MAX_TOKENS) -> Cut:
             f"The text has {len(text):,} characters; the first {MAX_CHARACTERS:,} are used."
         )
         text = text[:MAX_CHARACTERS]
-    tokens = [piece for word in text.split() for piece in peel(word)]
+    tokens: list[str] = []
+    for word in text.split():  # the punctuation before it, the word, and the punctuation after it
+        ((before, body, after),) = _EDGES.findall(word)
+        tokens += [*before, *([body] if body else []), *after]
     if len(tokens) > most:
         notes.append(f"The text has {len(tokens):,} tokens; the first {most} are used.")
     return Cut(tuple(tokens[:most]), tuple(notes))
-
-
-def peel(word: str) -> list[str]:
-    """The punctuation before a word, the word, and the punctuation after it."""
-    ((before, body, after),) = _EDGES.findall(word)
-    return [*before, *([body] if body else []), *after]
 
 
 def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:

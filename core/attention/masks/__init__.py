@@ -90,7 +90,9 @@ def check_parts(choice: Choice) -> None:
         raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.", axes=("mask",))
     for part in choice.parts:
         check_parts(part)
-        if choice.key != "and" and (bad := _weight_factor_mask(part)):
+        reweighs = [one for one in part.walk() if "reweighs" in find(MASKS, "mask", one.key).traits]
+        if choice.key != "and" and reweighs:
+            bad = reweighs[0].key
             raise ConfigError(
                 f"mask = {choice.key} only combines allowed cells, and its part {bad} also multiplies "
                 "the weights",
@@ -98,13 +100,6 @@ def check_parts(choice: Choice) -> None:
                 axes=("mask",),
                 mask="local",
             )
-
-
-def _weight_factor_mask(choice: Choice) -> str | None:
-    """The key of the first mask in the choice that multiplies weights."""
-    if "reweighs" in find(MASKS, "mask", choice.key).traits:
-        return choice.key
-    return next((key for part in choice.parts if (key := _weight_factor_mask(part))), None)
 
 
 def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:

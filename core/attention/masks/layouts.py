@@ -138,19 +138,16 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
     start = ((seed + 1) * _MIX[2]) & _LARGEST
     at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
     for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
-        rank = scrambled(some * _MIX[0] + columns * _MIX[1] + start).masked_fill(
-            ~open_, -1
-        )  # an open cell's is ≥ 0
+        rank = some * _MIX[0] + columns * _MIX[1] + start
+        for shift, factor in (
+            (30, _MIX[1]),
+            (27, _MIX[2]),
+        ):  # SplitMix64's finalizer; int64 wraps around
+            rank = (rank ^ (rank >> shift)) * factor
+        rank = ((rank ^ (rank >> 31)) & _LARGEST).masked_fill(~open_, -1)  # an open cell's is ≥ 0
         best = rank.topk(min(count, rank.shape[1]), dim=1).indices
         parts.append(torch.zeros_like(open_).scatter(1, best, True) & open_)
     return torch.cat(parts)
-
-
-def scrambled(x: Tensor) -> Tensor:
-    """A pseudorandom hash of integers to integers ≥ 0 (SplitMix64's finalizer; int64 wraps around)."""
-    for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
-        x = (x ^ (x >> shift)) * factor
-    return (x ^ (x >> 31)) & _LARGEST
 
 
 def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:

@@ -115,35 +115,32 @@ class Selective(Position):
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
-        require_rows(scores, block, "selective")
-        first = scores[:, 0].to(
-            torch.promote_types(scores.dtype, torch.float32)
-        )  # a sum over many queries
-        selected = first.relu().masked_fill(~self.selecting(block), 0.0)
+        cells = block.j < block.i  # in which a query may say that a key is no longer needed
+        if self.keep_first:
+            cells = cells & (block.j > 0)
+        cells = of_real_rows(cells, scores, block, "selective")
+        precise = torch.promote_types(scores.dtype, torch.float32)  # a sum over many queries
+        selected = scores[:, 0].to(precise).relu().masked_fill(~cells, 0.0)
         before = F.pad(selected, (0, 0, 1, -1)).cumsum(-2)  # (B, T, S): of the rows before each
         return scores - before[:, None].to(scores.dtype)
 
-    def selecting(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
-        """The cells in which a query may say that a key is no longer needed."""
-        cells = block.j < block.i
-        if self.keep_first:
-            cells = cells & (block.j > 0)
-        return cells if (rows := real_rows(block)) is None else cells & rows
 
+def of_real_rows(
+    cells: Bool[Tensor, "T S"], scores: Tensor, block: ScoreBlock, owner: str
+) -> Bool[Tensor, "*B T S"]:
+    """The cells of queries that are no padding, where these are the tokens that the key mask speaks of.
 
-def require_rows(scores: Tensor, block: ScoreBlock, owner: str) -> None:
-    """ConfigError unless the scores are of all queries, from the first on."""
+    ConfigError unless the scores are of all queries, from the first on.
+    """
     if scores.shape[2] != block.num_queries:
         raise ConfigError(
             f"position = {owner} reads the scores of all earlier queries, which are not given here",
             "the whole text",
             position="forgetting",
         )
-
-
-def real_rows(block: ScoreBlock) -> Bool[Tensor, "B T 1"] | None:
-    """Which queries are no padding, where they are the tokens that the key mask speaks of; None for all of them."""
-    return block.real[:, block.i] if block.real is not None and block.owns_queries else None
+    return (
+        cells & block.real[:, block.i] if block.real is not None and block.owns_queries else cells
+    )
 
 
 def needs_all_rows(config: LayerConfig) -> ConfigError | None:
@@ -181,21 +178,16 @@ class MultiToken(Position):
     def adjust(
         self, scores: Float[Tensor, "B H T S"], block: ScoreBlock
     ) -> Float[Tensor, "B H T S"]:
-        require_rows(scores, block, "multi_token")
+        # cells count whose key is not after its query, and neither is padding
+        cells = of_real_rows(block.j <= block.i, scores, block, "multi_token")
+        cells = cells if cells.dim() == 2 else cells[:, None]
+        cells = cells if block.key_mask is None else cells & block.key_mask
         queries, keys = self.theta.shape[2:]
         precise = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        around = F.pad(
-            precise.masked_fill(~self.counted(block), 0.0), (keys // 2, keys // 2, queries - 1, 0)
-        )
-        return F.conv2d(around, self.theta.to(around.dtype), groups=len(self.theta)).to(
-            scores.dtype
-        )
-
-    def counted(self, block: ScoreBlock) -> Bool[Tensor, "*B T S"]:
-        """The cells whose scores count: the key is not after its query, and neither is padding."""
-        cells = block.j <= block.i
-        cells = cells if block.key_mask is None else cells & block.key_mask
-        return cells if (rows := real_rows(block)) is None else cells & rows[:, None]
+        around = (keys // 2, keys // 2, queries - 1, 0)
+        padded = F.pad(precise.masked_fill(~cells, 0.0), around)
+        mixed = F.conv2d(padded, self.theta.to(padded.dtype), groups=len(self.theta))
+        return mixed.to(scores.dtype)
 
 
 def _refuse(config: LayerConfig) -> ConfigError | None:
