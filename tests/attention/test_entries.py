@@ -21,7 +21,7 @@ from core.attention import (
     entry,
 )
 from core.attention.config import example_config
-from tests.attention import covering
+from tests.attention import drawing
 from tests.attention.drawing import B, C, H, T, plain, run
 from tests.cases import each
 
@@ -53,7 +53,7 @@ def test_every_pair_is_built_or_refused_by_name():
     """Whatever the two axes, the pair makes a config, or ConfigError names both and a way out."""
     wrong = [
         reason
-        for (one, other), reason in covering.pairs().items()
+        for (one, other), reason in drawing.pairs().items()
         if reason and not (one[1] in reason and other[1] in reason and "take" in reason)
     ]
     assert not wrong
@@ -63,7 +63,7 @@ def failures(rows, **how):
     """The rows whose output or gradient is not finite, and why; what is made for one sequence may refuse two."""
     for row in rows:
         try:
-            finite(*run(covering.build(row), add_positions=True, **how))
+            finite(*run(drawing.build(row), add_positions=True, **how))
         except ConfigError as refusal:
             if not how.get("cross") or "take" not in str(refusal):
                 yield row, str(refusal)
@@ -75,7 +75,7 @@ def failures(rows, **how):
 
 def test_every_pair_runs_on_one_sequence():
     """Each pair that can be built stands in one of these rows at least."""
-    rows = covering.rows()
+    rows = drawing.rows()
     assert not [*failures(rows), *failures(rows, record=False)]
 
 
@@ -84,13 +84,13 @@ def test_every_pair_runs_across_two_sequences():
 
     def refuses(item):
         try:
-            run(covering.build([item]), cross=True, add_positions=True)
+            run(drawing.build([item]), cross=True, add_positions=True)
         except ConfigError as refusal:
             return "take" in str(refusal)
         return False
 
-    alone = [item for item in ENTRIES if covering.builds([item]) and refuses(item)]
-    assert not list(failures(covering.rows(without=alone), cross=True))
+    alone = [item for item in ENTRIES if drawing.builds([item]) and refuses(item)]
+    assert not list(failures(drawing.rows(without=alone), cross=True))
 
 
 @each("dtype", [torch.float64, torch.bfloat16])

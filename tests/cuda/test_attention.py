@@ -8,7 +8,7 @@ import torch
 
 from core.attention import AXES, PRESETS, Attention, ConfigError
 from core.attention.config import example_config
-from tests.attention import covering
+from tests.attention import drawing
 from tests.attention.test_compile import listed
 from tests.cases import each
 from tests.cuda.same import differences
@@ -59,9 +59,9 @@ def test_every_preset_is_as_on_the_cpu(preset, record):
 
 
 @each("record", [True, False])
-@each("row", covering.rows() if torch.cuda.is_available() else [])
+@each("row", drawing.rows() if torch.cuda.is_available() else [])
 def test_every_pair_is_as_on_the_cpu(row, record):
-    check(covering.build(row), record)
+    check(drawing.build(row), record)
 
 
 @each(("axis", "key"), ENTRIES)

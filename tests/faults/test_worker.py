@@ -1,11 +1,16 @@
 """What goes wrong under a worker: the disk, its folder, the bytes of its files, memory, the clock."""
 
 import errno
+import json
 import os
 import random
+import secrets
 import shutil
+import signal
 import time
+import urllib.request
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,12 +18,14 @@ import torch
 
 from core import files
 from core.claims import run as claims
+from core.files import PEOPLE
 from core.runs import worker
 from core.runs.folder import DAMAGED, Status
-from core.runs.runs import Run, create_run
+from core.runs.runs import Run, create_run, new_id
 from core.runs.worker import work
 from core.training.loop import train
 from dashboard.server import jobs
+from tests.browser.conftest import running
 from tests.damage import flip
 from tests.training.small import record_numbers, small_run
 
@@ -262,3 +269,96 @@ def test_a_clock_that_was_set_back_begins_the_seconds_of_a_stop_again(run, monke
     assert run.stop_age() == 0 and 0 <= run.stop_age() < 60
     set_clock(monkeypatch, 10)
     assert run.stop_age() >= 9
+
+
+# A worker killed at a random moment: the run goes on to the numbers of one that was never killed, to the last bit.
+
+
+KILLS = int(os.environ.get("ATTENTION_LAB_KILLS") or 6)
+TEST_KILLED_AT_RANDOM_CONFIG = dict(steps=60, record_every=6, finish_early=False)
+
+
+def start(run: Run) -> int:
+    """Train in a process of its own, without the seconds of its imports."""
+    worker = os.fork()
+    if worker:
+        return worker
+    try:
+        work(run.path, memory_mb=1e6)
+    finally:
+        os._exit(0)
+
+
+@cache
+def whole(root: Path) -> tuple[list, dict, float]:
+    """The records and the last state of a run that was not killed, and its seconds."""
+    run, begin = (
+        create_run(small_run(**TEST_KILLED_AT_RANDOM_CONFIG), path=root),
+        time.perf_counter(),
+    )
+    os.waitpid(start(run), 0)
+    seconds = time.perf_counter() - begin
+    assert run.status().state == "finished"
+    return (
+        list(map(record_numbers, run.records())),
+        run.checkpoint(run.checkpoint_steps()[-1])[0],
+        seconds,
+    )
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return tmp_path_factory.mktemp("whole") / "run"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, base, tmp_path, worker_here):
+    records, state, seconds = whole(base)
+    run = create_run(small_run(**TEST_KILLED_AT_RANDOM_CONFIG), path=tmp_path / "run")
+    worker = start(run)
+    time.sleep(random.Random(seed).uniform(0, seconds))
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    measured = [record.step for record in run.records()]
+    kept = max(run.checkpoint_steps(), default=0)
+    assert len([step for step in measured if step > kept]) <= 1
+    assert run.status().state in ("queued", "running", "finished")
+    run.requeue()
+    assert work(run.path, memory_mb=1e6) == "finished"
+    assert list(map(record_numbers, run.records())) == records
+    again = run.checkpoint(run.checkpoint_steps()[-1])[0]
+    assert again.keys() == state.keys() and all(
+        torch.equal(again[name], state[name]) for name in state
+    )
+    assert not [path for path in run.path.rglob(".*") if path.is_file()], (
+        "what was half written is gone"
+    )
+
+
+# A real server, ended and started again: what waited goes on without a visitor.
+
+
+WAIT = 90.0  # seconds; a worker's start on a machine that does other things
+
+
+def state_of(run: Run, states: tuple[str, ...]) -> str:
+    """The state of the run once it is one of these, or after WAIT."""
+    end = time.monotonic() + WAIT
+    while (state := run.status().state) not in states and time.monotonic() < end:
+        time.sleep(0.1)
+    return state
+
+
+@pytest.mark.parametrize("mode", ["local", "hosted"])
+def test_a_restarted_server_starts_what_waits_before_anybody_comes(mode, tmp_path, monkeypatch):
+    person = secrets.token_hex(16)
+    home = tmp_path / "runs" / (f"{PEOPLE}/{person}" if mode == "hosted" else "")
+    if mode == "hosted":
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    home.mkdir(parents=True)
+    runs = [create_run(small_run(steps=4, seed=seed), path=home / new_id()) for seed in range(2)]
+    with running(tmp_path) as server:
+        assert [state_of(run, ("finished", "failed")) for run in runs] == ["finished"] * 2
+        health = json.load(urllib.request.urlopen(f"{server.url}/health", timeout=60))
+        assert health["status"] == "ok" and health["queue"] == 0

@@ -14,7 +14,7 @@ from dashboard.navigation import STEPS
 from dashboard.server import jobs
 from dashboard.ui import links
 from tests.damage import PIECES, damaged_text
-from tests.fuzz.door import Door, seeded
+from tests.fuzz.guard import Door, seeded
 from tests.pages.app import app_at
 
 PAGES = tuple(step.key for step in STEPS)

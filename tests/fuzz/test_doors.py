@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz import folders, pages, typed, uploads
-from tests.fuzz.door import Door
-from tests.fuzz.guard import MAX_MEMORY, peak, reset_peak, watched
+from tests.fuzz.guard import MAX_MEMORY, Door, peak, reset_peak, watched
 
 DOORS = (*typed.DOORS, *uploads.DOORS, *folders.DOORS, *pages.DOORS)
 LONGEST_MESSAGE = 2_000

@@ -32,7 +32,7 @@ from dashboard.ui.lessons import (
 )
 from pages.compare import READERS, default_controls, from_query, to_query
 from tests.damage import PIECES, damaged_text
-from tests.fuzz.door import Door, seeded
+from tests.fuzz.guard import Door, seeded
 
 T, S, H = 3, 5, 2
 CELLS: Any = SimpleNamespace(

@@ -26,7 +26,7 @@ from core.tasks import TaskConfig, make_task, own
 from core.tasks.reading import decode_text, read_rows, validate_text
 from dashboard.ui.lessons import LessonError, decode, from_json, to_json
 from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
-from tests.fuzz.door import Door, seeded
+from tests.fuzz.guard import Door, seeded
 
 TABLE = "name;size;born;colour;class\n" + "".join(
     f"n{i};{i % 7},5;{1 + i % 28:02}.03.2020;{'red blue green'.split()[i % 3]};{'ab'[i % 2]}\n"

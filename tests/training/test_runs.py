@@ -42,7 +42,7 @@ from core.studies.sweeps import SweepData, load_sweep
 from core.training import Record
 from core.training.record import Prediction
 from tests.cases import each, instance
-from tests.fuzz.readers import sweep_with_outcomes
+from tests.fuzz.folders import sweep_with_outcomes
 from tests.training.small import parts, refused, small_run, zipped
 
 EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
