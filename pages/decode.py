@@ -51,14 +51,15 @@ from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server import cache
 from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
-    STRATEGIES,
+    draw_row,
     outputs_table,
-    sample_count,
+    search_fields,
+    search_settings,
     sources,
     step_equation,
-    strategy_settings,
 )
 from dashboard.ui.export import begin_before_title
+from dashboard.ui.fields import HERE, Fields, Number, Values
 from dashboard.ui.links import (
     BOUND,
     between,
@@ -71,7 +72,7 @@ from dashboard.ui.links import (
 )
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.run_data import EXAMPLE_RUNS, HERE, LAST, path_code
+from dashboard.ui.run_data import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 from dashboard.ui.tables import table
 from dashboard.ui.threads import one_thread
 
@@ -79,18 +80,51 @@ T = TypeVar("T")
 
 
 RUN, SOURCE_OF = "decode:run", "decode:source-of"
-HALF_TRAINED = Run(HERE / "example_numbers")
+HALF_TRAINED = Run(RUNS_HERE / "example_numbers")
 LINKED = "run"  # the query parameter of the run, shared with the other pages of this group
 EXAMPLES = {
     "example_numbers": "Number words, half trained",
     "example_run": "Reverse, Transformer",
     "example_recurrent": "Reverse, recurrent",
 }
-PENALTY = (
-    "Penalty α",
-    0.0,
-    "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long ones.",
+FIELDS = Fields(
+    "decode",
+    **search_fields(
+        "Beam",
+        "How the next tokens are selected.",
+        16,
+        (
+            "Penalty α",
+            0.0,
+            "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long "
+            "ones.",
+        ),
+        (20, 100),
+    ),
+    no_repeat=Number(
+        "No repeated n-grams",
+        0,
+        0,
+        5,
+        help="The same n tokens in a row may not occur twice; 0 allows all.",
+    ),
+    longest=Number(
+        "Most tokens",
+        lambda values: most_tokens(values)[1],
+        1,
+        lambda values: most_tokens(values)[0],
+        slider=True,
+        key=lambda values: f"longest:{most_tokens(values)[0]}",
+        hidden=True,
+        help="An output without an end mark is cut at this length.",
+    ),
 )
+
+
+def most_tokens(values: Values) -> tuple[int, int]:
+    """The most tokens of an output of the task, and how many it has at first."""
+    task = values.task
+    return (task.max_target + 1,) * 2 if task.form == "pairs" else (LONGEST, 40)
 
 
 @dataclass(frozen=True)
@@ -160,16 +194,8 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         on_change=lambda: st.query_params.update({LINKED: st.session_state[RUN]}),
         help="The trained model that decodes.",
     )
-    strategy = way.segmented_control(
-        "Strategy",
-        list(STRATEGIES),
-        default="Beam",
-        required=True,
-        key=key("strategy"),
-        help="How the next tokens are selected.",
-        **BOUND,
-    )
-    settings = strategy_settings(strategy, cells, key, max_width=16, penalty=PENALTY)
+    values = FIELDS.draw("strategy", into=way)
+    values = draw_row(FIELDS, values, cells)
     first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
     with rest.popover(
         "More",
@@ -179,9 +205,12 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
     ):
         checkpoint = _step(run)
         task = load(checkpoint)[1]
-        settings |= _more(strategy, task)
+        more = FIELDS.draw(
+            "no_repeat", "longest", "samples", "seed", into=HERE, task=task, **values
+        )
     source = _source(checkpoint, task, first, other)
-    return Controls(run, checkpoint, source, SearchSettings(STRATEGIES[strategy], **settings))
+    del more["task"]
+    return Controls(run, checkpoint, source, search_settings(more))
 
 
 def _step(run: Run) -> Checkpoint:
@@ -201,35 +230,6 @@ def _step(run: Run) -> Checkpoint:
         help="The training step of the weights.",
     )
     return Checkpoint.of(run, step)
-
-
-def _more(strategy: str, task: Task) -> dict[str, Any]:
-    most, usual = (task.max_target + 1,) * 2 if task.form == "pairs" else (LONGEST, 40)
-    longest = f"decode:longest:{most}"
-    link_value(longest, usual, between(1, most))
-    settings = {
-        "no_repeat": st.number_input(
-            "No repeated n-grams",
-            0,
-            5,
-            0,
-            key=key("no_repeat"),
-            **BOUND,
-            help="The same n tokens in a row may not occur twice; 0 allows all.",
-        ),
-        "longest": st.slider(
-            "Most tokens",
-            1,
-            most,
-            usual,
-            key=longest,
-            persist_state="session",
-            help="An output without an end mark is cut at this length.",
-        ),
-    }
-    if strategy == "Sampling":
-        settings |= sample_count(100, 20, key)
-    return settings
 
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
@@ -259,23 +259,23 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
         **BOUND,
         help="What the model reads; you can type your own.",
     )
-    texts = [source_text(task, example) for example in examples]
+
+    def another() -> None:
+        """Take the next of the held-out sources."""
+        texts = [source_text(task, example) for example in examples]
+        current = st.session_state.get("decode:source")
+        index = texts.index(current) if current in texts else -1
+        st.session_state["decode:source"] = texts[(index + 1) % len(texts)]
+
     beside.button(
         "Another",
         icon=":material/shuffle:",
         help=f"Show the next of {HELD_OUT} held-out sources.",
         key=key("another"),
-        on_click=_another,
-        args=(texts,),
+        on_click=another,
         width="stretch",
     )
     return typed or ""
-
-
-def _another(texts: Sequence[str]) -> None:
-    current = st.session_state.get("decode:source")
-    index = texts.index(current) if current in texts else -1
-    st.session_state["decode:source"] = texts[(index + 1) % len(texts)]
 
 
 # What the page computes as Python.

@@ -46,13 +46,14 @@ from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import measurements
 from dashboard.ui.decoding import (
-    STRATEGIES,
+    draw_row,
     outputs_table,
-    sample_count,
+    search_fields,
+    search_settings,
     sources,
     step_equation,
-    strategy_settings,
 )
+from dashboard.ui.fields import HERE, Fields, Number
 from dashboard.ui.links import (
     BOUND,
     Pair,
@@ -77,25 +78,43 @@ from dashboard.ui.threads import one_thread
 # The settings of the search, the search of this session, and one step of it with its attention.
 
 
-MAX_TOKENS = 128  # new tokens at most
-STRATEGY_HELP = (
-    "Greedy takes the most likely token at each step, Beam continues several outputs at once, Sampling "
-    "draws each token at random."
-)
 SHARES = {
     "Greedy": [1.0],
     "Beam": [1.0, 1.0, 1.8],
     "Sampling": [1.0, 1.0, 1.0, 0.8],
 }  # widths: settings, then More
-PENALTY = (
-    "Length penalty",
-    1.0,
-    "Outputs are ranked by log-probability / length^penalty: 0 favours short outputs, "
-    "larger values favour long ones.",
+FIELDS = Fields(
+    "generate",
+    **search_fields(
+        "Greedy",
+        "Greedy takes the most likely token at each step, Beam continues several outputs at once, Sampling "
+        "draws each token at random.",
+        8,
+        (
+            "Length penalty",
+            1.0,
+            "Outputs are ranked by log-probability / length^penalty: 0 favours short outputs, "
+            "larger values favour long ones.",
+        ),
+        (5, 20),
+    ),
+    longest=Number(
+        "New tokens at most",
+        20,
+        1,
+        128,
+        slider=True,
+        help="The model stops here, or earlier where it ends its text.",
+    ),
+    no_repeat=Number(
+        "No n-gram twice, n",
+        0,
+        0,
+        5,
+        help="The same n tokens in a row are not written again, including those of the prompt; 0 allows "
+        "everything.",
+    ),
 )
-
-
-_key = "generate:{}".format  # a widget's key, which is also its name in the link
 
 
 @dataclass(frozen=True)
@@ -110,40 +129,12 @@ class Controls:
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the settings of the search in a row."""
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
-    strategy = way.segmented_control(
-        "Strategy",
-        list(STRATEGIES),
-        default="Greedy",
-        required=True,
-        key=_key("strategy"),
-        **BOUND,
-        help=STRATEGY_HELP,
-    )
-    *cells, rest = others.columns(SHARES[strategy], vertical_alignment="bottom")
-    settings = strategy_settings(strategy, cells, _key, max_width=8, penalty=PENALTY)
+    values = FIELDS.draw("strategy", into=way)
+    *cells, rest = others.columns(SHARES[values.strategy], vertical_alignment="bottom")
+    values = draw_row(FIELDS, values, cells)
     with rest.popover("More", icon=":material/tune:"):
-        settings["longest"] = st.slider(
-            "New tokens at most",
-            1,
-            MAX_TOKENS,
-            20,
-            key=_key("longest"),
-            **BOUND,
-            help="The model stops here, or earlier where it ends its text.",
-        )
-        settings["no_repeat"] = st.number_input(
-            "No n-gram twice, n",
-            0,
-            5,
-            0,
-            key=_key("no_repeat"),
-            **BOUND,
-            help="The same n tokens in a row are not written again, including those of the prompt; 0 allows "
-            "everything.",
-        )
-        if strategy == "Sampling":
-            settings |= sample_count(20, 5, _key)
-    return Controls(choice.ref, choice.inputs, SearchSettings(STRATEGIES[strategy], **settings))
+        values = FIELDS.draw("longest", "no_repeat", "samples", "seed", into=HERE, **values)
+    return Controls(choice.ref, choice.inputs, search_settings(values))
 
 
 PATIENCE, BETWEEN = (
@@ -186,14 +177,6 @@ class Search:
             finally:
                 self.seconds += time.monotonic() - started
             return self.steps is not None
-
-    @classmethod
-    def of(cls, controls: Controls, pretrained: Pretrained, read: bool) -> Search:
-        """The finished search of any session, else a new one. PretrainedError as in `prepare_generation`."""
-        if (finished := measurements(FINISHED, controls).get("search")) is not None:
-            return cls(controls, finished[0], None, finished[1], read=read)
-        start = prepare_generation(pretrained, controls.inputs)
-        return cls(controls, start, generate_steps(pretrained, start, controls.settings), read=read)
 
     def share(self) -> None:
         """Give a finished search to all sessions."""
@@ -524,8 +507,7 @@ def page() -> None:
                             "Continue",
                             icon=":material/play_arrow:",
                             key="generate:go-on",
-                            on_click=_stop,
-                            args=(search, False),
+                            on_click=partial(setattr, search, "stopped", False),
                         )
                 _results(search, choice.pretrained)
         except (PretrainedError, ValueError) as error:
@@ -547,8 +529,7 @@ def _run(
                 "Stop",
                 icon=":material/stop:",
                 key="generate:stop",
-                on_click=_stop,
-                args=(search, True),
+                on_click=partial(setattr, search, "stopped", True),
                 width="stretch",
             )
         _progress(search, pretrained, parts[0])
@@ -557,10 +538,6 @@ def _run(
         with one_thread(is_small(pretrained)):
             run(search, draw)
         search.share()
-
-
-def _stop(search: Search, stopped: bool) -> None:
-    search.stopped = stopped
 
 
 @fragment
@@ -593,7 +570,15 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         layer, head = _matrix(view, *(first or usual))
     with right:
         _likeliest(view)
-        _heads(view, *(first or usual))
+        attention_view(
+            view.trace,
+            key=f"generate:grid:{kind}",
+            layout="grid",
+            layer=(first or usual)[0],
+            head=(first or usual)[1],
+            link=f"generate:{kind}",
+            fact="{} layers of {} heads".format(*view.trace.shape),
+        )
     if first or (layer, head) != usual:
         choose_head(search.controls.ref, kind, (layer, head))
     write_pair("head", (layer, head) if first or (layer, head) != usual else None)
@@ -707,20 +692,6 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     return picked.layer, picked.head
 
 
-def _heads(view: StepView, layer: int, head: int) -> None:
-    """Draw every head, to pick one."""
-    layers, most = view.trace.shape
-    attention_view(
-        view.trace,
-        key=f"generate:grid:{view.kind}",
-        layout="grid",
-        layer=layer,
-        head=head,
-        link=f"generate:{view.kind}",
-        fact=f"{layers} layers of {most} heads",
-    )
-
-
 def _likeliest(view: StepView) -> None:
     """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
     logits, settings = view.continuation.logits[view.step], view.search.controls.settings
@@ -821,9 +792,13 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
     """
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
-        search = Search.of(
-            controls, pretrained, read=search is not None
-        )  # a link's pick belongs to the first search
+        read = search is not None  # a link's pick belongs to the first search
+        if (finished := measurements(FINISHED, controls).get("search")) is not None:
+            search = Search(controls, finished[0], None, finished[1], read=read)
+        else:
+            start = prepare_generation(pretrained, controls.inputs)
+            steps = generate_steps(pretrained, start, controls.settings)
+            search = Search(controls, start, steps, read=read)
         st.session_state[GOING], st.session_state[PICKED] = search, None
     return search
 
@@ -898,8 +873,9 @@ def timeline(
             1,
             len(path),
             key=name,
-            on_change=_pick_step,
-            args=(name, path[-1]),
+            on_change=lambda: st.session_state.update(
+                {PICKED: (path[-1], st.session_state[name] - 1)}
+            ),
             format="step %d",
             label_visibility="collapsed",
             help="The token of the output that is shown.",
@@ -909,10 +885,6 @@ def timeline(
 def slider_key(steps: int) -> str:
     """The key of the slider over so many tokens."""
     return f"generate:step:{steps}"
-
-
-def _pick_step(name: str, leaf: int) -> None:
-    st.session_state[PICKED] = leaf, st.session_state[name] - 1
 
 
 def _pick_output(tree: Tree, first: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -17,7 +17,7 @@ from core.models.decoding import (
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
-from dashboard.ui.links import BOUND
+from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider, Values
 from dashboard.ui.panels import details, source_panel
 from dashboard.ui.tables import table
 
@@ -106,90 +106,90 @@ PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, m
 TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
-def strategy_settings(
-    strategy: str,
-    cells: Sequence[Any],
-    key: Callable[[str], str],
-    *,
-    max_width: int,
-    penalty: tuple[str, float, str],
-) -> dict[str, Any]:
-    """A strategy's settings, one a cell; `penalty` is the label, default and help of the length penalty."""
-    if strategy == "Greedy":
-        return {}
-    if strategy == "Sampling":
-        return _sampling_settings(cells, key)
-    label, default, meaning = penalty
+IN_ROW = {
+    "Greedy": (),
+    "Beam": ("width", "length_penalty"),
+    "Sampling": ("temperature", "top_k", "top_p"),
+}  # the settings that stand beside the strategy
+
+
+def search_fields(
+    first: str, meaning: str, width: int, penalty: tuple[str, float, str], samples: tuple[int, int]
+) -> dict[str, Field]:
+    """The fields of a search that begins with the strategy `first`, each of a setting by its name.
+
+    `width` is the largest; `penalty` are label, default and help; `samples` the default and the most.
+    """
+
+    def of(strategy: str) -> dict[str, Any]:
+        return {"when": lambda values: values.strategy == strategy}
+
+    label, alpha, penalty_help = penalty
     return {
-        "width": cells[0].slider(
+        "strategy": Segmented("Strategy", list(STRATEGIES), first, help=meaning),
+        "width": Number(
             "Width",
-            1,
-            max_width,
             4,
-            key=key("width"),
-            **BOUND,
-            help="The number of partial outputs that are kept at each step.",
-        ),
-        "length_penalty": cells[1].slider(
-            label, 0.0, 2.0, default, 0.1, key=key("penalty"), **BOUND, help=meaning
-        ),
-    }
-
-
-def sample_count(most: int, default: int, key: Callable[[str], str]) -> dict[str, Any]:
-    """The fields of the number of samples and the seed."""
-    return {
-        "samples": st.slider(
-            "Samples",
             1,
-            most,
-            default,
-            key=key("samples"),
-            **BOUND,
-            help="The number of outputs that are sampled.",
+            width,
+            slider=True,
+            help="The number of partial outputs that are kept at each step.",
+            **of("Beam"),
         ),
-        "seed": st.number_input(
-            "Seed",
-            0,
-            10_000,
-            0,
-            key=key("seed"),
-            **BOUND,
-            help="The same seed gives the same samples.",
+        "length_penalty": Number(
+            label, alpha, 0.0, 2.0, 0.1, slider=True, key="penalty", help=penalty_help, **of("Beam")
         ),
-    }
-
-
-def _sampling_settings(cells: Sequence[Any], key: Callable[[str], str]) -> dict[str, Any]:
-    return {
-        "temperature": cells[0].select_slider(
+        "temperature": SelectSlider(
             "Temperature",
             TEMPERATURES,
             1.0,
-            key=key("temperature"),
-            **BOUND,
             help="Below 1 the distribution is sharper, above 1 flatter.",
+            **of("Sampling"),
         ),
-        "top_k": cells[1].number_input(
+        "top_k": Number(
             "Top-k",
             0,
-            1000,
             0,
-            key=key("top_k"),
-            **BOUND,
+            1000,
             help="Sample from the k most probable tokens; 0 means all.",
+            **of("Sampling"),
         ),
-        "top_p": cells[2].slider(
+        "top_p": Number(
             "Top-p",
-            0.05,
-            1.0,
             1.0,
             0.05,
-            key=key("top_p"),
-            **BOUND,
+            1.0,
+            0.05,
+            slider=True,
             help="Sample from the fewest tokens that together have this probability.",
+            **of("Sampling"),
+        ),
+        "samples": Number(
+            "Samples",
+            samples[0],
+            1,
+            samples[1],
+            slider=True,
+            help="The number of outputs that are sampled.",
+            **of("Sampling"),
+        ),
+        "seed": Number(
+            "Seed", 0, 0, 10_000, help="The same seed gives the same samples.", **of("Sampling")
         ),
     }
+
+
+def draw_row(fields: Fields, values: Values, cells: Sequence[Any]) -> Values:
+    """Draw the settings of the strategy in a row, one a cell."""
+    for name, cell in zip(IN_ROW[values.strategy], cells, strict=False):
+        values = fields.draw(name, into=cell, **values)
+    return values
+
+
+def search_settings(values: Values) -> SearchSettings:
+    """The settings of the fields that are drawn."""
+    drawn = {name: value for name, value in values.items() if value is not None}
+    return SearchSettings(**drawn | {"strategy": STRATEGIES[values.strategy]})
 
 
 def sources(strategy: Strategy, key: str) -> None:
