@@ -53,6 +53,7 @@ from dashboard.ui.fields import (
     Values,
 )
 from dashboard.ui.links import fragment
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Question,
     caption,
@@ -62,12 +63,11 @@ from dashboard.ui.panels import (
     paragraph,
     predict,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The controls of each part of the page.
 

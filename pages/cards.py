@@ -23,6 +23,7 @@ from dashboard.draw.palette import CATEGORIES, PICK, Theme
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
+from dashboard.ui.layer_pattern import train_small
 from dashboard.ui.links import fragment
 from dashboard.ui.mechanism import to_text
 from dashboard.ui.panels import (
@@ -32,12 +33,11 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.tables import table
-from dashboard.ui.train_with import train_small
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 

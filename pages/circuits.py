@@ -44,7 +44,7 @@ from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.server.cache import measurements
 from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, write_link
 from dashboard.ui.model_picker import choose_head, choose_weights, current_head, input_errors
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, study_of
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
@@ -54,13 +54,12 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"

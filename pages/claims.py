@@ -61,12 +61,12 @@ from dashboard.ui.panels import (
     paragraph,
     placeholder,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
-from dashboard.ui.tables import table
 
 # Sentences of the page Claims.
 

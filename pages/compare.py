@@ -65,7 +65,7 @@ from dashboard.ui.mechanism import (
     preset_of,
     to_text,
 )
-from dashboard.ui.models import EMBEDDED, study_of
+from dashboard.ui.models import EMBEDDED, one_thread, study_of
 from dashboard.ui.panels import (
     caption,
     details,
@@ -73,12 +73,11 @@ from dashboard.ui.panels import (
     fact,
     next_page,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import room
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

@@ -41,6 +41,7 @@ from dashboard.ui.panels import (
     fact,
     next_page,
     source_panel,
+    table,
     theme,
     title,
 )
@@ -56,7 +57,6 @@ from dashboard.ui.run_data import (
     rival,
     summarize,
 )
-from dashboard.ui.tables import table
 
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.
 

@@ -94,7 +94,7 @@ from dashboard.ui import run_controls
 from dashboard.ui.fields import HERE, Fields, Segmented
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
-from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
+from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of, reruns_alone
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -115,6 +115,7 @@ from dashboard.ui.models import (
     is_small,
     load_model,
     model_cell,
+    one_thread,
     reading_of,
     study_of,
 )
@@ -133,10 +134,8 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
-from dashboard.ui.rendering import reruns_alone
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import path_code
-from dashboard.ui.threads import one_thread
 from dashboard.ui.uploads import data_widget, link_data
 
 # The measurement that fits the controls, and what is read of its texts, for all sessions.

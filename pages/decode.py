@@ -70,11 +70,10 @@ from dashboard.ui.links import (
     take_link,
     write_link,
 )
-from dashboard.ui.panels import fact, next_page, theme, title
+from dashboard.ui.models import one_thread
+from dashboard.ui.panels import fact, next_page, table, theme, title
 from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.run_data import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 T = TypeVar("T")
 

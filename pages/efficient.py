@@ -66,12 +66,12 @@ from dashboard.ui.panels import (
     fact,
     next_page,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import POLL_INTERVAL
-from dashboard.ui.tables import table
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 

@@ -60,6 +60,7 @@ from dashboard.ui.models import (
     answer_study,
     baseline_of,
     model_cell,
+    one_thread,
     question_code,
     reading_of,
 )
@@ -70,13 +71,12 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.
 

@@ -59,7 +59,6 @@ from dashboard.ui.fine_tuned import (
     select_run,
 )
 from dashboard.ui.links import BOUND, KEEP, between, forget_other_runs, link_value, one_of
-from dashboard.ui.model_folders import folder_name
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -70,7 +69,7 @@ from dashboard.ui.model_picker import (
     resolve_model,
     select_model,
 )
-from dashboard.ui.models import EMBEDDED, ModelRef, import_block, model_lines
+from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
 from dashboard.ui.panels import (
     caption,
     chart_title,

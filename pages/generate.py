@@ -70,10 +70,9 @@ from dashboard.ui.model_picker import (
     current_head_of,
     input_errors,
 )
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, study_of
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 from dashboard.ui.panels import fact, next_page, theme, title
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.threads import one_thread
 
 # The settings of the search, the search of this session, and one step of it with its attention.
 

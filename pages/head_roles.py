@@ -86,15 +86,7 @@ from dashboard.server.cache import measurements, shared
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.fields import HERE, Fields, Segmented, Select, Text
 from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
-from dashboard.ui.links import (
-    BOUND,
-    KEEP,
-    fragment,
-    link_value,
-    one_of,
-    read_linked,
-    write_linked,
-)
+from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, read_linked, write_linked
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -104,7 +96,15 @@ from dashboard.ui.model_picker import (
     current_head_of,
     input_errors,
 )
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, reading_of, study_of
+from dashboard.ui.models import (
+    ModelRef,
+    is_small,
+    load_model,
+    model_cell,
+    one_thread,
+    reading_of,
+    study_of,
+)
 from dashboard.ui.panels import (
     caption,
     details,
@@ -112,13 +112,12 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, measure_with_progress
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 from dashboard.ui.uploads import clear_data, file_key
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400

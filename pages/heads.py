@@ -33,7 +33,7 @@ from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
 from dashboard.ui.links import fragment, read_linked, read_start, write_linked, write_start
 from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
-from dashboard.ui.models import EMBEDDED, study_of
+from dashboard.ui.models import EMBEDDED, one_thread, study_of
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -46,12 +46,11 @@ from dashboard.ui.panels import (
     picture,
     predict,
     source_panel,
+    table,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 

@@ -79,6 +79,7 @@ from dashboard.ui.models import (
     is_small,
     load_model,
     model_cell,
+    one_thread,
     question_code,
     study_of,
 )
@@ -93,14 +94,13 @@ from dashboard.ui.panels import (
     paragraph,
     picture,
     source_panel,
+    table,
     theme,
     title,
     try_this,
 )
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.
 

@@ -40,8 +40,7 @@ from dashboard.ui.lessons import (
     to_json,
 )
 from dashboard.ui.links import BOUND, KEEP, fragment, link_value
-from dashboard.ui.panels import details, next_page, paragraph, title
-from dashboard.ui.tables import table
+from dashboard.ui.panels import details, next_page, paragraph, table, title
 
 # The form of a lesson: its fields, which the link of this page holds, and the lesson that they make.
 

@@ -28,8 +28,10 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.fields import Fields, Number, Select, Text, Values
+from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.links import fragment, read_linked, write_linked
 from dashboard.ui.mechanism import is_text, param_widget, unreadable
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -41,13 +43,11 @@ from dashboard.ui.panels import (
     picture,
     predict,
     source_panel,
+    table,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
-from dashboard.ui.train_with import train_with
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 

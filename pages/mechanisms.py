@@ -34,8 +34,8 @@ from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, Segmented, Select
 from dashboard.ui.links import fragment, read_linked, write_linked
 from dashboard.ui.mechanism import params_of
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import caption, details, fact, next_page, paragraph, title
-from dashboard.ui.threads import one_thread
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 

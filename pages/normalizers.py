@@ -38,6 +38,7 @@ from dashboard.ui.fields import (
 )
 from dashboard.ui.links import fragment
 from dashboard.ui.mechanism import params_in_session, params_of
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     caption,
     details,
@@ -46,12 +47,11 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 

@@ -66,15 +66,7 @@ from dashboard.draw.step_view import (
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
-from dashboard.ui.links import (
-    KEEP,
-    between,
-    fragment,
-    is_new,
-    link_value,
-    read_start,
-    write_start,
-)
+from dashboard.ui.links import KEEP, between, fragment, is_new, link_value, read_start, write_start
 from dashboard.ui.mechanism import (
     D_MODELS,
     choice_from_text,
@@ -89,6 +81,7 @@ from dashboard.ui.mechanism import (
     repairs,
     unreadable,
 )
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -106,7 +99,6 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart, room
-from dashboard.ui.threads import one_thread
 
 # The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 

@@ -35,14 +35,8 @@ from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Text, Values
-from dashboard.ui.links import (
-    BOUND,
-    between,
-    fragment,
-    link_value,
-    read_linked,
-    write_linked,
-)
+from dashboard.ui.layer_pattern import train_with
+from dashboard.ui.links import BOUND, between, fragment, link_value, read_linked, write_linked
 from dashboard.ui.mechanism import (
     D_MODELS,
     is_text,
@@ -52,6 +46,7 @@ from dashboard.ui.mechanism import (
     params_of,
     parts_from,
 )
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -68,8 +63,6 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.threads import one_thread
-from dashboard.ui.train_with import train_with
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 

@@ -26,7 +26,7 @@ from core.studies.pretrained import (
     view_of,
 )
 from dashboard.draw.attention_view import Patches, ViewState, attention_view
-from dashboard.draw.formats import number
+from dashboard.draw.formats import number, plain
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.scripts import Cell, Script
 from dashboard.server.cache import shared
@@ -36,6 +36,7 @@ from dashboard.ui.links import (
     fragment,
     read_pair,
     read_pairs,
+    reruns_alone,
     write_link,
     write_pair,
     write_pairs,
@@ -49,8 +50,7 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
-from dashboard.ui.panels import caption, details, fact, next_page, plain, source_panel, title
-from dashboard.ui.rendering import reruns_alone
+from dashboard.ui.panels import caption, details, fact, next_page, source_panel, title
 
 # The controls of tokens, order and colours of the maps.
 

@@ -18,8 +18,7 @@ from dashboard.draw.scripts import Cell, Script
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached
 from dashboard.ui.links import BOUND, fragment
-from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, title
-from dashboard.ui.tables import table
+from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, table, title
 
 
 @dataclass(frozen=True)

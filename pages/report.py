@@ -24,7 +24,7 @@ from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_o
 from dashboard.navigation import step_of
 from dashboard.ui.attention_frames import head_over_time, tokens
 from dashboard.ui.links import write_link
-from dashboard.ui.panels import caption, fact, next_page, paragraph, title
+from dashboard.ui.panels import caption, fact, next_page, paragraph, table, title
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.reports import (
     MAX_BYTES,
@@ -40,7 +40,6 @@ from dashboard.ui.reports import (
     size_of,
 )
 from dashboard.ui.run_data import EXAMPLE_RUNS, load_run
-from dashboard.ui.tables import table
 
 LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."
 EMPTY = (

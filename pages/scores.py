@@ -36,8 +36,9 @@ from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
-from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.ui.links import fragment, read_linked, reruns_alone, write_linked
 from dashboard.ui.mechanism import params_in_session, params_of
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     caption,
     details,
@@ -46,13 +47,11 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     source_panel,
+    table,
     theme,
     title,
 )
 from dashboard.ui.presentation import room
-from dashboard.ui.rendering import reruns_alone
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 

@@ -54,11 +54,11 @@ from core.training.sweeps import (
     value_text,
     vary,
 )
+from dashboard.draw.curves import Scale, lines, seeds
 from dashboard.draw.formats import about_duration, number, plain, score
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.picture_files import csv_file
 from dashboard.draw.scripts import Cell, Script
-from dashboard.draw.sweeps import Scale, lines, seeds
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
@@ -74,6 +74,7 @@ from dashboard.ui.panels import (
     paragraph,
     placeholder,
     source_panel,
+    table,
     theme,
     title,
 )
@@ -91,7 +92,6 @@ from dashboard.ui.run_controls import (
     stop_button,
 )
 from dashboard.ui.run_data import MODEL_NAMES, path_code
-from dashboard.ui.tables import table
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
 

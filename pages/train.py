@@ -46,7 +46,7 @@ from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
 from dashboard.ui import attention_frames, run_controls, uploads as data_upload
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
-from dashboard.ui.layer_pattern import adopt_pattern, layer_pattern, pattern_changes
+from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.links import (
     KEEP,
     between,
@@ -68,6 +68,7 @@ from dashboard.ui.mechanism import (
     preset_of,
     to_text,
 )
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -104,8 +105,6 @@ from dashboard.ui.run_data import (
     select_example,
     select_run,
 )
-from dashboard.ui.threads import one_thread
-from dashboard.ui.train_with import attention_key
 
 # The sentences of the page Train, and examples as text; makes no st call.
 

@@ -58,12 +58,14 @@ from dashboard.ui.links import (
     one_of,
     read_linked,
     read_start,
+    reruns_alone,
     take_link,
     write_link,
     write_linked,
     write_start,
 )
 from dashboard.ui.mechanism import keep_heads, note_heads
+from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
     Question,
@@ -80,9 +82,7 @@ from dashboard.ui.panels import (
     try_this,
 )
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.rendering import reruns_alone
 from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
-from dashboard.ui.threads import one_thread
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 

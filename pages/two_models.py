@@ -58,6 +58,7 @@ from dashboard.ui.models import (
     local_models,
     model_cell,
     model_lines,
+    one_thread,
     parse_model,
     reading_of,
     study_of,
@@ -71,14 +72,13 @@ from dashboard.ui.panels import (
     paragraph,
     picture,
     source_panel,
+    table,
     theme,
     title,
     try_this,
 )
 from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
-from dashboard.ui.tables import table
-from dashboard.ui.threads import one_thread
 
 # Sentences and figures of the page.
 

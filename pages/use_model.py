@@ -73,13 +73,13 @@ from dashboard.ui.models import (
     inputs_lines,
     is_allowed,
     model_cell,
+    one_thread,
     question_code,
     reading_of,
     study_of,
 )
 from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
 from dashboard.ui.presentation import draw_chart
-from dashboard.ui.threads import one_thread
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 SMALL = 1e9  # of one pass, up to which one thread is the faster

@@ -74,6 +74,7 @@ from dashboard.ui.panels import (
     placeholder,
     predict,
     source_panel,
+    table,
     theme,
     title,
     try_this,
@@ -82,7 +83,6 @@ from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
 from dashboard.ui.run_data import path_code, records_of
-from dashboard.ui.tables import table
 
 # The controls, and the two runs that they start.
 

@@ -18,8 +18,7 @@ from core.models.decoding import (
 )
 from dashboard.draw.formats import number, shorten
 from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider, Values
-from dashboard.ui.panels import details, source_panel
-from dashboard.ui.tables import table
+from dashboard.ui.panels import details, source_panel, table
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 

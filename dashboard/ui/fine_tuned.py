@@ -17,8 +17,7 @@ from core.pretrained.finetune import LAB, MINILM, TASKS, FineTuneConfig, Rows, p
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.runs import Run
 from dashboard.server.people import find_run
-from dashboard.ui.model_folders import folder_name, folder_of
-from dashboard.ui.models import EMBEDDED, ModelRef, load_model, reading_of
+from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, folder_of, load_model, reading_of
 from dashboard.ui.run_data import HERE, RunView, records_of, status_of
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.

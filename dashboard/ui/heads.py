@@ -25,9 +25,8 @@ from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.model_picker import KINDS, ModelChoice
-from dashboard.ui.models import ModelRef, is_small, load_model, reading_of
+from dashboard.ui.models import ModelRef, is_small, load_model, one_thread, reading_of
 from dashboard.ui.panels import theme
-from dashboard.ui.threads import one_thread
 
 # The roles of a model's heads, measured once and shared by every page and session.
 

@@ -390,3 +390,12 @@ def sync_visits() -> tuple[str, ...]:
     if text and st.query_params.get(VISITED) != text:
         st.query_params[VISITED] = text
     return visited
+
+
+# Whether the browser still shows what a fragment drew in the run before.
+
+
+def reruns_alone() -> bool:
+    """Whether a fragment runs alone: the browser still shows all that it drew in the run before."""
+    context = script_run()
+    return context is not None and bool(context.fragment_ids_this_run)

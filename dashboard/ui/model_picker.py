@@ -43,15 +43,17 @@ from dashboard.server.cache import cached, shared
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
 from dashboard.server.visitors import me
 from dashboard.ui.links import BOUND, link_value, one_of, write_link
-from dashboard.ui.model_folders import folder_name, folder_of, is_open
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
     ModelRef,
     allowed_models,
     baseline_of,
+    folder_name,
+    folder_of,
     is_allowed,
     is_loaded,
+    is_open,
     load_model,
     local_models,
     parse_model,

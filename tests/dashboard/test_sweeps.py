@@ -18,7 +18,7 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from core.training.seed_stats import SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
-from dashboard.draw import sweeps as draw_sweeps
+from dashboard.draw import curves as draw_sweeps
 from dashboard.server import jobs
 from pages import sweeps
 from tests.cases import each, instance

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dashboard.ui.threads import USUAL, one_thread
+from dashboard.ui.models import USUAL, one_thread
 
 
 def test_small_work_runs_on_one_thread_and_the_rest_gets_its_threads_back():

@@ -17,7 +17,7 @@ from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
 from dashboard.server import hosting, jobs, limits, visitors
 from dashboard.ui import reports
-from dashboard.ui.model_folders import folder_name
+from dashboard.ui.models import folder_name
 from dashboard.ui.run_data import HERE as EXAMPLES
 from tests.pages.app import app_at, open_at, page_text, script_of
 from tests.training.small import small_run

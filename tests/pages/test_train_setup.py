@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 from core.entries import Choice
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig, recommended
-from dashboard.ui import train_with, uploads
+from dashboard.ui import layer_pattern, uploads
 from pages import train
 from tests.pages.app import app_at, captions, page_text
 
@@ -218,7 +218,7 @@ def test_the_columns_of_a_link_come_back():
     ],
 )
 def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, expected):
-    assert train_with._stacked_model(task) == expected
+    assert layer_pattern._stacked_model(task) == expected
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
