@@ -22,11 +22,7 @@ from dashboard.draw.page_pictures import add
 from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of
-from dashboard.ui.attention_frames import head_over_time, tokens
-from dashboard.ui.links import write_link
-from dashboard.ui.panels import caption, fact, next_page, paragraph, table, title
-from dashboard.ui.progress import flash_errors, pop_flash
-from dashboard.ui.reports import (
+from dashboard.ui.export import (
     MAX_BYTES,
     MAX_REPORTS,
     MAX_VIEWS,
@@ -39,7 +35,10 @@ from dashboard.ui.reports import (
     save,
     size_of,
 )
-from dashboard.ui.run_data import EXAMPLE_RUNS, load_run
+from dashboard.ui.links import write_link
+from dashboard.ui.panels import caption, fact, next_page, paragraph, table, title
+from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.run_data import EXAMPLE_RUNS, head_over_time, load_run, tokens
 
 LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."
 EMPTY = (

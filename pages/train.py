@@ -44,7 +44,7 @@ from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
-from dashboard.ui import attention_frames, run_controls, uploads as data_upload
+from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.links import (
@@ -339,14 +339,14 @@ def attention_over_time(data: RunData) -> Moment:
     start = st.session_state.get(step_key)
     key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
     picked = st.session_state.get(f"{key}:view", {}).get("frame")
-    frames = attention_frames.head_over_time(
+    frames = run_data.head_over_time(
         data.run, steps, head.example, head.kind, head.layer, head.head, picked or start
     )
     if not frames:
         return _no_attention(data)
     last_step, last = frames[-1]
     state = attention_view(
-        attention_frames.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]),
+        run_data.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]),
         key=key,
         layout="frames",
         layer=head.layer,
@@ -385,10 +385,10 @@ def _no_attention(data: RunData) -> Moment:
 
 def _choose_head(data: RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    examples = range(attention_frames.count_examples(data.run, step))
+    examples = range(run_data.count_examples(data.run, step))
     row = st.grid("auto", min_column_width=room(190), gap="small")
     example = FIELDS.draw("example", into=row, data=data, examples=examples).example or 0
-    sizes = attention_frames.sizes(data.run, step, example)
+    sizes = run_data.sizes(data.run, step, example)
     if not sizes:
         return None
     first, given = next(iter(sizes)), {"data": data, "kinds": list(sizes)}
@@ -423,7 +423,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     outputs: tuple[str, ...] = ()
     weights: np.ndarray | None = None
     if head is not None and moment.weights is not None:
-        rows, _ = attention_frames.tokens(data, example, head.kind)
+        rows, _ = run_data.tokens(data, example, head.kind)
         outputs, weights = source_weights(
             config.model, head.kind, moment.weights, rows, len(sample.source)
         ) or ((), None)
@@ -1205,7 +1205,7 @@ FIELDS = Fields(
     ),
     attention=Select(
         "Attention",
-        lambda values: {kind: attention_frames.NAMES[kind] for kind in values.kinds},
+        lambda values: {kind: run_data.NAMES[kind] for kind in values.kinds},
         key=lambda values: f"kind:{values.data.run.id}",
         when=lambda values: len(values.kinds) > 1,
         hidden=True,
@@ -1694,7 +1694,7 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
         if words is not None and sentences is not None:
             weights = DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
     elif moment.weights is not None:  # a Transformer's row of the class, summed over each sentence
-        rows, _ = attention_frames.tokens(data, head.example, head.kind)
+        rows, _ = run_data.tokens(data, head.example, head.kind)
         named = source_weights(config.model, head.kind, moment.weights, rows, len(tokens))
         if named is not None:
             row = np.asarray(named[1][0], dtype=np.float32)

@@ -34,7 +34,8 @@ from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import byte_size, number, operations, percent, plain
 from dashboard.draw.glossary import explain_markdown
-from dashboard.draw.model_diagram import (
+from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_views import (
     Block,
     block_diagram,
     diagram,
@@ -44,7 +45,6 @@ from dashboard.draw.model_diagram import (
     picked,
     stacks_of,
 )
-from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, remembered, shared

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import streamlit as st
 
+from core.interpret.trace import Kind
+from core.models.model_summary import Part
 from core.tokens import token_text
-from dashboard.draw.attention_view import READS
+from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import draw
-from dashboard.draw.drawings import HEAD, dials_svg
+from dashboard.draw.drawings import HEAD, dials_svg, stacks_svg
+from dashboard.draw.formats import byte_size, number, operations
 from dashboard.draw.maps import PictureMap
 from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import Ink, Theme
@@ -240,3 +244,220 @@ def tree_view(
         key=key,
         on_pick_change=on_pick,
     )
+
+
+# A model as the papers draw it: stacks of blocks with residual paths, its layers opening in place.
+
+
+# The text of a part's columns, and which parts are attentions.
+
+
+COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
+_ATTENTIONS: dict[str, Kind] = {"attention": "self", "causal": "causal", "cross": "cross"}
+
+
+def is_attention(path: str) -> bool:
+    return path.rpartition(".")[2] in _ATTENTIONS
+
+
+def kind_and_layer(path: str) -> tuple[Kind, int]:
+    """The kind (self, causal, cross) and layer of the attention at a path; ValueError for another path."""
+    above, _, last = path.rpartition(".")
+    number = above.rpartition(".")[2]
+    if last not in _ATTENTIONS or not number.isdecimal():
+        raise ValueError(f"{path!r} is no attention of a layer.")
+    return _ATTENTIONS[last], int(number)
+
+
+def cells(part: Part) -> list[str]:
+    """The columns of a part: output shape, parameters, FLOPs, bytes saved for backward, mean ± std, gradient."""
+    shape = "" if part.shape is None else " × ".join(map(str, part.shape))
+    spread = (
+        "" if part.std is None or part.mean is None else f"{number(part.mean)} ± {number(part.std)}"
+    )
+    return [
+        shape,
+        f"{part.parameters:,}" if part.parameters else "",
+        operations(part.flops) if part.flops else "",
+        byte_size(part.bytes) if part.bytes else "",
+        spread,
+        "" if part.gradient is None else number(part.gradient),
+    ]
+
+
+# A model as nested parts that open: each row a part, with its numbers in columns, drawn in the browser.
+
+
+def diagram(
+    tree: Part, *, key: str, chosen: str, on_pick: Callable[[], None], fact: str = ""
+) -> None:
+    """Draw the tree; `chosen` is the path of the attention whose maps the page shows."""
+    most = max((part.gradient or 0.0 for part in tree.layers()), default=0.0)
+    data = {"tree": row(tree, tree, most), "heads": COLUMNS, "chosen": chosen, "fact": fact}
+    draw("model_diagram", "dg", data, key=key, on_pick_change=on_pick)
+
+
+def picked(key: str) -> str:
+    """The path of the row that was pressed last."""
+    return str(dict(st.session_state[key].get("pick") or {}).get("path", ""))
+
+
+def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
+    """A part for the browser: its texts, and its shares of the model's numbers."""
+    shares = [
+        part.parameters / max(1, whole.parameters),
+        part.flops / max(1, whole.flops),
+        part.bytes / max(1, whole.bytes),
+    ]
+    return {
+        "path": part.path,
+        "title": part.title,
+        "map": is_attention(part.path),
+        "cells": cells(part),
+        "shares": [round(share, 4) for share in shares],
+        "parts": [row(child, whole, most) for child in part.children],
+    }
+
+
+MAX_ROWS, MAX_COLUMNS = 24, 128  # of the vectors that are drawn
+
+
+@dataclass(frozen=True)
+class Block:
+    """What the panel beside the diagram says of one block; `vectors` (T, C) with T tokens, `maps` (H, T, S)."""
+
+    title: str
+    about: str
+    numbers: tuple[tuple[str, str], ...] = ()
+    tokens: tuple[str, ...] = ()
+    vectors: np.ndarray | None = None
+    maps: np.ndarray | None = None
+    lines: tuple[str, ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        data: dict[str, Any] = {
+            "title": self.title,
+            "about": self.about,
+            "numbers": self.numbers,
+            "lines": self.lines,
+        }
+        if self.vectors is not None:
+            values = self.vectors[:MAX_ROWS, :MAX_COLUMNS]
+            largest = float(np.abs(values).max()) or 1.0
+            data["vectors"] = {
+                "rows": values.shape[0],
+                "cols": values.shape[1],
+                "largest": largest,
+                "tokens": self.tokens[:MAX_ROWS],
+                "whole": self.vectors.shape,
+                "bytes": _bytes((values / largest + 1) / 2),
+            }
+        if self.maps is not None:
+            heads, rows, cols = self.maps.shape
+            data["maps"] = {"heads": heads, "rows": rows, "cols": cols, "bytes": _bytes(self.maps)}
+        return data
+
+
+def _bytes(unit: np.ndarray) -> str:
+    """Values from 0 to 1 as base64, one byte each."""
+    return encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8))
+
+
+def block_diagram(
+    stacks: Sequence[Mapping[str, Any]],
+    blocks: Mapping[str, Block],
+    *,
+    key: str,
+    pre_norm: bool,
+    chosen: str,
+    on_pick: Callable[[], None],
+    label: str,
+    pending: bool = False,
+) -> None:
+    """Draw the stacks; `chosen` is the block that is open first ("": the input), `label` is read aloud.
+
+    `on_pick` is called when a block with maps is opened; `model_diagram.picked(key)` is its path. While vectors and
+    maps are `pending`, the panel stays as high as it is.
+    """
+    data = {
+        "stacks": list(stacks),
+        "blocks": {path: block.payload() for path, block in blocks.items()},
+        "pre": pre_norm,
+        "chosen": chosen,
+        "label": label,
+        "pending": pending,
+    }
+    add(
+        key,
+        lambda: DrawnPicture(
+            "Blocks of the model",
+            ("part", "title", "what it does"),
+            tuple((path, block.title, block.about) for path, block in blocks.items()),
+            stacks_svg(stacks, pre_norm),
+        ),
+    )
+    draw("block_diagram", "bd", data, key=key, on_pick_change=on_pick)
+
+
+def stacks_of(tree: Part) -> list[dict[str, Any]]:
+    """The model's stacks in the order of computing: encoder and decoder, or the only one there is."""
+    parts = [part for part in tree.children if not part.path.endswith("itself")]
+    encoder = [
+        part for part in parts if part.path.split(".")[0] in ("source", "source_places", "encoder")
+    ]
+    rest = [part for part in parts if part not in encoder]
+    if encoder and any(part.path.startswith("layers") for part in rest):
+        return [
+            {"name": "Encoder", "nodes": _nodes(encoder)},
+            {"name": "Decoder", "nodes": _nodes(rest)},
+        ]
+    return [{"name": "Encoder" if encoder else "Decoder", "nodes": _nodes(parts)}]
+
+
+def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The paths of all blocks that the stacks can show, and of the layers that open."""
+    nodes = [node for stack in stacks for node in stack["nodes"]]
+    sublayers = [part for node in nodes for part in node.get("sublayers", ())]
+    return {node["path"] for node in nodes} | {
+        part[way] for part in sublayers for way in ("path", "around")
+    }
+
+
+def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The blocks of a stack from the input on; a layer has sublayers, each with its residual path."""
+    nodes: list[dict[str, Any]] = []
+    kinds: dict[str, int] = {}  # of unlike attentions, in the order of the layers
+    for part in parts:
+        if part.path == "encoder":
+            nodes += _nodes(part.children)
+        elif part.path.rpartition(".")[2].isdecimal():
+            name, _, kind = part.title.partition(": ")
+            nodes.append({"path": part.path, "title": part.title, "sublayers": _sublayers(part)})
+            if kind:
+                nodes[-1]["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
+                nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
+        else:
+            adds = part.path.endswith("places")  # the stack's name says of what
+            nodes.append(
+                {"path": part.path, "title": "Positions" if adds else part.title, "adds": adds}
+            )
+    return nodes
+
+
+def _sublayers(layer: Part) -> list[dict[str, Any]]:
+    """Attention and feed-forward, each with the path of the residual connection and norm around it."""
+    paths = {child.path for child in layer.children}
+    result = []
+    for child in layer.children:
+        above, _, last = child.path.rpartition(".")
+        if is_attention(child.path) or last == "feed_forward":
+            around = f"{above}.around_{last}"
+            result.append(
+                {
+                    "path": child.path,
+                    "title": child.title,
+                    "type": {"feed_forward": "feed", "cross": "cross"}.get(last, "attention"),
+                    "around": around if around in paths else "",
+                }
+            )
+    return result

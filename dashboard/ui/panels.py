@@ -21,7 +21,7 @@ from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import PAGE, PICK, Theme
 from dashboard.draw.pictures import TablePicture
 from dashboard.navigation import following
-from dashboard.ui import export, reports
+from dashboard.ui import export
 from dashboard.ui.links import BOUND, CURRENT, is_pending, request_reset
 from dashboard.ui.presentation import is_new, presenting, toggle
 
@@ -108,7 +108,7 @@ def title(
                     on_present=toggle,
                     on_export=export.request,
                     on_reset=request_reset,
-                    cookie=reports.cookie(),
+                    cookie=export.report_cookie(),
                     label=copy_link,
                 )
         paragraph(lead)

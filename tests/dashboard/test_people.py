@@ -19,8 +19,8 @@ from core.runs.worker import work
 from core.training.sweeps import SweepConfig
 from dashboard.server import hosting, jobs, limits, people, visitors
 from dashboard.server.limits import NotYours
-from dashboard.ui import reports
-from dashboard.ui.reports import Report, new_id as new_report_id, save
+from dashboard.ui import export
+from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.run_data import copy_run, path_code
 from pages.sweeps import linked
 from tests.dashboard.conftest import ANNA, BEN, ended, set_at
@@ -41,7 +41,7 @@ def test_each_person_has_what_they_made_and_nothing_else(who):
         )
         assert people.find_run(hers.id) == hers and linked(sweep.id) == sweep, "by their links"
         assert (
-            reports.read_report(report.id) is None
+            export.read_report(report.id) is None
             and not people.mine(hers)
             and not people.mine(sweep)
         )

@@ -10,8 +10,8 @@ from pypdf import PdfReader
 
 from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import with_own_ids
-from dashboard.ui import reports
-from dashboard.ui.reports import Report, ReportFull, ReportView, new_id, read_report, save
+from dashboard.ui import export
+from dashboard.ui.export import Report, ReportFull, ReportView, new_id, read_report, save
 from tests.cases import each
 
 SVG = (
@@ -43,7 +43,7 @@ def order(report: Report) -> str:
 def test_a_report_is_read_as_it_was_saved():
     report = report_of("a", "b")
     save(report)
-    assert read_report(report.id) == report and 0 < reports.size_of(report) < 2_000
+    assert read_report(report.id) == report and 0 < export.size_of(report) < 2_000
 
 
 def test_views_are_moved_changed_and_removed():
@@ -64,22 +64,22 @@ def test_views_are_moved_changed_and_removed():
 def test_a_full_report_says_what_would_fit_and_stays(monkeypatch):
     report = report_of("a")
     save(report)
-    monkeypatch.setattr(reports, "MAX_BYTES", reports.size_of(report) + 50)
+    monkeypatch.setattr(export, "MAX_BYTES", export.size_of(report) + 50)
     noise = "".join(map(chr, range(200, 3_000)))
     with pytest.raises(ReportFull, match=r"would take [\d.]+\skB; it holds at most \d+\sbytes"):
         save(report.with_view(replace(VIEW, id="b", note=noise)))
     assert read_report(report.id) == report
-    monkeypatch.setattr(reports, "MAX_VIEWS", 1)
+    monkeypatch.setattr(export, "MAX_VIEWS", 1)
     with pytest.raises(ReportFull, match="at most 1 views"):
         save(report.with_view(replace(VIEW, id="b")))
 
 
 def test_the_oldest_reports_go_first(monkeypatch):
-    monkeypatch.setattr(reports, "MAX_REPORTS", 2)
+    monkeypatch.setattr(export, "MAX_REPORTS", 2)
     made = [report_of("a") for _ in range(3)]
     for age, report in enumerate(made):
         save(report)
-        path = reports._path(report.id)
+        path = export._path(report.id)
         os.utime(path, (age, age))
     assert [read_report(report.id) is not None for report in made] == [False, True, True]
 
@@ -102,7 +102,7 @@ def test_what_is_no_report_is_none(name):
 def test_a_damaged_file_is_no_report(data):
     report = report_of("a")
     save(report)
-    reports._path(report.id).write_bytes(data)
+    export._path(report.id).write_bytes(data)
     assert read_report(report.id) is None
 
 

@@ -23,7 +23,7 @@ from core.tasks import reading
 from core.training.loop import train
 from dashboard.navigation import STEPS
 from dashboard.server import health, jobs
-from dashboard.ui.reports import read_report
+from dashboard.ui.export import read_report
 from tests.dashboard.test_reports import VIEW
 from tests.faults.test_worker import CONFIG, go_on
 from tests.pages.app import open_at, page_text

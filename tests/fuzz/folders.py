@@ -31,8 +31,8 @@ from core.studies.sweeps import load_sweep
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
-from dashboard.ui import reports
-from dashboard.ui.reports import Report
+from dashboard.ui import export
+from dashboard.ui.export import Report
 from dashboard.ui.run_data import summarize
 from pages import report as report_compute, sweeps
 from tests.damage import damaged, damaged_bytes
@@ -382,10 +382,10 @@ def report(rng: random.Random) -> bytes:
 def report_file(data: bytes, folder: Path) -> None:
     """A report is read and drawn, or is none."""
     name = "0" * 16
-    path = reports.runs_folder() / "reports" / f"{name}.json.gz"
+    path = export.runs_folder() / "reports" / f"{name}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    if (saved := reports.read_report(name)) is not None:
+    if (saved := export.read_report(name)) is not None:
         draw_report(saved)
 
 

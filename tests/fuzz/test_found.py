@@ -16,7 +16,7 @@ from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.hub import parse
 from core.runs.runs import create_run
 from core.runs.worker import work
-from dashboard.ui import reports
+from dashboard.ui import export
 from dashboard.ui.lessons import LessonError, decode, from_json, make_question, read_code, to_json
 from tests.cases import each
 from tests.dashboard.test_reports import VIEW
@@ -130,10 +130,10 @@ def test_settings_whose_task_is_no_word_are_refused():
     ],
 )
 def test_a_report_whose_view_cannot_be_drawn_is_none(values):
-    path = reports.runs_folder() / "reports" / f"{'0' * 16}.json.gz"
+    path = export.runs_folder() / "reports" / f"{'0' * 16}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
     view = {**vars(VIEW), "query": dict(VIEW.query)}
     path.write_bytes(gzip.compress(json.dumps({"title": "T", "views": [view]}).encode()))
-    assert reports.read_report("0" * 16) is not None
+    assert export.read_report("0" * 16) is not None
     path.write_bytes(gzip.compress(json.dumps({"title": "T", "views": [view | values]}).encode()))
-    assert reports.read_report("0" * 16) is None
+    assert export.read_report("0" * 16) is None

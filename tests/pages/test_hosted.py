@@ -16,7 +16,7 @@ from core.runs.sweeps import create_sweep
 from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
 from dashboard.server import hosting, jobs, limits, visitors
-from dashboard.ui import reports
+from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.run_data import HERE as EXAMPLES
 from tests.pages.app import app_at, open_at, page_text, script_of
@@ -211,7 +211,7 @@ def test_the_script_of_a_run_names_no_path_of_the_server(browser):
 
 
 def test_the_report_of_another_is_not_opened_by_its_link(browser):
-    report = reports.Report(reports.new_id(), "unmistakable")
+    report = export.Report(export.new_id(), "unmistakable")
     folder = folder_of("anna") / "reports"
     folder.mkdir(parents=True)
     data = json.dumps({"title": report.title, "views": []}).encode()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ui.reports import Report, new_id, read_report, save
+from dashboard.ui.export import Report, new_id, read_report, save
 from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
 from tests.dashboard.test_reports import VIEW

@@ -10,7 +10,7 @@ from core.models import ModelConfig
 from core.models.model_summary import Part
 from core.studies.transformer import Controls, Depth, measurements
 from core.tasks import TaskConfig
-from dashboard.draw.model_diagram import cells, is_attention, kind_and_layer, stacks_of
+from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks
 from tests.pages.app import app_at, captions, html_text, query_value
 

@@ -30,7 +30,7 @@ from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
 from dashboard.server import people
-from dashboard.ui import reports
+from dashboard.ui import export
 from pages import sweeps
 from tests.training.small import record_numbers, run_command, small_run
 
@@ -288,7 +288,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     assert linked.data() == sweep.data() and [
         run.status().state for run in linked.runs().values()
     ] == ["paused"]
-    assert reports.read_report(report.name[:16]) is None, "it is fetched, and is no report"
+    assert export.read_report(report.name[:16]) is None, "it is fetched, and is no report"
     other = runs_folder() / REPORTS / report.name
     assert other.read_bytes() == report.read_bytes() != b"blue's views"
     assert copy_now() == "" and blue.newest()[report.name[:16]].server == "red", (

@@ -23,7 +23,7 @@ from core.runs.runs import Run, create_run, find_run
 from core.runs.worker import train_run
 from core.training import Record, loop, prepare, train
 from core.training.loop import FINAL, parts_of
-from dashboard.ui import attention_frames
+from dashboard.ui import run_data
 from tests.training.small import (
     SAME_LAST_BIT,
     record_numbers,
@@ -359,8 +359,8 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
 
     def look() -> None:
         assert run.status().ended and run.frame(step) and not run.alive()
-        assert attention_frames.sizes(run, step, 0)
-        assert attention_frames.head_over_time(run, [step], 0, "cross", 0, 0)
+        assert run_data.sizes(run, step, 0)
+        assert run_data.head_over_time(run, [step], 0, "cross", 0, 0)
 
     assert_given_back(look, 20)
     assert_given_back(lambda: run.model(step), 12)
