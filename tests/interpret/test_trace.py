@@ -29,11 +29,6 @@ from tests.interpret.readings import softmax
 # The trace refuses tokens that do not fit its weights, and tells kinds apart.
 
 
-def test_tokens_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="3 queries, 2 keys"):
-        AttentionMap("self", 0, np.zeros((1, 2, 3), np.float32), ("a", "b", "c"), ("x", "y"))
-
-
 def test_maps_are_told_apart_by_kind():
     one = AttentionMap("self", 0, np.ones((2, 1, 1), np.float32), ("a",), ("a",))
     other = AttentionMap("cross", 1, np.ones((4, 1, 1), np.float32), ("b",), ("a",))
@@ -73,13 +68,7 @@ def test_overlap_by_hand():
     )
 
 
-def test_one_token_breaks_nothing():
-    one = np.ones((2, 1, 1), np.float32)
-    for score in SCORES:
-        assert np.isfinite(score(one)).all()
-
-
-@given(st.integers(2, 9), st.integers(1, 4), st.integers(0, 2**31))
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**31))
 def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
     for score in SCORES:
@@ -147,20 +136,16 @@ def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
     return networkx.maximum_flow_value(network, source, sink)
 
 
-def test_rollout_of_two_layers_by_hand():
-    """Â = ½A + ½I; the first row of the second layer looks away, so it gets ½ of what each place had."""
+def test_rollout_and_flow_of_two_layers_by_hand():
+    """Â = ½A + ½I; the first row of the second layer looks away, so it gets ½ of what each place had.
+
+    Flow from b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets ½ through.
+    """
     first = np.array([[[1.0, 0.0], [1.0, 0.0]]], np.float32)  # Â = [[1, 0], [.5, .5]]
     second = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)  # Â = [[.5, .5], [0, 1]]
     trace = AttentionTrace(stack("self", [first, second], "ab", "ab"), "test")
     np.testing.assert_allclose(rollout(graph(trace, "self", 0)), [[1.0, 0.0], [0.5, 0.5]])
     np.testing.assert_allclose(rollout(graph(trace, "self", 1)), [[0.75, 0.25], [0.5, 0.5]])
-
-
-def test_flow_of_two_layers_by_hand():
-    """From b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets ½ through."""
-    first = np.array([[[1.0, 0.0], [1.0, 0.0]]], np.float32)
-    second = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)
-    trace = AttentionTrace(stack("self", [first, second], "ab", "ab"), "test")
     np.testing.assert_allclose(flows(graph(trace, "self", 1)), [[1.0, 0.5], [0.5, 0.5]], atol=1e-8)
 
 
@@ -218,7 +203,9 @@ def test_a_sink_carries_nothing_on():
     )
 
 
-def test_a_layer_that_is_not_there_is_refused():
+def test_tokens_that_do_not_fit_and_a_layer_that_is_not_there_are_refused():
+    with pytest.raises(ValueError, match="3 queries, 2 keys"):
+        AttentionMap("self", 0, np.zeros((1, 2, 3), np.float32), ("a", "b", "c"), ("x", "y"))
     with pytest.raises(ValueError, match="no cross-attention of layer 5"):
         graph(translator(), "cross", 5)
 

@@ -33,7 +33,6 @@ from core.pretrained.finetune import (
     usual,
 )
 from core.pretrained.finetune_run import about, config_of, create, fine_tune, result
-from core.pretrained.load import LAB_MODELS
 from core.runs.runs import Run, list_runs
 from tests.tiny_models import save
 
@@ -141,14 +140,6 @@ def output(app) -> str:
     return "\n".join(str(element.value) for element in app.markdown).replace("\\", "")
 
 
-def test_the_labs_own_models_are_where_they_are_looked_for():
-    assert {path.parent.name for path in LAB_MODELS.glob("*/config.json")} >= {
-        "digits",
-        "numbers",
-        "induction",
-    }
-
-
 # Rows of a CSV: what is learned, what is held out, and words with a line number for whatever is wrong.
 
 
@@ -178,15 +169,15 @@ def test_the_majority_is_that_of_what_is_learned():
     assert rows.majority == ("yes", 2 / 3)
 
 
-def test_quotation_marks_hold_commas_and_a_header_is_not_needed():
+def test_rows_are_read_as_they_are_meant():
+    """Quotation marks hold commas, a header is not needed, a row twice is one, pairs need no label twice."""
     rows = parse("classify", GOOD.removeprefix("text,label\n") + '\n"one, two, three",b')
     assert "one, two, three" in {pair.text for pair in (*rows.learned, *rows.held_out)}
     assert len(rows.learned) + len(rows.held_out) == 13
-
-
-def test_a_row_that_stands_there_twice_is_taken_once():
     rows = parse("classify", GOOD + "\nsentence 3,b\nsentence 3,b")
     assert rows.repeated == 2 and len(rows.learned) + len(rows.held_out) == 12
+    rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(10)))
+    assert rows.labels == () and len(rows.held_out) == 2
 
 
 @pytest.mark.parametrize(("data", "words"), [
@@ -207,11 +198,6 @@ def test_a_row_that_stands_there_twice_is_taken_once():
 def test_what_is_wrong_is_said_with_its_line(data, words):
     with pytest.raises(ConfigError, match=words):
         parse("classify", data)
-
-
-def test_pairs_need_no_label_twice():
-    rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(10)))
-    assert rows.labels == () and len(rows.held_out) == 2
 
 
 # A classifier keeps the order of its own labels where the rows have the same ones; any other model gets a new head.
