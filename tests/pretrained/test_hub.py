@@ -392,7 +392,9 @@ def test_a_count_past_the_default_of_its_class_is_seen_in_every_part(field, past
         assert found == [(field, 10**6)] * past
 
 
-def test_an_error_that_lists_is_quoted_past_its_colon():
+def test_an_error_is_quoted_by_its_first_line_or_past_its_colon_or_by_its_class():
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError()) == "ValueError()"
     assert first_line(ValueError("Expected one of:\n(1) a file,\n(2) a folder.")) == (
         "Expected one of: (1) a file, (2) a folder."
     )
