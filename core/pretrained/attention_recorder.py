@@ -359,46 +359,46 @@ def other_layers(model: Any, names: Sequence[str]) -> str | None:
         return None
     stack, attend = list(model.get_submodule(match["stack"])), layer_numbers(model, names)
     twice = [one["number"] for one in map(STACK.match, names) if one].count(match["number"])
+    sentences: list[str] = []
     if twice > 1 and len(set(attend)) == len(names) == twice * len(stack):
         attend = tuple(range(len(stack)))
-        several = [
+        sentences.append(
             f"Each of its {len(stack)} layers has {twice} attentions, which are numbered one after another: "
             f"L0 to L{twice - 1} are those of layer 0."
-        ]
-    else:
-        several = []
+        )
     if len(stack) <= max(attend):
         return None
     attentions = {model.get_submodule(name) for name in names}
     does, beside = dict[str, list[int]](), dict[str, list[int]]()
     for number, layer in enumerate(stack):
         classes = [type(one).__name__ for one in layer.modules() if one not in attentions]
-        rules = MIXERS if number in attend else SUBSTITUTES
         what = next(
-            (what for rule, what in rules if any(re.fullmatch(rule, name) for name in classes)),
+            (
+                what
+                for rule, what in (MIXERS if number in attend else SUBSTITUTES)
+                if any(re.fullmatch(rule, name) for name in classes)
+            ),
             None,
         )
         if number not in attend:
-            does.setdefault(
-                what or " and ".join(dict.fromkeys(type(one).__name__ for one in layer.children())),
-                [],
-            ).append(number)
+            parts = dict.fromkeys(type(one).__name__ for one in layer.children())
+            does.setdefault(what or " and ".join(parts), []).append(number)
         elif what is not None:
             beside.setdefault(what, []).append(number)
-    parts = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
     if rest := sum(map(len, does.values())):
-        several.append(
-            f"Of its {len(stack)} layers {rest} have no attention between tokens ({parts})."
+        without = "; ".join(f"{_ranges(numbers)}: {what}" for what, numbers in does.items())
+        sentences.append(
+            f"Of its {len(stack)} layers {rest} have no attention between tokens ({without})."
         )
-    several += [
+    sentences += [
         f"Beside attention there is {what} (layers {_ranges(numbers)})."
         for what, numbers in beside.items()
     ]
     if beside or {what for _, what in MIXERS} & set(does):
-        several.append(
+        sentences.append(
             "What these pass between tokens is in no map, and so neither in rollout nor in flow."
         )
-    return " ".join(several) or None
+    return " ".join(sentences) or None
 
 
 def _ranges(numbers: Iterable[int]) -> str:

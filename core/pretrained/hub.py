@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from core.files import text_of
@@ -134,44 +135,45 @@ def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
     )
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise PretrainedError(
-            f"{repo} is gated: its owner asks readers to accept terms at huggingface.co/{repo}. "
-            f"{secret}"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise PretrainedError(
-            f"{repo} has no revision {revision}; leave it out for the newest one."
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise PretrainedError(missing) from error
-    except errors.OfflineModeIsEnabled as error:
-        raise PretrainedError(
-            "HF_HUB_OFFLINE is set, so nothing is downloaded; unset it, or take a model on this "
-            "computer."
-        ) from error
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        if status == 401 and not token:
-            raise PretrainedError(missing) from error
+    except (errors.HfHubHTTPError, httpx2.TransportError, OSError, ValueError) as error:
+        status = getattr(getattr(error, "response", None), "status_code", 0)
         why = {401: f"refuses the token. {secret}", 403: f"forbids it. {secret}",
                429: "got too many requests; wait a few minutes and try again."}  # fmt: skip
-        raise PretrainedError(
+        answers = (
             f"The hub answers {status} for {repo}: it "
             f"{why.get(status, 'has a problem of its own; try again later.')}"
-        ) from error
-    except (httpx2.TimeoutException, TimeoutError) as error:
-        raise PretrainedError(
-            f"The hub gives no answer within {SECONDS:.0f} s. Check the network and try again, or "
-            "take a model on this computer."
-        ) from error
-    except httpx2.TransportError as error:
-        raise PretrainedError(
-            "The hub cannot be reached: there is no network, or it is blocked. Take a model on this "
-            "computer, or a folder."
-        ) from error
-    except (OSError, ValueError) as error:
-        raise PretrainedError(f"{repo} cannot be downloaded: {first_line(error)}") from error
+        )
+        sentences: tuple[tuple[Any, str], ...] = (  # the first whose error it is
+            (
+                errors.GatedRepoError,
+                f"{repo} is gated: its owner asks readers to accept terms at "
+                f"huggingface.co/{repo}. {secret}",
+            ),
+            (
+                errors.RevisionNotFoundError,
+                f"{repo} has no revision {revision}; leave it out for the newest one.",
+            ),
+            (errors.RepositoryNotFoundError, missing),
+            (
+                errors.OfflineModeIsEnabled,
+                "HF_HUB_OFFLINE is set, so nothing is downloaded; unset it, or take a model on "
+                "this computer.",
+            ),
+            (errors.HfHubHTTPError, missing if status == 401 and not token else answers),
+            (
+                (httpx2.TimeoutException, TimeoutError),
+                f"The hub gives no answer within {SECONDS:.0f} s. Check the network and try again, "
+                "or take a model on this computer.",
+            ),
+            (
+                httpx2.TransportError,
+                "The hub cannot be reached: there is no network, or it is blocked. Take a model on "
+                "this computer, or a folder.",
+            ),
+            (Exception, f"{repo} cannot be downloaded: {first_line(error)}"),
+        )
+        sentence = next(text for kind, text in sentences if isinstance(error, kind))
+        raise PretrainedError(sentence) from error
 
 
 # Models on disk: the folder of downloads, with a size limit, and the user's own folders.

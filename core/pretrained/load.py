@@ -75,44 +75,40 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    family = config.get("model_type")
+    family, own, names = (config.get(key) for key in ("model_type", "auto_map", "architectures"))
+    names = names if isinstance(names, list) else []
+    why = None
     if not isinstance(family, str) or not family:
-        raise PretrainedError(
-            f"{name} has a config.json that names no model_type, so it is not a model of the library "
+        why = (
+            "has a config.json that names no model_type, so it is not a model of the library "
             "transformers; take one whose page says Transformers."
         )
-    if family in WITHOUT_ATTENTION:
-        raise PretrainedError(
-            f"{name} is of the family {family} and has no attention to draw: "
+    elif family in WITHOUT_ATTENTION:
+        why = (
+            f"is of the family {family} and has no attention to draw: "
             f"{WITHOUT_ATTENTION[family]}. Take a Transformer, such as distilbert/distilgpt2."
         )
-    if (
+    elif (
         family in ("big_bird", "bigbird_pegasus")
         and config.get("attention_type", "block_sparse") == "block_sparse"
     ):
-        raise PretrainedError(
-            f"{name} is a BigBird in its block-sparse mode, which computes blocks and no whole "
-            'matrix to draw. Copy it to a folder, set "attention_type": "original_full" in its '
-            "config.json (the same weights, every pair of tokens), and open that folder."
+        why = (
+            "is a BigBird in its block-sparse mode, which computes blocks and no whole matrix to "
+            'draw. Copy it to a folder, set "attention_type": "original_full" in its config.json '
+            "(the same weights, every pair of tokens), and open that folder."
         )
-    names = config.get("architectures")
-    names = names if isinstance(names, list) else []
     # A config with code of its own may name a class that the library lacks.
-    has_class = not config.get("auto_map") or any(hasattr(transformers, str(one)) for one in names)
-    if family not in CONFIG_MAPPING_NAMES or not has_class:
-        own = (
-            " It would need code of its own, which is never run here."
-            if config.get("auto_map")
-            else ""
+    elif family not in CONFIG_MAPPING_NAMES or (
+        own and not any(hasattr(transformers, str(one)) for one in names)
+    ):
+        shown = f"{quote_name(names[0])} ({quote_name(family)})" if names else quote_name(family)
+        code = " It would need code of its own, which is never run here." if own else ""
+        why = (
+            f"is a {shown}, which the installed transformers has no code for.{code} Take a model "
+            "of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT."
         )
-        shown = quote_name(family)
-        if names:
-            shown = f"{quote_name(names[0])} ({shown})"
-        raise PretrainedError(
-            f"{name} is a {shown}, which the installed transformers has no "
-            f"code for.{own} Take a model of a family that it knows, such as BERT, GPT-2, Llama, T5 "
-            "or ViT."
-        )
+    if why is not None:
+        raise PretrainedError(f"{name} {why}")
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:

@@ -99,10 +99,8 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
 
     The signature of the model's `forward` says what it needs and what else it can read.
     """
-    name, reads = pretrained.name, pretrained.reads
+    name, reads, message = pretrained.name, pretrained.reads, str(error)
     takes = inspect.signature(pretrained.model.forward).parameters
-    if pretrained.model.forward.__name__ == "_forward_unimplemented":
-        return f"{name} has no forward pass; only its parts have one. {_take(pretrained)}"
     needs = [
         key
         for key, one in takes.items()
@@ -113,26 +111,25 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
     what, lacks = READS[reads], "which this page does not have"
     books = getattr(text_config(pretrained.model), "num_codebooks", None) or 1
     ids = next((key for key in ("decoder_input_ids", "input_ids") if key in takes), None)
-    if reads in ("text", "pair") and books > 1 and ids:
-        return (
-            f"{name} does not read {what}: it takes the codes of {books} codebooks at each step ({ids}), {lacks}. "
-            f"{_take(pretrained)}"
-        )
-    if needs and not batch.keys() & takes.keys():
-        return (
-            f"{name} does not read {what}: it takes {_words(needs)}, {lacks}. {_take(pretrained)}"
-        )
-    if needs:
-        return f"{name} does not read {what} alone: it also needs {_words(needs)}, {lacks}. {_take(pretrained)}"
-    message = str(error)
     more = [
         key
         for key in takes
         if key in INPUTS and key not in batch and (key not in STATES or f"`{key}`" in message)
     ]
-    if more and (LACKS.search(message) or OTHER_FORM & set(more)):
-        return f"{name} cannot read {what} alone: it also reads {_words(more)}, {lacks}. {_take(pretrained)}"
-    return f"{name} does not take {what}: it fails with {quote(first_line(error))}. {_take(pretrained)}"
+    if pretrained.model.forward.__name__ == "_forward_unimplemented":
+        why = "has no forward pass; only its parts have one"
+    elif reads in ("text", "pair") and books > 1 and ids:
+        codes = f"the codes of {books} codebooks at each step ({ids})"
+        why = f"does not read {what}: it takes {codes}, {lacks}"
+    elif needs and not batch.keys() & takes.keys():
+        why = f"does not read {what}: it takes {_words(needs)}, {lacks}"
+    elif needs:
+        why = f"does not read {what} alone: it also needs {_words(needs)}, {lacks}"
+    elif more and (LACKS.search(message) or OTHER_FORM & set(more)):
+        why = f"cannot read {what} alone: it also reads {_words(more)}, {lacks}"
+    else:
+        why = f"does not take {what}: it fails with {quote(first_line(error))}"
+    return f"{name} {why}. {_take(pretrained)}"
 
 
 def _take(pretrained: Pretrained) -> str:

@@ -24,23 +24,27 @@ WORDS = (
     "the",
     "not",
 )
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def tokenizer_of(words, **marks):
+def small_model(folder, kind, config, **marks) -> Path:
+    """The folder, with a model of a few words and its tokenizer in it."""
+    import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast
 
-    vocab = {word: place for place, word in enumerate((*marks.values(), *words))}
+    vocab = {word: place for place, word in enumerate((*marks.values(), *WORDS))}
     made = Tokenizer(models.WordLevel(vocab, marks["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if "cls_token" in marks:
-        template = "[CLS] $A [SEP]"
-        ends = [(sign, vocab[sign]) for sign in ("[CLS]", "[SEP]")]
-    else:
-        template, ends = "$A </s>", [("</s>", vocab["</s>"])]
-    made.post_processor = processors.TemplateProcessing(single=template, special_tokens=ends)
-    return PreTrainedTokenizerFast(tokenizer_object=made, **marks)
+    ends = ("[CLS]", "[SEP]") if "cls_token" in marks else ("</s>",)
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]" if "cls_token" in marks else "$A </s>",
+        special_tokens=[(sign, vocab[sign]) for sign in ends],
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **marks)
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(3)
+    model = getattr(transformers, kind)
+    model(model.config_class(vocab_size=len(vocab), **config)).save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -54,39 +58,29 @@ def _imported():
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory, _imported) -> Path:
     """A BERT of 2 layers × 3 heads that knows a few words."""
-    from transformers import BertConfig, BertModel
-
-    folder = tmp_path_factory.mktemp("encoder")
-    torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=len(WORDS) + 5,
+    config = dict(
         hidden_size=24,
         num_hidden_layers=2,
         num_attention_heads=3,
         intermediate_size=32,
         max_position_embeddings=32,
     )
-    BertModel(config).save_pretrained(folder)
-    tokenizer_of(
-        WORDS,
+    return small_model(
+        tmp_path_factory.mktemp("encoder"),
+        "BertModel",
+        config,
         pad_token="[PAD]",
         unk_token="[UNK]",
         cls_token="[CLS]",
         sep_token="[SEP]",
         mask_token="[MASK]",
-    ).save_pretrained(folder)
-    return folder
+    )
 
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory, _imported) -> Path:
     """A BART of 1 + 1 layers × 2 heads that knows a few words."""
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    folder = tmp_path_factory.mktemp("translator")
-    torch.manual_seed(3)
-    config = BartConfig(
-        vocab_size=len(WORDS) + 4,
+    config = dict(
         d_model=32,
         encoder_layers=1,
         decoder_layers=1,
@@ -102,11 +96,15 @@ def translator(tmp_path_factory, _imported) -> Path:
         decoder_start_token_id=2,
         forced_eos_token_id=None,
     )
-    BartForConditionalGeneration(config).save_pretrained(folder)
-    tokenizer_of(
-        WORDS, pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>"
-    ).save_pretrained(folder)
-    return folder
+    return small_model(
+        tmp_path_factory.mktemp("translator"),
+        "BartForConditionalGeneration",
+        config,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+    )
 
 
 @pytest.fixture(scope="session")
