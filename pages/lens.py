@@ -12,14 +12,17 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.interpret import attribution, lens
-from core.interpret.attribution import PASSES, Attribution, Part, attribute_passes
+from core.interpret import lens
 from core.interpret.evidence import Baseline, Question
 from core.interpret.lens import (
+    PASSES,
+    Attribution,
+    LensPart,
     LogitLens,
-    Part as LensPart,
+    Part,
     Stream,
     Trajectories,
+    attribute_passes,
     count_parts,
     follow_tokens,
     join_parts,
@@ -552,7 +555,7 @@ def who_script(controls: Controls, attribution: Attribution) -> Script:
     """The parts of the answer's logit, or of its difference from another."""
     contrast = "" if controls.contrast is None else f", {controls.contrast}"
     parts = f"""
-from core.interpret.attribution import attribute_logit
+from core.interpret.lens import attribute_logit
 
 attribution = attribute_logit(baseline, baseline.id{contrast})
 parts = sorted(attribution.parts, key=lambda part: -abs(part.value))
@@ -1108,9 +1111,9 @@ SOURCES = (
     lens.read_part,
     lens._readout,
     lens._last_output,
-    attribution.attribute_passes,
-    attribution._stream_parts,
-    attribution._scaled_copy,
+    lens.attribute_passes,
+    lens._stream_parts,
+    lens._scaled_copy,
 )
 
 

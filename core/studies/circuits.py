@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.interpret.attribution import attribute_logit
 from core.interpret.circuits import (
     Composer,
     CompositionKind,
@@ -29,6 +28,7 @@ from core.interpret.circuits import (
     read_vocabularies,
 )
 from core.interpret.evidence import Baseline
+from core.interpret.lens import attribute_logit
 from core.interpret.patching import LayerKey, pair_of, patch, ranked
 from core.interpret.trace import Kind, to_numpy
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, read

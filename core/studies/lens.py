@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from core.interpret.attribution import Attribution, Part
 from core.interpret.evidence import Baseline
-from core.interpret.lens import LogitLens, Trajectories, first_likeliest
+from core.interpret.lens import (
+    Attribution,
+    LogitLens,
+    Part,
+    Trajectories,
+    first_likeliest,
+)
 from core.interpret.trace import AttentionMap, Kind
 from core.pretrained import Reading
 

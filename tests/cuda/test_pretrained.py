@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from core.interpret.attribution import attribute_logit
 from core.interpret.circuits import read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask, measure_contributions
 from core.interpret.head_tests import score_repeats
-from core.interpret.lens import read_lens
+from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
 from core.interpret.weight_breakdown import break_down_weight, layer_attentions
 from core.models.decoding import SearchSettings

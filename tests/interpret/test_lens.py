@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from core.interpret.attribution import PASSES, attribute_logit, attribute_passes
 from core.interpret.circuits import read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask
 from core.interpret.lens import (
+    PASSES,
     Stream,
     Trajectories,
+    attribute_logit,
+    attribute_passes,
     count_parts,
     first_likeliest,
     follow_tokens,

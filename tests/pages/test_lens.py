@@ -6,8 +6,8 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.interpret.attribution import attribute_logit
 from core.interpret.evidence import Question, ask
+from core.interpret.lens import attribute_logit
 from core.pretrained import ModelInputs, load_lab_model
 from dashboard.draw.formats import number, signed
 from pages.lens import ATTRIBUTED, LENS_PARTS

@@ -16,7 +16,6 @@ import torch
 import transformers
 
 from core.hooks import hooked
-from core.interpret.attribution import attribute_logit
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import (
     Question,
@@ -28,7 +27,7 @@ from core.interpret.evidence import (
     output_matrix,
     token_scores,
 )
-from core.interpret.lens import follow_tokens, layers_of, read_lens
+from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch_source
 from core.interpret.trace import graph, rollout
 from core.interpret.weight_breakdown import break_down_weight, layer_attentions
