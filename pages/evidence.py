@@ -186,8 +186,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
             else:
                 question = Question(inputs, position_field("evidence", choice.reading))
             question = _output_fields(ref, question)
-    same = question.inputs == inputs
-    reading = choice.reading if same else reading_of(ref, question.inputs)
+    reading = choice.reading if question.inputs == inputs else reading_of(ref, question.inputs)
     return Controls(ref, reading, question, baseline_of(ref, question))
 
 

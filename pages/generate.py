@@ -343,12 +343,11 @@ search_share = step_probabilities(model, start, settings, tokens[:{step}], logit
             ),
             "len(tree.candidates)": np.array(len(view.search.tree.candidates)),
         }
-    key = f"generate:map:{view.kind}"
     return Script(
         (
             model_cell(controls.ref, controls.inputs, reads=False),
             Cell(SEARCH, search),
-            Cell(ATTENTION, attention, draw, key),
+            Cell(ATTENTION, attention, draw, f"generate:map:{view.kind}"),
             Cell(STEP, shares, BARS, CHART),
         ),
         results,

@@ -412,8 +412,7 @@ PHONE_STYLE = """<style>@media (max-width: 640px) {
 
 def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
     """Draw maps; returns the pinned cell."""
-    bounds = len(values.tokens), len(values.tokens)
-    pin = read_linked("heads", "heads:pin", bounds, values.tokens)
+    pin = read_linked("heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens)
     drawn = multiples(
         tiles, values.tokens, key=f"heads:{name}", link="heads:maps", pin=pin, **options
     )

@@ -26,9 +26,8 @@ from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
-from dashboard.ui.fields import HERE, Fields, Segmented
-from dashboard.ui.heads import KIND
-from dashboard.ui.links import BOUND, fragment, read_pair, write_pair
+from dashboard.ui.fields import HERE, Fields, Segmented, Select
+from dashboard.ui.links import fragment, read_pair, write_pair
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -49,6 +48,13 @@ CELL, OF, SENT, WRITTEN = (f"inside_weight:{name}" for name in ("cell", "of", "t
 HEAD, QUERY, KEY = (f"inside_weight:{name}" for name in ("head", "query", "key"))
 FIELDS = Fields(
     "inside_weight",
+    kind=Select(
+        "Attention",
+        lambda values: {kind: KINDS[kind] for kind in KINDS if kind in values.kinds},
+        lambda values: "cross" if "cross" in values.kinds else values.kinds[0],
+        when=lambda values: len(values.kinds) > 1,
+        help=KIND_HELP,
+    ),
     order=Segmented(
         "Order of dimensions",
         {"own": "By dimension", "largest": "Largest first"},
@@ -72,9 +78,9 @@ class Controls:
 def draw_controls(chosen: ModelChoice) -> Controls:
     """Draw the fields of kind, head, query and key, and read them."""
     reading = chosen.reading
-    several = len(reading.trace.kinds) > 1
-    columns = st.columns(4 if several else 3)
-    kind = _kind_field(reading.trace, columns[0]) if several else reading.trace.kinds[0]
+    kinds = reading.trace.kinds
+    columns = st.columns(4 if len(kinds) > 1 else 3)
+    kind = FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0]
     trace = reading.trace.of(kind)
     cell = current_cell(reading, trace, (chosen.ref, chosen.inputs, kind))
     _cell_fields(trace, columns[-3:])
@@ -153,23 +159,6 @@ def _numbers(name: str) -> tuple[int, int]:
     return int(layer[1:]), int(head[1:])
 
 
-def _kind_field(trace: AttentionTrace, column: Any) -> Kind:
-    if st.session_state.get(KIND) not in trace.kinds:
-        st.session_state.pop(KIND, None)
-    default = "cross" if "cross" in trace.kinds else trace.kinds[0]
-    kinds = [kind for kind in KINDS if kind in trace.kinds]
-    kind: Kind = column.selectbox(
-        "Attention",
-        kinds,
-        kinds.index(default),
-        format_func=KINDS.__getitem__,
-        key=KIND,
-        help=KIND_HELP,
-        **BOUND,
-    )
-    return kind
-
-
 def _cell_fields(trace: AttentionTrace, columns: Sequence[Any]) -> None:
     names = [
         head_name(layer, head)
@@ -188,11 +177,10 @@ def _cell_fields(trace: AttentionTrace, columns: Sequence[Any]) -> None:
         (columns[1], "Query", item.queries, QUERY, "attends"),
         (columns[2], "Key", item.keys, KEY, "is attended to"),
     ):
-        labels = [f"{index} · {token}" for index, token in enumerate(tokens)]
         column.selectbox(
             label,
             range(len(tokens)),
-            format_func=labels.__getitem__,
+            format_func=[f"{index} · {token}" for index, token in enumerate(tokens)].__getitem__,
             key=key,
             help=f"The token that {does}.",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,6 @@ from core.studies.mechanisms import (
     D_MODEL,
     HEADS,
     MIN_CHANGE,
-    PADDING,
     SEED,
     TOKENS,
     Comparison,
@@ -54,17 +52,6 @@ FIRST = {
 }  # where the default choice would change nothing
 
 
-@dataclass(frozen=True)
-class Controls:
-    """A choice and what it needs beside it; `config` is None where its parameters are refused, `problem` says why."""
-
-    axis: str
-    item: Entry
-    beside: dict[str, str]
-    config: AttentionConfig | None
-    problem: str = ""
-
-
 key = "mechanisms:{}".format  # a widget's key, which is also its name in the link
 
 
@@ -93,22 +80,10 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(axis: str) -> Controls:
-    """Draw the controls of an axis."""
-    with st.grid(min_column_width=210, gap="small"):
-        item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
-        return controls_of(axis, item, params_of(item, key=key(axis)))
-
-
-def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
-    """The baseline with this choice and what it needs beside it."""
-    beside = needs(axis, item.key)
-    others = {other: example(other, name) for other, name in beside.items()}
-    try:
-        config = BASELINE.with_(**others, **{axis: example(axis, item.key, **params)})
-    except ConfigError as error:
-        return Controls(axis, item, beside, None, str(error))
-    return Controls(axis, item, beside, config)
+def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig:
+    """The baseline with a choice and what it needs beside it; ConfigError where its parameters are refused."""
+    others = {other: example(other, choice) for other, choice in needs(axis, name).items()}
+    return BASELINE.with_(**others, **{axis: example(axis, name, **params)})
 
 
 # What the page computes as Python.
@@ -117,44 +92,25 @@ def controls_of(axis: str, item: Entry, params: dict[str, Value]) -> Controls:
 TEXT = "The same sentence through two layers with the same seed: the head in which a weight changes most."
 
 
-def script(controls: Controls, result: Comparison) -> Script:
+def script(item: Entry, config: AttentionConfig, result: Comparison) -> Script:
     """The weights of the baseline and of the picked choice, and their difference."""
-    assert controls.config is not None
-    made, baseline = source_of(controls.config), source_of(BASELINE)
-    hidden = PADDING if "padding" in str(controls.config.mask) else 0
-    padding = f"\nkey_mask = (torch.arange({len(TOKENS)}) < {len(TOKENS) - hidden})[None]  # the last are padding"
-    key_mask = ", key_mask=key_mask" if hidden else ""
+    made = source_of(config)
     code = f"""
-import torch
+{attention_import(made)}
+from core.studies.mechanisms import TOKENS, compare
 
-{attention_import(made + baseline)}
-from core.seeding import seeded_layer
-from core.tokens import embed
-
-tokens = {source_of(TOKENS)}
-baseline = {baseline}
-config = {made}
-x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C){padding * bool(hidden)}
-with torch.inference_mode():
-    first = seeded_layer(baseline, {SEED})(x).weights[0]  # (H, T, T)
-    second = seeded_layer(config, {SEED})(x{key_mask}).weights[0]
-head = int((first - second).abs().amax((1, 2)).argmax())
-before, after = first[head], second[head].float()
-print("head", head, "largest change of a weight", float((after - before).abs().max()))
+result = compare({made})  # with scaled dot-product attention
+before, after = result.before, result.after  # (T, T)
+print("head", result.head, "largest change of a weight", abs(after - before).max())
 """
     draw = f"""
 from core.show import show_maps
 
-show_maps({{"Scaled dot product": before, {controls.item.name!r}: after, "Difference": after - before}}, tokens, tokens)
+show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": after - before}}, TOKENS, TOKENS)
 """
-    return Script(
-        (Cell(TEXT, code, draw, "mechanisms:both"),),
-        {
-            "before": result.before,
-            "after": result.after,
-            "after - before": result.after - result.before,
-        },
-    )
+    before, after = result.before, result.after
+    results = {"before": before, "after": after, "after - before": after - before}
+    return Script((Cell(TEXT, code, draw, "mechanisms:both"),), results)
 
 
 # The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
@@ -184,9 +140,16 @@ def page() -> None:
 @fragment
 def explore(axis: str) -> None:
     """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
-    controls = draw_controls(axis)
-    maps(controls)
-    item = controls.item
+    with st.grid(min_column_width=210, gap="small"):
+        item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
+        params = params_of(item, key=key(axis))
+    config = None
+    try:
+        config = config_of(axis, item.key, params)
+        with one_thread():
+            maps(axis, item, config, cached(mechanisms.compare, config))
+    except (ConfigError, ValueError) as error:
+        st.error(str(error))
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
     paragraph(f"{item.meaning}{paper}")
@@ -198,29 +161,20 @@ def explore(axis: str) -> None:
             for p in item.params
         ]
         st.markdown("\n".join(rows))
-    details("What it can be combined with", partial(compatible_panel, controls), key("fits"))
-    details("The code that just ran", partial(source, controls), key("code"))
+    details("What it can be combined with", partial(compatible_panel, axis, item), key("fits"))
+    if config is not None:
+        details("The code that just ran", partial(source, axis, item, config), key("code"))
 
 
-def maps(controls: Controls) -> None:
+def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) -> None:
     """Draw the baseline and this choice side by side, and their difference."""
-    if controls.config is None:
-        st.error(controls.problem)
-        return
-    try:
-        with one_thread():
-            result = cached(mechanisms.compare, controls.config)
-    except (ConfigError, ValueError) as error:
-        st.error(str(error))
-        return
-    add_script(partial(script, controls, result))
+    add_script(partial(script, item, config, result))
     size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
     query, column = mechanisms.most_changed(result.before, result.after)
     # The second line over the map: source, what the choice needs beside it, and whether its
     # weights are implied
-    item = controls.item
-    others = " and ".join(f"{axis} = {key}" for axis, key in controls.beside.items())
+    others = " and ".join(f"{other} = {name}" for other, name in needs(axis, item.key).items())
     parts = (
         item.paper and f"{item.paper} {item.year}",
         others and f"with {others}",
@@ -229,7 +183,7 @@ def maps(controls: Controls) -> None:
     tiles = [
         Tile("Scaled dot product", "softmax · baseline", result.before),
         Tile(
-            controls.item.name,
+            item.name,
             " · ".join(part for part in parts if part),
             result.after,
             result.mask,
@@ -247,7 +201,7 @@ def maps(controls: Controls) -> None:
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
-    fact(entry_sentence(controls.item, result.before, result.after, *(pin or (query, column))))
+    fact(entry_sentence(item, result.before, result.after, *(pin or (query, column))))
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
     caption(
         f"Head {result.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
@@ -256,11 +210,11 @@ def maps(controls: Controls) -> None:
     )
 
 
-def compatible_panel(controls: Controls) -> None:
+def compatible_panel(axis: str, item: Entry) -> None:
     """Draw the choices that this one cannot go with, each with the reason; every pair is tried."""
-    conflicts = cached(refusals, controls.axis, controls.item.key)
-    total = sum(len(entries) for axis, entries in AXES.items() if axis != controls.axis)
-    name = plain(controls.item.name)
+    conflicts = cached(refusals, axis, item.key)
+    total = sum(len(entries) for other, entries in AXES.items() if other != axis)
+    name = plain(item.name)
     if not conflicts:
         st.markdown(f"{name} can be combined with all {total} choices of the other five axes.")
         return
@@ -270,23 +224,21 @@ def compatible_panel(controls: Controls) -> None:
     )
     rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
     rows += [
-        f"| {NAMES[axis]} | {plain(entry(axis, choice).name)} | {plain(reason)} |"
-        for axis, choice, reason in conflicts
+        f"| {NAMES[other]} | {plain(entry(other, choice).name)} | {plain(reason)} |"
+        for other, choice, reason in conflicts
     ]
     st.markdown("\n".join(rows))
 
 
-def source(controls: Controls) -> None:
+def source(axis: str, item: Entry, config: AttentionConfig) -> None:
     """Draw the source of the class or function that the entry built."""
-    if controls.config is None:
-        return
-    piece = getattr(seeded_layer(controls.config, SEED), controls.axis)
+    piece = getattr(seeded_layer(config, SEED), axis)
     if piece is None:
         st.markdown("No code runs for this choice: no key is hidden.")
         return
     built: Any = piece if inspect.isfunction(piece) else type(piece)
-    if controls.axis == "mask" and built.__name__ == "Rule":
-        built = piece.allows if inspect.isfunction(piece.allows) else controls.item.build
+    if axis == "mask" and built.__name__ == "Rule":
+        built = piece.allows if inspect.isfunction(piece.allows) else item.build
     st.code(inspect.getsource(built), language="python")
 
 

@@ -913,8 +913,7 @@ def explore() -> None:
         parts = show(values)
     if values.tokens:
         few = values.tokens[:GUIDE_TOKENS]
-        changes = cached(study.shift_changes, GUIDE_CONFIG, few, values.seed)
-        predict("positions", question(changes))
+        predict("positions", question(cached(study.shift_changes, GUIDE_CONFIG, few, values.seed)))
     try_this("positions", MOVES)
     if parts is not None:
         st.markdown(f"## What it means\n\n{values.item.meaning}")

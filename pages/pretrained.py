@@ -351,14 +351,13 @@ def _figures(
             if len(chosen.reading.trace.kinds) > 1
             else ""
         )
-        thumb = max(SMALLEST, min(LARGEST, GRID // heads))
         picked = attention_view(
             view.trace,
             key="pretrained:grid",
             layout="grid",
             layer=first[0],
             head=first[1],
-            thumb=thumb,
+            thumb=max(SMALLEST, min(LARGEST, GRID // heads)),
             roles=roles or {},
             link=LINK,
             fact=f"{layers} layers of {heads} heads{of}",

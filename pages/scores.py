@@ -143,14 +143,13 @@ show_maps({shown}, labels(tokens), labels(tokens))
     properties = [
         cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
     ]
-    times = cached(study.load_measurement).times
     results = {
         "torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
         "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
         "ranks": np.array([each.rank for each in properties]),
         "doubling": np.array([each.doubling for each in properties]),
         "[each['seconds'] for each in times.values()]": np.array(
-            [each.seconds for each in times.values()]
+            [each.seconds for each in cached(study.load_measurement).times.values()]
         ),
     }
     return Script((Cell(MAPS, code, draw, "scores:maps0"), Cell(PROPERTIES, MEASURE)), results)
@@ -458,8 +457,7 @@ def frames(controls: Values) -> list[list[Tile]]:
 
 def most_different_query(scores: Sequence[ScoreMaps]) -> int:
     """The query on which the scores' weights differ most."""
-    weights = np.stack([each.weights for each in scores])
-    return int(np.ptp(weights, axis=0).sum(1).argmax())
+    return int(np.ptp(np.stack([each.weights for each in scores]), axis=0).sum(1).argmax())
 
 
 def maps(scores: Sequence[ScoreMaps], controls: Values, query: int) -> tuple[int, int]:
@@ -505,8 +503,7 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Values) -> None:
     """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        keys = [each.key for each in scores]
-        name = FIELDS.draw("equation", into=HERE, scores=keys).equation
+        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
         each = next(each for each in scores if each.key == name)
         parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
         st.markdown(
@@ -516,8 +513,7 @@ def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: 
 
 def sources(controls: Values) -> None:
     """Draw where each score is from and the class that just ran."""
-    keys = [choice.key for choice in controls.choices]
-    name = FIELDS.read("equation", scores=keys).equation
+    name = FIELDS.read("equation", scores=[choice.key for choice in controls.choices]).equation
     choice = next(choice for choice in controls.choices if choice.key == name)
     source_panel(type(randomized_score(choice, SEED)))
     st.markdown("The same layer in a notebook:")

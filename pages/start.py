@@ -215,11 +215,10 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     """A row for each key: name and key, q · k, the score, the weight as a bar, the value, and whether it is equal."""
     ink = Ink.of(theme)
     cell = f"border-bottom:1px solid {ink.hairline};padding:6px 8px 6px 0;text-align:left;font-weight:400"
-    names = ("key", "q · k", "÷ √2", "weight", "value", "equal")
     head = "".join(
         f'<th scope="col" style="{cell};color:{ink.quiet}{";padding-left:16px" * (name == "value")}">{name}'
         "</th>"
-        for name in names
+        for name in (("key", "q · k", "÷ √2", "weight", "value", "equal"))
     )
     body = ""
     for name, product, score, weight, value, equal in rows:
@@ -479,9 +478,8 @@ def page() -> None:
         "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
         width=SENTENCE_WIDTH,
     )
-    item = _pictures(data)
 
-    dictionary(data, item)
+    dictionary(data, _pictures(data))
     # The six stops; a tick at each page that was opened
     st.subheader("The path: six stops, half an hour to an hour")
     done = sum(all(page in visited for page in stop.pages) for stop in PATH_STOPS)

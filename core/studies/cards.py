@@ -40,9 +40,8 @@ def cache(one: ModelCard, length: int) -> int | None:
 
 def curves(keys: tuple[str, ...]) -> dict[str, list[tuple[int, int]]]:
     """By name of a model, its cache's bytes at each length that it can have."""
-    chosen = [card(key) for key in dict.fromkeys(keys)]
     return {
         one.name: [(length, size) for length in LENGTHS if (size := cache(one, length)) is not None]
-        for one in chosen
+        for one in [card(key) for key in dict.fromkeys(keys)]
         if one.stores
     }

@@ -219,8 +219,7 @@ def head_map(steps: Steps, head: int) -> MapResult:
 def _steps(comparison: Comparison, config: AttentionConfig, recorded: LayerQKV | None) -> Steps:
     layer: Attention = seeded_layer(config, comparison.seed)
     if recorded is None:
-        words = tokenize(comparison.text).tokens[:MAX_TOKENS]
-        x = embed(words, config.d_model, comparison.seed)
+        x = embed(tokenize(comparison.text).tokens[:MAX_TOKENS], config.d_model, comparison.seed)
         return layer(x, key_mask=_key_mask(config, x))
     q, k, v = (each[:, :, :MAX_TOKENS] for each in (recorded.q, recorded.k, recorded.v))
     x = recorded.x[:, :MAX_TOKENS]

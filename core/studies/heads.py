@@ -144,14 +144,13 @@ def projections(
     d_model: int, heads: int, kv_heads: int, latent: int
 ) -> tuple[AttentionConfig, ...]:
     """Multi-head, grouped-query, multi-query and latent attention; the last's rotated key is half a head."""
-    rotated = max(2, d_model // heads // 4 * 2)
     return tuple(
         AttentionConfig(d_model, heads, choice)
         for choice in (
             Choice("multi_head"),
             Choice.of("grouped_query", kv_heads=kv_heads),
             Choice("multi_query"),
-            Choice.of("latent", latent=latent, rope=rotated),
+            Choice.of("latent", latent=latent, rope=max(2, d_model // heads // 4 * 2)),
         )
     )
 

@@ -98,8 +98,7 @@ def selection_of(
     if not any("reads content" in entry("mask", part.key).traits for part in mask.walk()):
         return None
     full = steps_of(Choice("causal"), tokens).weights[:, head : head + 1]
-    count = max(1, round(float(allowed.sum(1).mean())))
-    return selection(torch.from_numpy(allowed), full, count)
+    return selection(torch.from_numpy(allowed), full, max(1, round(float(allowed.sum(1).mean()))))
 
 
 @dataclass(frozen=True)

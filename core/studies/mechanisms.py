@@ -66,8 +66,7 @@ def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
 @cache
 def parameter_count(axis: str, key: str) -> int:
     """The number of learned parameters of a choice, counted on the built module at d_model 64, 4 heads."""
-    layer = Attention(example_config(axis, key))
-    piece = getattr(layer, axis)
+    piece = getattr(Attention(example_config(axis, key)), axis)
     return (
         sum(weight.numel() for weight in piece.parameters())
         if isinstance(piece, torch.nn.Module)

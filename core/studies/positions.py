@@ -66,8 +66,7 @@ def shuffle_effect(
 
 def shuffle(count: int, seed: int, times: int) -> Tensor:
     """A random order of `count` words, never their own order unless there is one word."""
-    generator = seeded_generator(seed, f"shuffle {times}")
-    order = torch.randperm(count, generator=generator)
+    order = torch.randperm(count, generator=seeded_generator(seed, f"shuffle {times}"))
     return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
 
 

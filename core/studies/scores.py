@@ -57,7 +57,6 @@ def score_maps(
     queries, keys, scores, weights = (
         each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights)
     )
-    parameters = sum(weight.numel() for weight in layer.score.parameters())
     return ScoreMaps(
         choice.key,
         queries,
@@ -66,7 +65,7 @@ def score_maps(
         weights,
         scale,
         factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]),
-        parameters,
+        sum(weight.numel() for weight in layer.score.parameters()),
     )
 
 
@@ -93,9 +92,8 @@ def failure(
 
 def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
     """The factors of every pair of q (T, D) and k (S, D), (T, S, D) each, or None."""
-    pairs = q.repeat_interleave(len(k), 0), k.repeat(len(q), 1)
     factors = score.factors(
-        *(part[:, None, None] for part in pairs)
+        *(part[:, None, None] for part in (q.repeat_interleave(len(k), 0), k.repeat(len(q), 1)))
     )  # a batch of T·S, one query and one key each
     if factors is None:
         return None

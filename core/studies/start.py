@@ -36,8 +36,7 @@ def look_up(
 
     q = torch.tensor(query).reshape(1, 1, 1, -1)
     k = torch.tensor(keys)[None, None]  # (1, 1, S, D)
-    v = torch.tensor(values).reshape(1, 1, -1, 1)
-    steps = attend(q, k, v)
+    steps = attend(q, k, torch.tensor(values).reshape(1, 1, -1, 1))
     equal = [index for index, key in enumerate(keys) if key == query]
     products, scores, weights = (
         tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
@@ -113,8 +112,7 @@ def order() -> dict[str, Any]:
 
 def bottleneck() -> dict[str, Any]:
     """The exact match by the length of the source without attention and with it, as Why attention measured it."""
-    file = FILE.parent / "why" / "result.json"
-    learned = json.loads(file.read_text("utf-8"))["learned"]
+    learned = json.loads((FILE.parent / "why" / "result.json").read_text("utf-8"))["learned"]
     size = min(one["model"][1] for one in learned)
     lengths = [bucket["lengths"] for bucket in learned[0]["buckets"]]
 

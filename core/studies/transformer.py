@@ -86,7 +86,6 @@ def measurements(controls: Controls) -> Measurements:
     arrays = {
         path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3
     }
-    rows = {one.kind: one.queries for one in reading.trace.maps}
     return Measurements(
         tree,
         reading.trace,
@@ -95,7 +94,7 @@ def measurements(controls: Controls) -> Measurements:
         losses[0].item(),
         task.form,
         arrays,
-        rows,
+        {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
         mixes_tokens(model, controls),
     )

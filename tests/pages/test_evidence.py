@@ -154,8 +154,7 @@ def test_heads_and_layers_can_be_switched_off_together(app):
 
 
 def test_a_masked_model_is_asked_for_a_word(app, tmp_path):
-    folder = save("bert", tmp_path)
-    shown(app, str(folder))
+    shown(app, str(save("bert", tmp_path)))
     box = next(one for one in app.selectbox if one.label == "Masked word")
     assert "animal" in box.options
     first = fact_text(app)

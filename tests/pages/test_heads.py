@@ -192,8 +192,7 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
         (3, "The first column is [CLS]"),
     ):
         many = compute.split(compute.saved_qkv(layer), 12)
-        tokens = compute.saved_qkv(layer).tokens
-        sentence = heads.jobs(many, tokens).replace("\\", "")
+        sentence = heads.jobs(many, compute.saved_qkv(layer).tokens).replace("\\", "")
         assert named in sentence
         first = sum(int(weights.mean(0).argmax() == 0) for weights in many.weights)
         assert f"In {first} of the 12 heads" in sentence

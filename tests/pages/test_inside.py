@@ -347,8 +347,7 @@ def test_sampling_is_in_the_link_too():
         "samples": "2",
         "seed": "7",
     }
-    app = open_at("generate", "generate:", **link)
-    now = app.session_state["generate:going"].controls.settings
+    now = open_at("generate", "generate:", **link).session_state["generate:going"].controls.settings
     assert (now.temperature, now.top_k, now.top_p, now.samples, now.seed) == (0.5, 3, 0.5, 2, 7)
 
 

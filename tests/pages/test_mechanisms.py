@@ -11,22 +11,20 @@ from tests.pages.app import app_at
 
 
 def open_page(**query):
-    at = app_at("mechanisms", "mechanisms:", **query)
-    return at.run()
+    return app_at("mechanisms", "mechanisms:", **query).run()
 
 
 @pytest.mark.parametrize(
     ("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 )
 def test_every_choice_can_be_drawn_and_said(axis, key):
-    choice = page.controls_of(axis, entry(axis, key), {})
-    comparison = mechanisms.compare(choice.config)
+    item, comparison = entry(axis, key), mechanisms.compare(page.config_of(axis, key, {}))
     before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
     row, column = mechanisms.most_changed(before, after)
-    sentence = page.entry_sentence(choice.item, before, after, row, column)
-    assert f"**{number(after[row, column])}**" in sentence and choice.item.name in sentence.replace(
+    sentence = page.entry_sentence(item, before, after, row, column)
+    assert f"**{number(after[row, column])}**" in sentence and item.name in sentence.replace(
         "\\", ""
     )
 

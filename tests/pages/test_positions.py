@@ -125,8 +125,7 @@ def test_a_position_of_a_link_can_be_trained_with():
 
 
 def test_the_shuffled_sentence_stands_before_the_equation():
-    at = open_page()
-    elements: list[Any] = [e for e in at.main if e.type in ("html", "markdown")]
+    elements: list[Any] = [e for e in open_page().main if e.type in ("html", "markdown")]
     blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
     first = next(
         index for index, text in enumerate(blocks) if "Shuffled, without positions" in text
