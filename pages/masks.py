@@ -185,47 +185,27 @@ TEXT = (
 
 def script(controls: Values, effect: MaskEffect) -> Script:
     """The weights of the picked head without the mask and with it, what it allows, and how far layers reach."""
-    padding = (
-        ""
-        if controls.real is None
-        else f"\nkey_mask = (torch.arange(len(tokens)) < {controls.real})[None]"
-    )
-    key_mask = "" if controls.real is None else ", key_mask=key_mask"
     layer = f"""
-import torch
-
-from core.attention import AttentionConfig, Choice
-from core.attention.masks.patterns import layers_needed
-from core.seeding import seeded_layer
-from core.tokens import embed, labels
+from core.attention import Choice
+from core.studies.masks import mask_effect
 
 tokens = {source_of(controls.tokens)}
 mask = {source_of(controls.mask)}
-head = {controls.head}
-x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C){padding}
-unmasked = seeded_layer(AttentionConfig({D_MODEL}, {HEADS}), {SEED})(x)
-masked = seeded_layer(AttentionConfig({D_MODEL}, {HEADS}, mask=mask), {SEED})(x{key_mask})
-before, after = unmasked.weights[0, head], masked.weights[0, head]  # (T, T)
+effect = mask_effect(mask, tokens, {controls.real}, {controls.head})  # tokens that are real, if padding is masked; head
+before, after = effect.before, effect.after  # (T, T)
 """
     reach = """
-allowed = torch.ones_like(after, dtype=torch.bool) if masked.mask is None else (
-    masked.mask.expand(masked.weights.shape)[0, head])
-needed = layers_needed(allowed)
-print(int(allowed.sum()), "of", allowed.numel(), "cells are allowed;", int(needed.max()), "layers connect them")
+allowed, needed = effect.allowed, effect.needed
+print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "layers connect them")
 """
     draw = """
 from core.show import show_maps
 
-show_maps({"Weights with the mask": after, "Weights without the mask": before}, labels(tokens), labels(tokens))
+show_maps({"Weights with the mask": after, "Weights without the mask": before}, effect.names, effect.names)
 """
     return Script(
         (Cell(TEXT[0], layer, draw, "masks:maps"), Cell(TEXT[1], reach)),
-        {
-            "before": effect.before,
-            "after": effect.after,
-            "allowed": effect.allowed,
-            "needed": effect.needed,
-        },
+        {name: getattr(effect, name) for name in ("before", "after", "allowed", "needed")},
     )
 
 

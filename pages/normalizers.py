@@ -13,7 +13,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.attention import AXES, AttentionConfig, Choice, Entry, entry
+from core.attention import AXES, Choice, Entry, entry
 from core.attention.basics import Normalizer, Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, SoftmaxWithSink, TopK
 from core.entries import Value
@@ -23,7 +23,7 @@ from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.fields import (
     HERE,
@@ -370,49 +370,42 @@ DRAW = """
 import altair as alt
 import pandas as pd
 
-points = pd.DataFrame({key: curve.numpy() for key, curve in curves.items()} | {"score": sweep.numpy()})
-alt.Chart(points.melt("score", var_name="normalizer", value_name="weight")).mark_line().encode(
-    x="score", y="weight", color="normalizer")
+points = pd.DataFrame([(key, *point) for key, curve in curves.items() for point in curve],
+                      columns=["normalizer", "score", "weight"])
+alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
 """
 
 
 def script(controls: Values, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
     """The weights of every normalizer, and the curves of those that are picked."""
-    configs = source_of([AttentionConfig(2, 1, normalizer=choice) for choice in controls.choices])
-    values = [0.0 if score is None else score for score in controls.scaled]
     row = f"""
-import torch
+from core.attention import Choice
+from core.studies.normalizers import normalize_row
 
-{attention_import(configs)}, entry
-
-configs = {configs}
+choices = {source_of(list(controls.choices))}
 names = {source_of(controls.names)}
-scores = torch.tensor({source_of(values)}, dtype=torch.float64)  # (S,)
-mask = torch.tensor({source_of([score is not None for score in controls.scores])})  # True = may attend
-normalizers = {{config.normalizer.key: entry("normalizer", config.normalizer.key).build(config).double()
-               for config in configs}}
-weights = {{key: normalizer(scores[None, None, None], mask[None, None, None])[0, 0, 0].detach()
-           for key, normalizer in normalizers.items()}}
+scores, factor = {source_of(controls.scores)}, {controls.factor}  # None: masked
+weights = {{choice.key: normalize_row(choice, scores, factor).weights for choice in choices}}
 for key, each in weights.items():
-    print(key, dict(zip(names, each.tolist())), "to no key:", 1 - float(each.sum()))
+    print(key, dict(zip(names, each.tolist())), "to no key:", 1 - each.sum())
 """
     picked = [choice for choice in controls.choices if choice.key in names]
     curves = f"""
+from core.studies.normalizers import sweep
+
 picked = {controls.picked}  # {controls.names[controls.picked]!r}
-sweep = torch.linspace(-6, 6, 97, dtype=torch.float64)
-grid, visible = scores.repeat(97, 1), mask.repeat(97, 1)  # (97, S)
-grid[:, picked], visible[:, picked] = sweep, True
-curves = {{key: normalizers[key](grid[None, None], visible[None, None])[0, 0, :, picked].detach()
-          for key in {source_of([choice.key for choice in picked])}}}
+curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices
+          if choice.key in {source_of([choice.key for choice in picked])}}}  # (score, weight)
 """
-    points = [
-        cached(sweep, choice, controls.scores, controls.factor, controls.picked)
-        for choice in picked
-    ]
-    results = {"torch.stack(list(weights.values()))": np.stack([each.weights for each in rows])}
+    results = {"list(weights.values())": np.stack([each.weights for each in rows])}
     if not picked:
         return Script((Cell(ROW, row),), results)
-    results["torch.stack(list(curves.values()))"] = np.array(points)[:, :, 1]
+    results["list(curves.values())"] = np.array(
+        [
+            cached(sweep, choice, controls.scores, controls.factor, controls.picked)
+            for choice in picked
+        ]
+    )
     return Script((Cell(ROW, row), Cell(SCRIPT_CURVES, curves, DRAW, "normalizers:chart")), results)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 import torch
 
-from core.attention import AXES, AttentionConfig, Choice, entry
+from core.attention import AXES, Choice, entry
 from core.attention.properties import (
     PROBE_DIMS,
     PROBE_TOKENS,
@@ -33,7 +33,7 @@ from dashboard.draw.formats import (
 from dashboard.draw.multiples import MAX_TILES, Frames, Tile, multiples
 from dashboard.draw.page_pictures import add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
 from dashboard.ui.links import fragment, read_linked, reruns_alone, write_linked
@@ -100,52 +100,39 @@ PROPERTIES = "What each score can express, and its saved time and memory (`make 
 MEASURE = f"""
 import json
 
-from core.attention import Choice
 from core.attention.properties import score_properties
 
-properties = [score_properties(Choice(config.score.key), {SEED}) for config in configs]
+properties = [score_properties(Choice(choice.key), {SEED}) for choice in choices]
 ranks, doubling = [each.rank for each in properties], [each.doubling for each in properties]
 times = json.loads(lab_path("core/studies/data/scores.json").read_text("utf-8"))["times"]
-for config, each in zip(configs, properties):
-    print(config.score.key, each, times.get(config.score.key))
+for choice, each in zip(choices, properties):
+    print(choice.key, each, times.get(choice.key))
 """
 
 
 def script(controls: Values, maps: Sequence[ScoreMaps]) -> Script:
     """The maps of every score, and what each can express."""
-    configs = source_of(
-        [AttentionConfig(controls.dims, 1, score=choice) for choice in controls.choices]
-    )
     shown = "weights" if controls.show == "weights" else "scores"
-    stretch = "" if controls.stretch == 1.0 else f"{controls.stretch!r} * "
     code = f"""
-import torch
-
-{attention_import(configs)}
-from core.seeding import seeded_layer
-from core.tokens import embed, labels
+from core.attention import Choice
+from core.studies.scores import score_maps
 
 tokens = {source_of(controls.tokens)}
-configs = {configs}
-x = embed(tokens, {controls.dims}, seed={SEED})  # (1, T, C)
-scores, weights = {{}}, {{}}
-for config in configs:
-    layer = seeded_layer(config, {SEED})
-    q, k, v = layer.projection(x, x)  # (1, 1, T, D), the same for every score
-    steps = layer.attend_heads({stretch}q, k, v, x, x)
-    scores[config.score.key], weights[config.score.key] = steps.scores[0, 0], steps.weights[0, 0]  # (T, T)
+choices = {source_of(list(controls.choices))}
+maps = {{choice.key: score_maps(choice, tokens, {controls.dims}, {SEED}, {controls.stretch}) for choice in choices}}
 """
     draw = f"""
 from core.show import show_maps
+from core.tokens import labels
 
-show_maps({shown}, labels(tokens), labels(tokens))
+show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), labels(tokens))
 """
     properties = [
         cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
     ]
     results = {
-        "torch.stack(list(scores.values()))": np.stack([each.scores for each in maps]),
-        "torch.stack(list(weights.values()))": np.stack([each.weights for each in maps]),
+        "[each.scores for each in maps.values()]": np.stack([each.scores for each in maps]),
+        "[each.weights for each in maps.values()]": np.stack([each.weights for each in maps]),
         "ranks": np.array([each.rank for each in properties]),
         "doubling": np.array([each.doubling for each in properties]),
         "[each['seconds'] for each in times.values()]": np.array(
