@@ -41,6 +41,12 @@ CUDA_GENERATOR = 16  # bytes: a seed and an offset
 OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
+
+def _refuse_if(wrong: bool, message: str) -> None:
+    if wrong:
+        raise ValueError(message)
+
+
 TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
 
@@ -48,8 +54,7 @@ def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The config in a run.json, and the whole object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise ValueError("it is not an object")
+        _refuse_if(not isinstance(data, dict), "it is not an object")
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error
@@ -94,13 +99,13 @@ def frames(run: Run, config: RunConfig) -> None:
                     f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
                     f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example."
                 )
-            if (
-                heads.setdefault(name, shape[:2]) != shape[:2]
-                or not 0 < shape[0] * shape[1] <= 12 * 64
-            ):
-                raise ValueError(
-                    f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}."
-                )
+            _refuse_if(
+                (
+                    heads.setdefault(name, shape[:2]) != shape[:2]
+                    or not 0 < shape[0] * shape[1] <= 12 * 64
+                ),
+                f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}.",
+            )
 
 
 def checkpoints(run: Run, config: RunConfig) -> None:
@@ -125,31 +130,33 @@ def checkpoints(run: Run, config: RunConfig) -> None:
             fits: tuple[tuple[int, ...], ...] = (known[name],) if name in known else ()
             if (state := OPTIMIZER_STATE.fullmatch(name)) and int(state[1]) < len(shapes):
                 fits = shapes[int(state[1])], ()
-            if shape not in fits:
-                raise ValueError(
-                    f"{where}: {name[:80]} is {shape}; expected "
-                    f"{' or '.join(map(str, fits)) or 'no such tensor'}."
-                )
-        if not generators.keys() <= saved.keys():
-            raise ValueError(f"{where} lacks the state of the random generators.")
+            _refuse_if(
+                shape not in fits,
+                f"{where}: {name[:80]} is {shape}; expected "
+                f"{' or '.join(map(str, fits)) or 'no such tensor'}.",
+            )
+        _refuse_if(
+            not generators.keys() <= saved.keys(),
+            f"{where} lacks the state of the random generators.",
+        )
         try:
             now, _ = read_counters(text)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{where} does not state the step of the run: {error}") from error
-        if now.step != step or text.get("optimizer") not in OPTIMIZERS:
-            raise ValueError(
-                f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}."
-            )
+        _refuse_if(
+            now.step != step or text.get("optimizer") not in OPTIMIZERS,
+            f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}.",
+        )
 
 
 def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
     """The type and shape of every tensor in a safetensors file, and its metadata, from the header alone."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-    if not 0 < length <= min(LONGEST_HEADER, path.stat().st_size):
-        raise ValueError(
-            f"{where} is not a safetensors file: its header would have {length:,} bytes."
-        )
+    _refuse_if(
+        not 0 < length <= min(LONGEST_HEADER, path.stat().st_size),
+        f"{where} is not a safetensors file: its header would have {length:,} bytes.",
+    )
     try:
         with safe_open(path, "pt") as file:
             names = file.keys()
@@ -202,11 +209,11 @@ def pack(run: Run) -> bytes:
         *(run.path / reading.IN_RUN).glob("*.txt"),
     ]
     room = MAX_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
-    if room < 0 or len(files) + len(texts) > MAX_FILES:
-        raise ValueError(
-            f"This run is larger than {MAX_UNPACKED // 1_000_000} MB or {MAX_FILES:,} files, the limit "
-            "of a zip."
-        )
+    _refuse_if(
+        room < 0 or len(files) + len(texts) > MAX_FILES,
+        f"This run is larger than {MAX_UNPACKED // 1_000_000} MB or {MAX_FILES:,} files, the limit "
+        "of a zip.",
+    )
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
         files += [path] * (room >= 0)
@@ -221,8 +228,10 @@ def pack(run: Run) -> bytes:
 def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = None) -> Run:
     """A new run from a zip, of at most `most` bytes unpacked; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    if stream.seek(0, io.SEEK_END) > MAX_ZIPPED:
-        raise ValueError(f"The file is larger than {MAX_ZIPPED // 1_000_000} MB.")
+    _refuse_if(
+        stream.seek(0, io.SEEK_END) > MAX_ZIPPED,
+        f"The file is larger than {MAX_ZIPPED // 1_000_000} MB.",
+    )
     with draft_folder(root) as folder:
         try:
             with zipfile.ZipFile(stream) as file:
@@ -238,7 +247,36 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
         ) as error:
             trouble = "" if disk_refused(error) else "The zip cannot be read: "
             raise ValueError(f"{trouble}{sentence_of(error)}") from error
-        return _adopt(Run(folder), root)
+        # Check every file of the draft and copy the valid data into a new run.
+        draft = Run(folder)
+        reading.note(folder, verify=True)
+        config, metadata = read_config(folder / "run.json")
+        records = read_records(folder / "metrics.jsonl")
+        frames(draft, config)
+        checkpoints(draft, config)
+        status, result = draft.status(), dict[str, Any]()
+        if isinstance(metadata.get("name"), str):
+            result["name"] = metadata["name"][:LONGEST_NAME]
+        match metadata.get("parent"):
+            case {"run": str(parent), "step": int(step)} if (
+                type(step) is int and 0 <= step <= 10**9
+            ):
+                result["parent"] = {"run": parent[:LONGEST_NAME], "step": step}
+        if machines := valid(metadata.get("machines")):
+            result["machines"] = machines
+        with new_run(config, root, uploaded=time.time(), **result) as run:
+            for path in [
+                *map(draft.frame_path, draft.frame_steps()),
+                *map(draft.checkpoint_path, draft.checkpoint_steps()),
+            ]:
+                path.rename(run.path / path.parent.name / path.name)
+            for record in records:
+                run.append(record)
+            if status.state in ENDED:
+                run.set_status(status.state, status.message[:MAX_TEXT])
+            else:
+                run.set_status("stopped", "It was still training when it was copied.")
+        return Run((root or runs_folder()) / run.id)
 
 
 def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfile.ZipInfo, str]]:
@@ -253,13 +291,19 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
             raise ValueError(f"The zip holds {quote(info.filename)}, which is not a file of a run.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
-        if name in infos or len(tops) > 1:
-            raise ValueError(f"The zip holds {name} more than once; a zip holds one run.")
-        if info.flag_bits & 1 or info.compress_type not in FLAT:
-            raise ValueError(f"{name} is encrypted, or packed in a way other than deflate.")
+        _refuse_if(
+            name in infos or len(tops) > 1,
+            f"The zip holds {name} more than once; a zip holds one run.",
+        )
+        _refuse_if(
+            bool(info.flag_bits & 1) or info.compress_type not in FLAT,
+            f"{name} is encrypted, or packed in a way other than deflate.",
+        )
         infos[name] = info
-    if len(infos) > MAX_FILES:
-        raise ValueError(f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.")
+    _refuse_if(
+        len(infos) > MAX_FILES,
+        f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.",
+    )
     total = sum(info.file_size for info in infos.values())
     if total > (most := MAX_UNPACKED if most is None else most):
         raise ValueError(
@@ -278,48 +322,8 @@ def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
     with file.open(info) as packed, path.open("wb") as out:
         while part := packed.read(CHUNK):
             left -= len(part)
-            if left < 0:
-                raise ValueError(f"{info.filename} unpacks to more than the zip states.")
+            _refuse_if(left < 0, f"{info.filename} unpacks to more than the zip states.")
             out.write(part)
-
-
-def _adopt(draft: Run, root: Path | None) -> Run:
-    """Check every file of the draft and copy the valid data into a new run."""
-    reading.note(draft.path, verify=True)
-    config, metadata = read_config(draft.path / "run.json")
-    records = read_records(draft.path / "metrics.jsonl")
-    frames(draft, config)
-    checkpoints(draft, config)
-    status = draft.status()
-    ended = (
-        (status.state, status.message[:MAX_TEXT])
-        if status.state in ENDED
-        else ("stopped", "It was still training when it was copied.")
-    )
-    # The valid values beside the config in a run.json.
-    result: dict[str, Any] = {}
-    if isinstance(metadata.get("name"), str):
-        result["name"] = metadata["name"][:LONGEST_NAME]
-    parent = metadata.get("parent")
-    if (
-        isinstance(parent, dict)
-        and isinstance(parent.get("run"), str)
-        and type(step := parent.get("step")) is int
-        and 0 <= step <= 10**9
-    ):
-        result["parent"] = {"run": parent["run"][:LONGEST_NAME], "step": step}
-    if machines := valid(metadata.get("machines")):
-        result["machines"] = machines
-    with new_run(config, root, uploaded=time.time(), **result) as run:
-        for path in [
-            *map(draft.frame_path, draft.frame_steps()),
-            *map(draft.checkpoint_path, draft.checkpoint_steps()),
-        ]:
-            path.rename(run.path / path.parent.name / path.name)
-        for record in records:
-            run.append(record)
-        run.set_status(*ended)
-    return Run((root or runs_folder()) / run.id)
 
 
 TAGS = {

@@ -25,7 +25,6 @@ import torch
 from core.files import hosted
 from core.runs import ray_queue
 from core.runs.folder import RunFolder
-from core.runs.ray_queue import address, needs
 from core.runs.runs import Run
 from core.settings import limits, settings
 
@@ -193,7 +192,7 @@ class Executor:
         """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
         taken, gpu = Counter(number_of(one) for one in busy), None
         with suppress(OSError):  # it was deleted, or waits on, since the disk is full
-            if gpus() and needs(run.metadata(), True).gpus:
+            if gpus() and ray_queue.needs(run.metadata(), True).gpus:
                 room = [
                     max(1, int(memory // limits().gpu_mb)) - taken[number]
                     for number, memory in enumerate(gpus())
@@ -262,7 +261,7 @@ Worker = (
 
 def executor() -> Executor:
     """The cluster where its address is set, else this machine."""
-    return RayExecutor() if address() else Executor()
+    return RayExecutor() if ray_queue.address() else Executor()
 
 
 def cores(limit: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:

@@ -380,13 +380,6 @@ class RunIndex:
         """The runs that wait or are under way."""
         return self._ids(f"SELECT id FROM runs WHERE state NOT IN {ENDED} ORDER BY id")
 
-    def statuses(self) -> list[Status]:
-        """The state of every run, and since when."""
-        return [
-            Status(state, at=at)
-            for state, at in self.database.execute("SELECT state, at FROM runs")
-        ]
-
     def search(self, words: Sequence[str], start: int = 0, count: int = -1) -> list[str]:
         """The runs that have every word in their text, or as their id; `count` of them from `start` on."""
         where, values = _matching(words)
@@ -531,7 +524,8 @@ def list_statuses(root: Path) -> list[Status]:
     if not run_names(root):
         return []
     with open_index(root) as index:
-        return index.statuses()
+        rows = index.database.execute("SELECT state, at FROM runs")
+        return [Status(state, at=at) for state, at in rows]
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from filelock import Timeout
 from core.files import server_folder
 from core.runs import ray_queue
 from core.runs.folder import RunFolder
-from core.runs.ray_queue import NAMESPACE, ClusterState, address, words
 
 if TYPE_CHECKING:
     from core.runs.ray_job import ClusterJob
@@ -42,13 +41,15 @@ PUBLIC_LOST = (
 
 def connect() -> str:
     """Connect to the cluster; returns its head as HOST:PORT. ConnectionError, in a sentence, where it cannot."""
-    chosen = address()
+    chosen = ray_queue.address()
     try:
         import ray
 
         if chosen != "auto":
             _probe(chosen.removeprefix("ray://"))
-        ray.init(chosen, namespace=NAMESPACE, logging_level=logging.ERROR, log_to_driver=False)
+        ray.init(
+            chosen, namespace=ray_queue.NAMESPACE, logging_level=logging.ERROR, log_to_driver=False
+        )
     except ImportError as error:
         raise ConnectionError(MISSING) from error
     except Exception as error:  # Ray has no common class for what can be wrong here
@@ -87,10 +88,10 @@ def watch(head: str) -> None:
 
 def lose(message: str) -> None:
     """Queue every run of the queue directory that is under way."""
-    ray_queue.save_state(ClusterState(message=message))
+    ray_queue.save_state(ray_queue.ClusterState(message=message))
     for entry in ray_queue.entries():
         if entry.run.status().state in ("starting", "running"):
-            entry.run.set_status("queued", words(message, PUBLIC_LOST))
+            entry.run.set_status("queued", ray_queue.words(message, PUBLIC_LOST))
 
 
 class Driver:
@@ -120,7 +121,7 @@ class Driver:
             self.shown = time.monotonic()
             counts = (ray.cluster_resources(), ray.available_resources())
             ray_queue.save_state(
-                ClusterState(
+                ray_queue.ClusterState(
                     True,
                     "",
                     tuple(sorted(node["NodeName"] for node in ray.nodes() if node["Alive"])),
@@ -139,7 +140,7 @@ class Driver:
             traceback.print_exc()
             return job.end(
                 "failed",
-                words(
+                ray_queue.words(
                     f"The cluster's results could not be saved: {type(error).__name__}: {error}",
                     "What the worker wrote could not be saved. Continue starts from what was saved before.",
                 ),

@@ -16,9 +16,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RaySy
 from core.files import HOSTED, hosted
 from core.plugins import folder as plugins_folder
 from core.runs import folder, ray_queue
-from core.runs.folder import ENDED, Changes, Stamp
 from core.runs.ray_node import NodeWorker, pack_plugins
-from core.runs.ray_queue import Entry, code_version, needs, words
 
 POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as the answer took
 PAUSE = 4.0
@@ -32,12 +30,12 @@ TRAVELS = ("ATTENTION_LAB_LIMITS", HOSTED)  # a public copy's worker writes no p
 class ClusterJob:
     """A run whose lock this process holds; `advance` moves it on without waiting, and says whether it goes on."""
 
-    def __init__(self, entry: Entry, lock: FileLock) -> None:
+    def __init__(self, entry: ray_queue.Entry, lock: FileLock) -> None:
         self.entry, self.run, self.lock = entry, entry.run, lock
         self.actor: Any = None
         self.question: Any = None  # what the actor was asked last
         self.answered: Any = None  # the method that takes its answer
-        self.known: Mapping[str, Stamp] | None = None
+        self.known: Mapping[str, folder.Stamp] | None = None
         self.new = (
             False  # whether the actor was requested here, and so has not begun before it arrives
         )
@@ -74,14 +72,23 @@ class ClusterJob:
             self.due = time.monotonic() + RETRY_SECONDS
             return True
         except RayActorError as error:
-            return self._lost(error)
+            # It died with its node: begin again on another, from what came back.
+            where = self.node or "no node"
+            print(f"{self.run.id}: attempt {self.entry.attempt} on {where}: {error}", flush=True)
+            lost = f"{self._node_text()} was lost;"
+            if self.run.stop_request():
+                return self._stop(f"{lost} what came back is saved.")
+            self.run.set_status("starting", f"{lost} the run starts again on another.")
+            self.actor = self.question = self.known = None
+            self.dead, self.due = True, 0.0
+            return True
         except (RpcError, RaySystemError):
             raise
         except RayError as error:
             print(f"{self.run.id}: {error}", flush=True)
             return self.end(
                 "failed",
-                words(
+                ray_queue.words(
                     f"{self._node_text()} could not start it; the server's .cluster/driver.log says why. Every node needs "
                     "the lab and its packages.",
                     "The worker could not start it. Try again later.",
@@ -99,10 +106,10 @@ class ClusterJob:
             if self.entry.attempt > RETRIES:
                 return self.end(
                     "failed",
-                    f"{words('Its node', 'Its worker')} was lost {self.entry.attempt} times; "
+                    f"{ray_queue.words('Its node', 'Its worker')} was lost {self.entry.attempt} times; "
                     "what came back is saved, and Continue starts from there.",
                 )
-            need = needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
+            need = ray_queue.needs(self.run.metadata(), ray.cluster_resources().get("GPU", 0.0) > 0)
             self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
             self.entry.save()
             self.actor = (
@@ -117,7 +124,7 @@ class ClusterJob:
             waits = f"Waits for {need} on the cluster."
             self.run.set_status(
                 "starting",
-                words(
+                ray_queue.words(
                     waits if fits else f"{waits} No node of it has as much.",
                     "Waits for a free worker.",
                 ),
@@ -133,10 +140,10 @@ class ClusterJob:
             return True
         if self.run.stop_request():
             return self._stop("It had not begun.")
-        if here["version"] != code_version():
+        if here["version"] != ray_queue.code_version():
             return self.end(
                 "failed",
-                words(
+                ray_queue.words(
                     f"The node {self.node} has another version of the lab or of PyTorch than this server; update it, or "
                     "the same seed gives other numbers.",
                     "No worker of this version is free. Try again later.",
@@ -145,17 +152,19 @@ class ClusterJob:
         if not hosted():
             nodes = [*ray_queue.node_names(self.run.metadata()), self.node]
             self.run.update_metadata(nodes=nodes[-ray_queue.NODES :])
-        self.run.set_status("starting", words(f"Starts on the node {self.node}.", "Starts."))
+        self.run.set_status(
+            "starting", ray_queue.words(f"Starts on the node {self.node}.", "Starts.")
+        )
         environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
         self._ask(
             self.actor.start.remote(
                 self.run.id, folder.pack(self.run.path), pack_plugins(plugins_folder()), environ
             ),
-            lambda refusal: not refusal or self.end("failed", words(refusal, NO_MODEL)),
+            lambda refusal: not refusal or self.end("failed", ray_queue.words(refusal, NO_MODEL)),
         )
         return True
 
-    def _take(self, changes: Changes) -> bool:
+    def _take(self, changes: folder.Changes) -> bool:
         """Write what came back; the status last, so that a final one finds everything there."""
         folder.apply(self.run.path, changes)
         now = time.monotonic()
@@ -169,32 +178,17 @@ class ClusterJob:
             str(changes.status.get("message", "")),
         )
         if changes.ended:
-            return self.end(state, message) if state in ENDED else self.end()
+            return self.end(state, message) if state in folder.ENDED else self.end()
         shown = self.run.status()
         if state == "running" and (shown.state, shown.message) != (state, message):
             self.run.set_status(state, message)
-        return True
-
-    def _lost(self, error: RayActorError) -> bool:
-        """The actor died with its node: begin again on another, from what came back."""
-        print(
-            f"{self.run.id}: attempt {self.entry.attempt} on {self.node or 'no node'}: {error}",
-            flush=True,
-        )
-        if self.run.stop_request():
-            return self._stop(f"{self._node_text()} was lost; what came back is saved.")
-        self.run.set_status(
-            "starting", f"{self._node_text()} was lost; the run starts again on another."
-        )
-        self.actor = self.question = self.known = None
-        self.dead, self.due = True, 0.0
         return True
 
     def _stop(self, message: str) -> bool:
         return self.end("paused" if self.run.stop_request() == "pause" else "stopped", message)
 
     def _node_text(self) -> str:
-        return words(f"The node {self.node}" if self.node else "Its node", "Its worker")
+        return ray_queue.words(f"The node {self.node}" if self.node else "Its node", "Its worker")
 
     def end(self, state: str = "", message: str = "") -> bool:
         """Give the run back, with its final state unless it has one; without any, its server says what came."""
@@ -212,7 +206,7 @@ class ClusterJob:
         return False
 
 
-def find_actor(entry: Entry) -> Any:
+def find_actor(entry: ray_queue.Entry) -> Any:
     """The latest actor of a run, or None; it may live longer than the driver that requested it."""
     try:
         return ray.get_actor(entry.actor)

@@ -13,14 +13,14 @@ from typing import Any
 
 from filelock import FileLock
 
-from core.entries import ConfigError, quote
+from core.entries import quote
 from core.files import SWEEPS, read_object, runs_folder, text_of, write_atomically
 from core.runs.executor import Worker, executor
 from core.runs.folder import ENDED, RUN_ID, UNDER_WAY
 from core.runs.runs import Run, create_run, find_run, new_id
 from core.runs.store import forget
 from core.serialization import Count, Finite, read, renamed
-from core.training.config import RunConfig
+from core.training.config import RunConfig, refuse_if
 from core.training.record import Record, one_a_step
 from core.training.seed_stats import Comparison, compare, seed_stats
 from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
@@ -102,16 +102,21 @@ class Outcome:
             if isinstance(data.get("measures"), Mapping):
                 data = data | {"measures": renamed(data["measures"], "record")}
         outcome = read(data, cls, "A sweep's outcome")
-        if outcome.state not in (*UNDER_WAY, *ENDED, "lost"):
-            raise ConfigError(f"A sweep's outcome has no state {quote(outcome.state)}.")
-        if {len(outcome.train_seconds), *map(len, outcome.measures.values())} - {
-            len(outcome.steps)
-        }:
-            raise ConfigError("A sweep's outcome has columns of different lengths.")
+        refuse_if(
+            outcome.state not in (*UNDER_WAY, *ENDED, "lost"),
+            f"A sweep's outcome has no state {quote(outcome.state)}.",
+        )
+        refuse_if(
+            {len(outcome.train_seconds), *map(len, outcome.measures.values())}
+            != {len(outcome.steps)},
+            "A sweep's outcome has columns of different lengths.",
+        )
         for name, column in outcome.measures.items():
             most = LARGEST[MEASURES[name]] if name in MEASURES else -1
-            if not all(value is None or 0 <= value <= most for value in column):
-                raise ConfigError(f"A sweep's outcome has no such {quote(name)}.")
+            refuse_if(
+                not all(value is None or 0 <= value <= most for value in column),
+                f"A sweep's outcome has no such {quote(name)}.",
+            )
         return replace(outcome, message=text_of(outcome.message))
 
 
@@ -139,16 +144,12 @@ class Sweep:
         """The contents of the file; an empty dict when it cannot be read."""
         return read_object(self.path)
 
-    def _run(self, name: object) -> Run | None:
-        """A run of the sweep; it lies beside the folder of sweeps that the file is in."""
-        folder = self.path.parent
-        return find_run(name, folder.parent if folder.name == SWEEPS else None)
-
     def _cells(self, name: str) -> dict[Cell, Any]:
         """An object of the file by cell; ConfigError when it is none."""
         data = self.data().get(name, {})
-        if not isinstance(data, dict):
-            raise ConfigError(f"The {name} of a sweep are an object; got {quote(data)}.")
+        refuse_if(
+            not isinstance(data, dict), f"The {name} of a sweep are an object; got {quote(data)}."
+        )
         return {_cell(key): value for key, value in data.items()}
 
     def config(self) -> SweepConfig:
@@ -158,8 +159,8 @@ class Sweep:
     def outcomes(self) -> dict[Cell, Outcome]:
         """The outcome of every run, saved in the file once it has finished or failed; ConfigError for a broken file."""
         saved = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
-        runs = {cell: self._run(name) for cell, name in self._cells("runs").items()}
-        fresh = {cell: Outcome.of(run) for cell, run in runs.items() if cell not in saved}
+        runs, names = self.runs(), self._cells("runs")
+        fresh = {cell: Outcome.of(runs.get(cell)) for cell in names if cell not in saved}
         lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
         if lasting:
             with self._lock():
@@ -179,7 +180,9 @@ class Sweep:
 
     def runs(self) -> dict[Cell, Run]:
         """Its runs whose folders exist; ConfigError for a broken file."""
-        runs = {cell: self._run(name) for cell, name in self._cells("runs").items()}
+        folder = self.path.parent
+        root = folder.parent if folder.name == SWEEPS else None  # beside the folder of sweeps
+        runs = {cell: find_run(name, root) for cell, name in self._cells("runs").items()}
         return {cell: run for cell, run in runs.items() if run is not None}
 
     def add_runs(self, runs: Mapping[Cell, Run]) -> None:
@@ -214,10 +217,10 @@ def _key(cell: Cell) -> str:
 
 
 def _cell(key: str) -> Cell:
-    if not CELL.fullmatch(key):
-        raise ConfigError(
-            f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}."
-        )
+    refuse_if(
+        not CELL.fullmatch(key),
+        f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}.",
+    )
     index, seed = key.split(":")
     return int(index), int(seed)
 
@@ -295,8 +298,10 @@ def start(
     if sweep := find_sweep(file):
         return sweep
     data = json.loads(Path(file).read_text("utf-8"))
-    if not isinstance(data, dict):
-        raise ConfigError("A sweep is described by an object with base, axis, values and seeds.")
+    refuse_if(
+        not isinstance(data, dict),
+        "A sweep is described by an object with base, axis, values and seeds.",
+    )
     if "outcomes" in data:
         return Sweep(Path(file))
     data = data.get("config", data)

@@ -24,10 +24,8 @@ import typer
 
 from core import command_line
 from core.attention import ConfigError
-from core.command_line import Encoding, Pairs, given, settings, text_of, value_of
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
-from core.runs.archive import write_tensorboard, write_wandb
 from core.runs.executor import executor, line
 from core.runs.ray_queue import address
 from core.runs.runs import Run, create_run, list_runs, open_run
@@ -35,7 +33,7 @@ from core.runs.store import take_over
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
-from core.training.config import RunConfig, card_recipe, recommended
+from core.training.config import RunConfig, card_recipe, recommended, refuse_if
 from core.training.diagnosis import estimate, in_words
 from core.training.record import Record
 from core.training.sweeps import with_settings
@@ -56,20 +54,24 @@ def recipe(
         str | None, typer.Argument(help="a type of model that the task supports")
     ] = None,
     *,
-    set: Pairs,
-    encoding: Encoding = "utf-8",
+    set: command_line.Pairs,
+    encoding: command_line.Encoding = "utf-8",
     data: Annotated[
         Path | None, typer.Option(help="your own text, sentence pairs or table")
     ] = None,
 ) -> None:
     """Print a task's recipe as a config file; --set gives parameters of the task."""
     known = {param.key: param for param in task_entry(task).params}
-    params = settings(set, [key for key, param in known.items() if isinstance(param.default, str)])
-    if data is not None and "data" not in known:
-        raise ConfigError(
-            f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table."
-        )
-    params |= {name: put_if_long(text) for name, text in text_of(data, encoding).items()}
+    params = command_line.settings(
+        set, [key for key, param in known.items() if isinstance(param.default, str)]
+    )
+    refuse_if(
+        data is not None and "data" not in known,
+        f"task = {task} generates its data; --data goes with own_text, own_pairs and own_table.",
+    )
+    params |= {
+        name: put_if_long(text) for name, text in command_line.text_of(data, encoding).items()
+    }
     made = make_task(TaskConfig.of(task, **params))
     print(*made.notes, sep="\n", end="\n" * bool(made.notes), file=sys.stderr)
     print(json.dumps(recommended(made, model).to_json(), indent=1, ensure_ascii=False))
@@ -90,12 +92,12 @@ def train(
         Path | None, typer.Argument(help="the run's folder; among the page's runs by default")
     ] = None,
     *,
-    set: Pairs,
+    set: command_line.Pairs,
 ) -> None:
     """Train the config of a file, or of another run's run.json; --set changes it, as steps=500 or task.length=12."""
     data = json.loads(file.read_text(encoding="utf-8"))
     data = data["config"] if isinstance(data, dict) and "config" in data else data
-    config = with_settings(RunConfig.from_json(data), settings(set))
+    config = with_settings(RunConfig.from_json(data), command_line.settings(set))
     run = create_run(config, path=run_dir)
     where = "" if run_dir else f"; on the Train page it is ?run={run.id}"
     print(f"Training {run.path}{where}", flush=True)
@@ -110,7 +112,7 @@ def resume(name: Name, steps: int | None = None, seconds: float | None = None) -
     """Continue a run from its last checkpoint, with other steps or seconds if given."""
     run = open_run(name)
     take_over(run)
-    more = given(steps=steps, max_seconds=seconds)
+    more = command_line.given(steps=steps, max_seconds=seconds)
     run.update_metadata(config=RunConfig.from_json({**run.config().to_json(), **more}).to_json())
     run.requeue()
     _work(run)
@@ -149,13 +151,13 @@ def unpack(file: Path) -> None:
 @app.command()
 def tensorboard(name: Name, folder: Path) -> None:
     """Write a run's curves and attention as event files of TensorBoard."""
-    print(write_tensorboard(open_run(name), folder))
+    print(archive.write_tensorboard(open_run(name), folder))
 
 
 @app.command()
 def wandb(name: Name, folder: Path) -> None:
     """Write a run's curves as an offline run of Weights & Biases."""
-    print(write_wandb(open_run(name), folder))
+    print(archive.write_wandb(open_run(name), folder))
 
 
 @app.command()
@@ -180,19 +182,22 @@ def sweep(
         Path | None, typer.Option(help="the sweep's file; among the page's by default")
     ] = None,
     *,
-    set: Pairs,
+    set: command_line.Pairs,
 ) -> None:
     """Train every value of a setting from several seeds, or continue a sweep; --set changes the run that is varied."""
     changes: dict[str, Any] = {
         "axis": axis,
-        "values": values and [*map(value_of, values)],
+        "values": values and [*map(command_line.value_of, values)],
         "seeds": seeds,
         "equal": seconds and "seconds",
         "seconds": seconds,
     }
     workers = workers or (executor().slots() if address() else 1)
     started = sweeps.start(
-        file, {key: value for key, value in changes.items() if value}, to, settings(set)
+        file,
+        {key: value for key, value in changes.items() if value},
+        to,
+        command_line.settings(set),
     )
     print(
         f"Sweep {started.id}: {len(started.missing())} runs to train, {workers} at a time",

@@ -27,6 +27,12 @@ FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
 
 
+def refuse_if(wrong: bool, message: str) -> None:
+    """ConfigError with this message where a value is wrong."""
+    if wrong:
+        raise ConfigError(message)
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """A task, a model and training settings; ConfigError for values that cannot run.
@@ -66,11 +72,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if self.checkpointing and self.model.kind in RECURRENT:
-            raise ConfigError(
-                f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
-                "checkpointing = false."
-            )
+        refuse_if(
+            self.checkpointing and self.model.kind in RECURRENT,
+            f"checkpointing works layer by layer, and kind = {self.model.kind} has no layers; take "
+            "checkpointing = false.",
+        )
 
     def with_stored_data(self, folder: Path) -> RunConfig:
         """The config with long data moved into a run's folder and replaced by a reference."""
@@ -117,21 +123,21 @@ def resolve_device(name: str) -> str:
     """The device to train on: `auto` as AUTO says; ConfigError for a missing one."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in devices():
-        raise ConfigError(
-            f"device = {name} is not on this machine; take one of {', '.join(devices())}."
-        )
+    refuse_if(
+        name not in devices(),
+        f"device = {name} is not on this machine; take one of {', '.join(devices())}.",
+    )
     return name
 
 
 def recommended(task: Task, kind: str | None = None, **changes: Any) -> RunConfig:
     """The task's recipe for a kind of model (its best one by default), with changes; ConfigError for an unknown one."""
     kind = next(iter(task.recommended)) if kind is None else kind
-    if kind not in task.recommended:
-        raise ConfigError(
-            f"task = {task.key} does not go with model = {kind}; take one of "
-            f"{', '.join(task.recommended)}."
-        )
+    refuse_if(
+        kind not in task.recommended,
+        f"task = {task.key} does not go with model = {kind}; take one of "
+        f"{', '.join(task.recommended)}.",
+    )
     recipe = task.recommended[kind]
     settings: dict[str, Any] = (
         dict(

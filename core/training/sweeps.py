@@ -14,7 +14,7 @@ from core.models import ModelConfig, build_model
 from core.models.cards import CARDS, card
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
-from core.training.config import BOUNDS, RunConfig, Seed, recommended
+from core.training.config import BOUNDS, RunConfig, Seed, recommended, refuse_if
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {
@@ -88,15 +88,19 @@ class SweepConfig:
         values = tuple(_value(self.axis, value) for value in self.values)
         object.__setattr__(self, "values", values)
         for what, items, (few, many) in (("values", values, VALUES), ("seeds", self.seeds, SEEDS)):
-            if not few <= len(items) <= many:
-                raise ConfigError(f"A sweep has {few} to {many} {what}; this one has {len(items)}.")
-            if any(value in items[:index] for index, value in enumerate(items)):
-                raise ConfigError(f"The {what} of a sweep must differ; one of them occurs twice.")
-        if len(values) * len(self.seeds) > RUNS:
-            raise ConfigError(
-                f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
-                f"runs; a sweep has at most {RUNS}."
+            refuse_if(
+                not few <= len(items) <= many,
+                f"A sweep has {few} to {many} {what}; this one has {len(items)}.",
             )
+            refuse_if(
+                any(value in items[:index] for index, value in enumerate(items)),
+                f"The {what} of a sweep must differ; one of them occurs twice.",
+            )
+        refuse_if(
+            len(values) * len(self.seeds) > RUNS,
+            f"{len(values)} values × {len(self.seeds)} seeds are {len(values) * len(self.seeds)} "
+            f"runs; a sweep has at most {RUNS}.",
+        )
         for index, value in enumerate(values):
             try:
                 self.run(index, self.seeds[0])
@@ -202,8 +206,7 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
     if axis == "pattern":
         return replace(model, **_pattern(model, str(value)), kv_shared_layers=0)
     if axis in AXES:
-        if model.attention is None:
-            raise ConfigError("This model has no attention; take one with attention.")
+        refuse_if(model.attention is None, "This model has no attention; take one with attention.")
         return model.with_attentions(lambda attention: attention.with_(**{axis: value}))
     more: dict[str, Any] = {axis: value}
     if axis == "d_model" and isinstance(value, int):
@@ -232,10 +235,10 @@ def name_of(axis: str, task: TaskConfig | None = None) -> str:
         return FIELDS[axis]
     key = axis.removeprefix("task.")
     known = {} if task is None else {param.key: param.name for param in task_entry(task.key).params}
-    if task is not None and (key == axis or key not in known):
-        raise ConfigError(
-            f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}."
-        )
+    refuse_if(
+        task is not None and (key == axis or key not in known),
+        f"axis = {quote(axis)}; take one of {', '.join([*FIELDS, *(f'task.{k}' for k in known)])}.",
+    )
     return known.get(key, key)
 
 
@@ -247,8 +250,10 @@ def _value(axis: str, value: Any) -> Any:
         )
     if axis == "attention" and value is not None and not isinstance(value, AttentionConfig):
         return AttentionConfig.from_json(value)
-    if axis not in ATTENTION and not isinstance(value, bool | int | float | str):
-        raise ConfigError(f"{axis} = {quote(value)}; expected a number, a word, or true or false.")
+    refuse_if(
+        axis not in ATTENTION and not isinstance(value, bool | int | float | str),
+        f"{axis} = {quote(value)}; expected a number, a word, or true or false.",
+    )
     return value
 
 

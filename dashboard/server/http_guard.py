@@ -26,7 +26,6 @@ from core.files import hosted
 from core.settings import settings
 from dashboard.navigation import STEPS
 from dashboard.server import visitors
-from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of, network, new_cookie
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -130,8 +129,10 @@ class HTTPGuard:
                     headers.setdefault(name, value)
                 if scope["method"] == "GET" and message["status"] < 400 and path in PAGES:
                     # Give a browser that asks for a page its id, on a public copy.
-                    sent = HTTPConnection(scope).cookies.get(COOKIE, "")
-                    if cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"):
+                    sent = HTTPConnection(scope).cookies.get(visitors.COOKIE, "")
+                    if cookie := visitors.new_cookie(
+                        sent, self.base or "/", scope["scheme"] == "https"
+                    ):
                         headers.append("Set-Cookie", cookie)
                         headers["Cache-Control"] = "no-store"  # nobody else gets this page
             await send(message)
@@ -165,11 +166,15 @@ class HTTPGuard:
                 "untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS"
             )  # all its readers are one address
         if hosted():
-            person = key_of(HTTPConnection(scope).cookies.get(COOKIE, "")).encode()
+            person = visitors.key_of(
+                HTTPConnection(scope).cookies.get(visitors.COOKIE, "")
+            ).encode()
             others = [
-                pair for pair in scope["headers"] if pair[0].lower() != PERSON_HEADER.encode()
+                pair
+                for pair in scope["headers"]
+                if pair[0].lower() != visitors.PERSON_HEADER.encode()
             ]
-            scope = {**scope, "headers": [*others, (PERSON_HEADER.encode(), person)]}
+            scope = {**scope, "headers": [*others, (visitors.PERSON_HEADER.encode(), person)]}
         visitors.open_pages[address] += 1
         try:
             await self.app(scope, receive, send)
@@ -233,7 +238,7 @@ class HTTPGuard:
 
 
 def _address(scope: Scope) -> str:
-    return network((scope.get("client") or ("",))[0])
+    return visitors.network((scope.get("client") or ("",))[0])
 
 
 def known_path(path: str) -> str:

@@ -28,7 +28,6 @@ from core.event_log import log
 from core.files import folder_bytes, hosted, runs_folder, server_folder
 from core.interpret import corpus_run
 from core.interpret.corpus import CorpusConfig
-from core.memory import is_small
 from core.pretrained.finetune import FineTuneConfig
 from core.pretrained.finetune_run import create
 from core.runs import ray_queue
@@ -40,13 +39,11 @@ from core.runs.executor import (
     spawn_worker,
     start_process,
 )
-from core.runs.ray_queue import ClusterState, address
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
 from core.training.config import RunConfig
 from dashboard.server import health, limits, people
 from dashboard.server.limits import QueueFull
-from dashboard.server.people import owner
 
 KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
 FRESH_SECONDS = 1.0
@@ -75,11 +72,11 @@ def queue() -> tuple[list[Run], list[Run]]:
     states = [(run, run.status()) for run in people.unfinished_runs()]
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
     queued = [(run, status.at) for run, status in states if status.state == "queued"]
-    turns: Counter[str] = Counter(owner(run) for run in busy)
+    turns: Counter[str] = Counter(people.owner(run) for run in busy)
     order: list[tuple[int, float, Run]] = []
     for run, at in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
-        order.append((turns[owner(run)], at, run))
-        turns[owner(run)] += 1
+        order.append((turns[people.owner(run)], at, run))
+        turns[people.owner(run)] += 1
     return [run for _, _, run in sorted(order, key=lambda place: place[:2])], busy
 
 
@@ -144,9 +141,9 @@ def _config(run: Run) -> RunConfig | None:
         return None
 
 
-def cluster_state() -> ClusterState | None:
+def cluster_state() -> ray_queue.ClusterState | None:
     """What the cluster has and has free; None where runs stay on this machine, and on a public copy."""
-    if not address() or hosted():
+    if not ray_queue.address() or hosted():
         return None
     ray_queue.ensure_driver()
     return ray_queue.load_state()
@@ -188,7 +185,7 @@ def warm_up() -> None:
         ray_queue.ensure_driver()
         return
     with _lock:
-        if (_spare is None or _spare.poll() is not None) and not is_small():
+        if (_spare is None or _spare.poll() is not None) and not memory.is_small():
             _spare = spawn_worker(["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus() else None)
             health.add_count("worker_starts")
 

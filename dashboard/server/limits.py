@@ -60,6 +60,11 @@ def check_owner(item: Run | Sweep) -> None:
         raise NotYours
 
 
+def _refuse_if(over: bool, message: str) -> None:
+    if over:
+        raise LimitReached(message)
+
+
 def _limit(value: int, meaning: str) -> Any:
     return field(default=value, metadata={"meaning": meaning})
 
@@ -153,13 +158,15 @@ def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
     """
     if not hosted():
         return config
-    if seconds >= most_seconds():
-        raise LimitReached(f"This run has had the {most_seconds():.0f} s that a run may take here.")
-    if config.steps > most_steps() and config.max_train_seconds > most_seconds():
-        raise LimitReached(
-            f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
-            f"{most_seconds():.0f} s. Choose fewer steps."
-        )
+    _refuse_if(
+        seconds >= most_seconds(),
+        f"This run has had the {most_seconds():.0f} s that a run may take here.",
+    )
+    _refuse_if(
+        config.steps > most_steps() and config.max_train_seconds > most_seconds(),
+        f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
+        f"{most_seconds():.0f} s. Choose fewer steps.",
+    )
     return replace(config, max_seconds=min(config.max_seconds, most_seconds()))
 
 
@@ -168,15 +175,15 @@ def check_runs(more: int) -> None:
     if not hosted():
         return
     now, own = limits(), len(people.unfinished_runs([runs_folder()]))
-    if own + more > now.under_way:
-        raise LimitReached(
-            f"{own} of your runs wait or train; with {more} more they would be over the "
-            f"{now.under_way} that a person may have here. Stop some, or wait until they have ended."
-        )
-    if len(people.unfinished_runs(_near())) + more > now.address_under_way:
-        raise LimitReached(
-            "Too many runs from your network wait or train. Wait until some of them have ended."
-        )
+    _refuse_if(
+        own + more > now.under_way,
+        f"{own} of your runs wait or train; with {more} more they would be over the "
+        f"{now.under_way} that a person may have here. Stop some, or wait until they have ended.",
+    )
+    _refuse_if(
+        len(people.unfinished_runs(_near())) + more > now.address_under_way,
+        "Too many runs from your network wait or train. Wait until some of them have ended.",
+    )
 
 
 def make_room(
@@ -194,10 +201,10 @@ def make_room(
     most = most_bytes() if most is None else most
     if hosted():
         keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
-    if size > most:
-        raise LimitReached(
-            f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}."
-        )
+    _refuse_if(
+        size > most,
+        f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}.",
+    )
     prune(keep - more, root, most - size, source)
     check_disk(size)
 
@@ -208,20 +215,20 @@ def check_disk(more: int = 0) -> None:
     if not hosted():
         return
     now, own = limits(), folder_bytes(runs_folder()) + more
-    if own > now.megabytes * MB:
-        raise LimitReached(
-            f"Your runs, reports and data take {byte_size(own)}{' with this' if more else ''}, and here "
-            f"a person has {byte_size(now.megabytes * MB)}. Delete some of them on the page Runs."
-        )
-    if sum(map(folder_bytes, _near())) + more > now.address_megabytes * MB:
-        raise LimitReached(
-            "What people of your network store takes all the room that one network has here."
-        )
-    if sum(map(folder_bytes, people.folders())) + more > now.server_megabytes * MB:
-        raise LimitReached(
-            f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
-            "again later."
-        )
+    _refuse_if(
+        own > now.megabytes * MB,
+        f"Your runs, reports and data take {byte_size(own)}{' with this' if more else ''}, and here "
+        f"a person has {byte_size(now.megabytes * MB)}. Delete some of them on the page Runs.",
+    )
+    _refuse_if(
+        sum(map(folder_bytes, _near())) + more > now.address_megabytes * MB,
+        "What people of your network store takes all the room that one network has here.",
+    )
+    _refuse_if(
+        sum(map(folder_bytes, people.folders())) + more > now.server_megabytes * MB,
+        f"The disk of this copy is full. Things are deleted {now.hours} h after their last use; try "
+        "again later.",
+    )
 
 
 def _near() -> list[Path]:
@@ -270,14 +277,14 @@ def admit_upload(file: Any) -> None:
     with _uploads_lock:
         for key in [key for key in _uploads if not _recent(key)]:
             del _uploads[key]
-        if _recent(me()) >= now.uploads:
-            raise LimitReached(
-                f"Here a person may upload {now.uploads} files in an hour. Try again later."
-            )
-        if sum(map(_recent, neighbours())) >= now.address_uploads:
-            raise LimitReached(
-                "Too many files were uploaded from your network within an hour. Try again later."
-            )
+        _refuse_if(
+            _recent(me()) >= now.uploads,
+            f"Here a person may upload {now.uploads} files in an hour. Try again later.",
+        )
+        _refuse_if(
+            sum(map(_recent, neighbours())) >= now.address_uploads,
+            "Too many files were uploaded from your network within an hour. Try again later.",
+        )
         _uploads[me()].append(time.monotonic())
     counted.add(file.file_id)
     take(file.file_id)

@@ -13,7 +13,6 @@ import streamlit as st
 from streamlit import config, logger
 
 from core import event_log
-from core.event_log import Value, log
 from core.files import disk_refused, sentence_of
 from dashboard.draw.formats import plain
 from dashboard.server.streamlit_internals import script_run
@@ -49,7 +48,7 @@ def page_run(page: str) -> Iterator[None]:
     try:
         yield
     finally:
-        log("page", page=page, ms=round((time.perf_counter() - begin) * 1000))
+        event_log.log("page", page=page, ms=round((time.perf_counter() - begin) * 1000))
 
 
 def on_script_error(error: Exception) -> bool:
@@ -65,7 +64,7 @@ def on_script_error(error: Exception) -> bool:
     return True
 
 
-def _context() -> dict[str, Value]:
+def _context() -> dict[str, event_log.Value]:
     """The session's name in the log and its page, where a page is being run."""
     run = script_run()
     if run is None:

@@ -14,12 +14,9 @@ import pytest
 from core.runs import folder, ray_driver, ray_node as node_module, ray_queue
 from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor
 from core.runs.folder import Change, Changes, apply, list_files, pack, read_changes, unpack
-from core.runs.ray_node import NodeWorker, pack_plugins
-from core.runs.ray_queue import ClusterState, Needs, needs
 from core.runs.runs import Run, create_run
 from core.training import Record
 from dashboard.server import jobs
-from dashboard.server.jobs import cluster_state, node_text
 from pages.runs import cluster_text
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
@@ -173,7 +170,7 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
 
 @pytest.fixture
 def worker(monkeypatch):
-    one = NodeWorker()
+    one = node_module.NodeWorker()
     yield one
     monkeypatch.setattr(node_module.os, "_exit", lambda code: None)
     one.close()
@@ -235,7 +232,10 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
     run = create_run(small_run())
     (run.path / "worker.log").write_text("Of before.\n", encoding="utf-8")
     worker.start(
-        run.id, pack(run.path), pack_plugins(plugins), {"ATTENTION_LAB_LIMITS": "memory_mb=77"}
+        run.id,
+        pack(run.path),
+        node_module.pack_plugins(plugins),
+        {"ATTENTION_LAB_LIMITS": "memory_mb=77"},
     )
     changes = until(lambda: (new := worker.changes(None, "")).ended and new)
     apply(run.path, changes)
@@ -293,7 +293,7 @@ def test_the_address_chooses_the_place(monkeypatch):
 def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, monkeypatch):
     runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(5)])
     assert {run.status().state for run in runs} == {"queued"} and ray_queue.entries() == []
-    ray_queue.save_state(ClusterState(True, "", ("a",), cpus=2.0))
+    ray_queue.save_state(ray_queue.ClusterState(True, "", ("a",), cpus=2.0))
     jobs.tick()
     assert {entry.path for entry in ray_queue.entries()} == {run.path for run in runs}, (
         "all of them: the queue is Ray's"
@@ -310,7 +310,7 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
 
 
 def test_a_lost_cluster_queues_its_runs_once(no_bridge):
-    ray_queue.save_state(ClusterState(True, cpus=2.0))
+    ray_queue.save_state(ray_queue.ClusterState(True, cpus=2.0))
     running, ended = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
     running.set_status("running")
     ended.set_status("finished", "Finished after 4 steps.")
@@ -323,7 +323,9 @@ def test_a_lost_cluster_queues_its_runs_once(no_bridge):
 
 
 def test_a_state_that_nobody_renews_is_none(no_bridge, monkeypatch):
-    ray_queue.save_state(ClusterState(True, "", ("a", "b"), 4.0, 1.0, 16e9, 3.0, 0.75, 15e9))
+    ray_queue.save_state(
+        ray_queue.ClusterState(True, "", ("a", "b"), 4.0, 1.0, 16e9, 3.0, 0.75, 15e9)
+    )
     assert ray_queue.load_state().reachable
     assert cluster_text(ray_queue.load_state()).replace("\u00a0", " ") == (
         "Runs train on a Ray cluster of 2 machines (nodes a, b). "
@@ -360,23 +362,27 @@ def test_a_shell_waits_for_the_end(no_bridge):
 def test_what_a_run_needs(monkeypatch):
     cpu, auto, cuda = ({"config": {"device": device}} for device in ("cpu", "auto", "cuda"))
     assert (
-        needs(cpu, True)
-        == needs(auto, False)
-        == needs({"claim": {}}, True)
-        == Needs(1.0, 0.0, 1_000.0)
+        ray_queue.needs(cpu, True)
+        == ray_queue.needs(auto, False)
+        == ray_queue.needs({"claim": {}}, True)
+        == ray_queue.Needs(1.0, 0.0, 1_000.0)
     )
-    assert needs(auto, True) == needs(cuda, False) == needs({"finetune": {"device": "cuda"}}, False)
-    assert str(needs(cuda, True)) == "1 CPU, 0.25 of a GPU and 1 GB of memory"
+    assert (
+        ray_queue.needs(auto, True)
+        == ray_queue.needs(cuda, False)
+        == ray_queue.needs({"finetune": {"device": "cuda"}}, False)
+    )
+    assert str(ray_queue.needs(cuda, True)) == "1 CPU, 0.25 of a GPU and 1 GB of memory"
     monkeypatch.setenv("ATTENTION_LAB_RAY_WORKER", "cpus=2 gpu=1")
-    two = needs(cuda, True)
+    two = ray_queue.needs(cuda, True)
     assert two.options() == {"num_cpus": 2.0, "num_gpus": 1.0, "memory": 1_000_000_000}
     assert two.fit({"CPU": 2, "GPU": 1, "memory": 1e9}) and not two.fit({"CPU": 64, "memory": 1e12})
 
 
 def test_the_nodes_of_a_run_are_named_in_order():
-    assert node_text({}) == node_text({"nodes": "a"}) == ""
-    assert node_text({"nodes": ["a", "a", "b", 3, "a"]}) == "on node a, then b, then a"
-    assert len(node_text({"nodes": ["x" * 1_000]})) < 120
+    assert jobs.node_text({}) == jobs.node_text({"nodes": "a"}) == ""
+    assert jobs.node_text({"nodes": ["a", "a", "b", 3, "a"]}) == "on node a, then b, then a"
+    assert len(jobs.node_text({"nodes": ["x" * 1_000]})) < 120
 
 
 def test_only_the_bridge_and_the_nodes_import_ray():
@@ -393,7 +399,9 @@ def test_only_the_bridge_and_the_nodes_import_ray():
 
 @pytest.fixture
 def cluster(no_bridge):
-    ray_queue.save_state(ClusterState(True, "", ("red", "blue"), 4.0, 0.0, 16e9, 3.0, 0.0, 15e9))
+    ray_queue.save_state(
+        ray_queue.ClusterState(True, "", ("red", "blue"), 4.0, 0.0, 16e9, 3.0, 0.0, 15e9)
+    )
 
 
 def opened(page: str, run: str) -> str:
@@ -408,13 +416,13 @@ def test_runs_shows_what_is_free_and_where_a_run_was(cluster):
     text = opened("runs", run.id)
     assert "a Ray cluster of 2 machines (nodes red, blue). Free: 3 of 4 CPUs" in text
     assert "on node red, then blue" in text
-    ray_queue.save_state(ClusterState(message="Nobody answers."))
+    ray_queue.save_state(ray_queue.ClusterState(message="Nobody answers."))
     assert "Nobody answers" in opened("runs", run.id)
 
 
 def test_a_public_copy_names_no_node(cluster, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    assert cluster_state() is None and node_text({"nodes": ["red"]}) == ""
+    assert jobs.cluster_state() is None and jobs.node_text({"nodes": ["red"]}) == ""
 
 
 def test_train_shows_where_a_run_is(cluster):

@@ -11,8 +11,6 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, 
 
 from core.runs import ray_driver, ray_job as job_module, ray_queue
 from core.runs.folder import Changes, RunFolder
-from core.runs.ray_job import ClusterJob
-from core.runs.ray_queue import code_version
 from core.runs.runs import create_run
 from tests.training.small import small_run
 
@@ -75,7 +73,7 @@ class PlayedRay:
         ]
 
 
-HERE = {"node": "1", "version": code_version(), "started": False}
+HERE = {"node": "1", "version": ray_queue.code_version(), "started": False}
 RUNNING = Changes((), (), {}, {}, {"state": "running"}, False)
 DIED = ActorDiedError()
 NO_LAB = RayTaskError("where", "No module named core", ModuleNotFoundError("core"))
@@ -92,17 +90,17 @@ def played(monkeypatch):
     return ray
 
 
-def start_job(ray: PlayedRay, *answers: object) -> ClusterJob:
+def start_job(ray: PlayedRay, *answers: object) -> job_module.ClusterJob:
     run = create_run(small_run())
     entry = ray_queue.Entry(run.path, 7)
     entry.save()
     lock = run.lock()
     lock.acquire()
     ray.answers = list(answers)
-    return ClusterJob(entry, lock)
+    return job_module.ClusterJob(entry, lock)
 
 
-def advance_to_the_end(job: ClusterJob) -> None:
+def advance_to_the_end(job: job_module.ClusterJob) -> None:
     for _ in range(60):
         if not job.advance():
             assert not ray_queue.holds(job.run) and not job.run.alive()

@@ -14,7 +14,6 @@ from streamlit import config
 
 from dashboard.server import visitors
 from dashboard.server.http_guard import UNKNOWN_NAME, HTTPGuard
-from dashboard.server.visitors import network
 
 TOKEN = "7f3d-token"
 
@@ -86,46 +85,36 @@ def test_a_setting_that_would_write_other_directives_stops_the_start(setting, mo
         client().get("/")
 
 
-@pytest.mark.parametrize("address", ["localhost", "0.0.0.0", "laptop.home"])
-def test_without_allowed_hosts_only_what_nobody_can_point_elsewhere_is_answered(address, hosts):
-    hosts(address=address)
-    for name in (
-        "localhost",
-        "localhost:8501",
-        "127.0.0.1:8501",
-        "[::1]:8501",
-        "192.168.1.7:8501",
-        address,
-    ):
-        assert client().get("/", headers={"Host": name}).status_code == 200, name
-    for name in (
-        "evil.example",
-        "localhost.evil.example:8501",
-        "127.0.0.1.evil.example",
-        "",
-        "[::1",
-        "@",
-        "a b",
-    ):
-        answer = client().get("/", headers={"Host": name})
-        assert (answer.status_code, answer.text) == (421, UNKNOWN_NAME), name
+ONES_OWN = ["localhost", "localhost:8501", "127.0.0.1:8501", "[::1]:8501", "192.168.1.7:8501"]
+FOREIGN = ["evil.example", "localhost.evil.example:8501", "127.0.0.1.evil.example", ""]
+FOREIGN += ["[::1", "@", "a b"]
 
 
-def test_a_public_copy_answers_every_name_since_it_serves_strangers_anyway(hosts, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    hosts()
-    assert client().get("/", headers={"Host": "anything.example"}).status_code == 200
-
-
-def test_with_allowed_hosts_no_other_name_is_answered_but_probes_are(hosts):
-    hosts("lab.example.org", "*.school.example")
-    for name, code in (
-        ("lab.example.org:8501", 200),
-        ("one.school.example", 200),
-        ("evil.example", 421),
-    ):
+@pytest.mark.parametrize(
+    ("allowed", "address", "answered", "refused"),
+    [
+        *(([], own, [*ONES_OWN, own], FOREIGN) for own in ("localhost", "0.0.0.0", "laptop.home")),
+        (
+            ["lab.example.org", "*.school.example"],
+            "localhost",
+            ["lab.example.org:8501", "one.school.example"],
+            ["evil.example"],
+        ),
+        ("hosted", "localhost", ["anything.example"], []),  # it serves strangers anyway
+    ],
+)
+def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_but_probes_are(
+    allowed, address, answered, refused, hosts, monkeypatch
+):
+    if allowed == "hosted":
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    hosts(*(allowed if isinstance(allowed, list) else ()), address=address)
+    for name in answered:
+        assert client().get("/heads", headers={"Host": name}).status_code == 200, name
+    for name in refused:
         answer = client().get("/heads", headers={"Host": name})
-        assert answer.status_code == code and answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert (answer.status_code, answer.text) == (421, UNKNOWN_NAME), name
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert client("/lab").get("/lab/_stcore/health", headers={"Host": name}).status_code == 200
         assert client().get("/health", headers={"Host": name}).status_code == 200
 
@@ -160,9 +149,10 @@ def test_metrics_of_a_public_copy_need_a_token_or_the_same_machine(
 
 def test_metrics_are_open_on_a_laptop_and_closed_in_hosted_mode(monkeypatch):
     monkeypatch.delenv("ATTENTION_LAB_METRICS_TOKEN", raising=False)
-    assert client().get("/_stcore/metrics").status_code == 200
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    assert client().get("/_stcore/metrics", headers={"Authorization": "Bearer "}).status_code == 403
+    for hosted, code in (("", 200), ("1", 403)):
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED", hosted)
+        answer = client().get("/_stcore/metrics", headers={"Authorization": "Bearer "})
+        assert answer.status_code == code
 
 
 def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monkeypatch):
@@ -210,8 +200,15 @@ def test_an_upload_that_fails_is_not_counted(monkeypatch):
 
 
 def test_an_address_of_ipv6_is_its_network():
-    assert network("2001:db8:1:2:3::4") == network("2001:db8:1:2::9") != network("2001:db8:1:3::9")
-    assert network("192.0.2.1") == "192.0.2.1" and network("this computer") == "this computer"
+    assert (
+        visitors.network("2001:db8:1:2:3::4")
+        == visitors.network("2001:db8:1:2::9")
+        != visitors.network("2001:db8:1:3::9")
+    )
+    assert (
+        visitors.network("192.0.2.1") == "192.0.2.1"
+        and visitors.network("this computer") == "this computer"
+    )
 
 
 def test_every_uploaded_file_is_counted_where_a_page_reads_it():

@@ -12,7 +12,6 @@ from core.files import runs_folder, server_folder
 from core.runs.runs import Run, create_run, list_runs
 from core.training import Record
 from dashboard.server import jobs, limits, people
-from dashboard.server.limits import LimitReached, Limits
 from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.run_data import copy_run
 from tests.dashboard.conftest import ANNA, BEN, ended, set_at
@@ -25,10 +24,10 @@ def test_limits_are_said_and_hold(who, monkeypatch):
         assert jobs.start(small_run()).config().max_seconds == 120, (
             "a longer time becomes the limit"
         )
-        with pytest.raises(LimitReached, match="2,000 and take 120 s"):
+        with pytest.raises(limits.LimitReached, match="2,000 and take 120 s"):
             jobs.start(small_run(steps=2_001))
         jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
-        with pytest.raises(LimitReached, match="2 of your runs wait or train.*over the 2"):
+        with pytest.raises(limits.LimitReached, match="2 of your runs wait or train.*over the 2"):
             jobs.start(small_run())
         assert len(list_runs()) == 2
     with who(BEN):
@@ -39,7 +38,7 @@ def test_a_run_that_had_its_time_is_not_made_longer(who):
     with who(ANNA):
         run = ended(create_run(small_run()))
         run.append(Record(4, loss=1.0, elapsed=121.0))
-        with pytest.raises(LimitReached, match="has had the 120 s"):
+        with pytest.raises(limits.LimitReached, match="has had the 120 s"):
             jobs.resume(run, steps=10)
 
 
@@ -48,7 +47,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
     for number in range(2):
         with who(f"{number:032x}", "10.0.0.1"):
             jobs.start(small_run())
-    with who(ANNA, "10.0.0.1"), pytest.raises(LimitReached, match="from your network"):
+    with who(ANNA, "10.0.0.1"), pytest.raises(limits.LimitReached, match="from your network"):
         jobs.start(small_run())
     with who(ANNA, "10.0.0.2"):
         jobs.start(small_run())
@@ -72,7 +71,7 @@ def test_a_full_disk_is_a_sentence(who, monkeypatch):
         (runs_folder() / "reports").mkdir(parents=True)
         (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
         with pytest.raises(
-            LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"
+            limits.LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"
         ):
             jobs.start(small_run())
 
@@ -95,14 +94,16 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
                 lambda: limits.make_room(1_000_000),
                 lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
             ):
-                with pytest.raises(LimitReached, match=r"with this, and here a person has 5\sMB"):
+                with pytest.raises(
+                    limits.LimitReached, match=r"with this, and here a person has 5\sMB"
+                ):
                     ask()
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
             jobs.tick()
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
         with pytest.raises(
-            LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
+            limits.LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
         ):
             jobs.resume(runs[0])
 
@@ -114,13 +115,13 @@ def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
     with who(ANNA, "10.0.0.1"):
         for file in (files[0], files[0], files[1]):
             limits.admit_upload(file)
-        with pytest.raises(LimitReached, match="2 files in an hour"):
+        with pytest.raises(limits.LimitReached, match="2 files in an hour"):
             limits.admit_upload(files[2])
-        with pytest.raises(LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
+        with pytest.raises(limits.LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
             limits.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
     with who(BEN, "10.0.0.1"):
         limits.admit_upload(files[3])
-        with pytest.raises(LimitReached, match="from your network"):
+        with pytest.raises(limits.LimitReached, match="from your network"):
             limits.admit_upload(files[4])
 
 
@@ -209,7 +210,8 @@ def test_elsewhere_nothing_is_bounded():
 def test_the_documentation_has_every_limit_and_model_of_the_list_as_it_is():
     text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
     rows = [
-        f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |" for one in fields(Limits)
+        f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |"
+        for one in fields(limits.Limits)
     ]
     assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
 

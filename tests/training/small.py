@@ -16,6 +16,7 @@ from core.runs.archive import unpack
 from core.runs.runs import Run, create_run
 from core.tasks import TaskConfig
 from core.training import Record, RunConfig, prepare, train
+from core.training.loop import FINAL as FINAL  # as it is before a test cuts it
 
 # Worker processes compute without the noise of `make weather WEATHER=noise`.
 SAME_LAST_BIT = pytest.mark.skipif(

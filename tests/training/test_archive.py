@@ -15,16 +15,6 @@ from PIL import Image
 
 from core.models import ModelConfig
 from core.runs import archive
-from core.runs.archive import (
-    TAGS,
-    heads_images,
-    pack,
-    scalars,
-    settings_of,
-    tensorboard_zip,
-    unpack,
-    write_tensorboard,
-)
 from core.runs.runs import Run, create_run, find_run, list_runs, open_run
 from core.runs.worker import work
 from core.tasks import TASKS, TaskConfig, make_task
@@ -35,7 +25,7 @@ from tests.training.small import parts, record_numbers, refused, small_run, trai
 
 
 def test_a_run_comes_back_as_it_was(tmp_path, packed):
-    run = unpack(packed, tmp_path)
+    run = archive.unpack(packed, tmp_path)
     first = trained(tmp_path / "again")
     assert (
         run.config() == first.config() and run.name == "tiny" and run.status().state == "finished"
@@ -56,7 +46,9 @@ def test_a_run_comes_back_as_it_was(tmp_path, packed):
 
 
 def test_what_came_back_goes_on_training(tmp_path, packed):
-    run = unpack(pack(trained(tmp_path / "made", schedule="constant")), tmp_path / "there")
+    run = archive.unpack(
+        archive.pack(trained(tmp_path / "made", schedule="constant")), tmp_path / "there"
+    )
     config = small_run(steps=8, schedule="constant")
     session = prepare(config)
     session.restore(*run.checkpoint(4))
@@ -68,7 +60,7 @@ def test_what_came_back_goes_on_training(tmp_path, packed):
 
 def test_a_model_without_attention_comes_back(tmp_path):
     config = ModelConfig.recurrent(8, None)
-    run = unpack(pack(trained(tmp_path / "made", model=config)), tmp_path / "there")
+    run = archive.unpack(archive.pack(trained(tmp_path / "made", model=config)), tmp_path / "there")
     assert run.config().model == config and run.frame_steps() == [] and run.model()[0] is not None
 
 
@@ -89,7 +81,7 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key):
     session = prepare(config)
     run.append(next(train(config, session)))
     run.save_checkpoint(session, config)
-    there = unpack(pack(run), tmp_path / "there")
+    there = archive.unpack(archive.pack(run), tmp_path / "there")
     assert (
         there.frame(0).keys() == run.frame(0).keys() and len(there.frame(0)) > 0 and there.model()
     )
@@ -97,7 +89,7 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key):
 
 def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_path, packed):
     changed = parts(packed) | {"status.json": b'{"state": "running", "pid": 1}'}
-    run = unpack(zipped(changed, "my run (2)/"), tmp_path)
+    run = archive.unpack(zipped(changed, "my run (2)/"), tmp_path)
     assert run.records() and run.id != "my run (2)"
     assert run.status().state == "stopped" and run.status().pid is None
 
@@ -174,7 +166,7 @@ def test_a_link_becomes_no_link(tmp_path, packed):
     out = io.BytesIO(zipped({**parts(packed), "status.json": None}))
     with zipfile.ZipFile(out, "a") as file:
         file.writestr(link, "/etc/passwd")
-    run = unpack(out.getvalue(), tmp_path)
+    run = archive.unpack(out.getvalue(), tmp_path)
     assert not (run.path / "status.json").is_symlink() and run.status().state == "stopped"
 
 
@@ -189,7 +181,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path, packed, monkeypatch):
 def test_too_large_a_file_and_too_many_are_refused(tmp_path, packed, monkeypatch):
     monkeypatch.setattr(archive, "MAX_ZIPPED", 1_000)
     with pytest.raises(ValueError, match="larger than"):
-        unpack(packed, tmp_path)
+        archive.unpack(packed, tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr(archive, "MAX_FILES", 3)
     refused(packed, tmp_path, "files; at most 3")
@@ -206,26 +198,28 @@ def test_only_known_words_are_kept(tmp_path, packed, parent):
         "parent": parent,
         "pid": 1,
     }
-    run = unpack(zipped(parts(packed) | {"run.json": json.dumps(metadata).encode()}), tmp_path)
+    run = archive.unpack(
+        zipped(parts(packed) | {"run.json": json.dumps(metadata).encode()}), tmp_path
+    )
     assert (
         run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
     )
 
 
 def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
-    run = unpack(packed, tmp_path)
-    sizes = {name: len(data) for name, data in parts(pack(run)).items()}
+    run = archive.unpack(packed, tmp_path)
+    sizes = {name: len(data) for name, data in parts(archive.pack(run)).items()}
     one = sizes["checkpoints/000000.safetensors"]
     monkeypatch.setattr(archive, "MAX_UNPACKED", sum(sizes.values()) - one)
-    steps = [name for name in parts(pack(run)) if name.startswith("checkpoints")]
+    steps = [name for name in parts(archive.pack(run)) if name.startswith("checkpoints")]
     assert steps == ["checkpoints/000004.safetensors", "checkpoints/000002.safetensors"]
     monkeypatch.setattr(archive, "MAX_UNPACKED", one)
     with pytest.raises(ValueError, match="This run is larger"):
-        pack(run)
+        archive.pack(run)
 
 
 def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
-    run = unpack(packed, tmp_path)
+    run = archive.unpack(packed, tmp_path)
     assert main(["pack", str(run.path), str(tmp_path / "a.zip")]) == 0
     assert main(["unpack", str(tmp_path / "a.zip")]) == 0
     output = capsys.readouterr().out.splitlines()
@@ -260,7 +254,9 @@ def test_tensorboard_reads_every_measurement_at_its_step_and_time(run, tmp_path,
     assert capsys.readouterr().out.strip() == str(tmp_path / "out")
     events, records = read(tmp_path / "out"), run.records()
     expected = {
-        (tag, record.step): value for record in records for tag, value in scalars(record).items()
+        (tag, record.step): value
+        for record in records
+        for tag, value in archive.scalars(record).items()
     }
     events_by_step = {
         (tag, event.step): event
@@ -285,7 +281,7 @@ def test_tensorboard_reads_every_measurement_at_its_step_and_time(run, tmp_path,
 
 
 def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
-    events = read(write_tensorboard(run, tmp_path / "out"))
+    events = read(archive.write_tensorboard(run, tmp_path / "out"))
     assert set(events.Tags()["images"]) == {"attention/self", "attention/causal", "attention/cross"}
     images = events.Images("attention/cross")
     assert [image.step for image in images] == run.frame_steps()
@@ -301,14 +297,15 @@ def test_tensorboard_shows_the_attention_of_each_saved_step(run, tmp_path):
 
 def test_a_fine_tuned_run_is_written_too_and_data_is_left_out(run, tmp_path):
     tuned = Run(Path(__file__).parents[2] / "dashboard/examples/fine_tune/messages")
-    events = read(write_tensorboard(tuned, tmp_path / "out"))
+    events = read(archive.write_tensorboard(tuned, tmp_path / "out"))
     assert [event.step for event in events.Scalars("loss/validation")] == [
         record.step for record in tuned.records() if record.loss is not None and not record.final
     ]
     assert "attention/self" in events.Tags()["images"]
-    shown = json.dumps(settings_of(tuned))
+    shown = json.dumps(archive.settings_of(tuned))
     assert (
-        settings_of(tuned)["model"] == tuned.metadata()["finetune"]["model"] and len(shown) < 2_000
+        archive.settings_of(tuned)["model"] == tuned.metadata()["finetune"]["model"]
+        and len(shown) < 2_000
     )
     assert "characters" in shown and tuned.metadata()["finetune"]["data"][:300] not in shown
 
@@ -318,12 +315,12 @@ def test_no_weight_is_white_and_a_whole_one_black():
         "0:self": np.eye(2, dtype=np.float32)[None, None],
         "1:self": np.ones((1, 1, 1, 1), np.float32),
     }
-    (pixels,) = heads_images(frame).values()
+    (pixels,) = archive.heads_images(frame).values()
     assert pixels[2, 2] == 0 and pixels[2, -3] == 255 and pixels[0, 0] == 200
 
 
 def test_a_zip_holds_the_event_file(run):
-    with zipfile.ZipFile(io.BytesIO(tensorboard_zip(run))) as file:
+    with zipfile.ZipFile(io.BytesIO(archive.tensorboard_zip(run))) as file:
         assert [
             re.fullmatch(r"four/events\.out\.tfevents\..*", name) is not None
             for name in file.namelist()
@@ -331,11 +328,13 @@ def test_a_zip_holds_the_event_file(run):
 
 
 def test_files_are_not_mixed_and_an_empty_run_is_refused(run, tmp_path, capsys):
-    write_tensorboard(run, tmp_path)
+    archive.write_tensorboard(run, tmp_path)
     assert main(["tensorboard", str(run.path), str(tmp_path)]) == 1
     assert "has event files already" in capsys.readouterr().err
     with pytest.raises(ValueError, match="no measurements yet"):
-        write_tensorboard(create_run(small_run(), path=tmp_path / "empty"), tmp_path / "none")
+        archive.write_tensorboard(
+            create_run(small_run(), path=tmp_path / "empty"), tmp_path / "none"
+        )
 
 
 def test_wandb_is_an_extra(run, tmp_path, capsys, monkeypatch):
@@ -378,10 +377,12 @@ def test_wandb_reads_the_measurements(run, tmp_path):
     assert [row["_step"] for row in rows] == sorted({record.step for record in records})
     for record in records:
         row = next(row for row in rows if row["_step"] == record.step)
-        assert {tag: row[tag] for tag in scalars(record)} == pytest.approx(scalars(record))
+        assert {tag: row[tag] for tag in archive.scalars(record)} == pytest.approx(
+            archive.scalars(record)
+        )
 
 
 def test_every_tag_is_a_measurement():
     from core.training import Record
 
-    assert all(hasattr(Record(1), name) for name in TAGS.values())
+    assert all(hasattr(Record(1), name) for name in archive.TAGS.values())

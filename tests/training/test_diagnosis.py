@@ -10,7 +10,6 @@ import torch
 from core.studies import train as study
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, diagnosis as estimating, recommended, train
-from core.training.diagnosis import Pace, diagnose, duration, estimate, in_words, pace
 from tests.cases import each
 from tests.training.small import small_run
 
@@ -23,7 +22,7 @@ def findings_of(config: RunConfig) -> dict[str, str]:
             records.append(record)
     except FloatingPointError as error:
         failed = str(error)
-    findings = diagnose(records, config, make_task(config.task).baseline_loss, failed)
+    findings = estimating.diagnose(records, config, make_task(config.task).baseline_loss, failed)
     return {one.key: f"{one.text} {one.advice}" for one in findings}
 
 
@@ -46,7 +45,7 @@ BASE = small_run(steps=200)
 
 
 def keys(records: list[Record], config: RunConfig = BASE, failed: str = "") -> set[str]:
-    return {one.key for one in diagnose(records, config, 3.0, failed)}
+    return {one.key for one in estimating.diagnose(records, config, 3.0, failed)}
 
 
 def test_a_run_that_learns_hears_nothing():
@@ -126,7 +125,9 @@ def test_what_is_told_of_records(records, expected):
 
 
 def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
-    (one,) = diagnose([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], BASE, 3.0)
+    (one,) = estimating.diagnose(
+        [replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], BASE, 3.0
+    )
     assert "first gets 2e-06" in one.text
     rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
     assert "overfitting" not in keys(falling(6) + rises)
@@ -135,7 +136,7 @@ def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
 def test_a_run_is_its_steps_its_records_and_its_end():
     task = make_task(TaskConfig.of("reverse", length=6, vocab=12))
     config = recommended(task, steps=100, record_every=10, decode_every=5)
-    assert Pace(0.5, 0.01, 0.1).seconds(config, held_out=20, final=40) == pytest.approx(
+    assert estimating.Pace(0.5, 0.01, 0.1).seconds(config, held_out=20, final=40) == pytest.approx(
         100 * 0.5 + 11 * 20 * 0.01 + 3 * 20 * 0.1 + 40 * 0.11
     )
 
@@ -149,11 +150,11 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     config = recommended(made, kind, batch_size=8)
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    measurement = pace(config, made)
+    measurement = estimating.pace(config, made)
     assert torch.equal(before, torch.get_rng_state())
     assert measurement.step > 0 and measurement.teacher_forced > 0
     assert (measurement.free_running > 0) == (made.form == "pairs")
-    assert estimate(config, made) > config.steps * 1e-5
+    assert estimating.estimate(config, made) > config.steps * 1e-5
 
 
 def test_a_busy_moment_is_not_kept(monkeypatch):
@@ -170,13 +171,13 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
 
     monkeypatch.setattr(estimating, "one_step", busy)
     monkeypatch.setattr(estimating, "LONGEST", 60.0)
-    assert pace(config, made).step < 0.3
+    assert estimating.pace(config, made).step < 0.3
     clock = [1000.0]
     monkeypatch.setattr(study.time, "monotonic", lambda: clock[0])
 
     def again(*given):
         calls.append("again")
-        return Pace(1, 1, 1)
+        return estimating.Pace(1, 1, 1)
 
     monkeypatch.setattr(study, "pace", again)
     study._pace.cache_clear()
@@ -190,9 +191,18 @@ def test_a_busy_moment_is_not_kept(monkeypatch):
 
 def test_words_name_the_cap_that_would_end_it():
     config = recommended(make_task(TaskConfig.of("own_pairs")), steps=1000, max_seconds=100.0)
-    assert "near step" not in in_words(config, 80.0) and "80 s" in in_words(config, 80.0)
-    assert "near step 250" in in_words(config, 400.0) and "7 min" in in_words(config, 400.0)
-    assert [duration(s) for s in (0.2, 89, 90, 5_400)] == ["1 s", "89 s", "2 min", "1.5 h"]
+    assert "near step" not in estimating.in_words(config, 80.0) and "80 s" in estimating.in_words(
+        config, 80.0
+    )
+    assert "near step 250" in estimating.in_words(config, 400.0) and "7 min" in estimating.in_words(
+        config, 400.0
+    )
+    assert [estimating.duration(s) for s in (0.2, 89, 90, 5_400)] == [
+        "1 s",
+        "89 s",
+        "2 min",
+        "1.5 h",
+    ]
 
 
 def test_it_is_told_of_own_data_alone():

@@ -20,19 +20,16 @@ from core.attention.masks.content import indexer_loss, selection
 from core.models import ModelConfig
 from core.models.decoding import EOS
 from core.runs import archive
-from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run
 from core.runs.worker import train_run, work
 from core.tasks import TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import evaluate, loop, prepare, recommended, train
-from core.training.config import RunConfig, devices, resolve_device
-from core.training.evaluate import buckets, measure_teacher_forced, objective
-from core.training.loop import FINAL, indexer_losses, learning_rate, make_optimizer, one_step
+from core.training.config import RunConfig
 from core.training.record import Prediction, Record
 from dashboard.ui.run_data import load_run, summarize
 from tests.cases import each, instance
-from tests.training.small import record_numbers, records_of, small_run
+from tests.training.small import FINAL, record_numbers, records_of, small_run
 
 
 def test_a_run_is_its_records():
@@ -94,7 +91,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
         return Prediction(("a",) * source, words, words if right else ("x",) * 4)
 
     numbers = make_task(TaskConfig.of("numbers"))
-    ranges = buckets(
+    ranges = evaluate.buckets(
         numbers,
         [prediction(3, True), prediction(10, False), prediction(11, True), prediction(25, False)],
     )
@@ -104,7 +101,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
         ("21–30", 1, 0.0),
     ]
     assert ranges[1].bleu == pytest.approx(100) and ranges[2].bleu == 0
-    assert buckets(numbers, [prediction(3, True), prediction(4, True)]) == ()
+    assert evaluate.buckets(numbers, [prediction(3, True), prediction(4, True)]) == ()
     record = Record(step=1, buckets=ranges)
     assert Record.from_json(record.to_json()) == record
 
@@ -134,7 +131,9 @@ def test_uniform_attention_earns_what_even_says():
     with torch.no_grad():
         for p in session.model.parameters():
             p.zero_()
-    given = measure_teacher_forced(session.model.eval(), session.task, session.held_out, "cpu")
+    given = evaluate.measure_teacher_forced(
+        session.model.eval(), session.task, session.held_out, "cpu"
+    )
     np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)
 
 
@@ -175,13 +174,13 @@ def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
 def test_learning_rate_rises_then_falls_by_its_schedule():
     """Vaswani's d^-0.5 · min(n^-0.5, n · w^-1.5) is its peak d^-0.5 · w^-0.5 times min(√(w/n), n/w)."""
     config = small_run(steps=100, warmup=9, learning_rate=1.0)
-    assert learning_rate(config, 5) == pytest.approx(0.5, abs=0.01)
-    assert learning_rate(config, 100) == pytest.approx(0.1)
-    assert learning_rate(small_run(schedule="constant", learning_rate=1.0), 4) == 1.0
+    assert loop.learning_rate(config, 5) == pytest.approx(0.5, abs=0.01)
+    assert loop.learning_rate(config, 100) == pytest.approx(0.1)
+    assert loop.learning_rate(small_run(schedule="constant", learning_rate=1.0), 4) == 1.0
     config = small_run(steps=1000, warmup=99, learning_rate=0.02, schedule="inverse_sqrt")
     for step in (1, 40, 100, 400, 1000):
         published = min(step**-0.5, step * 100**-1.5)
-        assert learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
+        assert loop.learning_rate(config, step) == pytest.approx(0.02 * published / 100**-0.5)
 
 
 def test_reverse_is_learned(monkeypatch):
@@ -227,13 +226,6 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
     ):
         patch.setattr(loop, "one_step", lost)
         list(train(session.config, session, stop=lambda: stopped and session.progress.step == 6))
-
-
-def test_automatic_takes_cuda_where_it_is_there(monkeypatch):
-    for there in (True, False):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert resolve_device("auto") == ("cuda" if there else "cpu")
-        assert ("cuda" in devices()) == there
 
 
 def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
@@ -301,7 +293,7 @@ def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp
     assert same(run.model()[0].state_dict(), scripted[2]) and same(
         run.model(10)[0].state_dict(), scripted[5]
     )
-    copied = unpack(pack(run), tmp_path)
+    copied = archive.unpack(archive.pack(run), tmp_path)
     assert copied.default_step() == 4 and copied.records()[-1].best == 4
 
 
@@ -406,7 +398,7 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
             )
 
     for ends in (True, False):
-        scores = objective(task).score(
+        scores = evaluate.objective(task).score(
             task, evaluate.measure_free(Knows(ends), task, examples, "cpu")
         )
         assert (scores["sequence_accuracy"], scores["cut"]) == (
@@ -487,11 +479,11 @@ def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
 def test_records_have_the_loss_where_there_is_an_indexer_and_none_keeps_a_hook(mask, losses):
     session = prepare(run_config(mask))
     batch = session.task.batch(4, session.data)
-    with indexer_losses(session.model) as collected:
+    with loop.indexer_losses(session.model) as collected:
         session.model(batch.source, batch.source_mask, batch.target_in)
     assert len(collected) == losses
     assert not any(module._forward_hooks for module in session.model.modules())
-    assert (float(one_step(session, 1).indexer) > 0) == (losses > 0)
+    assert (float(loop.one_step(session, 1).indexer) > 0) == (losses > 0)
     config = run_config(mask, steps=4, record_every=2, held_out=10, decode_every=100)
     first, *others, _ = train(config)
     assert first.indexer_loss is None
@@ -525,7 +517,7 @@ def test_the_recall_of_the_indexer_rises_in_training():
     session = prepare(run_config(LIGHTNING, steps=100))
     before = recalls(session)
     for step in range(1, 101):
-        one_step(session, step)
+        loop.one_step(session, step)
     after = recalls(session)
     assert max(after) > max(before) + 0.1 and min(after) > min(before) + 0.02, (before, after)
 
@@ -561,7 +553,7 @@ def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
     step(expected, torchs)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch._dynamo", None)  # whoever imports it fails
-        made = make_optimizer(config, ours)
+        made = loop.make_optimizer(config, ours)
         step(made, ours)
         made.load_state_dict(made.state_dict())
     assert isinstance(made, kind)
@@ -580,13 +572,13 @@ def test_smoothing_is_shared_among_all_classes():
     log = F.log_softmax(logits[plain_numbers], -1)
     expected = F.one_hot(batch.target_out[plain_numbers], classes) * (1 - eps) + eps / classes
     by_hand = -(expected * log).sum(-1).mean()
-    torch.testing.assert_close(objective(session.task).loss(logits, batch, eps), by_hand)
+    torch.testing.assert_close(evaluate.objective(session.task).loss(logits, batch, eps), by_hand)
 
 
 def test_the_gradient_is_clipped_and_told_as_it_was():
     loose, tight = (prepare(small_run(clip=clip, optimizer="sgd")) for clip in (1e9, 0.01))
     before = {name: w.detach().clone() for name, w in tight.model.named_parameters()}
-    first, second = one_step(loose, 1), one_step(tight, 1)
+    first, second = loop.one_step(loose, 1), loop.one_step(tight, 1)
     assert first.gradient == pytest.approx(second.gradient) and first.gradient > 0.01
     norm = math.sqrt(
         sum(float(w.grad.square().sum()) for w in tight.model.parameters() if w.grad is not None)

@@ -16,16 +16,6 @@ from safetensors.torch import load_file, save_file
 
 from core.files import folder_bytes
 from core.runs import archive, folder as run_index
-from core.runs.archive import unpack
-from core.runs.folder import (
-    FILE,
-    JOURNAL,
-    Details,
-    RunFolder,
-    list_statuses,
-    open_index,
-    unfinished,
-)
 from core.runs.runs import (
     LONGEST_NAME,
     Run,
@@ -264,7 +254,7 @@ def test_a_field_takes_no_object(tmp_path, packed, field):
 def test_records_of_before_are_read(tmp_path, packed):
     line = b'{"step": 0, "letters": 0.5, "exact": 0.25, "trained": 1.5}'
     only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line}
-    assert unpack(zipped(only), tmp_path).records()[0].token_accuracy == 0.5
+    assert archive.unpack(zipped(only), tmp_path).records()[0].token_accuracy == 0.5
 
 
 def frame(packed: bytes, **arrays) -> bytes:
@@ -286,7 +276,7 @@ def frame(packed: bytes, **arrays) -> bytes:
 def test_frames_must_fit_their_words(tmp_path, packed, name, change):
     right = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
     run, refused_in = (
-        unpack(frame(packed, **{"0:cross": right}), tmp_path / "there"),
+        archive.unpack(frame(packed, **{"0:cross": right}), tmp_path / "there"),
         tmp_path / "not",
     )
     assert run.frame(0).keys() == {"0:cross"}
@@ -362,8 +352,8 @@ def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
     assert instance(load_sweep(sweep), SweepData).finished == 4
 
 
-def indexed_run(root, number: int, state: str = "finished", **more) -> RunFolder:
-    run = RunFolder(root / f"20260101-{number:06d}-abcdef")
+def indexed_run(root, number: int, state: str = "finished", **more) -> run_index.RunFolder:
+    run = run_index.RunFolder(root / f"20260101-{number:06d}-abcdef")
     run.path.mkdir(parents=True)
     (run.path / "run.json").write_text(
         json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8"
@@ -379,31 +369,31 @@ def root(request, tmp_path, monkeypatch):
     monkeypatch.setattr(run_index, "TURN", 1)
     for number in range(6):
         indexed_run(tmp_path, number, "queued" if number == 3 else "finished")
-    assert unfinished(tmp_path) == ["20260101-000003-abcdef"]
+    assert run_index.unfinished(tmp_path) == ["20260101-000003-abcdef"]
     return tmp_path
 
 
 def folders(root) -> dict[str, str]:
     """What a scan says."""
-    runs = [RunFolder(path) for path in sorted(root.glob("2026*"))]
+    runs = [run_index.RunFolder(path) for path in sorted(root.glob("2026*"))]
     return {run.id: run.status().state for run in runs if run.exists()}
 
 
 def indexed(root) -> dict[str, str]:
-    with open_index(root) as index:
+    with run_index.open_index(root) as index:
         return dict(index.database.execute("SELECT id, state FROM runs ORDER BY id"))
 
 
 def test_it_follows_what_the_lab_changes(root):
-    assert (root / FILE).exists() == (run_index.FEW == 0)
+    assert (root / run_index.FILE).exists() == (run_index.FEW == 0)
     first, second = (
-        RunFolder(root / "20260101-000000-abcdef"),
-        RunFolder(root / "20260101-000001-abcdef"),
+        run_index.RunFolder(root / "20260101-000000-abcdef"),
+        run_index.RunFolder(root / "20260101-000001-abcdef"),
     )
     first.requeue()
-    assert unfinished(root) == [first.id, "20260101-000003-abcdef"]
+    assert run_index.unfinished(root) == [first.id, "20260101-000003-abcdef"]
     second.update_metadata(name="mine")
-    with open_index(root) as index:
+    with run_index.open_index(root) as index:
         assert index.oldest_first()[-1] == second.id, "a name counts at once"
     indexed_run(root, 9, "failed")
     shutil.rmtree(second.path)
@@ -412,7 +402,9 @@ def test_it_follows_what_the_lab_changes(root):
         '{"state": "stopped"}', encoding="utf-8"
     )
     assert indexed(root) == folders(root)
-    assert sorted(status.state for status in list_statuses(root)) == sorted(folders(root).values())
+    assert sorted(status.state for status in run_index.list_statuses(root)) == sorted(
+        folders(root).values()
+    )
 
 
 def test_what_another_program_changes_is_noticed_in_turn(root):
@@ -431,7 +423,7 @@ def test_a_broken_a_missing_and_an_old_file_are_read_anew(root):
         lambda path: path.unlink(missing_ok=True),
         lambda path: path.write_bytes(b""),
     ):
-        spoil(root / FILE)
+        spoil(root / run_index.FILE)
         assert indexed(root) == folders(root)
 
 
@@ -442,7 +434,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypat
         return load(folder, path)
 
     monkeypatch.setattr(run_index, "_load", refuse)
-    assert indexed(root) == folders(root) and unfinished(root)
+    assert indexed(root) == folders(root) and run_index.unfinished(root)
 
 
 def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
@@ -450,21 +442,21 @@ def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkey
         return  # has no journal
     monkeypatch.setattr(run_index, "MAX_JOURNAL", 100)
     for _ in range(9):
-        RunFolder(root / "20260101-000002-abcdef").set_status("paused")
-    assert indexed(root) == folders(root) and (root / JOURNAL).stat().st_size == 0
-    RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
+        run_index.RunFolder(root / "20260101-000002-abcdef").set_status("paused")
+    assert indexed(root) == folders(root) and (root / run_index.JOURNAL).stat().st_size == 0
+    run_index.RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
     indexed(root)
     (root / "20260101-000001-abcdef" / "status.json").write_text(
         '{"state": "failed"}', encoding="utf-8"
     )
-    os.truncate(root / JOURNAL, 0)
+    os.truncate(root / run_index.JOURNAL, 0)
     assert indexed(root) == folders(root), "all were compared"
 
 
 def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
-    with open_index(root) as index:
+    with run_index.open_index(root) as index:
         left = index.fill(
-            lambda name: Details(
+            lambda name: run_index.Details(
                 f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True
             )
         )
@@ -483,15 +475,15 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
             index.best("other", "") is None
             and index.first_measured(["3"]) == "20260101-000003-abcdef"
         )
-    RunFolder(root / "20260101-000004-abcdef").set_status("failed")
-    with open_index(root) as index:
+    run_index.RunFolder(root / "20260101-000004-abcdef").set_status("failed")
+    with run_index.open_index(root) as index:
         expected = ["20260101-000004-abcdef"] if run_index.FEW == 0 else index.ids()
-        index.fill(lambda name: Details(f"again {name}"))
+        index.fill(lambda name: run_index.Details(f"again {name}"))
         assert index.search(["again"]) == expected, "what changed is described again, and no more"
 
 
 def test_the_oldest_go_by_the_index(root):
-    with open_index(root) as index:
+    with run_index.open_index(root) as index:
         assert index.sizes() == {name: folder_bytes(root / name) for name in folders(root)}
     prune(2, root)
     assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], (

@@ -7,11 +7,9 @@ import time
 import pytest
 
 from core.claims import run as claim_run
-from core.claims.run import CELLS, ClaimConfig, find_group
 from core.files import REPORTS, runs_folder, write_atomically
 from core.interpret import corpus_run
 from core.interpret.corpus import Corpus, CorpusConfig
-from core.interpret.corpus_run import load, save_statistics
 from core.runs.folder import RunFolder
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, prune
 from core.runs.store import (
@@ -264,12 +262,12 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
 def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, server):
     red = server("red")
     corpus = corpus_run.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
-    save_statistics(corpus, Corpus(texts=1))
+    corpus_run.save_statistics(corpus, Corpus(texts=1))
     corpus.set_status("stopped")
-    claim = claim_run.create(ClaimConfig("iris", {"seeds": 2}), 2)
+    claim = claim_run.create(claim_run.ClaimConfig("iris", {"seeds": 2}), 2)
     for part in claim.runs:
         line = '{"condition": "mean", "seed": 0, "seconds": 1, "values": []}\n'
-        (part.path / CELLS).write_text(line, encoding="utf-8")
+        (part.path / claim_run.CELLS).write_text(line, encoding="utf-8")
         part.set_status("stopped")
     sweep = create_sweep(SweepConfig(small_run(), "score", ("dot", "general"), (0, 1)))
     run = create_run(sweep.config().run(0, 0))
@@ -281,9 +279,9 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
 
     blue = server("blue")
     assert [row.id for row in blue.elsewhere()] == [run.id], "Runs lists runs alone"
-    assert list(map(files, find_group(claim.id).runs)) == list(map(files, claim.runs))
+    assert list(map(files, claim_run.find_group(claim.id).runs)) == list(map(files, claim.runs))
     found = people.find_measurement(corpus.id)
-    assert files(found) == files(corpus) and load(found).texts == 1
+    assert files(found) == files(corpus) and corpus_run.load(found).texts == 1
     linked = sweeps.linked(sweep.id)
     assert linked.data() == sweep.data() and [
         run.status().state for run in linked.runs().values()

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from core.attention import Choice, ConfigError, preset
 from core.models import ModelConfig
@@ -29,10 +30,9 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, devices, loop, recommended
 from core.training.__main__ import main
 from core.training.config import resolve_device
-from core.training.loop import FINAL
 from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
 from tests.cases import each
-from tests.training.small import small_run
+from tests.training.small import FINAL, small_run
 
 
 def sweep_config(**changes) -> SweepConfig:
@@ -144,11 +144,11 @@ def test_to_json_and_back(config):
 @each(
     ("kind", "data", "word"),
     [
-        (SweepConfig, 3, ""),
-        (SweepConfig, {}, ""),
-        (SweepConfig, {"base": {}}, ""),
-        (SweepConfig, {"base": {}, "axis": "score", "values": "dot"}, ""),
-        (SweepConfig, {**sweep_config().to_json(), "more": 1}, ""),
+        (SweepConfig, 3, r"\w"),
+        (SweepConfig, {}, r"\w"),
+        (SweepConfig, {"base": {}}, r"\w"),
+        (SweepConfig, {"base": {}, "axis": "score", "values": "dot"}, r"\w"),
+        (SweepConfig, {**sweep_config().to_json(), "more": 1}, r"\w"),
         (RunConfig, None, "object"),
         (RunConfig, [], "object"),
         (RunConfig, {}, "model and task"),
@@ -397,12 +397,14 @@ def test_what_cannot_run_is_refused_in_words(change, word):
         small_run(**change)
 
 
-def test_only_devices_that_are_there():
+def test_only_devices_that_are_there_and_automatic_is_cuda_where_it_is(monkeypatch):
     assert devices()[:2] == ("auto", "cpu")
-    assert resolve_device("auto") in devices()
     for missing in {"cuda", "mps"} - set(devices()):
         with pytest.raises(ConfigError, match=missing):
             resolve_device(missing)
+    for there, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert resolve_device("auto") == device and ("cuda" in devices()) == there
 
 
 # The shell's command: a recipe to a file, a file to a run, a run further; mistakes end in one sentence.
