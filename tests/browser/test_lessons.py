@@ -12,7 +12,7 @@ from tests.browser.helpers import (
     wait_no_sideways_scrolling,
     wait_ready,
 )
-from tests.dashboard.test_lessons import FORMS
+from tests.pages.test_lessons import FORMS
 
 OTHER = "Give the lesson a title."
 

@@ -24,10 +24,9 @@ from core.training.loop import train
 from dashboard.navigation import STEPS
 from dashboard.server import health, jobs
 from dashboard.ui.export import read_report
-from tests.dashboard.test_reports import VIEW
 from tests.faults.test_worker import CONFIG, go_on
 from tests.pages.app import open_at, page_text
-from tests.pages.test_report import open_page, stored
+from tests.pages.test_report import VIEW, open_page, stored
 from tests.training.small import record_numbers, small_run
 
 # A disk of some hundred kilobytes, which really is full: a tmpfs that one process of its own has mounted.

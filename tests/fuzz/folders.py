@@ -36,8 +36,8 @@ from dashboard.ui.export import Report
 from dashboard.ui.run_data import summarize
 from pages import report as report_compute, sweeps
 from tests.damage import damaged, damaged_bytes
-from tests.dashboard.test_reports import VIEW
 from tests.fuzz.guard import BASES, Door, seeded
+from tests.pages.test_report import VIEW
 from tests.tiny_models import given, save
 from tests.training.small import parts, small_run, trained
 

@@ -19,9 +19,9 @@ from core.runs.worker import work
 from dashboard.ui import export
 from dashboard.ui.lessons import LessonError, decode, from_json, make_question, read_code, to_json
 from tests.cases import each
-from tests.dashboard.test_reports import VIEW
 from tests.fuzz.uploads import EPS
 from tests.pages.app import open_at
+from tests.pages.test_report import VIEW
 from tests.tiny_models import save
 from tests.training.small import small_run
 

@@ -1,15 +1,47 @@
 """Side by side, without a browser: first sight, adding, moving, editing, the link, and what cannot be drawn."""
 
 import re
+from collections.abc import Generator
+from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
+from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
+from core.attention.config import entry
+from core.attention.cost import (
+    ClosedFormCost,
+    Measurement,
+    attention_cost,
+    closed_form_cost,
+    visible_share,
+)
+from core.pretrained import LayerQKV, layer_qkv, read
 from core.studies import compare as study
+from core.studies.compare import (
+    SEEDED,
+    Comparison,
+    MapResult,
+    Measurements,
+    Tokens,
+    default_cell,
+    measure_costs,
+    shared_weights,
+)
+from core.studies.racing import ONE_AT_A_TIME
+from dashboard.draw.formats import number, plain
+from dashboard.ui.models import EMBEDDED, load_model
+from pages import compare
+from pages.compare import addable, default_controls, from_query, mechanism_of, to_query
+from tests.attention import drawing
+from tests.cases import each
 from tests.pages.app import app_at, captions, html_text, pictures_of
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
-SEEDED = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
+SEEDED_LINK = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
 
 
 @pytest.fixture
@@ -18,7 +50,7 @@ def app() -> AppTest:
 
 
 def open_page(app: AppTest, **query) -> AppTest:
-    for name, value in (SEEDED | query).items():
+    for name, value in (SEEDED_LINK | query).items():
         app.query_params[name] = value
     return app.run()
 
@@ -218,3 +250,334 @@ def test_the_unlike_layers_of_a_model_stand_side_by_side(app):
     assert all("causal" in text for text in app.query_params["m"]) and "causal_local" in "".join(
         app.query_params["m"]
     )
+
+
+# Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.
+
+
+DOT, ALIBI = AttentionConfig(16, 2), AttentionConfig(16, 2, position=Choice("alibi"))
+SETUP = Comparison((DOT, ALIBI), source=SEEDED, text="one two three four five")
+
+
+@cache
+def recorded(text: str, layer: int) -> LayerQKV:
+    return layer_qkv(load_model(EMBEDDED), text, layer)
+
+
+def recorded_of(setup: Comparison) -> LayerQKV | None:
+    return None if setup.seeded else recorded(setup.text, setup.layer_head[0])
+
+
+def compute_map(setup: Comparison, config: AttentionConfig) -> MapResult:
+    return study.compute_map(setup, config, recorded_of(setup))
+
+
+def tokens_of(setup: Comparison) -> Tokens:
+    return study.tokens_of(setup, recorded_of(setup))
+
+
+def test_what_stands_at_first_sight_needs_no_words_in_the_link():
+    assert to_query(default_controls()) == {}
+    assert from_query({}) == (default_controls(), [])
+    named = [compare.name_of(config) for config in default_controls().mechanisms]
+    assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
+
+
+@each(
+    "setup",
+    [
+        SETUP,
+        replace(
+            SETUP,
+            d_model=24,
+            num_heads=3,
+            head=2,
+            seed=7,
+            minus=(0, 1),
+            length=256,
+            mechanisms=tuple(config.with_(d_model=24, num_heads=3) for config in (DOT, ALIBI)),
+        ),
+        replace(default_controls(), source="5.11", minus=(3, 2), text="a <b> & ü 🙂"),
+        replace(
+            default_controls(),
+            mechanisms=(*default_controls().mechanisms[::-1], default_controls().mechanisms[0]),
+        ),
+    ],
+)
+def test_a_link_carries_mechanisms_order_tokens_difference_and_seed(setup):
+    assert from_query(to_query(setup)) == (setup, [])
+
+
+@each(
+    ("name", "value", "warning"),
+    [
+        ("m", ["score=dot"], "It has 1 mechanisms; expected 2 to 6"),
+        ("m", ["score=dot", "score=warp"], "expected one of"),
+        ("m", ["("] * 7, "It has 7 mechanisms"),
+        ("source", "9.9", "layer\\.head from 0\\.0 to 5\\.11"),
+        ("sizes", "16.3.0", "does not divide"),
+        ("sizes", "16", "sizes\\=16\\.2\\.0"),
+        ("minus", "1.1", "two different mechanisms"),
+        ("minus", "0.4", "from 0 to 3"),
+        ("seed", "-1", "whole numbers"),
+        ("length", "7", "expected one of 128"),
+    ],
+)
+def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
+    setup, refused = from_query({name: value, "text": "kept"})
+    assert len(refused) == 1 and warning in refused[0]
+    assert setup == replace(default_controls(), text="kept")
+
+
+def test_the_constants_are_the_model_s():
+    trace = read(load_model(EMBEDDED), "a b").trace
+    assert trace.shape == (study.LAYERS, study.HEADS)
+    assert load_model(EMBEDDED).model.config.hidden_size == study.WIDTH
+
+
+def test_minilm_s_map_is_minilm_s_own_attention():
+    setup = replace(default_controls(), source="2.7")
+    result = compute_map(setup, setup.mechanisms[0])
+    np.testing.assert_allclose(
+        result.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5
+    )
+    assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
+
+
+def test_alibi_is_minilm_s_scores_with_its_slope():
+    setup = default_controls()
+    dot, alibi = (compute_map(setup, config) for config in setup.mechanisms[:2])
+    i, j = np.indices(dot.weights.shape)
+    slopes = torch.tensor(
+        [2 ** (-8 * (h + 1) / 8) for h in range(8)]
+        + [2 ** (-4 * (2 * h + 1) / 8) for h in range(4)]
+    )
+    expected = np.log(dot.weights) - float(slopes[1]) * np.abs(i - j)
+    expected = np.exp(expected) / np.exp(expected).sum(-1, keepdims=True)
+    np.testing.assert_allclose(alibi.weights, expected, atol=1e-5)
+
+
+def test_what_minilm_s_queries_cannot_have_is_said():
+    setup = default_controls()
+    for config, reason in (
+        (AttentionConfig(384, 12, Choice("multi_query")), "computes its own queries and keys"),
+        (AttentionConfig(384, 12, position=Choice("sinusoidal")), "is added before queries"),
+    ):
+        assert reason in compute_map(setup, config).error
+        assert not compute_map(replace(setup, source=SEEDED), config).error
+
+
+@each("item", PRESETS)
+def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
+    for setup in (SETUP, replace(default_controls(), text="one two three")):
+        try:
+            config = item.config(*setup.sizes)
+        except ConfigError:
+            continue
+        result = compute_map(setup, config)
+        assert result.error or np.isfinite(result.weights).all()
+        assert result.error or result.weights.shape == (len(tokens_of(setup).names),) * 2
+        assert compare.name_of(config) and compare.heading_note(config)
+    assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
+
+
+@each("axis", AXES)
+def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
+    for item in AXES[axis]:
+        try:
+            config = AttentionConfig(16, 2).with_(**{axis: Choice(item.key)})
+        except ConfigError:
+            continue
+        result = compute_map(SETUP, config)
+        assert result.error.endswith(".") or result.weights.shape == (5, 5), item.key
+        assert compare.heading_note(config) and "{" not in compare.heading_note(config)
+        name = item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product"
+        assert item.parts or compare.name_of(config) == name
+
+
+def test_equal_names_are_equal_weights():
+    config = AttentionConfig(16, 2, Choice("gated"), score=Choice("additive"))
+    shared, own = shared_weights(SETUP, [DOT, config])
+    assert "projection.query.weight" in shared
+    assert own[0] == [] and any(name.startswith("score") for name in own[1])
+    sentence = compare.shared_weights_text(shared, own, ["Dot", "Gated"], True)
+    assert (
+        plain("projection.query") in sentence
+        and "Only one mechanism has these parameters: Gated: " in sentence
+    )
+
+
+def test_measures_by_hand():
+    weights = np.array([[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0]])
+    result = MapResult(weights)
+    assert result.entropy == pytest.approx(np.log(2) / 4)
+    assert result.distance == pytest.approx((0.5 + 0 + 1 + 3) / 4)
+    assert result.near == pytest.approx(3 / 4) == MapResult(-7 * weights).near, (
+        "a share, whatever the rows sum to"
+    )
+    assert MapResult(np.zeros((3, 3))).near == 0
+    assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
+
+
+def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
+    weights = np.full((5, 5), 0.1)
+    weights[0, 4], weights[2, 3], weights[1, 3] = 0.9, 0.8, 0.5
+    assert default_cell(weights, (True, False, False, False, False)) == (1, 3)
+
+
+def test_the_fact_is_what_is_measured():
+    setup = default_controls()
+    results = [compute_map(setup, config) for config in setup.mechanisms]
+    names = compare.names_of(setup.mechanisms)
+    tokens = tokens_of(setup)
+    cell = default_cell(results[0].weights, tokens.special)
+    sentence = compare.fact_text(setup, names, results, tokens, cell)
+    assert sentence == (
+        "ALiBi puts **0.52** of its weight within two tokens, the dot product **0.33**; uniform "
+        "weights would put 0.29 there. :primary[**it**] still gives animal its largest weight: 0.41 "
+        "instead of 0.68."
+    )
+    hidden = compare.fact_text(replace(setup, minus=(2, 0)), names, results, tokens, cell)
+    assert (
+        "cannot attend to animal under the local window; under the other, it gives animal 0.68."
+        in hidden
+    )
+
+
+def test_mechanisms_that_weigh_alike_are_said_to():
+    setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
+    results = [compute_map(setup, config) for config in setup.mechanisms]
+    sentence = compare.fact_text(
+        setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2)
+    )
+    assert sentence.startswith("Gated output and the dot product give the same weights")
+    assert sentence.endswith("in both.")
+
+
+def test_two_of_a_kind_are_told_apart_by_name():
+    configs = [DOT, ALIBI, DOT, DOT]
+    assert compare.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
+
+
+def test_names_say_what_is_special():
+    mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
+    assert compare.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
+    both = AttentionConfig(16, 2, score=Choice("dot"), position=Choice("alibi"))
+    assert compare.name_of(both) == "Dot product + ALiBi"
+
+
+def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
+    for option in addable():
+        try:
+            config = mechanism_of(option, (16, 2))
+        except ConfigError as error:
+            assert str(error).endswith(".")
+        else:
+            assert compare.name_of(config)
+
+
+def test_a_caption_names_what_is_implied_and_what_is_signed():
+    tokens = Tokens(("a", "b"), (False, False))
+    results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
+    caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
+    assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
+    assert "seed 126" in caption
+
+
+@each("key", [item.key for item in AXES["mask"]])
+@each("kernel", ["exact", "fused"])
+def test_a_kernel_that_computes_every_cell_has_the_flops_of_every_cell(key, kernel):
+    try:
+        config = AttentionConfig(24, 3, mask=drawing.plain("mask", key), kernel=kernel)
+    except ConfigError:
+        return
+    assert closed_form_cost(config, 12).flops >= closed_form_cost(AttentionConfig(24, 3), 12).flops
+
+
+@each(("axis", "key"), [(axis, item.key) for axis in AXES for item in AXES[axis]])
+def test_a_mechanism_is_credited_to_the_paper_of_its_entry_alone(axis, key):
+    """A rule that a person types, draws or joins is nobody's paper."""
+    item = entry(axis, key)
+    try:
+        note = compare.heading_note(AttentionConfig(24, 3, **{axis: drawing.plain(axis, key)}))
+    except ConfigError:
+        return
+    own = not item.paper
+    assert own == (key in ("formula", "drawn", "and", "or", "not"))
+    if own:
+        assert str(item.year) not in note and not any(
+            other.paper and compare.citation(other) in note for other in AXES[axis]
+        )
+
+
+def test_costs_by_hand():
+    dot, window = AttentionConfig(16, 2), AttentionConfig(16, 2, mask=Choice.of("local", window=3))
+    assert visible_share(dot, 128) == 1.0
+    assert visible_share(window, 10) == pytest.approx((7 * 10 - 2 * (1 + 2 + 3)) / 100)
+    whole, masked = closed_form_cost(dot, 10), closed_form_cost(window, 10)
+    assert (whole.dense, masked.dense) == (False, True)
+    assert whole.flops == attention_cost(dot, 10, 10).flops == 2 * 2 * 10 * 10 * 16
+    assert masked.flops == whole.flops, "all cells are computed, and then some are masked"
+    assert whole.parameters == 4 * (16 * 16 + 16)
+    assert not closed_form_cost(window.with_(kernel=Choice("local")), 10).dense
+    causal = AttentionConfig(16, 2, mask="causal", kernel="fused")
+    assert closed_form_cost(causal, 10).flops == whole.flops
+    learned = AttentionConfig(16, 2, mask="local_p", kernel="block_sparse")
+    exact = learned.with_(kernel=Choice("exact"))
+    assert closed_form_cost(learned, 10).at_most and not closed_form_cost(exact, 10).at_most
+
+
+def test_measuring_goes_to_its_end_and_says_what_cannot_be_measured():
+    able, unable = (
+        AttentionConfig(16, 2),
+        AttentionConfig(16, 2, position=Choice.of("learned", max_len=8)),
+    )
+    forms = AttentionConfig(16, 2, position=Choice.of("formula", formula="score / (i - j)"))
+    results: Measurements = {}
+    fractions = list(measure_costs([able, able, unable, forms], 32, results))
+    assert fractions[-1] == 1.0 and fractions == sorted(fractions)
+    assert results[able, 32].seconds > 0 and results[able, 32].bytes >= 2 * 32 * 32 * 4
+    assert results[forms, 32].skipped and not results[forms, 32].seconds
+
+
+def test_nothing_is_measured_beside_another_measurement():
+    results: Measurements = {}
+    with ONE_AT_A_TIME:
+        steps = measure_costs([DOT], 8, results)
+        assert [next(steps), next(steps)] == [0.0, 0.0] and not results
+    assert list(steps)[-1] == 1.0 and results
+    steps = measure_costs([DOT], 8, {})
+    next(steps)
+    assert isinstance(steps, Generator)
+    steps.close()  # the page went on to something else
+    assert ONE_AT_A_TIME.acquire(timeout=1)
+    ONE_AT_A_TIME.release()
+
+
+def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
+    result = MapResult(np.eye(3))
+    measured = Measurement("x", 8, 0.0123, 2_000_000)
+    line = compare.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
+    assert line == ["x", "0.00", "0.00", "12.3\u00a0ms¹", "2\u00a0MB", "1\u00a0M", "− 10"]
+    assert compare.row("x", MapResult(-np.eye(3)), None, 1, None, 100) == ["x"] + ["–"] * 6
+
+
+def test_the_equation_of_a_cell_has_its_own_numbers():
+    setup = default_controls()
+    dot, alibi, window, linear = (compute_map(setup, config) for config in setup.mechanisms)
+    tokens = tokens_of(setup)
+    i, j = cell = default_cell(dot.weights, tokens.special)
+    assert f"s = {dot.scores[i, j]:.2f},\\quad w = 0.68" in compare.equation(
+        dot, "it", "animal", cell
+    )
+    apart = dot.scores[i, j] - alibi.scores[i, j]
+    assert apart == pytest.approx(2**-2 * (i - j), abs=1e-5), (
+        "the second of twelve slopes is a quarter"
+    )
+    assert (
+        f"s = {number(dot.scores[i, j])} - {number(apart)} = {number(alibi.scores[i, j])},\\quad w = 0.41"
+        in (compare.equation(alibi, "it", "animal", cell))
+    )
+    assert compare.equation(window, "it", "animal", cell).endswith(r"s = -\infty,\quad w = 0")
+    assert compare.equation(linear, "it", "animal", cell).endswith(r":\quad w = 0.070")
+    assert compare.equation(dot, "a_b$", "\\x", cell).startswith(r"\text{a\_b\$} \to \text{x}:")

@@ -1,13 +1,29 @@
 """The Sweeps page without a browser and without workers: what it shows, starts, stops and finds again."""
 
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from scipy.stats import ttest_rel
 from streamlit.testing.v1 import AppTest
 
+from core.attention import ConfigError
+from core.models import ModelConfig
 from core.runs.runs import create_run, list_runs
-from core.runs.sweeps import Sweep, list_sweeps
+from core.runs.sweeps import Outcome, Sweep, list_sweeps
+from core.studies.sweeps import EXAMPLE_SWEEP, SweepData, load_sweep
+from core.tasks import TaskConfig, make_task
+from core.training import recommended
+from core.training.seed_stats import SeedStats
+from core.training.sweeps import SweepConfig, buildable, vary
+from dashboard.draw import curves as draw_sweeps
 from dashboard.server import jobs
+from pages import sweeps
+from tests.cases import each, instance
 from tests.pages.app import app_at, page_text
 from tests.training.small import small_run
 
@@ -15,6 +31,7 @@ from tests.training.small import small_run
 @pytest.fixture(autouse=True)
 def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
 
 
 def open_page(**query: Any) -> AppTest:
@@ -192,3 +209,255 @@ def test_a_link_brings_back_what_was_chosen():
 def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
     app = open_page(**query)
     assert not app.exception and app.button(key="sweeps:start").label == "Start sweep"
+
+
+# A sweep in the queue, what is offered to vary, and what the page says of numbers and their spread.
+
+
+def sweep_config(**changes) -> SweepConfig:
+    return SweepConfig(
+        **{
+            **dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)),
+            **changes,
+        }
+    )
+
+
+def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> SweepData:
+    """A sweep whose runs ended with these shares of whole sequences, a list a value."""
+    config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
+    outcomes = {
+        (place, seed): Outcome(
+            state, "", (0, 4), (0.0, 2.0), {"sequence_accuracy": (0.0, value)}, 1000, elapsed=3.0
+        )
+        for place, row in enumerate(exact)
+        for seed, value in enumerate(row)
+    }
+    return SweepData(EXAMPLE_SWEEP, config, outcomes)
+
+
+def test_all_runs_wait_at_once_in_the_order_of_their_cells():
+    sweep = sweeps.start(sweep_config())
+    assert list(sweep.runs()) == list(sweep.config().cells)
+    states = [run.status().state for run in sweep.runs().values()]
+    assert states == ["starting", "queued", "queued", "queued"]
+    assert {run.metadata()["sweep"]["id"] for run in list_runs()} == {sweep.id}
+
+
+def test_no_room_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(jobs, "QUEUE", 3)
+    with pytest.raises(jobs.QueueFull):
+        sweeps.start(sweep_config())
+    assert list_runs() == [] and list_sweeps() == []
+
+
+def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
+    sweep = sweeps.start(sweep_config())
+    first, *others = sweep.runs().values()
+    sweeps.stop(sweep)
+    assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
+    first.set_status("finished", "Finished.")
+    assert len(sweep.missing()) == 3
+    sweeps.resume(sweep)
+    assert {run.status().state for run in others} == {"starting", "queued"}
+    assert sweep.runs()[0, 0] == first, "what had finished is left alone"
+
+
+def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
+    sweep = sweeps.start(sweep_config())
+    first = sweep.runs()[0, 0]
+    for run in sweep.runs().values():
+        run.set_status(
+            "finished" if run != first else "failed", "The worker ended without a message."
+        )
+    assert sweep.outcomes()[0, 0].state == "failed"
+    sweeps.resume(sweep)
+    assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
+
+
+@each(
+    "model",
+    [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8), ModelConfig.recurrent(8, score=None)],
+)
+def test_whatever_is_offered_can_be_built(model):
+    base = small_run(model=model)
+    axes = sweeps.values_axes(base)
+    assert {"d_model", "learning_rate", "task.length"} <= set(axes)
+    assert ("position" in axes) == (model.kind == "transformer")
+    assert ("score" in axes) == (model.attention is not None)
+    generator = torch.get_rng_state()
+    for axis in axes:
+        for value in sweeps.offered(base, axis).values():
+            buildable(vary(base, axis, value))
+        assert set(sweeps.first(base, axis)) <= set(sweeps.offered(base, axis))
+    assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
+
+
+@each("task", ["iris", "digits", "series", "topics"])
+def test_tasks_of_every_form_can_be_swept(task):
+    base = recommended(make_task(TaskConfig.of(task)))
+    for axis in ("score", "learning_rate"):
+        chosen = tuple(sweeps.read(base, axis, name) for name in sweeps.first(base, axis))
+        sweep = SweepConfig(base, axis, chosen)
+        sweep.try_models()
+        runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
+        places = [run.model.required_attention if axis == "score" else run for run in runs]
+        assert [getattr(place, axis) for place in places] == list(chosen)
+        assert {run.task for run in runs} == {base.task}
+
+
+def test_values_are_read_as_offered_or_as_typed():
+    base = small_run()
+    assert sweeps.read(base, "score", "Cosine").key == "cosine"
+    assert sweeps.read(base, "mask", "local(window=3)")["window"] == 3
+    assert sweeps.read(base, "d_model", "24") == 24 and isinstance(
+        sweeps.read(base, "d_model", "24"), int
+    )
+    assert sweeps.read(base, "learning_rate", "1") == 1.0 and isinstance(
+        sweeps.read(base, "learning_rate", "1"), float
+    )
+    for axis, name in (("score", "nonsense"), ("d_model", "wide")):
+        with pytest.raises(ConfigError):
+            sweeps.read(base, axis, name)
+
+
+def test_the_fact_tests_the_best_against_the_worst():
+    sentence = sweeps.fact_text(
+        shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "sequence_accuracy"
+    )
+    assert (
+        "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
+        and "**General** reaches **12.0" in sentence
+    )
+    theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
+    assert (
+        "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence
+        and theirs.pvalue < 0.001
+        and "p < .001" in sentence
+    )
+    assert "is significant" in sentence and "paired t test, n = 3" in sentence
+    assert sentence.endswith("The seeds of Dot product range from 90.0 to 94.0.")
+
+
+def test_the_fact_never_calls_values_equal():
+    sentence = sweeps.fact_text(
+        shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "sequence_accuracy"
+    )
+    assert "is not significant, which does not prove that they are equal." in sentence
+    assert sentence.endswith("The seeds of General range from 5.0 to 99.0.")
+
+
+def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
+    three = shown_with(
+        [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]],
+        values=("dot", "general", "cosine"),
+    )
+    sentence = sweeps.fact_text(three, "sequence_accuracy")
+    most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
+    assert most in sentence
+    assert "3 pairs, Bonferroni's correction" in sentence
+    head, rows = sweeps.pairs(three, "sequence_accuracy")
+    assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
+
+
+def test_nothing_is_tested_while_runs_go_on():
+    shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
+    shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
+    going = SweepData(Sweep(Path("one.json")), shown.config, shown.outcomes)
+    assert going.live and going.comparisons("sequence_accuracy") == []
+    assert "tested when all runs have ended" in sweeps.fact_text(going, "sequence_accuracy")
+
+
+def test_a_smaller_loss_is_the_better_one():
+    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    loss = {
+        cell: replace(o, measures={"loss": o.measures["sequence_accuracy"]})
+        for cell, o in shown.outcomes.items()
+    }
+    assert sweeps.fact_text(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith(
+        "**General**"
+    )
+
+
+def test_nothing_is_compared_on_one_seed():
+    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    half = {
+        cell: o if cell[1] == 0 else replace(o, state="running")
+        for cell, o in shown.outcomes.items()
+    }
+    assert "**2** of 4 runs have finished" in sweeps.fact_text(
+        SweepData(EXAMPLE_SWEEP, shown.config, half), "sequence_accuracy"
+    )
+
+
+def test_the_table_counts_what_finished_and_what_failed():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    shown.outcomes[1, 1] = Outcome(
+        "failed", "The loss is no longer a number at step 3; take a smaller rate."
+    )
+    head, rows = sweeps.table_text(shown)
+    assert head == ["score", "sequence accuracy %", "seconds", "seeds"]
+    assert rows[0] == ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"]
+    assert rows[1] == ["General", "10.0", "2.0", "1 of 2, 1 failed"]
+    assert sweeps.failures(shown) == [
+        "General, seed 1: The loss is no longer a number at step 3; take a smaller rate."
+    ]
+
+
+def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    shown.outcomes[1, 1] = Outcome(
+        "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.1)}
+    )
+    shown.outcomes[1, 0] = Outcome("queued")
+    assert sweeps.progress(shown, 1) == (
+        0.625,
+        "2 of 4 runs done, 1 training, about 4\u00a0s left",
+    )  # 1.5 runs of 3 s
+
+
+def test_numbers_to_take_away():
+    rows = list(
+        csv.DictReader(
+            io.StringIO(sweeps.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())
+        )
+    )
+    assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
+    assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
+
+
+def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.6)
+    shown.outcomes[0, 1] = replace(shown.outcomes[0, 1], state="running")
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.5), (
+        "half a run does not bend the mean"
+    )
+    shown.outcomes[0, 0] = Outcome(
+        "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.3)}
+    )
+    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.7)
+
+
+def test_figures_stay_within_their_scale():
+    results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
+    scale = draw_sweeps.Scale.around([0.0, 99.0], 100.0)
+    spec = draw_sweeps.seeds("Title", ["a", "b"], results, scale, "light")
+    rules = [
+        layer["data"]["values"][0] for layer in spec["layer"] if layer["mark"]["type"] == "rule"
+    ]
+    assert (
+        rules[0]["high"] == 100.0
+        and rules[0]["low"] > 0
+        and rules[1]["low"] == rules[1]["high"] == 5.0
+    )
+    marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    assert [len(layer["data"]["values"]) for layer in marks] == [3, 1], "every seed is drawn"
+    assert all(isinstance(spec["padding"], dict) for spec in [spec]), "Streamlit writes into it"
+
+
+def test_the_kept_sweep_is_whole_and_its_command_would_make_it_again():
+    shown = load_sweep(EXAMPLE_SWEEP)
+    assert isinstance(shown, SweepData) and shown.finished == len(shown.config.cells) == 30
+    assert {o.held_out for o in shown.outcomes.values()} == {1000}
+    assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}

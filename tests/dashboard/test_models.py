@@ -1,4 +1,4 @@
-"""The model of the picker and its inputs as Python, which makes the page's own reading again."""
+"""Models by name: the code that loads them and reads what the page reads, and small tensors on one thread."""
 
 import io
 import wave
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from core.interpret.evidence import Question
@@ -14,16 +15,21 @@ from core.pretrained.arrays import read_arrays
 from core.pretrained.hub import model_folder
 from core.pretrained.reading import sampling_rate
 from dashboard.ui.models import (
+    USUAL,
     ModelRef,
     import_block,
     load_model,
     model_code,
+    one_thread,
     question_code,
     reading_of,
     store_upload,
     upload,
 )
 from tests.tiny_models import save
+
+# The model of the picker and its inputs as Python, which makes the page's own reading again.
+
 
 TYPED = 'the "old" king\'s \\ """ \'\'\' {x}\nsaid\u2028é世'
 COMMIT = "0" * 40
@@ -129,3 +135,17 @@ def test_imports_are_sorted_and_each_module_stands_once():
         "from pathlib import Path\n\nimport numpy as np\n\nfrom core.interpret.trace import flow\n"
         "from core.pretrained import ModelInputs, read"
     )
+
+
+def test_small_work_runs_on_one_thread_and_the_rest_gets_its_threads_back():
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == USUAL
+    with one_thread(small=False):
+        assert torch.get_num_threads() == USUAL
+
+
+def test_an_error_puts_them_back_too():
+    with pytest.raises(ValueError, match="broken"), one_thread():
+        raise ValueError("broken")
+    assert torch.get_num_threads() == USUAL
