@@ -21,7 +21,7 @@ from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
 from dashboard.search import search_field  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import panels, presentation, tour  # noqa: E402
+from dashboard.ui import panels, tour  # noqa: E402
 from dashboard.ui.lesson_bar import begin_again, lesson_around  # noqa: E402
 from dashboard.ui.links import (  # noqa: E402
     ARRIVED,
@@ -108,7 +108,7 @@ if st.session_state[ARRIVED]:
     panels.close_notices()
 if not tour.running():
     remember_visit(step.key)
-presentation.apply()
+panels.apply_look()
 if not st.context.is_embedded:
     page_list(step)
 tour.bar(step.key)

@@ -58,6 +58,7 @@ from dashboard.ui.panels import (
     Question,
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
@@ -67,7 +68,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 
 # The controls of each part of the page.
 

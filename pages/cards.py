@@ -29,6 +29,7 @@ from dashboard.ui.mechanism import to_text
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
@@ -37,7 +38,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 

@@ -49,16 +49,18 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     field_error,
     next_page,
     paragraph,
+    pressed_point,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, measure_with_progress
 
 # The attentions that were measured, by their index, for all sessions.

@@ -55,6 +55,7 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     guide_is_hidden,
     next_page,
@@ -65,7 +66,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 
 # Sentences of the page Claims.

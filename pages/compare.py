@@ -72,12 +72,12 @@ from dashboard.ui.panels import (
     entries_panel,
     fact,
     next_page,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import room
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

@@ -38,14 +38,15 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     next_page,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,

@@ -123,16 +123,17 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     field_error,
     next_page,
     paragraph,
     placeholder,
+    pressed_point,
     source_panel,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import path_code

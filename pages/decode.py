@@ -71,8 +71,7 @@ from dashboard.ui.links import (
     write_link,
 )
 from dashboard.ui.models import one_thread
-from dashboard.ui.panels import fact, next_page, table, theme, title
-from dashboard.ui.presentation import draw_chart, room
+from dashboard.ui.panels import draw_chart, fact, next_page, room, table, theme, title
 from dashboard.ui.run_data import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 
 T = TypeVar("T")

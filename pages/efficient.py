@@ -62,6 +62,7 @@ from dashboard.ui.mechanism import params_of
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
@@ -70,7 +71,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.

@@ -67,15 +67,17 @@ from dashboard.ui.models import (
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
+    pressed_point,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.

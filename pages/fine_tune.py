@@ -74,6 +74,7 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     field_error,
     next_page,
@@ -82,7 +83,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_controls import poll
 from dashboard.ui.run_data import damage_of, path_code
 from dashboard.ui.uploads import data_widget, link_data

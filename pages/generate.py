@@ -71,8 +71,7 @@ from dashboard.ui.model_picker import (
     input_errors,
 )
 from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
-from dashboard.ui.panels import fact, next_page, theme, title
-from dashboard.ui.presentation import draw_chart
+from dashboard.ui.panels import draw_chart, fact, next_page, theme, title
 
 # The settings of the search, the search of this session, and one step of it with its attention.
 

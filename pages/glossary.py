@@ -8,8 +8,7 @@ from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
 from dashboard.navigation import STEPS
 from dashboard.ui.links import BOUND
-from dashboard.ui.panels import next_page, title
-from dashboard.ui.presentation import room
+from dashboard.ui.panels import next_page, room, title
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
 

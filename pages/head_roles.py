@@ -108,15 +108,16 @@ from dashboard.ui.models import (
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
+    pressed_point,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point
 from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
 

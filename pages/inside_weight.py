@@ -37,8 +37,7 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import ModelRef, model_cell, study_of
-from dashboard.ui.panels import details, fact, next_page, source_panel, theme, title
-from dashboard.ui.presentation import draw_chart
+from dashboard.ui.panels import details, draw_chart, fact, next_page, source_panel, theme, title
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 

@@ -91,18 +91,20 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     fact,
     field_error,
     next_page,
     paragraph,
     picture,
+    pressed_point,
+    room,
     source_panel,
     table,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.

@@ -42,16 +42,17 @@ from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
     paragraph,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, room
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 

@@ -87,18 +87,19 @@ from dashboard.ui.panels import (
     Question,
     answered,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
     paragraph,
     picture as in_picture,
     predict,
+    room,
     source_panel,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart, room
 
 # The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 

@@ -52,6 +52,7 @@ from dashboard.ui.panels import (
     Question,
     caption,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
@@ -62,7 +63,6 @@ from dashboard.ui.panels import (
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 

@@ -49,6 +49,7 @@ from dashboard.ui.links import BOUND, between, link_value, one_of
 from dashboard.ui.panels import (
     chart_title,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
@@ -56,7 +57,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash, flash_errors, pop_flash
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import (

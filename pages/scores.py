@@ -46,12 +46,12 @@ from dashboard.ui.panels import (
     fact,
     next_page,
     paragraph,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import room
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 

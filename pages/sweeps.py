@@ -68,17 +68,18 @@ from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.panels import (
     caption,
     details,
+    draw_chart,
     fact,
     field_error,
     next_page,
     paragraph,
     placeholder,
+    room,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.presentation import draw_chart, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.run_controls import (
     SLOW_POLL_INTERVAL,

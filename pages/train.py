@@ -75,6 +75,7 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
@@ -82,12 +83,13 @@ from dashboard.ui.panels import (
     picture,
     placeholder,
     predict,
+    presenting,
+    room,
     source_panel,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart, presenting, room
 from dashboard.ui.progress import flash_errors
 from dashboard.ui.run_controls import poll
 from dashboard.ui.run_data import (

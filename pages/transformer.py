@@ -71,6 +71,7 @@ from dashboard.ui.panels import (
     Question,
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
@@ -81,7 +82,6 @@ from dashboard.ui.panels import (
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.

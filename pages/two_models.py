@@ -67,17 +67,19 @@ from dashboard.ui.panels import (
     Move,
     caption,
     details,
+    draw_chart,
     fact,
     next_page,
     paragraph,
     picture,
+    pressed_point,
+    room,
     source_panel,
     table,
     theme,
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart, pressed_point, room
 from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 
 # Sentences and figures of the page.

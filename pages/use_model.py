@@ -78,8 +78,16 @@ from dashboard.ui.models import (
     reading_of,
     study_of,
 )
-from dashboard.ui.panels import caption, details, fact, next_page, source_panel, theme, title
-from dashboard.ui.presentation import draw_chart
+from dashboard.ui.panels import (
+    caption,
+    details,
+    draw_chart,
+    fact,
+    next_page,
+    source_panel,
+    theme,
+    title,
+)
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 SMALL = 1e9  # of one pass, up to which one thread is the faster

@@ -66,6 +66,7 @@ from dashboard.ui.panels import (
     Question,
     caption,
     details,
+    draw_chart,
     entries_panel,
     fact,
     next_page,
@@ -79,7 +80,6 @@ from dashboard.ui.panels import (
     title,
     try_this,
 )
-from dashboard.ui.presentation import draw_chart
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
 from dashboard.ui.run_data import path_code, records_of

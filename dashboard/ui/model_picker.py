@@ -62,7 +62,7 @@ from dashboard.ui.models import (
     store_upload,
     stored_bytes,
 )
-from dashboard.ui.presentation import room
+from dashboard.ui.panels import room
 
 T = TypeVar("T")
 

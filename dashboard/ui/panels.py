@@ -1,4 +1,4 @@
-"""Parts that every page has: title, fact, sources, a question to answer first, moves to try, the link to the next page."""
+"""Parts that every page has: title, fact, charts and tables, sources, a question, moves to try, and how it is presented."""
 
 from __future__ import annotations
 
@@ -13,17 +13,97 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw import page_pictures
-from dashboard.draw.components import COPY_LINK, page_actions
+from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, page_actions
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.multiples import mark_html
 from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import PAGE, PICK, Theme
-from dashboard.draw.pictures import TablePicture
+from dashboard.draw.pictures import ChartPicture, TablePicture
+from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.navigation import following
 from dashboard.ui import export
-from dashboard.ui.links import BOUND, CURRENT, is_pending, request_reset
-from dashboard.ui.presentation import is_new, presenting, toggle
+from dashboard.ui.links import BOUND, CURRENT, is_pending, link_value, one_of, request_reset
+
+# Present: the sidebar away and everything half as large again, for a room that reads from a projector.
+
+
+PRESENT = "present"  # its name in the session and in the link
+DRAWN = "presentation:drawn"  # the mode and the browser's theme in the last run of the whole app
+SCALE, WIDE_SCALE = 1.5, 2  # of 1,280 px: 1,920 and, from WIDE on, 2,560
+WIDE = 2400
+# Streamlit measures in rem; the components and the HTML of our own in pixels. Vega reads the pointer in pixels of the
+# screen, so that its figures are enlarged in their specs. The box of the buttons beside the title is fixed in pixels.
+STYLE = f"""<style>
+:root {{ --present: {SCALE}; font-size: calc(16px * var(--present)) !important; }}
+@media (min-width: {WIDE}px) {{ :root {{ --present: {WIDE_SCALE}; }} }}
+[data-testid=stSidebar], [data-testid=stExpandSidebarButton] {{ display: none !important; }}
+[data-testid^=stBidiComponent], [data-testid=stHtml] {{ zoom: var(--present); }}
+.stElementContainer[class*="-actions"] {{ flex: none; width: calc({WIDTH}px * var(--present)) !important;
+  height: calc({HEIGHT}px * var(--present)) !important; }}
+</style>"""
+
+
+def presenting() -> bool:
+    """Whether this session presents."""
+    return bool(st.session_state.get(PRESENT))
+
+
+def toggle_presenting() -> None:
+    """Begin or end to present; for a callback."""
+    st.session_state[PRESENT] = not presenting()
+
+
+def look_changed() -> bool:
+    """Whether the mode or the theme changed after the app was drawn: a fragment that hears of it reruns alone."""
+    return _look() != st.session_state.get(DRAWN, _look())
+
+
+def _look() -> tuple[bool, str | None]:
+    return presenting(), st.context.theme.type
+
+
+def room(width: int) -> int:
+    """A width in pixels for Streamlit, which holds the same words while the session presents, on any screen."""
+    return width * WIDE_SCALE if presenting() else width
+
+
+def apply_look() -> None:
+    """Take the mode from the link, write it there, and draw its style; on each run of each page."""
+    link_value(PRESENT, False, one_of([True, False]))
+    st.session_state[DRAWN] = _look()
+    if presenting():
+        st.html(STYLE)
+
+
+def pressed_point(key: str, name: str = PICKED) -> dict[str, Any] | None:
+    """What a figure says of the cell or point that was pressed in it; None for a press beside all; for a callback."""
+    points = st.session_state.get(key, {}).get("selection", {}).get(name)
+    return points[0] if points else None
+
+
+def draw_chart(
+    place: Any,
+    spec: Spec,
+    data: Any = None,
+    *,
+    alt: str,
+    drawn: tuple[Spec, Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Draw a Vega-Lite figure, enlarged while the session presents, and note it for Export by its `alt`.
+
+    `drawn` is the same figure for the browser, with what changes in its data.
+    """
+    alt, spec = spoken(alt), ordered(spec)
+    add(str(options.get("key") or alt), lambda: ChartPicture(alt.rstrip("."), spec, data))
+    spec, data = (ordered(drawn[0]), drawn[1]) if drawn else (spec, data)
+    if "selection_mode" in options:
+        spec = each_press_counts(spec)
+    return place.vega_lite_chart(
+        data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options
+    )
+
 
 if TYPE_CHECKING:
     from core.attention import Entry
@@ -82,7 +162,7 @@ def title(
 
     `beside` draws a button of the page's own before them; `copy_link` names what the link holds.
     """
-    if is_pending() or is_new():
+    if is_pending() or look_changed():
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
     if page is None:
@@ -105,7 +185,7 @@ def title(
                     key=f"{page}:actions",
                     presenting=presenting(),
                     theme=theme(),
-                    on_present=toggle,
+                    on_present=toggle_presenting,
                     on_export=export.request,
                     on_reset=request_reset,
                     cookie=export.report_cookie(),
@@ -354,7 +434,7 @@ def _set_controls(page: str, move: Move) -> None:
 # A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone.
 
 
-STYLE = """<style>
+TABLE_STYLE = """<style>
 .lab-table{overflow-x:auto;border:1px solid var(--hair);border-radius:6px;
   --hair:color-mix(in srgb,currentColor 10%,transparent)}
 .lab-table table{border-collapse:collapse;width:100%;font-size:14px;line-height:20px;white-space:nowrap;
@@ -391,7 +471,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
         return f"<tr>{''.join(out)}</tr>"
 
     body = "".join(row(cells, index) for index, cells in enumerate(rows))
-    st.html(STYLE)  # apart, since it never changes: a rerun then sends and cleans the rows alone
+    st.html(
+        TABLE_STYLE
+    )  # apart, since it never changes: a rerun then sends and cleans the rows alone
     style = "lab-table wrap" if wrap else "lab-table"
     st.html(
         f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'  # keys scroll it
