@@ -1,4 +1,4 @@
-"""Components of one page or two: a board of a mask, dials, a sketched line, a translator, a tree of candidates."""
+"""Components of one page or two: a mask's board, dials, a sketched line, a translator, a tree, a model's blocks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from core.interpret.trace import Kind
-from core.models.model_summary import Part
 from core.tokens import token_text
 from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import draw
@@ -22,8 +20,10 @@ from dashboard.draw.page_pictures import add
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.pictures import DrawnPicture, MapsPicture
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # at run time torch would come with them
     from core.attention.properties import Pair
+    from core.interpret.trace import Kind
+    from core.models.model_summary import Part
 
 # A board of cells of a mask, switched on and off by pointer or keys.
 

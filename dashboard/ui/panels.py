@@ -16,9 +16,8 @@ from dashboard.draw import page_pictures
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, page_actions
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
-from dashboard.draw.multiples import mark_html
 from dashboard.draw.page_pictures import add
-from dashboard.draw.palette import PAGE, PICK, Theme
+from dashboard.draw.palette import PAGE, PICK, Theme, mark_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
 from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.navigation import following

@@ -24,16 +24,14 @@ from dashboard.draw.attention_view import (
 from dashboard.draw.components import bundle, bundle_all
 from dashboard.draw.html_file import Part, page_html, trace_html
 from dashboard.draw.multiples import (
-    MARKS,
     MAX_FRAME_CELLS,
     Frames,
     Tile,
     difference_span,
-    mark_html,
     pack,
     telling_column,
 )
-from dashboard.draw.palette import colour_scale, for_browser
+from dashboard.draw.palette import MARKS, colour_scale, for_browser, mark_html
 from tests.cases import each
 
 # What travels to the canvas is what numpy says, small enough, and what a person picks comes back.
