@@ -93,13 +93,17 @@ def enter(field: Locator, text: str) -> None:
 
 
 def choose(page: Page, label: str | re.Pattern[str], option: str, exact: bool = True) -> None:
-    """Picks an option of a list by its name; a long list draws only what is in sight, so that it is typed, too."""
+    """Picks an option of a list by its name; a long list draws only what is in sight, so that it is typed there."""
     field = page.get_by_role("combobox", name=label)
     field.scroll_into_view_if_needed()  # a list closes when what is around it scrolls
     click(field)
-    if field.is_editable():
+    page.get_by_role("option").first.wait_for()
+    wanted = page.get_by_role("option", name=option, exact=exact).first
+    if not wanted.is_visible():
         field.fill(option)
-    page.get_by_role("option", name=option, exact=exact).first.click()
+    wanted.click()
+    if exact:
+        expect(field).to_have_value(option)
     wait_ready(page)
 
 

@@ -198,11 +198,8 @@ def test_the_transformer_is_torchs(norm, source):
     """nn.Transformer between our embeddings and output, from weights to the gradient of every weight."""
     words, first = source == "tokens", norm == "pre"
     model = made(Shape(V if words else 5, V, 10, source), norm=norm)
-    how = {"batch_first": True, "norm_first": first}
-    below, above = (
-        layer(C, H, INNER, 0.0, **how)
-        for layer in (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
-    )
+    below = nn.TransformerEncoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=first)
+    above = nn.TransformerDecoderLayer(C, H, INNER, 0.0, batch_first=True, norm_first=first)
     last = [nn.LayerNorm(C) if first else None for _ in range(2)]
     peer = nn.Transformer(
         C,
