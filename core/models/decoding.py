@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import wraps
-from typing import Annotated, Any, Literal, ParamSpec, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, ParamSpec
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -169,27 +169,11 @@ BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 P = ParamSpec("P")
 
+Decoder = Any  # a Seq2Seq, or anything else with its encode, start, step, and training = False
 EndTokens = int | Collection[int]  # the end mark, or all of them, even none
 Rules = Callable[
     [Tensor, Sequence[Sequence[int]]], Tensor
 ]  # log-probabilities (B, V), the tokens of each row → (B, V)
-
-
-@runtime_checkable
-class Decoder(Protocol):
-    """The interface of a model for a search: a Seq2Seq, or anything else with encode, start and step."""
-
-    training: bool
-
-    def encode(self, source: Tensor, source_mask: Tensor, /) -> Any: ...
-
-    def start(self, memory: Any, /) -> Any: ...
-
-    def step(self, memory: Any, state: Any, tokens: Tensor, /) -> tuple[Tensor, Any, Any]: ...
-
-    def train(self, mode: bool = True, /) -> Any: ...
-
-    def eval(self) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -318,11 +302,13 @@ def last_tree(search: Callable[P, Iterator[Tree]]) -> Callable[P, Tree]:
 def eval_mode(model: Decoder) -> Iterator[None]:
     """The model in evaluation mode; its own mode is restored."""
     training = model.training
-    model.eval()
+    if training:
+        model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        if training:
+            model.train()
 
 
 def length_cap(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:

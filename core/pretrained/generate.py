@@ -70,7 +70,7 @@ class DecoderState:
 
 
 class DecoderAdapter:
-    """The `Decoder` of core.models.decoding over a shared model: always in eval mode; each step holds the model's lock."""
+    """A decoder for core.models.decoding over a shared model, always in eval mode; each step holds the model's lock."""
 
     training = False
 
@@ -85,13 +85,6 @@ class DecoderAdapter:
         )
         self.encoder_output: type = dict
         self.positions = "position_ids" in taken
-
-    def train(self, mode: bool = True) -> DecoderAdapter:
-        """Does nothing: the shared model stays in eval mode."""
-        return self
-
-    def eval(self) -> DecoderAdapter:
-        return self
 
     def encode(self, source: Tensor, source_mask: Bool[Tensor, "B S"]) -> EncodedSource:
         """Run the encoder, where there is one."""

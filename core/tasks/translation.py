@@ -27,9 +27,6 @@ from core.tasks.base import (
     is_held_out,
 )
 
-# Number words from 0 to 9999 as tokens, by num2words.
-
-
 LARGEST = 9999
 
 # Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
@@ -74,12 +71,12 @@ def number_words(language: str) -> tuple[tuple[str, ...], ...]:
     The numbers below a thousand are spelled once and joined to the thousands, as num2words joins them.
     """
     below = [split_words(spell(n, language), language) for n in range(1000)]
-    thousands = [split_words(spell(1000 * n, language), language) for n in range(1, 10)]
     words = list(below)
-    for thousand in thousands:
+    for thousand in range(1, 10):
+        first = split_words(spell(1000 * thousand, language), language)
         for n, tokens in enumerate(below):
             joined = ("and",) if language == "en" and 0 < n < 100 else ()
-            words.append(thousand + joined + tokens if n else thousand)
+            words.append(first + joined + tokens if n else first)
     return tuple(words)
 
 
@@ -427,9 +424,6 @@ DATES: TaskEntry = TaskEntry(
     lambda config: Dates(config, DATES),
     (replace(PAIRS, default=10_000),),
 )
-
-
-# The language of a number in words: a text to one label, by its letters.
 
 
 LANGUAGES = {

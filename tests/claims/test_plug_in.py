@@ -16,7 +16,7 @@ from core.claims.experiment import measure_cell, trained
 from core.claims.sweep_claim import SweepClaim
 from core.entries import ConfigError
 from core.training.sweeps import SweepConfig
-from tests.claims.made_up import judge
+from tests.claims.test_rules import judge
 from tests.training.small import small_run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,10 +1,12 @@
 """The rule of every claim, on made-up data that confirms it, refutes it, and is too noisy to tell."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from core.claims.base import Outcome, Pick, combine
+from core.claims.base import CellResult, Claim, Outcome, Pick, Results, combine, verdict
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries import (
     cost,
@@ -16,7 +18,35 @@ from core.claims.entries import (
     why_attention as why,
 )
 from tests.cases import instance
-from tests.claims.made_up import judge, results
+
+# Made-up results of a claim: the numbers that a world would give, with noise from seed to seed.
+
+
+World = Mapping[tuple[str, str, float | None], float]  # condition, measure, x -> number
+
+
+def results(world: World, noise: float = 0.0, seeds: int = 5) -> Results:
+    """Cells of every condition; each number differs by up to `noise` times itself (1 for 0) between seeds."""
+    draw = np.random.default_rng(86)
+    cells = []
+    for seed in range(seeds):
+        for condition in dict.fromkeys(condition for condition, _, _ in world):
+            values = [
+                (measure, value + noise * (abs(value) or 1) * float(draw.normal()), x)
+                for (of, measure, x), value in world.items()
+                if of == condition
+            ]
+            cells.append(CellResult(condition, seed, 1.0, tuple(values)))
+    return Results.of(cells)
+
+
+def judge(claim: Claim, world: World, noise: float = 0.0) -> tuple[str, list[Outcome]]:
+    """The verdict on a made-up world of models that have learned, and the outcome of each part."""
+    claim = replace(
+        claim, parts=tuple(replace(part, learned=None, room=None) for part in claim.parts)
+    )
+    judged = verdict(claim, claim.settle(), results(world, noise, claim.seeds))
+    return judged.state, [each.outcome for each in judged.effects]
 
 
 def of(measure: str, values: Mapping[str, float], x: float | None = None) -> dict:

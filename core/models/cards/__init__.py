@@ -26,9 +26,6 @@ from core.models.cards.dense import (
 )
 from core.models.cards.states import KIMI, MAMBA2, MINIMAX, QWEN3_NEXT, RETNET
 
-# Model cards: twenty published models, layer by layer, as configs of this lab.
-
-
 CARDS: tuple[ModelCard, ...] = (  # by year
     BERT,
     GPT2,
@@ -67,7 +64,7 @@ LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """The sizes of a published model that decide its cache; `width` is its heads times their size."""
+    """The sizes of a published model that decide its cache."""
 
     name: str
     heads: int
@@ -77,10 +74,6 @@ class PublishedModel:
     parameters: int
     form: str  # how it stores keys and values: a key of FORMS
     active: int | None = None  # parameters that one token uses, where that is not all of them
-
-    @property
-    def width(self) -> int:
-        return self.heads * self.head_dim
 
 
 def published(one: ModelCard) -> PublishedModel:
@@ -118,7 +111,9 @@ class Form:
             "keys_as_values": {"kv_heads": model.heads},
         }.get(self.projection, {})
         return AttentionConfig(
-            model.width, model.heads, projection=Choice.of(self.projection, **params)
+            model.heads * model.head_dim,
+            model.heads,
+            projection=Choice.of(self.projection, **params),
         )
 
 
@@ -133,11 +128,6 @@ FORMS = {
 }
 
 
-def tokens_stored(form: Form, length: int) -> int:
-    """How many tokens are in the cache at a length."""
-    return min(length, form.window or length)
-
-
 def layer_numbers(model: PublishedModel, form: Form, length: int) -> int:
     """Numbers that one layer stores of one sequence.
 
@@ -145,7 +135,7 @@ def layer_numbers(model: PublishedModel, form: Form, length: int) -> int:
     """
     if form.state:
         return model.heads * model.head_dim * (model.head_dim + 1)
-    return form.config(model).sizes.cache * tokens_stored(form, length)
+    return form.config(model).sizes.cache * min(length, form.window or length)
 
 
 def cache_bytes(model: PublishedModel, form: Form, length: int, number_bytes: int) -> int:
@@ -161,7 +151,7 @@ def layer_flops(model: PublishedModel, form: Form, length: int) -> int:
     if form.state:
         return 4 * model.heads * model.head_dim * (model.head_dim + 1)
     per_key = 2 * LATENT + ROTARY if form.projection == "latent" else 2 * model.head_dim
-    return 2 * model.heads * per_key * tokens_stored(form, length)
+    return 2 * model.heads * per_key * min(length, form.window or length)
 
 
 def intensity(model: PublishedModel, form: Form, length: int, number_bytes: int) -> float:
