@@ -11,7 +11,6 @@ from babel.dates import format_date
 from num2words import num2words
 
 from core.models import ModelConfig, build_model
-from core.models.config import ModelConfig
 from core.tasks import UNK, Example, TaskConfig, make_task
 from core.tasks.base import in_held_out
 from core.tasks.sequences import SPIKE
