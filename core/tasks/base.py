@@ -290,8 +290,7 @@ class Task:
 
     def label(self, example: Example) -> int:
         """The index of an example's class; 0 for a typed example, which has none."""
-        target = example.target[0] if example.target else 0
-        return target if isinstance(target, int) else self.classes.index(target)
+        return self.classes.index(example.target[0]) if example.target else 0
 
     def encode(self, examples: Sequence[Example]) -> tuple[Tensor, Bool[Tensor, "B S"]]:
         """The padded sources and which of their places are real; ValueError for no example or an empty source."""
@@ -425,15 +424,21 @@ class LabelledTask(Task):
     baseline_name = "logistic regression"
 
     def __init__(
-        self, config: TaskConfig, entry: TaskEntry, items: Sequence[object], labels: Sequence[int]
+        self,
+        config: TaskConfig,
+        entry: TaskEntry,
+        sources: Sequence[tuple[Any, ...]],
+        labels: Sequence[int],
+        classes: tuple[str, ...],
     ) -> None:
         super().__init__(config, entry)
-        self.labels, self.sides = labels, split_sides(items, labels, config.seed)
-        self.max_target = 1
+        self.sources, self.labels, self.classes = sources, labels, classes
+        self.sides = split_sides(sources, labels, config.seed)
+        self.max_source, self.max_target = max(map(len, sources)), 1
 
     def item(self, i: int) -> Example:
         """Item number i with its class."""
-        raise NotImplementedError
+        return Example(self.sources[i], (self.classes[self.labels[i]],))
 
     def flat(self, examples: Sequence[Example]) -> Any:
         """Sources as plain numbers, (N, D), for models of scikit-learn."""
@@ -476,7 +481,7 @@ class LabelledTask(Task):
     def baseline(self) -> tuple[str, float]:
         """The baseline's name and its accuracy on the same split."""
         (train, answers), (test, targets) = (
-            (self.flat(side), [example.target[0] for example in side])
+            (self.flat(side), list(map(self.label, side)))
             for side in (self.trained(), self.held_out(len(self.labels)))
         )
         return self.baseline_name, float(self.classifier().fit(train, answers).score(test, targets))

@@ -224,35 +224,27 @@ class SentenceTask(LabelledTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
         tokens = list(map(words, texts.texts))
-        self.sources = [tuple(text[:LONGEST]) for text in tokens]
-        super().__init__(config, entry, self.sources, texts.labels)
+        sources = [tuple(text[:LONGEST]) for text in tokens]
+        super().__init__(config, entry, sources, texts.labels, texts.classes)
         long = sum(len(text) > LONGEST for text in tokens)
         self.notes = (
             (*texts.notes, f"{long:,} texts are cut after {LONGEST} words.")
             if long
             else texts.notes
         )
-        self.classes = texts.classes
         counts = Counter(word for i in self.sides[False] for word in self.sources[i])
         self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MAX_WORDS))
         self.target_vocab = Vocabulary(self.classes)
-        self.max_source = max(map(len, self.sources))
         (end,) = self.source_vocab.encode([SENTENCE_END])
         several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
         self.sentence_end = end if several else 0
         self.recommended = recipes.sentences(len(self.sides[False]), several)
-
-    def item(self, i: int) -> Example:
-        return Example(self.sources[i], (self.labels[i],))
 
     def tokens(self, text: str) -> list[str]:
         return words(text)
 
     def select(self, rows: Tensor) -> Batch:
         return cut(self._trained, rows)
-
-    def display_tokens(self, example: Example) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return example.source, tuple(self.classes[i] for i in example.target)
 
     def baseline(self) -> tuple[str, float]:
         return naive_bayes(self, self.trained(), self.held_out(len(self.labels)))

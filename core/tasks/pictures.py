@@ -79,18 +79,14 @@ class Digits(PictureTask, LabelledTask):
     """Tell which digit a picture shows."""
 
     unit, whole = "picture", "pictures"
-    classes = tuple("0123456789")
     baseline_name = "logistic regression on pixels"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         pictures, labels = digits()
-        super().__init__(
-            config, entry, [picture.tobytes() for picture in pictures.numpy()], labels.tolist()
-        )
         self.patch = int(config["patch"])
         self.grid = (SIDE // self.patch, SIDE // self.patch)
-        self.patches = cut(pictures, self.patch)
-        self.max_source = self.patches.shape[1]
+        patches = [tuple(map(tuple, picture)) for picture in cut(pictures, self.patch).tolist()]
+        super().__init__(config, entry, patches, labels.tolist(), tuple("0123456789"))
         self.recommended = recipes.DIGITS
 
     @property
@@ -100,9 +96,6 @@ class Digits(PictureTask, LabelledTask):
     @property
     def baseline_loss(self) -> float:
         return math.log(10)
-
-    def item(self, i: int) -> Example:
-        return Example(tuple(map(tuple, self.patches[i].tolist())), (self.classes[self.labels[i]],))
 
     def flat(self, examples: Sequence[Example]) -> Float[Tensor, "N D"]:
         return self.collate(examples).source.flatten(1)

@@ -128,9 +128,8 @@ class TableTask(LabelledTask):
     unit, whole = "row", "rows"
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, table: Table) -> None:
-        super().__init__(config, entry, table.rows, table.labels)
-        self.table, self.classes, self.notes = table, table.classes, table.notes
-        self.max_source = len(table.columns)
+        super().__init__(config, entry, table.rows, table.labels, table.classes)
+        self.table, self.notes = table, table.notes
         self.centre, self.scale = self._scales()
         self.recommended = recipes.table(len(self.sides[False]))
 
@@ -140,9 +139,6 @@ class TableTask(LabelledTask):
             len(column.categories) + 1 if column.categories else 0 for column in self.table.columns
         )
         return Shape(len(counts), len(self.classes), len(counts) + 1, "features", "label", counts)
-
-    def item(self, i: int) -> Example:
-        return Example(self.table.rows[i], (self.labels[i],))
 
     def encode(
         self, examples: Sequence[Example]
@@ -164,7 +160,7 @@ class TableTask(LabelledTask):
             f"{column.name} {column.word(value)}"
             for column, value in zip(self.table.columns, example.source, strict=True)
         )
-        return words, tuple(self.classes[i] for i in example.target)
+        return words, example.target
 
     def tokens(self, text: str) -> list[str]:
         return [cell.strip() for cell in text.split(",")]
