@@ -222,7 +222,7 @@ def test_a_layer_stores_the_numbers_that_the_page_says(name):
     form = sizes.FORMS[name]
     config = form.config(model).with_(mask="causal", kernel="linear" if form.state else "exact")
     for length in (1, 37):
-        _, cache = Attention(config).step(torch.randn(1, length, model.width))
+        _, cache = Attention(config).step(torch.randn(1, length, model.heads * model.head_dim))
         assert cache.numbers == sizes.layer_numbers(model, form, length)
 
 
