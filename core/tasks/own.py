@@ -439,16 +439,9 @@ def own_corpus(data: str, unit: str) -> Corpus:
 
 
 @lru_cache(maxsize=8)
-def own_table(
-    data: str, header: str, label: str, text: str, columns: str, dates: str, decimal: str
-) -> Table | Texts:
-    return parse_table(read(data), header, label, text, columns, dates, decimal)
-
-
-@lru_cache(maxsize=8)
 def column_names(data: str, header: str = "auto", decimal: str = "auto") -> tuple[str, ...]:
     """The columns of a table, to choose the class from; ConfigError when it cannot be read."""
-    return sheet_of(read(data), header, decimal).names
+    return sheet_of(data, header, decimal).names
 
 
 def column_choice(
@@ -461,7 +454,7 @@ def column_choice(
         find_column(names, params["label"], "label") if params["label"].strip() else len(names) - 1
     )
     try:
-        table = own_table(**{**params, "columns": columns})
+        table = parse_table(**{**params, "columns": columns})
     except ConfigError:
         table = None
     used = tuple(column.name for column in table.columns) if isinstance(table, Table) else ()
@@ -470,7 +463,7 @@ def column_choice(
 
 def make_table_task(config: TaskConfig) -> Task:
     """A classifier of rows, or of texts."""
-    table = own_table(**{name: str(value) for name, value in config.params})
+    table = parse_table(**{name: str(value) for name, value in config.params})
     return (
         SentenceTask(config, OWN_TABLE, table)
         if isinstance(table, Texts)
@@ -508,7 +501,7 @@ def check_pairs(data: str, header: str, unit: str) -> None:
 def check_table(**params: str) -> None:
     if is_reference(params["data"]):
         return
-    table = own_table(**params)
+    table = parse_table(**params)
     rows = [tuple(words(each)) for each in table.texts] if isinstance(table, Texts) else table.rows
     split_sides(rows, table.labels, seed=0)
 

@@ -22,7 +22,7 @@ from core.entries import ConfigError, quote
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
-from core.tasks.reading import Row, line_numbers, read_rows
+from core.tasks.reading import Row, line_numbers, read, read_rows
 
 # An empty cell, and the usual marks for one.
 MISSING = frozenset(
@@ -321,9 +321,9 @@ class Reading(NamedTuple):
     is_text: bool = False
 
 
-def sheet_of(text: str, header: str, decimal: str = "auto") -> Sheet:
+def sheet_of(data: str, header: str, decimal: str = "auto") -> Sheet:
     """The rows of a CSV and the names of its columns, from the first line if it has them; ConfigError as read_rows."""
-    rows, delimiter = read_rows(text)
+    rows, delimiter = read_rows(read(data))
     comma = decimal == "comma"
     if decimal == "auto":
         cells = [cell for row in rows[:SAMPLE_ROWS] for cell in row.cells]
@@ -373,31 +373,30 @@ def find_column(names: Sequence[str], query: str, what: str) -> int:
     )
 
 
+@lru_cache(maxsize=8)
 def parse_table(
-    text: str,
+    data: str,
     header: str,
     label: str,
-    words: str,
+    text: str,
     columns: str = "",
     dates: str = "out",
     decimal: str = "auto",
 ) -> Table | Texts:
-    """The data of a CSV; Texts when `words` names a column, or when there is nothing else to read.
+    """The data of a CSV, or of a reference to one; Texts when `text` names a column, or when there is nothing else to read.
 
     `label` names the column of the class (empty: the last one), `columns` those to learn from, with commas between
     (empty: all that can tell something of other rows, with notes on the rest; "*": identifiers too, unless they count
     the rows). `dates` is "out", "numbers" or "categories", `decimal` "auto", "point", "comma" or "table".
     """
-    sheet = sheet_of(text, header, decimal)
+    sheet = sheet_of(data, header, decimal)
     target = find_column(sheet.names, label, "label") if label.strip() else len(sheet.names) - 1
-    data = _labelled(sheet, target)
-    if words.strip():
-        column = find_column(sheet.names, words, "text")
+    labelled = _labelled(sheet, target)
+    if text.strip():
+        column = find_column(sheet.names, text, "text")
         if column == target:
-            raise ConfigError(
-                f"text = {quote(words)} is the column of the class; take another one."
-            )
-        return _texts(sheet, column, data)
+            raise ConfigError(f"text = {quote(text)} is the column of the class; take another one.")
+        return _texts(sheet, column, labelled)
     every = columns.strip() == ALL
     names = columns.split(",") if columns.strip() and not every else []
     chosen = [find_column(sheet.names, name, "columns") for name in names]
@@ -405,7 +404,7 @@ def parse_table(
         raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
     others = [i for i in range(len(sheet.names)) if i != target]
     readings = {
-        i: _column(sheet, i, data.rows, dates, i in chosen)
+        i: _column(sheet, i, labelled.rows, dates, i in chosen)
         for i in others
         if not chosen or i in chosen
     }
@@ -417,8 +416,8 @@ def parse_table(
     ]
     texts = [i for i, one in readings.items() if one.is_text]
     if not used and texts:
-        longest = max(texts, key=lambda i: sum(len(row.cells[i]) for row in data.rows))
-        return _texts(sheet, longest, data)
+        longest = max(texts, key=lambda i: sum(len(row.cells[i]) for row in labelled.rows))
+        return _texts(sheet, longest, labelled)
     out = [
         f"{sheet.names[i]} ({readings[i].why if i in readings else 'not chosen'})"
         for i in others
@@ -430,8 +429,8 @@ def parse_table(
             "under Columns to use them anyway."
         )
     if out:
-        data.notes.append(f"Left out: {', '.join(out)}.")
-    return _table(sheet, {i: readings[i] for i in used}, data)
+        labelled.notes.append(f"Left out: {', '.join(out)}.")
+    return _table(sheet, {i: readings[i] for i in used}, labelled)
 
 
 def _labelled(sheet: Sheet, target: int) -> Labelled:

@@ -391,7 +391,7 @@ def test_an_encoder_and_a_decoder_have_a_first_layer_each(axes):
 # Any mechanism goes into a model: every choice of every axis, and every preset, trains and decodes.
 
 
-VOCAB, LENGTHS, TEST_MECHANISMS_T, TEST_MECHANISMS_C, TEST_MECHANISMS_H = 17, (7, 4), 6, 24, 2
+VOCAB, LENGTHS, ANY_T, ANY_C, ANY_H = 17, (7, 4), 6, 24, 2
 SHAPE = Shape(VOCAB, VOCAB, 12)
 FEEDINGS: list[Any] = ["none", "input", "bahdanau"]
 ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
@@ -401,10 +401,10 @@ def batch():
     """No word comes twice in a row: its keys would score the same, and rounding would choose what top-k takes."""
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     words = torch.stack([4 + torch.randperm(VOCAB - 4) for _ in LENGTHS])
-    return words[:, :-TEST_MECHANISMS_T].masked_fill(~mask, 0), mask, words[:, -TEST_MECHANISMS_T:]
+    return words[:, :-ANY_T].masked_fill(~mask, 0), mask, words[:, -ANY_T:]
 
 
-def learns(model, words=TEST_MECHANISMS_T):
+def learns(model, words=ANY_T):
     """Its gradients are finite, and word by word it decodes what it makes of all words at once."""
     torch.manual_seed(0)
     model = build_model(model, SHAPE)
@@ -450,29 +450,17 @@ BY_KEY = {item.key: item for item in PRESETS}
 def attention_of(axis, key) -> AttentionConfig:
     if axis == "preset":
         return BY_KEY[key].config(
-            TEST_MECHANISMS_C,
-            1
-            if BY_KEY[key].config(TEST_MECHANISMS_C, 1).projection.key == "identity"
-            else TEST_MECHANISMS_H,
+            ANY_C,
+            1 if BY_KEY[key].config(ANY_C, 1).projection.key == "identity" else ANY_H,
         )
-    return example_config(
-        axis, key, TEST_MECHANISMS_C, 1 if key == "identity" else TEST_MECHANISMS_H
-    )
+    return example_config(axis, key, ANY_C, 1 if key == "identity" else ANY_H)
 
 
-@each(("axis", "key"), ENTRIES)
-def test_every_choice_trains_in_a_transformer(axis, key):
-    learns(transformer(attention_of(axis, key)))
-
-
-@each(("axis", "key"), PRESET_CHOICES)
-def test_every_preset_trains_in_the_model_that_it_was_made_for(axis, key):
+@each(("axis", "key"), ALL_CHOICES)
+def test_every_choice_trains_in_a_transformer_and_every_preset_in_its_model(axis, key):
     config = attention_of(axis, key)
-    learns(
-        ModelConfig("recurrent", TEST_MECHANISMS_C, 1, config)
-        if config.projection.key == "identity"
-        else transformer(config)
-    )
+    recurrent = axis == "preset" and config.projection.key == "identity"
+    learns(ModelConfig("recurrent", ANY_C, 1, config) if recurrent else transformer(config))
 
 
 def beside_each(values, choices=ALL_CHOICES):
@@ -501,7 +489,7 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
         "mean" if kind == "classifier" else "first"
     )  # a causal mask would keep the first from seeing any other
     model = build_model(
-        ModelConfig(kind, TEST_MECHANISMS_C, attention.num_heads, attention, d_ff=16, pool=pool),
+        ModelConfig(kind, ANY_C, attention.num_heads, attention, d_ff=16, pool=pool),
         shape,
     )
     source, mask, target = batch()
@@ -527,7 +515,7 @@ def test_a_decoder_says_word_by_word_what_it_says_at_once(axis, key):
     attention = attention_of(axis, key)
     torch.manual_seed(0)
     model = build_model(
-        ModelConfig("decoder", TEST_MECHANISMS_C, attention.num_heads, attention, d_ff=16), SHAPE
+        ModelConfig("decoder", ANY_C, attention.num_heads, attention, d_ff=16), SHAPE
     ).eval()
     source, mask, target = (tensor[:1] for tensor in batch())
     decodes_the_same(model, source, mask, target, model(source, mask, target).logits)
@@ -538,10 +526,8 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
     """Every feeding is built or refused, and one of them is trained."""
     for feeding in FEEDINGS:
         try:
-            config = AttentionConfig(TEST_MECHANISMS_C, 1, "identity").with_(
-                **{axis: example(axis, key)}
-            )
-            model = ModelConfig("recurrent", TEST_MECHANISMS_C, 1, config, feeding=feeding)
+            config = AttentionConfig(ANY_C, 1, "identity").with_(**{axis: example(axis, key)})
+            model = ModelConfig("recurrent", ANY_C, 1, config, feeding=feeding)
         except ConfigError as refusal:
             assert key in str(refusal) and "take" in str(refusal)
         else:
@@ -553,9 +539,7 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
 def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
     learns(
-        ModelConfig(
-            "hybrid", TEST_MECHANISMS_C, config.num_heads, config, cell="lstm", feeding=feeding
-        ),
+        ModelConfig("hybrid", ANY_C, config.num_heads, config, cell="lstm", feeding=feeding),
         words=3,
     )  # its cell's own
 
@@ -567,9 +551,9 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
     model = build_model(
         ModelConfig(
             "recurrent",
-            TEST_MECHANISMS_C,
+            ANY_C,
             1,
-            AttentionConfig(TEST_MECHANISMS_C, 1, "identity", mask=example("mask", mask, window=1)),
+            AttentionConfig(ANY_C, 1, "identity", mask=example("mask", mask, window=1)),
         ),
         SHAPE,
     ).eval()
@@ -581,12 +565,9 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
 
 
 def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
-    linformer = AttentionConfig(TEST_MECHANISMS_C, TEST_MECHANISMS_H, kernel="linformer")
+    linformer = AttentionConfig(ANY_C, ANY_H, kernel="linformer")
     assert exact_fallbacks(linformer) == ("the decoder's self-attention",)
-    assert (
-        exact_fallbacks(AttentionConfig(TEST_MECHANISMS_C, TEST_MECHANISMS_H, kernel="chunked"))
-        == ()
-    )
+    assert exact_fallbacks(AttentionConfig(ANY_C, ANY_H, kernel="chunked")) == ()
     model: Any = build_model(transformer(linformer), SHAPE)
     assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
     assert model.layers[0].causal.config.kernel.key == "exact"
