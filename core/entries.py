@@ -121,7 +121,14 @@ class Param:
             return value
         kind = type(self.default)
         if kind is str:
-            return self._read(value, owner)
+            if not isinstance(value, str) or len(value) > self.longest:
+                raise ConfigError(
+                    f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} "
+                    "characters."
+                )
+            if self.parse is not None:
+                self.parse(value)
+            return value
         if (
             not _is_number(value)
             or isinstance(value, bool) != (kind is bool)
@@ -133,16 +140,6 @@ class Param:
         if (low is not None and value < low) or (high is not None and value > high):
             raise ConfigError(f"{owner}: {self.key} = {value:g}; expected {low:g} to {high:g}.")
         return kind(value)
-
-    def _read(self, value: Value, owner: str) -> str:
-        if not isinstance(value, str) or len(value) > self.longest:
-            raise ConfigError(
-                f"{owner}: {self.key} = {quote(value)}; expected a text of at most {self.longest} "
-                "characters."
-            )
-        if self.parse is not None:
-            self.parse(value)
-        return value
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

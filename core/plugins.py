@@ -71,22 +71,20 @@ def load_plugins() -> None:
 
 def describe(error: BaseException, file: Path | None = None) -> str:
     """An error in one sentence: the last line of `file` that ran (else of any file), and the message."""
-    text = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
-    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    return f"{_place(error, file)}{kind}{(text or 'no message').rstrip('.')}."
-
-
-def _place(error: BaseException, file: Path | None) -> str:
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{Path(error.filename).name}, line {error.lineno}: "
+    text, place = " ".join(str(error).split()), f"{file.name}: " if file else ""
     frames = [
-        frame
+        (frame.filename, frame.lineno)
         for frame in traceback.extract_tb(error.__traceback__)
         if file in (None, Path(frame.filename))
     ]
+    if isinstance(error, SyntaxError):
+        text = error.msg
+        if error.filename:
+            frames = [(error.filename, error.lineno)]
     if frames:
-        return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}: "
-    return f"{file.name}: " if file else ""
+        place = f"{Path(frames[-1][0]).name}, line {frames[-1][1]}: "
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return f"{place}{kind}{(text or 'no message').rstrip('.')}."
 
 
 def why_missing() -> str:

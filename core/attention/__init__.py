@@ -5,7 +5,7 @@ from core.attention.config import AXES, AttentionConfig, check_sizes, entry, hea
 from core.attention.kernels.exact import LayerSteps, RecordedSteps, Steps
 from core.attention.kernels.softmax import why_not_fused
 from core.attention.layer import Attention, attend
-from core.attention.presets import PRESETS, preset
+from core.attention.presets import PRESETS, preset, preset_of
 from core.attention.presets.base import Preset
 from core.attention.register import register
 from core.entries import Choice, ConfigError, Entry, Param
@@ -29,6 +29,7 @@ __all__ = [
     "entry",
     "heads_that_divide",
     "preset",
+    "preset_of",
     "register",
     "why_not_fused",
 ]

@@ -306,11 +306,6 @@ class Formula:
     kind: Kind
     tree: Node
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names it reads, of score, i, j, h, T and S."""
-        return self.tree.names()
-
     def __call__(self, block: ScoreBlock, score: Tensor | None = None) -> Tensor:
         """A mask formula's truth values, bool (T, S) or (H, T, S); a score formula's new scores, (B, H, T, S).
 
@@ -334,7 +329,8 @@ class Formula:
             known["score"] = score
             dtype = torch.promote_types(score.dtype, torch.float32)
         values = {
-            name: torch.as_tensor(known[name], device=device).to(dtype) for name in self.names
+            name: torch.as_tensor(known[name], device=device).to(dtype)
+            for name in self.tree.names()
         }
         result = Computer(self.text, block, values, torch.zeros((), dtype=dtype, device=device)).of(
             self.tree

@@ -37,7 +37,26 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`.
     """
     source = sys._getframe(1).f_code.co_filename
-    before = _check(axis, entry, replace)
+    if axis not in AXES:
+        raise ConfigError(f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
+    if not isinstance(entry, Entry):
+        raise ConfigError(f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.")
+    if not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key):
+        raise ConfigError(
+            f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
+            "as in cosine_power."
+        )
+    owner = f"{axis} = {entry.key}"
+    for wrong in _complaints(axis, entry, owner):
+        raise ConfigError(wrong)
+    before = next((item for item in AXES[axis] if item.key == entry.key), None)
+    if before and not before.source:
+        raise ConfigError(f"{owner} is one of the lab's own; take another key.")
+    if before and not replace:
+        raise ConfigError(
+            f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
+            "register(…, replace=True)."
+        )
     build = entry.build
     made = dataclasses.replace(
         entry,
@@ -78,31 +97,6 @@ def _score_cost(entry: Entry, config: LayerConfig, area: Area) -> Cost:
         2.0 * area.cells * config.score_heads * config.qk_dim if "product" in entry.traits else 0.0
     )
     return Cost(counter.get_total_flops() - product)
-
-
-def _check(axis: str, entry: Entry, replace: bool) -> Entry | None:
-    """The entry that this one replaces, if any; ConfigError where something is missing or malformed."""
-    if axis not in AXES:
-        raise ConfigError(f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
-    if not isinstance(entry, Entry):
-        raise ConfigError(f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.")
-    if not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key):
-        raise ConfigError(
-            f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
-            "as in cosine_power."
-        )
-    owner = f"{axis} = {entry.key}"
-    for wrong in _complaints(axis, entry, owner):
-        raise ConfigError(wrong)
-    before = next((item for item in AXES[axis] if item.key == entry.key), None)
-    if before and not before.source:
-        raise ConfigError(f"{owner} is one of the lab's own; take another key.")
-    if before and not replace:
-        raise ConfigError(
-            f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
-            "register(…, replace=True)."
-        )
-    return before
 
 
 def _complaints(axis: str, entry: Entry, owner: str) -> Iterator[str]:

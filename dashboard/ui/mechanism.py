@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -21,6 +21,7 @@ from core.attention import (
     Param,
     entry,
     preset,
+    preset_of,
 )
 from core.attention.formula import FormulaError
 from core.attention.masks import COMPOSITIONS
@@ -583,27 +584,6 @@ def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
 def _preset_label(name: str) -> str:
     item = preset(name)
     return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
-
-
-def preset_of(config: AttentionConfig | None) -> str | None:
-    """The preset of a mechanism at its own size, whatever its dropout, or None."""
-    if config is None:
-        return None
-    return _presets_at(config.d_model, config.num_heads).get(
-        replace(config, dropout=0.0) if config.dropout else config
-    )
-
-
-@lru_cache(maxsize=32)
-def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
-    """Every preset that exists at a size, by its mechanism; the first of equal ones."""
-    presets: dict[AttentionConfig, str] = {}
-    for item in PRESETS:
-        try:
-            presets.setdefault(item.config(d_model, num_heads), item.key)
-        except ConfigError:
-            continue  # this one cannot be had at that size
-    return presets
 
 
 def _take_preset(key: str) -> None:

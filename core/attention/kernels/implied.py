@@ -274,13 +274,9 @@ def elu_features(x: Tensor) -> Tensor:
     return F.elu(x).add_(1.0)
 
 
-def with_ones(v: Tensor) -> Tensor:
-    """v with a column of ones, whose weighted sum is the sum of the weights."""
-    return F.pad(v, (0, 1), value=1.0)
-
-
 def divided(sums: Tensor) -> Tensor:
-    """The weighted sum of v over the sum of the weights, from sums of `with_ones`; zeros where nothing is visible."""
+    """The weighted sum of v over the sum of the weights, from sums of v with a column of ones; zeros where nothing is
+    visible."""
     total = sums[..., -1:]
     unseen = total <= torch.finfo(sums.dtype).tiny
     return (sums[..., :-1] / total.masked_fill(unseen, 1.0)).masked_fill(unseen, 0.0)
@@ -309,7 +305,7 @@ def causal_linear_attention(
     """
     queries = features_q.shape[2]
     q, k, v = in_chunks(
-        features_q, features_k, with_ones(v), chunk, offset
+        features_q, features_k, F.pad(v, (0, 1), value=1.0), chunk, offset
     )  # (B, H, n, chunk, R or E + 1)
     inside = (q @ k.mT).tril() @ v
     start = k.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past

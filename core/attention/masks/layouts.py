@@ -245,7 +245,7 @@ def formula(block: ScoreBlock, text: str) -> Tensor:
 def _cost(config: LayerConfig, area: Area) -> Cost:
     """Double precision, one step at a time."""
     cells = area.cells * (
-        config.score_heads if "h" in parse(str(config.mask["text"]), "mask").names else 1
+        config.score_heads if "h" in parse(str(config.mask["text"]), "mask").tree.names() else 1
     )
     return Cost(0.0, 20 * cells, cells)
 

@@ -65,15 +65,6 @@ def enters(choice: Choice) -> frozenset[str]:
     return frozenset(item.enters for item in entries_of(choice)) - {""}
 
 
-def _build(config: LayerConfig) -> Position:
-    return Joined(
-        [
-            find(POSITIONS, "position", part.key).build(config.with_(position=part))
-            for part in config.position.parts
-        ]
-    )
-
-
 def _refuse(config: LayerConfig) -> ConfigError | str | None:
     if len(config.position.parts) < 2:
         return f"position = and joins two or more positions; got {len(config.position.parts)}; take two, or one alone."
@@ -110,20 +101,15 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-def _tables_cost(config: LayerConfig, area: Area) -> Cost:
-    return sum(
-        (
-            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
-            for part in config.position.parts
-        ),
-        Cost(),
-    )
-
-
 JOINED = Entry(
     "and",
     "Two positions",
-    _build,
+    lambda config: Joined(
+        [
+            find(POSITIONS, "position", part.key).build(config.with_(position=part))
+            for part in config.position.parts
+        ]
+    ),
     r"p_2 \circ p_1",
     "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
     "",
@@ -133,7 +119,13 @@ JOINED = Entry(
     enters="scores",
     parts=(Choice("rope"), Choice("formula")),
     cost=_cost,
-    tables=_tables_cost,
+    tables=lambda config, area: sum(
+        (
+            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
+            for part in config.position.parts
+        ),
+        Cost(),
+    ),
     refuse=_refuse,
 )
 
@@ -141,7 +133,7 @@ JOINED = Entry(
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
 # vectors decide; "reads length" where the angles of earlier tokens change as the text grows.
-POSITIONS = Axis(
+POSITIONS: Axis = Axis(
     *relative.ENTRIES,
     *rotary.ENTRIES,
     *contextual.ENTRIES,

@@ -67,9 +67,18 @@ class Rotary(Position):
 
     amplitude = 1.0
 
-    def __init__(self, head_dim: int, base: float, layout: str, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        head_dim: int,
+        base: float,
+        layout: str,
+        share: float = 1.0,
+        factor: float = 1.0,
+        original: int = 1,
+    ) -> None:
+        """Forms for longer texts read `factor`, by which these are longer, and `original`, the length in training."""
         super().__init__()
-        self.base, self.layout = base, layout
+        self.base, self.layout, self.factor, self.original = base, layout, factor, original
         self.dims = max(2, 2 * int(head_dim * share / 2))
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
@@ -210,12 +219,6 @@ YARN_GROWTH = 0.1  # of the temperature with ln(factor), fitted by the authors o
 class Linear(Rotary):
     """Every position is divided by `factor`, so that a longer text stays within the trained angles. Chen 2023."""
 
-    def __init__(
-        self, head_dim: int, base: float, layout: str, share: float, factor: float
-    ) -> None:
-        super().__init__(head_dim, base, layout, share)
-        self.factor = factor
-
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
         return super().frequencies(length) / self.factor
 
@@ -225,12 +228,6 @@ class DynamicNtk(Rotary):
 
     Slow pairs are stretched, the fastest stays. The angles depend on the length, so cached keys must be rotated again.
     """
-
-    def __init__(
-        self, head_dim: int, base: float, layout: str, share: float, factor: float, original: int
-    ) -> None:
-        super().__init__(head_dim, base, layout, share)
-        self.factor, self.original = factor, original
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
         if self.dims == 2:
@@ -258,8 +255,8 @@ class Yarn(Rotary):
         fast: float,
         slow: float,
     ) -> None:
-        super().__init__(head_dim, base, layout, share)
-        self.factor, self.original, self.fast, self.slow = factor, original, fast, slow
+        super().__init__(head_dim, base, layout, share, factor, original)
+        self.fast, self.slow = fast, slow
         self.amplitude = YARN_GROWTH * math.log(factor) + 1.0
 
     def pair_of(self, turns: float) -> float:
@@ -291,8 +288,8 @@ class Llama3(Rotary):
         low: float,
         high: float,
     ) -> None:
-        super().__init__(head_dim, base, layout, share)
-        self.factor, self.original, self.low, self.high = factor, original, low, high
+        super().__init__(head_dim, base, layout, share, factor, original)
+        self.low, self.high = low, high
 
     def frequencies(self, length: int) -> Float[Tensor, " half"]:
         plain = super().frequencies(length)
@@ -437,8 +434,7 @@ class LongRope(Rotary):
         short: str,
         long: str,
     ) -> None:
-        super().__init__(head_dim, base, layout, share)
-        self.original = original
+        super().__init__(head_dim, base, layout, share, original=original)
         self.short, self.long = (
             spread_factors(parse_factors(text), self.dims // 2) for text in (short, long)
         )

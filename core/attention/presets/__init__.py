@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 
 from core.attention.config import AXES, AttentionConfig, entry
 from core.attention.presets.base import Preset
@@ -27,6 +29,24 @@ def preset(key: str) -> Preset:
     raise ConfigError(
         f"preset = {quote(key)}; expected one of {', '.join(p.key for p in PRESETS)}."
     )
+
+
+def preset_of(config: AttentionConfig | None) -> str | None:
+    """The preset of a mechanism at its own size, whatever its dropout, or None."""
+    if config is None:
+        return None
+    known = _presets_at(config.d_model, config.num_heads)
+    return known.get(replace(config, dropout=0.0) if config.dropout else config)
+
+
+@lru_cache(maxsize=32)
+def _presets_at(d_model: int, num_heads: int) -> dict[AttentionConfig, str]:
+    """Every preset that exists at a size, by its mechanism; the first of equal ones."""
+    presets: dict[AttentionConfig, str] = {}
+    for item in PRESETS:
+        with suppress(ConfigError):  # one cannot be had at that size
+            presets.setdefault(item.config(d_model, num_heads), item.key)
+    return presets
 
 
 # Choices and attentions in words: for lists, legends and the layers of a diagram.
@@ -56,12 +76,8 @@ def choice_name(axis: str, choice: Choice) -> str:
 
 def attention_name(config: AttentionConfig) -> str:
     """The name of the equal preset, else of the choices that are not the defaults."""
-    for item in PRESETS:
-        try:
-            if item.config(config.d_model, config.num_heads) == replace(config, dropout=0.0):
-                return item.name
-        except ConfigError:
-            continue
+    if key := preset_of(config):
+        return preset(key).name
     plain = AttentionConfig(config.d_model, config.num_heads)
     names = [
         choice_name(axis, getattr(config, axis))

@@ -182,12 +182,6 @@ def _build(config: LayerConfig) -> Latent:
     return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
-def _sizes(config: LayerConfig) -> HeadSizes:
-    rope, latent = int(config.projection["rope"]), int(config.projection["latent"])
-    heads, size = config.num_heads, config.head_dim
-    return HeadSizes(heads, size + rope, size, heads, cached=latent + rope)
-
-
 def _refuse(config: LayerConfig) -> ConfigError | None:
     rope, groups = int(config.projection["rope"]), int(config.projection["groups"])
     for name, number in (
@@ -399,7 +393,13 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         "k, v from {latent} numbers",
         traits=frozenset({"own positions"}),
-        sizes=_sizes,
+        sizes=lambda config: HeadSizes(
+            config.num_heads,
+            config.head_dim + int(config.projection["rope"]),
+            config.head_dim,
+            config.num_heads,
+            cached=int(config.projection["latent"]) + int(config.projection["rope"]),
+        ),
         refuse=_refuse,
     ),
     Entry(
