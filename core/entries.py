@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from core import plugins
 
@@ -248,27 +248,14 @@ class Entry:
     source: str = ""  # the file that registered it; empty for the lab's own
 
 
-class Axis(Sequence[Entry]):
+class Axis(list[Entry]):
     """The entries of one axis, as given or in the `order` of their keys; `core.attention.register` appends others."""
 
     def __init__(self, *entries: Entry, order: str = "") -> None:
         keys = order.split()
-        self.entries = (
-            sorted(entries, key=lambda entry: keys.index(entry.key)) if order else [*entries]
+        super().__init__(
+            sorted(entries, key=lambda entry: keys.index(entry.key)) if order else entries
         )
-
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Entry]: ...
-    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
-        return self.entries[index]
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
 
 
 @dataclass(frozen=True)

@@ -141,11 +141,11 @@ def test_the_mechanism_that_it_adds():
     (block,) = snippets("add-a-mechanism.md")
     names: dict[str, Any] = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
-    AXES["normalizer"].entries.append(names["RELU"])
+    AXES["normalizer"].append(names["RELU"])
     try:
         layer = Attention(AttentionConfig(12, 3, normalizer="relu", mask="causal"))
     finally:
-        AXES["normalizer"].entries.remove(names["RELU"])
+        AXES["normalizer"].remove(names["RELU"])
     steps = layer(torch.randn(2, 5, 12))
     seen = torch.arange(1.0, 6.0)[:, None]
     torch.testing.assert_close(steps.weights, steps.scores.relu().tril() / seen)
@@ -190,7 +190,7 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
     plug_in, claim, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
-    entries = AXES["score"].entries
+    entries = AXES["score"]
     before = list(entries)
     try:
         run(plug_in, tmp_path, monkeypatch, capsys)

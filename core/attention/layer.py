@@ -79,22 +79,17 @@ def clear_hidden_heads(
 
 def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
     """The mask in at least two dimensions; ValueError when the shapes of ready heads do not meet."""
-    wrong = None
+    shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
     if not q.dim() == k.dim() == v.dim() == 4:
-        wrong = "q, k and v are (batch, heads, length, head size)"
-    elif q.shape[-1] != k.shape[-1]:
-        wrong = "q and k need one head size"
-    elif k.shape[-2] != v.shape[-2]:
-        wrong = "k and v need one number of keys"
-    elif (
-        not q.shape[0] == k.shape[0] == v.shape[0]
-        or q.shape[1] % k.shape[1]
-        or q.shape[1] % v.shape[1]
-    ):
-        wrong = "q, k and v need one batch, and heads of k and v that divide those of q"
-    if wrong:
+        raise ValueError(f"q, k and v are (batch, heads, length, head size); {shapes}")
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"q and k need one head size; {shapes}")
+    if k.shape[-2] != v.shape[-2]:
+        raise ValueError(f"k and v need one number of keys; {shapes}")
+    uneven = q.shape[1] % k.shape[1] or q.shape[1] % v.shape[1]
+    if not q.shape[0] == k.shape[0] == v.shape[0] or uneven:
         raise ValueError(
-            f"{wrong}; got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
+            f"q, k and v need one batch, and heads of k and v that divide those of q; {shapes}"
         )
     return check_mask(mask)
 

@@ -111,18 +111,11 @@ class Pair:
 def rotation_pairs(turns: Float[Tensor, "T D D"]) -> tuple[Pair, ...]:
     """Which dimensions rotate together, from the matrices of at least two positions; unchanged ones are in no pair."""
     reach = turns.abs().sum(0).fill_diagonal_(0)
-    pairs = []
-    for first in range(len(reach)):
-        second = int(reach[:, first].argmax())
-        if first < second and reach[second, first] > TURNS:
-            pairs.append(
-                Pair(
-                    first,
-                    second,
-                    float(torch.atan2(turns[1, second, first], turns[1, first, first])),
-                )
-            )
-    return tuple(pairs)
+    return tuple(
+        Pair(first, second, float(torch.atan2(turns[1, second, first], turns[1, first, first])))
+        for first, second in enumerate(reach.argmax(0).tolist())
+        if first < second and reach[second, first] > TURNS
+    )
 
 
 def sinusoid_pairs(table: Float[Tensor, "T C"]) -> tuple[Pair, ...]:
@@ -151,11 +144,11 @@ def sinusoid_shift(row: Float[Tensor, " C"]) -> Float[Tensor, "C C"]:
     Vaswani 2017, section 3.5: each pair (sin, cos) is rotated by its angle at k. An odd last dimension,
     which has no cosine, is left as it is.
     """
-    out = torch.eye(len(row), dtype=row.dtype)
-    for m in range(0, len(row) - 1, 2):
-        sin, cos = row[m], row[m + 1]
-        out[m : m + 2, m : m + 2] = torch.stack((torch.stack((cos, sin)), torch.stack((-sin, cos))))
-    return out
+    blocks = [
+        torch.stack((torch.stack((cos, sin)), torch.stack((-sin, cos))))
+        for sin, cos in zip(row[:-1:2], row[1::2], strict=True)
+    ]
+    return torch.block_diag(*blocks, torch.eye(len(row) % 2, dtype=row.dtype))
 
 
 def fit_shift(table: Float[Tensor, "T C"], shift: int) -> Float[Tensor, "C C"]:

@@ -67,7 +67,7 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     )
     if axis == "score" and entry.cost is Entry.__dataclass_fields__["cost"].default:
         made = dataclasses.replace(made, cost=partial(_score_cost, made))
-    entries = AXES[axis].entries
+    entries = AXES[axis]
     place = entries.index(before) if before else len(entries)
 
     def take_back() -> None:

@@ -235,7 +235,7 @@ def axes():
     before = {axis: list(entries) for axis, entries in AXES.items()}
     yield AXES
     for axis, entries in before.items():
-        AXES[axis].entries[:] = entries
+        AXES[axis][:] = entries
 
 
 def test_a_registered_choice_is_one_like_any_other(axes):

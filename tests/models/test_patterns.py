@@ -284,7 +284,7 @@ def axes():
             ),
         )
     yield
-    AXES["projection"].entries[:] = before
+    AXES["projection"][:] = before
 
 
 @each("side", ["left", "right"])

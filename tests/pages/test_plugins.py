@@ -21,7 +21,7 @@ def loaded():
         runpy.run_path(str(file))
     yield
     for axis, entries in before.items():
-        AXES[axis].entries[:] = entries
+        AXES[axis][:] = entries
 
 
 def test_a_page_lists_plug_ins_with_a_mark_and_dashes_for_times_nobody_measured(loaded):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from core.attention.basics import ScoreBlock
+from core.attention.basics import ScoreBlock, Softmax
 from core.attention.kernels.costs import features_cost, linformer_cost, nystrom_cost, summed
 from core.attention.kernels.exact import AttentionInputs, Steps, spans, to_float32
 from core.attention.kernels.implied import (
@@ -170,16 +170,9 @@ def inverse(matrix: Tensor, rounds: int) -> Tensor:
     return estimate
 
 
-def soft(q: Tensor, k: Tensor, columns: Tensor | None) -> Tensor:
-    """The softmax of q kᵀ over the columns where `columns` is True; zeros elsewhere."""
-    scores = q @ k.mT
-    if columns is None:
-        return scores.softmax(-1)
-    return (
-        scores.masked_fill(~columns, torch.finfo(scores.dtype).min)
-        .softmax(-1)
-        .masked_fill(~columns, 0.0)
-    )
+masked_softmax = (
+    Softmax()
+)  # of the allowed cells of each row; zeros elsewhere, and in a row without any
 
 
 class Nystrom:
@@ -197,7 +190,7 @@ class Nystrom:
         q, k, scale = scaled_qk(inputs)
         v = to_float32(inputs.v)
         if k.shape[2] <= self.landmarks:
-            weights = soft(scale * q, k, real)
+            weights = masked_softmax(scale * q @ k.mT, real)
             return steps(inputs, weights @ v, lambda: weights)
         of_k = averages(k.shape[2], self.landmarks, real, k)
         left, middle, right = self.factors(q, k, of_k, scale, real, inputs.block.owns_queries)
@@ -227,8 +220,9 @@ class Nystrom:
         filled = (
             None if real is None else of_k.any(-1).unsqueeze(-2)
         )  # (B, 1, 1, m): fewer tokens leave some empty
-        left, right = soft(q, scale * few_k, filled), soft(scale * few_q, k, real)
-        middle = soft(few_q, scale * few_k, filled)
+        left = masked_softmax(q @ (scale * few_k).mT, filled)
+        right = masked_softmax(scale * few_q @ k.mT, real)
+        middle = masked_softmax(few_q @ (scale * few_k).mT, filled)
         if real is not None:
             middle = middle.masked_fill(~of_q.any(-1, keepdim=True), 0.0)
         return left, inverse(middle, self.rounds), right
@@ -341,12 +335,6 @@ class NativeSparse(nn.Module):
         importance = logs.unflatten(1, (-1, self.shared)).logsumexp(2)  # (B, G, T, N)
         best = top_cells(importance, (numbers < own) & seen, self.blocks - 1)
         return (best | (numbers == own)).repeat_interleave(self.shared, dim=1)
-
-
-def masked_softmax(scores: Tensor, allowed: Tensor) -> Tensor:
-    """The softmax over the allowed cells of each row; zeros elsewhere, and in a row without any."""
-    least = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~allowed, least).softmax(-1).masked_fill(~allowed, 0.0)
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:
