@@ -247,7 +247,7 @@ def without_new_entries():
     before = {axis: list(entries) for axis, entries in AXES.items()}
     yield
     for axis, entries in before.items():
-        AXES[axis].entries[:] = entries
+        AXES[axis][:] = entries
 
 
 @pytest.mark.parametrize("guide", GUIDES)  # two of them train for ten seconds
@@ -367,7 +367,7 @@ def keys(monkeypatch) -> Iterator[dict[str, str]]:
         if entry.source
     }
     for axis, entries in before.items():
-        AXES[axis].entries[:] = entries
+        AXES[axis][:] = entries
 
 
 def script_of(key: str) -> Script:

@@ -30,12 +30,34 @@ class ByFunction(nn.Module):
         super().__init__()
         self.function, self.owner = function, owner
 
+    def result(self, *args: Any, shape: tuple[int, ...], broadcast: bool = False) -> Tensor:
+        """What the function gives, of that shape, or broadcastable to it; ConfigError, with file and line, where it
+        raises or gives anything else."""
+        sizes = f"({', '.join(('B', 'H', 'T', 'S')[-len(shape) :])}) = {tuple(shape)}"
+        expected = f"{'broadcastable to ' if broadcast else ''}{sizes}"
+        try:
+            result = self.function(*args)
+        except ConfigError:
+            raise
+        except Exception as error:
+            raise ConfigError(f"{self.owner} failed. {describe(error)}") from error
+        if not isinstance(result, Tensor):
+            raise ConfigError(
+                f"{self.owner} returned {quote(result)}; expected a tensor {expected}."
+            )
+        fits = result.shape == shape
+        if broadcast:
+            with suppress(RuntimeError):
+                fits = result.broadcast_to(shape).shape == shape
+        if not fits:
+            given = tuple(result.shape)
+            raise ConfigError(f"{self.owner} returned a tensor {given}; expected {expected}.")
+        return result
+
     def of_cells(self, block: ScoreBlock) -> Tensor:
         """The function of the positions i and j, broadcastable to (H, T, S)."""
-        result = call(self.owner, self.function, block.i, block.j)
         shape = (block.num_heads, len(block.i), block.j.shape[1])
-        check_result(self.owner, result, shape, "H, T, S", broadcast=True)
-        return result
+        return self.result(block.i, block.j, shape=shape, broadcast=True)
 
 
 class FunctionScore(ByFunction, Score):
@@ -44,9 +66,7 @@ class FunctionScore(ByFunction, Score):
     def forward(
         self, q: Float[Tensor, "B H T D"], k: Float[Tensor, "B H S D"]
     ) -> Float[Tensor, "B H T S"]:
-        scores = call(self.owner, self.function, q, k)
-        check_result(self.owner, scores, (*q.shape[:3], k.shape[2]), "B, H, T, S")
-        return scores
+        return self.result(q, k, shape=(*q.shape[:3], k.shape[2]))
 
 
 class FunctionNormalizer(ByFunction, Normalizer):
@@ -59,8 +79,7 @@ class FunctionNormalizer(ByFunction, Normalizer):
         ready = scores.float() if scores.dtype in HALF else scores
         if mask is not None:
             ready = ready.masked_fill(~mask, torch.finfo(ready.dtype).min)
-        weights = call(self.owner, self.function, ready, mask)
-        check_result(self.owner, weights, scores.shape, "B, H, T, S")
+        weights = self.result(ready, mask, shape=scores.shape)
         return (weights if mask is None else weights.masked_fill(~mask, 0.0)).to(scores.dtype)
 
 
@@ -83,13 +102,14 @@ class FunctionMask(ByFunction, Mask):
         return allowed
 
 
-# axis -> the class whose modules are taken as they are, the class around a function, and the function's arguments
-FITTING: dict[str, tuple[type[nn.Module], Function | None, tuple[str, ...]]] = {
+# axis -> the class whose modules are taken as they are, what is made of a function, and the function's arguments
+FITTING: dict[str, tuple[type[nn.Module] | None, Function | None, tuple[str, ...]]] = {
     "projection": (Projection, None, ()),
     "score": (Score, FunctionScore, ("q", "k")),
     "position": (Position, FunctionBias, ("i", "j")),
     "mask": (Mask, FunctionMask, ("i", "j")),
     "normalizer": (Normalizer, FunctionNormalizer, ("scores", "mask")),
+    "kernel": (None, lambda function, owner: function, ("inputs",)),
 }
 
 
@@ -98,14 +118,32 @@ def adapt(axis: str, piece: Any, key: str = "") -> Any:
 
     ConfigError repeats what was given and says what would fit.
     """
-    if axis == "kernel":
-        return _callable(axis, piece, ("inputs",))
     kind, wrapper, names = FITTING[axis]
-    if isinstance(piece, kind):
+    if kind and isinstance(piece, kind):
         return piece
-    if wrapper is None:
-        raise ConfigError(f"{axis} = {_written(piece)}; expected an instance of {kind.__name__}.")
-    return wrapper(_callable(axis, piece, names), f"{axis} = {key or _written(piece)}")
+    written, function = _written(piece), [f"a function of ({', '.join(names)})"] * bool(wrapper)
+    fitting = " or ".join([*function, *([f"an instance of {kind.__name__}"] if kind else [])])
+    if isinstance(piece, str):
+        raise ConfigError(
+            f"{axis} = {written} is a key; name it in the config: "
+            f"AttentionConfig({axis}={written}). Here goes {fitting}."
+        )
+    if isinstance(piece, type):
+        raise ConfigError(
+            f"{axis} = {written} is a class; expected {fitting}: call it, {written}(…)."
+        )
+    if wrapper is None or not callable(piece):
+        raise ConfigError(f"{axis} = {written}; expected {fitting}.")
+    made = f"{axis} = {key or written}"
+    try:
+        taken = inspect.signature(piece.forward if isinstance(piece, nn.Module) else piece)
+    except ValueError:  # some functions of C tell no signature
+        return wrapper(piece, made)
+    try:
+        taken.bind(*names)
+    except TypeError:
+        raise ConfigError(f"{axis} = {written} takes {taken}; expected {fitting}.") from None
+    return wrapper(piece, made)
 
 
 def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, Any]:
@@ -129,62 +167,9 @@ def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, A
     return pieces
 
 
-def _callable(axis: str, piece: Any, names: tuple[str, ...]) -> Any:
-    fitting = f"a function of ({', '.join(names)})"
-    if axis in FITTING:
-        fitting += f" or an instance of {FITTING[axis][0].__name__}"
-    if isinstance(piece, str):
-        raise ConfigError(
-            f"{axis} = {quote(piece)} is a key; name it in the config: "
-            f"AttentionConfig({axis}={quote(piece)}). Here goes {fitting}."
-        )
-    if isinstance(piece, type):
-        raise ConfigError(
-            f"{axis} = {piece.__name__} is a class; expected {fitting}: call it, {piece.__name__}(…)."
-        )
-    if not callable(piece):
-        raise ConfigError(f"{axis} = {quote(piece)}; expected {fitting}.")
-    try:
-        taken = inspect.signature(piece.forward if isinstance(piece, nn.Module) else piece)
-    except ValueError:  # some functions of C tell no signature
-        return piece
-    try:
-        taken.bind(*names)
-    except TypeError:
-        raise ConfigError(
-            f"{axis} = {_written(piece)} takes {taken}; expected {fitting}."
-        ) from None
-    return piece
-
-
 def _written(piece: Any) -> str:
     """What a message calls it: the name of a function (also of one with some arguments filled in) or of a class."""
     piece = piece.func if isinstance(piece, partial) else piece
     return getattr(piece, "__name__", None) or (
         type(piece).__name__ if isinstance(piece, nn.Module) else quote(piece)
     )
-
-
-def call(owner: str, function: Function, *args: Any) -> Any:
-    """The result of a person's function; ConfigError, with file and line, where it raises."""
-    try:
-        return function(*args)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"{owner} failed. {describe(error)}") from error
-
-
-def check_result(
-    owner: str, result: Any, shape: tuple[int, ...], names: str, broadcast: bool = False
-) -> None:
-    """ConfigError unless the result of a person's function is a tensor of that shape, or broadcastable to it."""
-    expected = f"{'broadcastable to ' if broadcast else ''}({names}) = {tuple(shape)}"
-    if not isinstance(result, Tensor):
-        raise ConfigError(f"{owner} returned {quote(result)}; expected a tensor {expected}.")
-    fits = result.shape == shape
-    if broadcast:
-        with suppress(RuntimeError):
-            fits = result.broadcast_to(shape).shape == shape
-    if not fits:
-        raise ConfigError(f"{owner} returned a tensor {tuple(result.shape)}; expected {expected}.")

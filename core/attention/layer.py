@@ -69,14 +69,6 @@ def clear_padding(
     return torch.where(unchanged[..., None], x, 0.0)
 
 
-def clear_hidden_heads(
-    heads: Float[Tensor, "B G S D"], mask: Tensor | None
-) -> Float[Tensor, "B G S D"]:
-    """`clear_padding` of k or v for the keys that the mask hides from every query."""
-    real = visible_keys(mask)
-    return clear_padding(heads, real if real is None or real.dim() == 1 else real[:, None])
-
-
 def check_heads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor | None:
     """The mask in at least two dimensions; ValueError when the shapes of ready heads do not meet."""
     shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}."
@@ -561,10 +553,8 @@ def attend(
     or the mask is not bool; ConfigError for an unknown kernel, or one that cannot do that normalizer.
     """
     mask = check_heads(q, k, v, mask)
-    score, softmax = _score_and_softmax(
-        dot_product_scale(q.shape[-1]) if scale is None else scale, temperature
-    )
-    run = _kernel_of_heads(kernel, dropout)
+    usual = dot_product_scale(q.shape[-1]) if scale is None else scale
+    run, score, softmax = _pieces(kernel, dropout, usual, temperature)
     if normalizer is not None and kernel != "exact":
         raise ConfigError(
             f"kernel = {kernel} computes only softmax", "no normalizer", kernel="exact"
@@ -573,8 +563,9 @@ def attend(
         raise ConfigError(
             f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead."
         )
-    k, v = clear_hidden_heads(k, mask), clear_hidden_heads(v, mask)
-    k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+    real = visible_keys(mask)
+    real = real if real is None or real.dim() == 1 else real[:, None]
+    k, v = (repeat_heads(clear_padding(x, real), q.shape[1]) for x in (k, v))
     block = ScoreBlock.whole(
         q.shape[2], k.shape[2], num_heads=q.shape[1], device=q.device, q=q, k=k
     )
@@ -592,8 +583,13 @@ def attend(
 
 
 @lru_cache(maxsize=64)
-def _kernel_of_heads(kernel: str, dropout: float) -> Callable[[AttentionInputs], Steps]:
-    """The kernel of the default config; ConfigError for one that a layer alone can have."""
+def _pieces(
+    kernel: str, dropout: float, scale: float, temperature: float
+) -> tuple[Callable[[AttentionInputs], Steps], Dot, Softmax]:
+    """The kernel of the default config, the score and the softmax; ConfigError for a kernel that a layer alone can have.
+
+    Cached, as none has weights and making a module takes longer than a short attention.
+    """
     config = AttentionConfig(kernel=kernel, dropout=dropout)
     if config.has("kernel", "layer only"):
         raise ConfigError(
@@ -601,10 +597,4 @@ def _kernel_of_heads(kernel: str, dropout: float) -> Callable[[AttentionInputs],
             "Attention(config)",
             kernel="linear",
         )
-    return entry("kernel", kernel).build(config)
-
-
-@lru_cache(maxsize=64)
-def _score_and_softmax(scale: float, temperature: float) -> tuple[Dot, Softmax]:
-    """Cached, as neither has weights and making a module takes longer than a short attention."""
-    return Dot(scale), Softmax(temperature)
+    return entry("kernel", kernel).build(config), Dot(scale), Softmax(temperature)
