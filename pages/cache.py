@@ -38,9 +38,8 @@ from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached, model as loaded_model, shared
 from dashboard.ui.fields import (
     HERE,

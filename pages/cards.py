@@ -18,9 +18,8 @@ from core.studies import cards
 from core.studies.cards import LENGTHS, LONG, SHORT, Row, cache, curves
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations, percent, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, PICK, Theme
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
 from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
 from dashboard.ui.layer_pattern import train_small

@@ -37,9 +37,8 @@ from core.studies.circuits import (
 )
 from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink, Theme
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.server.cache import measurements
 from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, write_link

@@ -40,11 +40,10 @@ from core.studies.claims import ClaimResult, LabResult, OwnRun
 from core.training.seed_stats import SeedStats
 from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.page_views import sketch
 from dashboard.draw.palette import PICK, Ink, Theme
 from dashboard.draw.pictures import render
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
 from dashboard.server import jobs

@@ -51,9 +51,8 @@ from core.studies.compare import (
 from core.tokens import tokenize
 from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import SIGNED
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, measurements, shared
 from dashboard.ui.links import KEEP, fragment, read_linked, write_linked
 from dashboard.ui.mechanism import (

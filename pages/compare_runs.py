@@ -28,9 +28,8 @@ from core.training.config import RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import MINUS, duration, number, percent, plain, score
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import split_data
 from dashboard.server import people
 from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of

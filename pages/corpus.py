@@ -72,10 +72,9 @@ from core.studies.corpus import (
 from core.tasks import reading
 from core.tasks.reading import MAX_SIGNS
 from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.picture_files import csv_file
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import (
     Spec,
     axis_style,

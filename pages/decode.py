@@ -44,10 +44,9 @@ from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, percent, plain, shorten
 from dashboard.draw.grids import bars, tiles
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server import cache
 from dashboard.server.cache import shared
 from dashboard.ui.decoding import (

@@ -44,9 +44,8 @@ from core.studies.racing import Race
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.vega import (
     Spec,
     filtered_layer,

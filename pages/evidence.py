@@ -38,9 +38,8 @@ from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_
 from dashboard.draw.formats import distinct, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
 from dashboard.server.cache import measurements, shared
 from dashboard.ui.links import BOUND, read_linked, read_pair, write_linked, write_pair

@@ -38,9 +38,8 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.tables import confusion
 from dashboard.draw.vega import split_data
 from dashboard.navigation import STEPS

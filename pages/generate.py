@@ -40,10 +40,9 @@ from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
-from dashboard.draw.page_pictures import add_script, begin_fragment
+from dashboard.draw.page_exports import Cell, Script, add_script, begin_fragment, source_of
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import measurements
 from dashboard.ui.decoding import (
     draw_row,

@@ -78,9 +78,8 @@ from dashboard.draw.head_roles import (
     score_grid,
     successor_grid,
 )
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.picture_files import csv_file
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec
 from dashboard.server.cache import measurements, shared
 from dashboard.server.limits import admit_upload, at_most, where_stored

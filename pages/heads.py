@@ -25,9 +25,8 @@ from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
 from dashboard.draw.formats import MINUS, byte_size, number, plain
 from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import CATEGORIES, MARKS, Theme, colour_scale
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, shared as shared_result
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values

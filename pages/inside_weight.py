@@ -22,9 +22,8 @@ from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell as Cell_of_scripts, Script, add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
-from dashboard.draw.scripts import Cell as Cell_of_scripts, Script
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
 from dashboard.ui.fields import HERE, Fields, Segmented, Select
 from dashboard.ui.links import fragment, read_pair, write_pair

@@ -45,9 +45,8 @@ from core.studies.lens import (
 from dashboard.draw import vega
 from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import (
     PICKED,
     Spec,

@@ -22,10 +22,9 @@ from core.tokens import tokenize
 from dashboard.draw import page_views
 from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain
 from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.fields import Fields, Number, Select, Text, Values
 from dashboard.ui.layer_pattern import train_with

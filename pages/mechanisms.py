@@ -26,8 +26,7 @@ from core.studies.mechanisms import (
 )
 from dashboard.draw.formats import number, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.draw.page_pictures import add_script
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, Segmented, Select
 from dashboard.ui.links import fragment, read_linked, write_linked

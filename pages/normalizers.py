@@ -21,9 +21,8 @@ from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.fields import (
     HERE,

@@ -51,9 +51,8 @@ from dashboard.draw.formats import (
     number,
     plain,
 )
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.step_view import (
     MAP_CELLS,
     Reading,

@@ -28,10 +28,9 @@ from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import latex, listed, number, plain
 from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Text, Values

@@ -27,8 +27,7 @@ from core.studies.pretrained import (
 )
 from dashboard.draw.attention_view import Patches, ViewState, attention_view
 from dashboard.draw.formats import number, plain
-from dashboard.draw.page_pictures import add_script
-from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.server.cache import shared
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Toggle, Values
 from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link

@@ -13,8 +13,7 @@ import streamlit as st
 
 from core.studies import questions
 from dashboard.draw.formats import byte_size, number, operations, percent
-from dashboard.draw.page_pictures import add_script
-from dashboard.draw.scripts import Cell, Script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached
 from dashboard.ui.links import BOUND, fragment

@@ -18,7 +18,7 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import byte_size, number, plain
 from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_pictures import add
+from dashboard.draw.page_exports import add
 from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of

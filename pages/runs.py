@@ -27,9 +27,8 @@ from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.record import Record, one_a_step
 from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import byte_size, duration, number, percent, plain
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import CATEGORIES, Ink
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import split_data
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people

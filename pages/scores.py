@@ -31,9 +31,8 @@ from dashboard.draw.formats import (
     plain,
 )
 from dashboard.draw.multiples import MAX_TILES, Frames, Tile, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
 from dashboard.ui.links import fragment, read_linked, reruns_alone, write_linked

@@ -15,10 +15,9 @@ from streamlit.delta_generator import DeltaGenerator
 from core.studies import start
 from core.studies.start import Lookup, look_up
 from dashboard.draw.formats import number
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import translation_view
 from dashboard.draw.palette import BAR, Ink, Theme, shade
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.navigation import step_of
 from dashboard.ui import tour
 from dashboard.ui.links import BOUND, fragment, sync_visits

@@ -56,9 +56,8 @@ from core.training.sweeps import (
 )
 from dashboard.draw.curves import Scale, lines, seeds
 from dashboard.draw.formats import about_duration, number, plain, score
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.picture_files import csv_file
-from dashboard.draw.scripts import Cell, Script
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps

@@ -36,9 +36,8 @@ from dashboard.draw import grids, tables
 from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import duration, number, percent, plain, score
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of

@@ -34,7 +34,7 @@ from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import byte_size, number, operations, percent, plain
 from dashboard.draw.glossary import explain_markdown
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.page_views import (
     Block,
     block_diagram,
@@ -46,7 +46,6 @@ from dashboard.draw.page_views import (
     stacks_of,
 )
 from dashboard.draw.palette import Ink
-from dashboard.draw.scripts import Cell, Script, attention_import, source_of
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider

@@ -33,9 +33,8 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import cell, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
 from dashboard.ui.links import BOUND, Pair, read_linked, read_pair, write_linked, write_pair

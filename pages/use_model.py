@@ -44,9 +44,8 @@ from core.studies.use_model import (
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number, plain
-from dashboard.draw.page_pictures import add_script, begin_fragment
+from dashboard.draw.page_exports import Cell, Script, add_script, begin_fragment, source_of
 from dashboard.draw.palette import SIGNED, Ink, Theme
-from dashboard.draw.scripts import Cell, Script, source_of
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
 from dashboard.server.cache import shared

@@ -43,9 +43,8 @@ from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, latex, number, percent, plain, score
-from dashboard.draw.page_pictures import add_script
+from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
-from dashboard.draw.scripts import Cell, Script
 from dashboard.draw.tables import marked, missing, wrong_tokens
 from dashboard.draw.vega import (
     Spec,

@@ -30,8 +30,8 @@ from core.models.cards import CARDS
 from core.provenance import MissingPlugin, lab_commit, lab_version, needed_plugins, require_plugins
 from dashboard.draw.formats import operations
 from dashboard.draw.glossary import TERMS
+from dashboard.draw.page_exports import Cell, Script
 from dashboard.draw.pictures import MapsPicture
-from dashboard.draw.scripts import Cell, Script
 from dashboard.navigation import STEPS
 from docs.site import catalogue, gallery, measured
 from tests.cases import each

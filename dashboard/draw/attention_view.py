@@ -16,7 +16,7 @@ import streamlit as st
 from core.tokens import token_text
 from dashboard.draw.components import draw
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_pictures import add
+from dashboard.draw.page_exports import add
 from dashboard.draw.pictures import MapsPicture
 
 if TYPE_CHECKING:  # at run time torch would come with them

@@ -14,7 +14,7 @@ import numpy as np
 from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
 from dashboard.draw.components import COMPONENTS, bundle, bundle_all, css_of
 from dashboard.draw.formats import number
-from dashboard.draw.page_pictures import Component
+from dashboard.draw.page_exports import Component
 from dashboard.draw.palette import for_browser
 from dashboard.draw.picture_files import Source
 from dashboard.draw.pictures import ChartPicture, MapsPicture, Picture, figure_svgs, with_own_ids

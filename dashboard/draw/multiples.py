@@ -31,7 +31,7 @@ from dashboard.draw.attention_view import (
 from dashboard.draw.components import draw
 from dashboard.draw.formats import MINUS
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_pictures import add
+from dashboard.draw.page_exports import add
 from dashboard.draw.palette import MARKS
 from dashboard.draw.pictures import MapsPicture
 

@@ -16,7 +16,7 @@ from dashboard.draw.components import draw
 from dashboard.draw.drawings import HEAD, dials_svg, stacks_svg
 from dashboard.draw.formats import byte_size, number, operations
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_pictures import add
+from dashboard.draw.page_exports import add
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.pictures import DrawnPicture, MapsPicture
 

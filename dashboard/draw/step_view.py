@@ -18,7 +18,7 @@ from dashboard.draw.attention_view import READS
 from dashboard.draw.components import draw
 from dashboard.draw.formats import number
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_pictures import add
+from dashboard.draw.page_exports import add
 from dashboard.draw.pictures import MapsPicture
 
 # One head of one attention as plain numbers.

@@ -23,7 +23,7 @@ from core.runs.store import bring_all
 from dashboard.draw.components import copy_buttons
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.html_file import live_part, page_file, table_html
-from dashboard.draw.page_pictures import begin, notes, page_pictures, page_script
+from dashboard.draw.page_exports import Script, begin, notes, page_pictures, page_script
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -38,7 +38,6 @@ from dashboard.draw.picture_files import (
     why_not,
 )
 from dashboard.draw.pictures import Picture
-from dashboard.draw.scripts import Script
 from dashboard.navigation import STEPS, step_of
 from dashboard.ui.links import CURRENT
 

@@ -37,7 +37,7 @@ from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, format_by
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
 from dashboard.draw.formats import byte_size, plain
-from dashboard.draw.page_pictures import describe
+from dashboard.draw.page_exports import describe
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached, shared
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most

@@ -42,7 +42,7 @@ from core.pretrained.load import (
 )
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
-from dashboard.draw.scripts import Cell, source_of
+from dashboard.draw.page_exports import Cell, source_of
 from dashboard.server.cache import ByteLRUCache, at_most, budget, model, remembered, shared
 from dashboard.server.people import find_run
 from dashboard.ui.run_data import ROOT, path_code, script_path

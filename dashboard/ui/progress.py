@@ -13,7 +13,7 @@ import streamlit as st
 from core import plugins
 from core.files import sentence_of
 from dashboard.draw.formats import plain
-from dashboard.draw.page_pictures import begin_fragment
+from dashboard.draw.page_exports import begin_fragment
 from dashboard.server.cache import measurements
 from dashboard.ui.links import fragment
 

@@ -34,8 +34,8 @@ from dashboard.draw.formats import (
     signed,
 )
 from dashboard.draw.grids import bars
+from dashboard.draw.page_exports import WIDTH, Cell, Script, source_of
 from dashboard.draw.palette import LIGHT_INK, Ink, colour_scale
-from dashboard.draw.scripts import WIDTH, Cell, Script, source_of
 from dashboard.draw.vega import enlarged, ordered, split_data
 from pages.evidence import before_after
 from pages.inside_weight import row

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from dashboard.draw.formats import spoken
-from dashboard.draw.page_pictures import notes
+from dashboard.draw.page_exports import notes
 from dashboard.draw.palette import for_browser
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
