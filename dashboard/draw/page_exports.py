@@ -231,6 +231,9 @@ def _entries() -> Iterator[Any]:
         yield from entries
 
 
+# What the page that is drawn has noted for Export. A picture is made when Export opens: a rerun does not pay for it.
+
+
 Component: TypeAlias = tuple[
     str, str, Mapping[str, Any]
 ]  # its folder, the class of its root, and its data
