@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
@@ -128,20 +128,18 @@ def blank_batch(pretrained: Pretrained) -> Batch:
     return encode(pretrained, inputs)[0]
 
 
-@contextmanager
-def watch_norms(model: Any, norms: NormCalls) -> Iterator[None]:
+def watch_norms(model: Any, norms: NormCalls) -> AbstractContextManager[None]:
     """Note each norm that runs in a pass."""
 
     def watch(module: Any, args: tuple[Any, ...], output: Any) -> None:
         if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
             norms.append((module, args[0], output))
 
-    with hooked(
+    return hooked(
         module.register_forward_hook(watch)
         for module in model.modules()
         if "norm" in type(module).__name__.lower() and not list(module.children())
-    ):
-        yield
+    )
 
 
 @dataclass(eq=False)
@@ -388,13 +386,8 @@ def _scale(pretrained: Pretrained, part: Any) -> float:
     1 where it moves in another direction, as where a norm comes first.
     """
     embedding, batch = part.get_input_embeddings(), blank_batch(pretrained)
-    firsts = [
-        module
-        for name, module in part.named_modules()
-        if (match := STACK.fullmatch(name)) is not None and match["number"] == "0"
-    ]
     rows: list[Tensor] = []
-    inputs: list[dict[Any, Tensor]] = []
+    inputs: list[dict[Any, Tensor]] = []  # of each first layer, by the embedding and by twice it
 
     def doubled(module: Any, args: tuple[Any, ...], output: Tensor) -> Tensor:
         rows.extend(module.weight[one] for one in args[:1])
@@ -407,7 +400,9 @@ def _scale(pretrained: Pretrained, part: Any) -> float:
 
     def hooks() -> Iterator[Any]:
         yield embedding.register_forward_hook(doubled)
-        yield from (one.register_forward_pre_hook(enter, with_kwargs=True) for one in firsts)
+        for name, module in part.named_modules():
+            if (match := STACK.fullmatch(name)) is not None and match["number"] == "0":
+                yield module.register_forward_pre_hook(enter, with_kwargs=True)
 
     for _ in range(2):
         inputs.append({})
@@ -417,10 +412,8 @@ def _scale(pretrained: Pretrained, part: Any) -> float:
         row = next((one for one in rows if one.shape == moved.shape), None)
         if row is not None and bool(moved.any()):
             scale = float((moved * row).sum() / row.square().sum())
-            linear = (moved - scale * row).norm() <= LINEAR * moved.norm() and abs(
-                scale - 1
-            ) > LINEAR
-            return scale if linear else 1.0
+            linear = (moved - scale * row).norm() <= LINEAR * moved.norm()
+            return scale if linear and abs(scale - 1) > LINEAR else 1.0
     return 1.0
 
 
