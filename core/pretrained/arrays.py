@@ -9,7 +9,7 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -42,6 +42,7 @@ LIMITS = (
     f"0 to 1, for at most {MAX_TOKENS:,} tokens."
 )
 LABELS = ("tokens", "queries", "keys")
+Shapes = dict[str, list[Annotated[int, msgspec.Meta(ge=0)]]]  # in the header of safetensors
 
 
 Arrays = tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]]]  # numbers as float32, and labels
@@ -102,8 +103,16 @@ def _safetensors(data: bytes, name: str) -> Arrays:
     """The tensors of a safetensors file, and the labels in its metadata: lists of text in JSON."""
     from safetensors.torch import load
 
-    header, labels = _header(data, name), {}
-    for key, text in header.pop("__metadata__", {}).items():
+    length, labels = int.from_bytes(data[:8], "little"), dict[str, tuple[str, ...]]()
+    try:
+        if not 2 <= length <= min(MAX_HEADER, len(data) - 8):
+            raise ValueError("its header is missing or too long")
+        header = dict(json.loads(data[8 : 8 + length]))
+        metadata = dict(header.pop("__metadata__", {}))
+        shapes = msgspec.convert({key: item["shape"] for key, item in header.items()}, Shapes)
+    except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
+        raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
+    for key, text in metadata.items():
         if not _label(key):
             continue
         try:
@@ -112,31 +121,13 @@ def _safetensors(data: bytes, name: str) -> Arrays:
             raise PretrainedError(
                 f'The metadata {key} of {name} is not a JSON list of text, such as ["the", "cat"].'
             ) from error
-    for key, item in header.items():
-        _refuse_large(key, tuple(item["shape"]), MAX_NUMBERS, name)
-    if sum(int(np.prod(item["shape"])) for item in header.values()) > MAX_NUMBERS:
+    for key, shape in shapes.items():
+        _refuse_large(key, shape, MAX_NUMBERS, name)
+    if sum(map(math.prod, shapes.values())) > MAX_NUMBERS:
         raise PretrainedError(f"{name} holds more than {MAX_NUMBERS:,} numbers.")
     with wrap_errors(f"{name} is not a readable safetensors file"):
         tensors = load(data)
-        return {key: to_numpy(tensors[key].float()) for key in header}, labels
-
-
-def _header(data: bytes, name: str) -> dict[str, Any]:
-    length = int.from_bytes(data[:8], "little")
-    try:
-        if not 2 <= length <= min(MAX_HEADER, len(data) - 8):
-            raise ValueError("its header is missing or too long")
-        header = json.loads(data[8 : 8 + length])
-        if not isinstance(header.get("__metadata__", {}), dict) or not all(
-            isinstance(item["shape"], list)
-            and all(isinstance(size, int) and size >= 0 for size in item["shape"])
-            for key, item in header.items()
-            if key != "__metadata__"
-        ):
-            raise ValueError("its header names no shapes")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise PretrainedError(f"{name} is neither NPZ nor safetensors. {LIMITS}") from error
-    return dict(header)
+        return {key: to_numpy(tensors[key].float()) for key in shapes}, labels
 
 
 def _label(key: str) -> bool:
