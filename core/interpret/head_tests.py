@@ -280,7 +280,7 @@ def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], voca
             "The model has no heads between an embedding and an unembedding of one size."
         )
     all_logits, chance = [], 0.0
-    hits: np.ndarray | float = 0.0
+    hits = np.zeros(())
     count = sum(len(order.pairs) for order in orders)
     for order in orders:
         logits = stack_layers([item_logits(one, vocabularies, order) for one in layers])
@@ -292,7 +292,7 @@ def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], voca
         chance += len(order.pairs) / len(order.ids) / count
         all_logits.append(logits)
     return SuccessorScores(
-        np.asarray(hits / count),
+        hits / count,
         count,
         chance,
         tuple(orders),
