@@ -91,11 +91,6 @@ REFERENCE = "llama2"  # stores the keys and values of every head in every layer
 LAYER = AttentionConfig()
 
 
-def lead(one: ModelCard) -> str:
-    """What sets the model apart, with its paper and its checkpoint."""
-    return f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}"
-
-
 def figures(one: ModelCard) -> list[str]:
     """One row: parameters, those that a token uses, the cache, and FLOPs."""
     sizes = [cache(one, length) for length in (SHORT, LONG)]
@@ -318,7 +313,22 @@ def models() -> None:
     add_script(partial(script, values))
     with st.container(gap=None):
         st.html(key_of(values.model, theme()))
-        st.html(overview(cards.rows(), theme()))
+        rows = cards.rows()
+        head = "".join(
+            f'<th scope="col">{words}</th>'
+            for words in (
+                "model",
+                "year",
+                '<span style="float:left">layers</span>',
+                "parameters",
+                "cache at 128k",
+            )
+        )
+        body = "".join(_row(row, theme()) for row in rows)
+        st.html(
+            f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
     few, many = card("mamba2"), card(REFERENCE)
     fact(
         f"At {LONG:,} tokens {few.name} stores **{byte_size(few.cache_bytes(LONG))}** of states and {many.name} "
@@ -326,7 +336,7 @@ def models() -> None:
     )
     one = card(values.model)
     st.markdown(f"## {one.name}")
-    paragraph(lead(one))
+    paragraph(f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}")
     st.html(pattern(one, theme()))
     table(
         FIGURES,
@@ -389,25 +399,6 @@ def key_of(picked: str, theme: Theme) -> str:
     )
 
 
-def overview(rows: Sequence[Row], theme: Theme) -> str:
-    """All models: name, year, a cell for each layer, parameters, and the cache of a long text."""
-    head = "".join(
-        f'<th scope="col">{words}</th>'
-        for words in (
-            "model",
-            "year",
-            '<span style="float:left">layers</span>',
-            "parameters",
-            "cache at 128k",
-        )
-    )
-    body = "".join(_row(row, theme) for row in rows)
-    return (
-        f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
 def _row(row: Row, theme: Theme) -> str:
     size = "–" if row.cache is None else byte_size(row.cache)
     return (
@@ -423,7 +414,10 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
         f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
         for at, layer in enumerate(layers, 1)
     )
-    words = in_words([layer.name for layer in layers])
+    names = [layer.name for layer in layers]
+    runs = [(name, len(list(group))) for name, group in groupby(names)]
+    shown = ", ".join(f"{count} {name}" for name, count in runs[:6])
+    words = f"{len(names)} layers: {shown}{', and so on' * (len(runs) > 6)}"
     return f'<div class="layers{" large" * large}" role="img" aria-label="{escape(words)}">{cells}</div>'
 
 
@@ -449,10 +443,3 @@ def legend(kinds: Sequence[Kind], theme: Theme) -> str:
         )
         + "</p>"
     )
-
-
-def in_words(names: Sequence[str]) -> str:
-    """Layers in order as runs of equal ones: "48 layers: 5 window of 1,024, 1 full, and so on"."""
-    runs = [(name, len(list(group))) for name, group in groupby(names)]
-    shown = ", ".join(f"{count} {name}" for name, count in runs[:6])
-    return f"{len(names)} layers: {shown}{', and so on' * (len(runs) > 6)}"

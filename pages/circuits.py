@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,7 +17,6 @@ from core.studies.circuits import (
     PAIRED_MODELS,
     STREAMS,
     AttentionMeasures,
-    Carrier,
     Circuits,
     Edge,
     Extremes,
@@ -41,7 +39,8 @@ from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink, Theme
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
 from dashboard.server.cache import measurements
-from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, write_link
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Values
+from dashboard.ui.links import fragment
 from dashboard.ui.model_picker import choose_head, choose_weights, current_head, input_errors
 from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 from dashboard.ui.panels import (
@@ -55,7 +54,7 @@ from dashboard.ui.panels import (
     paragraph,
     pressed_point,
     room,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -166,39 +165,6 @@ def _axis(name: str, title: str | None, labels: Sequence[str], ink: Ink) -> Spec
     }
 
 
-def measure_grid(
-    circuits: Circuits,
-    values: Mapping[Head, float],
-    picked: Head,
-    title: str,
-    theme: Theme,
-    has_sign: bool = True,
-) -> Spec:
-    """Layers × heads by one measure; heads without a value stay empty."""
-    rows = [
-        {
-            "layer": circuits.layer_name(row),
-            "head": str(head),
-            "change": value,
-            "name": circuits.name((row, head)),
-            "by": signed(value) if has_sign else number(value),
-        }
-        for (row, head), value in values.items()
-    ]
-    heads = max(len(one.w_v) for one in circuits.heads)
-    layers = [circuits.layer_name(row) for row in range(len(circuits.heads))]
-    return effect_grid(
-        rows,
-        layers,
-        [str(head) for head in range(heads)],
-        (layers[picked[0]], str(picked[1])),
-        theme,
-        title=title,
-        tips=(("name", "head"), ("by", title)),
-        has_sign=has_sign,
-    )
-
-
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
     """A bar for each singular value, largest first."""
     ink = Ink.of(theme)
@@ -236,74 +202,43 @@ READS = {"Q": "its queries", "K": "its keys", "V": "its values"}
 MAX_EDGES = 60
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The model, the kind of composition (None where heads compose in none), how many edges, a head and a token."""
-
-    ref: ModelRef
-    kind: CompositionKind | None
-    edges: int
-    head: Head
-    token: int
-    word: str
-
-
-def draw_controls(ref: ModelRef, circuits: Circuits) -> Controls:
-    """Draw the controls in one row."""
-    with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
-        kind = None
-        if circuits.kinds:
-            kind = st.segmented_control(
-                "Composition",
-                circuits.kinds,
-                default=circuits.kinds[0],
-                key=KIND,
-                required=True,
-                format_func=lambda one: f"{one}: {READS[one][4:]}",
-                help=(
-                    "What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values "
-                    "(V)."
-                ),
-                **BOUND,
-            )
-        edges = st.slider(
-            "Strongest edges",
-            1,
-            MAX_EDGES,
-            8,
-            key=EDGES,
-            width=room(200),
-            help=(
-                "How many pairs of heads the graph connects at most: those that compose most, and none that random "
-                "matrices would reach."
-            ),
-            **BOUND,
-        )
-        head = _head_field(ref, circuits)
-        token, word = _token_field(ref, circuits, head)
-    return Controls(ref, kind, edges, head, token, word)
-
-
-def _head_field(ref: ModelRef, circuits: Circuits) -> Head:
-    names = {circuits.name(head): head for head in circuits.all()}
-    default = circuits.name(default_head(circuits))
-    if st.session_state.setdefault(OF, ref) != ref:
-        st.session_state[OF] = ref
-        st.session_state.pop(HEAD, None)
-        write_link(HEAD, None)
-    if st.session_state.get(HEAD) not in names:
-        st.session_state[HEAD] = circuits.name(_chosen(ref, circuits) or default_head(circuits))
-    link_value(HEAD, default, one_of(names))
-    name = st.selectbox(
+FIELDS = Fields(
+    "circuits",
+    kind=Segmented(
+        "Composition",
+        lambda values: {one: f"{one}: {READS[one][4:]}" for one in values.circuits.kinds},
+        when=lambda values: values.circuits.kinds,
+        help="What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values (V).",
+    ),
+    edges=Number(
+        "Strongest edges",
+        8,
+        1,
+        MAX_EDGES,
+        slider=True,
+        also=lambda values: {"width": room(200)},
+        help="How many pairs of heads the graph connects at most: those that compose most, and none that random "
+        "matrices would reach.",
+    ),
+    head=Select(
         "Head to open",
-        list(names),
-        key=HEAD,
-        width=room(170),
-        on_change=lambda: _choose(ref, circuits, names),
-        **KEEP,
+        lambda values: list(values.names),
+        lambda values: values.circuits.name(default_head(values.circuits)),
+        hidden=True,
+        also=lambda values: {
+            "width": room(170),
+            "on_change": _choose,
+            "args": (values.ref, values.circuits),
+        },
         help="Layer and head, counted from 0. You can also click a head in the graph or in a grid.",
-    )
-    return names[name]
+    ),
+    token=Text(
+        "Example token",
+        also=lambda values: {"placeholder": values.word},
+        help="Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
+        "it does at this token, as a key and as a query.",
+    ),
+)
 
 
 def _chosen(ref: ModelRef, circuits: Circuits) -> Head | None:
@@ -321,17 +256,36 @@ def _chosen(ref: ModelRef, circuits: Circuits) -> Head | None:
     )
 
 
-def _choose(ref: ModelRef, circuits: Circuits, names: dict[str, Head]) -> None:
-    row, head = names[st.session_state[HEAD]]
+def names_of(circuits: Circuits) -> dict[str, Head]:
+    return {circuits.name(head): head for head in circuits.all()}
+
+
+def _choose(ref: ModelRef, circuits: Circuits) -> None:
+    row, head = names_of(circuits)[st.session_state[HEAD]]
     choose_head(ref, circuits.heads[row].kind, (circuits.heads[row].layer, head))
 
 
 def pick_from(key: str, ref: ModelRef, circuits: Circuits) -> None:
     """Open the head that was pressed in a figure; for a callback."""
-    names, point = {circuits.name(head): head for head in circuits.all()}, pressed_point(key)
-    if point and (name := f"{point['layer']}·H{point['head']}") in names:
+    point = pressed_point(key)
+    if point and (name := f"{point['layer']}·H{point['head']}") in names_of(circuits):
         st.session_state[HEAD] = name
-        _choose(ref, circuits, names)
+        _choose(ref, circuits)
+
+
+def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
+    """Draw the controls in one row; returns the model, the kind of composition (None where heads compose in none), how
+    many edges, a head, and a token with its word."""
+    names, state = names_of(circuits), st.session_state
+    with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
+        drawn = FIELDS.draw("kind", "edges", into=HERE, circuits=circuits)
+        if state.setdefault(OF, ref) != ref or state.get(HEAD) not in names:
+            state[HEAD] = circuits.name(_chosen(ref, circuits) or default_head(circuits))
+        state[OF] = ref
+        given = {"ref": ref, "circuits": circuits, "names": names}
+        head = names[FIELDS.draw("head", into=HERE, **given).head]
+        token, word = _token_field(ref, circuits, head)
+    return Values(ref=ref, kind=drawn.kind, edges=drawn.edges, head=head, token=token, word=word)
 
 
 def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, str]:
@@ -340,18 +294,9 @@ def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, st
         return 0, ""
     token, word = study_of(default_token, ref, circuits.heads[head[0]].reads, given=WEIGHTS)
     with st.container(width=room(190)):
-        typed = st.text_input(
-            "Example token",
-            key=TOKEN,
-            placeholder=word,
-            **BOUND,
-            help=(
-                "Any word that the model has as a token; of a longer one its first token is taken. The head is shown what "
-                "it does at this token, as a key and as a query."
-            ),
-        )
+        typed = FIELDS.draw("token", into=HERE, word=word).token
         try:
-            if typed and typed.strip():
+            if typed.strip():
                 token, pieces = token_of(load_model(ref), typed)
                 word = typed.strip()
                 if pieces > 1:
@@ -372,7 +317,7 @@ SCRIPT_HEAD = "One head: the singular values of its circuits, and what they make
 PATCHED = "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts."
 
 
-def script(controls: Controls, circuits: Circuits) -> Script:
+def script(controls: Values, circuits: Circuits) -> Script:
     """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
     copying = [one.copying for one in circuits.measures]
     results = {
@@ -380,11 +325,36 @@ def script(controls: Controls, circuits: Circuits) -> Script:
             [one.ranks.tolist() for one in circuits.measures]
         )
     }
+    tokens = copying[0] is not None
+    more = (
+        "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
+        if tokens
+        else ""
+    )
     cells = [
         model_cell(controls.ref),
-        Cell(HEADS, _heads(copying[0] is not None), _grid("ranks"), "circuits:rank"),
+        Cell(
+            HEADS,
+            f"""
+from core.interpret.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
+from core.interpret.circuits import read_heads, read_vocabularies
+
+heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
+vocabularies = read_vocabularies(model){more}
+ranks = [effective_rank(ov_factors(one)[1]) for one in heads]  # of W_V W_O, by its singular values
+""",
+            """
+import altair as alt
+import pandas as pd
+
+cells = [{"layer": layer, "head": head, "rank": float(value)}
+         for layer, one in enumerate(ranks) for head, value in enumerate(one)]
+alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color="rank:Q")
+""",
+            "circuits:rank",
+        ),
     ]
-    if copying[0] is not None:
+    if tokens:
         results["[one.tolist() for one in copying]"] = np.array(
             [one.tolist() for one in copying if one is not None]
         )
@@ -429,23 +399,7 @@ print(best[:5])
     return Script(tuple(cells), results | values)
 
 
-def _heads(tokens: bool) -> str:
-    more = (
-        "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
-        if tokens
-        else ""
-    )
-    return f"""
-from core.interpret.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
-from core.interpret.circuits import read_heads, read_vocabularies
-
-heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
-vocabularies = read_vocabularies(model){more}
-ranks = [effective_rank(ov_factors(one)[1]) for one in heads]  # of W_V W_O, by its singular values
-"""
-
-
-def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
+def _head(controls: Values, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
     row, head = controls.head
     one, tables = circuits.heads[row], circuits.vocabularies
     singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
@@ -472,17 +426,6 @@ def _head(controls: Controls, circuits: Circuits) -> tuple[str, dict[str, np.nda
             ]
             results["attended"] = to_numpy(attended)
     return "\n".join(lines), results
-
-
-def _grid(name: str) -> str:
-    return f"""
-import altair as alt
-import pandas as pd
-
-cells = [{{"layer": layer, "head": head, "rank": float(value)}}
-         for layer, one in enumerate({name}) for head, value in enumerate(one)]
-alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color="rank:Q")
-"""
 
 
 # The page's sentences and equations.
@@ -561,21 +504,6 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     )
 
 
-def carried(circuits: Circuits, heads: Sequence[Carrier]) -> str:
-    """Which head carries each answer by patching, where it attends, and what it writes in both texts."""
-    lines = ["**A head for each answer, by patching.**"]
-    for one in heads:
-        answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
-        lines.append(
-            f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
-            f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
-            f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
-            f"puts {number(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
-            f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
-        )
-    return " ".join(lines)
-
-
 def head_fact(circuits: Circuits, head: Head) -> str:
     """A head's copying score, its effective rank, and the earlier heads that it takes most from."""
     row, index = head
@@ -606,16 +534,6 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     if not parts:
         return f"{text} It composes with no earlier head more than random matrices do."
     return f"{text} It takes {' and '.join(parts)} more than random matrices would."
-
-
-def token_fact(name: str, word: str, written: Extremes) -> str:
-    """What attending to a token raises most, and where the token itself comes."""
-    place = (
-        "itself most"
-        if written.rank == 1
-        else f"**{plain(written.most[0][0])}** most, and itself as number {written.rank:,} of {written.count:,}"
-    )
-    return f"Where {plain(name)} attends to :primary[**{plain(word)}**], it raises {place}."
 
 
 def no_embedding(word: str, stream: Kind) -> str:
@@ -774,17 +692,28 @@ def _draw(ref: ModelRef) -> None:
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
-        paragraph(carried(circuits, study_of(carriers, ref)))
+        lines = ["**A head for each answer, by patching.**"]
+        for one in study_of(carriers, ref):
+            answers = f"the logit of “{plain(one.answer)}” minus that of “{plain(one.other)}”"
+            lines.append(
+                f"After “{plain(one.texts[0])}” the model predicts “{plain(one.answer)}”, after "
+                f"“{plain(one.texts[1])}” it predicts “{plain(one.other)}”. Put back alone, "
+                f"**{plain(circuits.name(one.head))}** brings back {percent(one.effect)} of the difference. It "
+                f"puts {number(one.weight)} of its weight on “{plain(one.key)}”, and directly adds "
+                f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
+            )
+        paragraph(" ".join(lines))
     _grids(controls, circuits)
     fact(head_fact(circuits, controls.head))
     _page_head(controls, circuits)
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line)
     caption(conditions(circuits, ref.name, controls.head[0]))
-    details("Papers and source", _sources, "circuits:source")
+    papers = f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}."
+    details("Papers and source", partial(sources, papers, *SOURCES), "circuits:source")
 
 
-def _graph(controls: Controls, circuits: Circuits) -> None:
+def _graph(controls: Values, circuits: Circuits) -> None:
     if controls.kind is None:
         st.caption(
             "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
@@ -804,7 +733,7 @@ def _graph(controls: Controls, circuits: Circuits) -> None:
     caption(drawn_text(circuits, controls.kind, len(edges), drawn))
 
 
-def _grids(controls: Controls, circuits: Circuits) -> None:
+def _grids(controls: Values, circuits: Circuits) -> None:
     """Draw copying, effective rank and the best composition of every head."""
     copying = {
         (row, head): float(one.copying[head])
@@ -833,8 +762,29 @@ def _grids(controls: Controls, circuits: Circuits) -> None:
     ):
         with column:
             chart_title(name)
+            rows = [
+                {
+                    "layer": circuits.layer_name(row),
+                    "head": str(head),
+                    "change": value,
+                    "name": circuits.name((row, head)),
+                    "by": signed(value) if has_sign else number(value),
+                }
+                for (row, head), value in values.items()
+            ]
+            heads = max(len(one.w_v) for one in circuits.heads)
+            layers = [circuits.layer_name(row) for row in range(len(circuits.heads))]
             _pickable(
-                measure_grid(circuits, values, controls.head, unit, theme(), has_sign),
+                effect_grid(
+                    rows,
+                    layers,
+                    [str(head) for head in range(heads)],
+                    (layers[controls.head[0]], str(controls.head[1])),
+                    theme(),
+                    title=unit,
+                    tips=(("name", "head"), ("by", unit)),
+                    has_sign=has_sign,
+                ),
                 f"circuits:{unit.split()[0]}",
                 controls,
                 circuits,
@@ -842,7 +792,7 @@ def _grids(controls: Controls, circuits: Circuits) -> None:
             )
 
 
-def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt: str) -> None:
+def _pickable(spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str) -> None:
     draw_chart(
         st,
         spec,
@@ -853,7 +803,7 @@ def _pickable(spec: Spec, key: str, controls: Controls, circuits: Circuits, alt:
     )
 
 
-def _page_head(controls: Controls, circuits: Circuits) -> None:
+def _page_head(controls: Values, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
     values = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
     titles = {"OV": "What it moves", "QK": "What it looks for"}
@@ -888,13 +838,20 @@ def _page_head(controls: Controls, circuits: Circuits) -> None:
                 )
 
 
-def _moves(controls: Controls, circuits: Circuits) -> None:
+def _moves(controls: Values, circuits: Circuits) -> None:
     """Draw the tokens that attending to the token raises and lowers."""
     written = study_of(extremes, controls.ref, controls.head, "OV", controls.token, given=WEIGHTS)
     if written is None:
         st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
         return
-    paragraph(token_fact(circuits.name(controls.head), controls.word, written))
+    place = (
+        "itself most"
+        if written.rank == 1
+        else f"**{plain(written.most[0][0])}** most, and itself as number {written.rank:,} of {written.count:,}"
+    )
+    paragraph(
+        f"Where {plain(circuits.name(controls.head))} attends to :primary[**{plain(controls.word)}**], it raises {place}."
+    )
     table(
         ["raises", "logit", "lowers", "logit"],
         extreme_rows(written),
@@ -904,7 +861,7 @@ def _moves(controls: Controls, circuits: Circuits) -> None:
     )
 
 
-def _matches(controls: Controls, circuits: Circuits) -> None:
+def _matches(controls: Values, circuits: Circuits) -> None:
     """Draw the keys that the token's query matches most and least."""
     scores = study_of(extremes, controls.ref, controls.head, "QK", controls.token, given=WEIGHTS)
     if scores is None:
@@ -922,9 +879,3 @@ def _matches(controls: Controls, circuits: Circuits) -> None:
         left=(0, 2),
         caption=f"Keys that the query of {controls.word} matches most and least",
     )
-
-
-def _sources() -> None:
-    st.markdown(f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}.")
-    for function in SOURCES:
-        source_panel(function)

@@ -37,7 +37,6 @@ from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
 from core.studies.claims import ClaimResult, LabResult, OwnRun
-from core.training.seed_stats import SeedStats
 from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
@@ -97,39 +96,6 @@ RULE = (
     "t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It cannot be told "
     "where the models have not learned, or where the task leaves no room."
 )
-
-
-def overview_text(states: Sequence[State | None]) -> str:
-    """How many claims have which verdict."""
-    counts = Counter(state for state in states if state is not None)
-    parts = [
-        f"**{counts[state]}** {state if counts[state] == 1 else PLURALS[state]}"
-        for state in STATES
-        if counts[state]
-    ]
-    missing = sum(state is None for state in states)
-    waiting = f" {missing} {'is' if missing == 1 else 'are'} not measured yet." if missing else ""
-    return (
-        f"Of {len(states)} claims {', '.join(parts)}.{waiting}"
-        if parts
-        else f"{len(states)} claims.{waiting}"
-    )
-
-
-def verdict_fact(measured: ClaimResult, whose: str) -> str:
-    """The verdict as a sentence, with the number of parts and seeds."""
-    judged = measured.verdict
-    counts = Counter(effect.outcome for effect in judged.effects)
-    parts = [
-        f"{counts[outcome]} {verbs[counts[outcome] > 1]}"
-        for outcome, verbs in VERBS.items()
-        if counts[outcome]
-    ]
-    scope = f", {measured.claim.scope}" if measured.claim.scope else ""
-    return (
-        f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
-        f"{', '.join(parts)}, over {len(measured.seeds)} seeds.{reasons_text(judged)}"
-    )
 
 
 def guess_distance(
@@ -269,14 +235,35 @@ def results_figure(
             share=figure.unit == "share",
         )
     else:
-        spec = marks(
-            figure,
-            [
-                (one, each)
-                for one in series
-                if (each := one.measured.stats(one.condition, figure)) is not None
-            ],
-            theme,
+        # A row a condition: every seed a mark, over the 95 % interval of their mean
+        rows = [
+            (one, each)
+            for one in series
+            if (each := one.measured.stats(one.condition, figure)) is not None
+        ]
+        log = bool(figure.log)  # of either axis: the measure is across
+        x = {
+            "field": "x",
+            "type": "quantitative",
+            "title": None,
+            "scale": {"zero": False, **({"type": "log"} if log else {})},
+            "axis": {
+                "tickCount": 5,
+                **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
+            },
+        }
+        least = (
+            min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
+        )  # an interval may end below 0
+        spec = seed_marks(
+            figure.title,
+            [SeedRow(series.name, stats, series.colour) for series, stats in rows],
+            x,
+            Ink.of(theme),
+            ends=(least, math.inf),
+            height=ROW,
+            labels=LABELS,
+            write=partial(write, unit=figure.unit),
         )
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
 
@@ -315,31 +302,6 @@ def _curve(series: Series, figure: Figure) -> Curve | None:
     ]
     return Curve(
         series.name, [(x, each.mean) for x, each in stats], band, series.colour, series.dash
-    )
-
-
-def marks(figure: Figure, rows: Sequence[tuple[Series, SeedStats]], theme: Theme) -> Spec:
-    """A row a condition: every seed a mark, over the 95 % interval of their mean."""
-    log = bool(figure.log)  # of either axis: the measure is across
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": None,
-        "scale": {"zero": False, **({"type": "log"} if log else {})},
-        "axis": {"tickCount": 5, **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {})},
-    }
-    least = (
-        min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
-    )  # an interval may end below 0
-    return seed_marks(
-        figure.title,
-        [SeedRow(series.name, stats, series.colour) for series, stats in rows],
-        x,
-        Ink.of(theme),
-        ends=(least, math.inf),
-        height=ROW,
-        labels=LABELS,
-        write=partial(write, unit=figure.unit),
     )
 
 
@@ -798,7 +760,22 @@ def _index() -> None:
     overview = st.container()  # which keeps the place of the cards
     if not hidden:
         with overview:
-            fact(overview_text([each and each[1].verdict.state for each in results.values()]))
+            states = [each and each[1].verdict.state for each in results.values()]
+            counts = Counter(state for state in states if state is not None)
+            parts = [
+                f"**{counts[state]}** {state if counts[state] == 1 else PLURALS[state]}"
+                for state in STATES
+                if counts[state]
+            ]
+            missing = sum(state is None for state in states)
+            waiting = (
+                f" {missing} {'is' if missing == 1 else 'are'} not measured yet." if missing else ""
+            )
+            fact(
+                f"Of {len(states)} claims {', '.join(parts)}.{waiting}"
+                if parts
+                else f"{len(states)} claims.{waiting}"
+            )
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
         for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
@@ -850,7 +827,24 @@ def _one(claim: Claim) -> None:
         _replicate(lab, own)
     st.markdown("### What would have refuted it")
     paragraph(plain(" ".join([claim.refutation, *rule_lines(claim)])))
-    _published(claim)
+    st.markdown("### What the paper measured")
+    for one in claim.published:
+        chart_title(f"Published, not measured here: {one.place}")
+        words = [
+            at
+            for at in range(len(one.columns))
+            if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
+        ]
+        table(
+            one.columns,
+            one.rows,
+            caption=f"Published figures: {one.place}",
+            left=words,
+            markers=False,
+        )
+        caption(f"{plain(one.setting)} [Source]({one.url})")
+    if claim.no_published:
+        caption(plain(claim.no_published))
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))
     _run(claim, lab and lab[0], own)
@@ -894,7 +888,19 @@ def _results(
             alt=f"{figure.title} of each condition, over seeds",
         )
     for name, each in sources.items():
-        fact(verdict_fact(each, {"shipped": "The lab's measurement", "own": "Your run"}[name]))
+        whose = {"shipped": "The lab's measurement", "own": "Your run"}[name]
+        judged = each.verdict
+        counts = Counter(effect.outcome for effect in judged.effects)
+        parts = [
+            f"{counts[outcome]} {verbs[counts[outcome] > 1]}"
+            for outcome, verbs in VERBS.items()
+            if counts[outcome]
+        ]
+        scope = f", {each.claim.scope}" if each.claim.scope else ""
+        fact(
+            f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
+            f"{', '.join(parts)}, over {len(each.seeds)} seeds.{reasons_text(judged)}"
+        )
         st.html(parts_table(each.verdict.effects, theme()))
     caption(RULE)
 
@@ -929,28 +935,6 @@ def _download(label: str, name: str, result: Shipped, measured: ClaimResult) -> 
     )
 
 
-def _published(claim: Claim) -> None:
-    """Draw the paper's own figures, marked as the paper's."""
-    st.markdown("### What the paper measured")
-    for one in claim.published:
-        chart_title(f"Published, not measured here: {one.place}")
-        words = [
-            at
-            for at in range(len(one.columns))
-            if at == 0 or not any(map(str.isdigit, "".join(row[at] for row in one.rows)))
-        ]
-        table(
-            one.columns,
-            one.rows,
-            caption=f"Published figures: {one.place}",
-            left=words,
-            markers=False,
-        )
-        caption(f"{plain(one.setting)} [Source]({one.url})")
-    if claim.no_published:
-        caption(plain(claim.no_published))
-
-
 def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
@@ -965,7 +949,17 @@ def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
     )
     run_controls.show_flash(PAGE)
     if own is not None and own.live:
-        _bar(claim, own)
+        buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+        run_controls.stop_button(buttons, PAGE, _stop, own)
+        with column:
+            poll(
+                lambda: claims.own_run(claim, own.group.id) or own,
+                _progress,
+                True,
+                key("progress"),
+                interval=SLOW_POLL_INTERVAL,
+                still_live=lambda now: now.live and now.done == own.done,
+            )  # else new figures
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
@@ -997,20 +991,6 @@ def _continue(own: OwnRun) -> None:
     for run in own.group.runs:
         if run.status().state != "finished":
             run_controls.continue_run(PAGE, run)
-
-
-def _bar(claim: Claim, own: OwnRun) -> None:
-    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-    run_controls.stop_button(buttons, PAGE, _stop, own)
-    with column:
-        poll(
-            lambda: claims.own_run(claim, own.group.id) or own,
-            _progress,
-            True,
-            key("progress"),
-            interval=SLOW_POLL_INTERVAL,
-            still_live=lambda now: now.live and now.done == own.done,
-        )  # else new figures
 
 
 def _stop(own: OwnRun) -> None:

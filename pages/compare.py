@@ -490,43 +490,6 @@ def store_controls(controls: Comparison) -> None:
     )
 
 
-def save_controls(controls: Comparison) -> None:
-    """Save the controls in the session and in the link, which is written only where it changes."""
-    st.session_state[CONTROLS] = controls
-    query, linked = to_query(controls), link_query()
-    for name in linked.keys() - query.keys():
-        del st.query_params[name]
-    for name, value in query.items():
-        if linked.get(name) != value:
-            st.query_params[name] = value
-    st.session_state[WRITTEN] = query
-
-
-def read_widgets(controls: Comparison) -> Comparison:
-    """The controls with the values of all widgets, also of those in a closed popover and further down the page."""
-
-    def value_of(name: str, default: Any) -> Any:
-        value = st.session_state.get(f"compare:{name}")
-        return default if value is None else value
-
-    d_model = value_of("d_model", controls.d_model)
-    heads = value_of(
-        f"heads:{d_model}",
-        max(number for number in heads_of(d_model) if number <= controls.num_heads),
-    )
-    return replace(
-        controls,
-        source=value_of("source", controls.source),
-        text=value_of("text", ""),
-        seed=int(value_of("seed", controls.seed)),
-        d_model=d_model,
-        num_heads=heads,
-        head=value_of(f"head:{heads}", min(controls.head, heads - 1)),
-        length=value_of("length", controls.length),
-        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])),
-    )
-
-
 def heads_of(d_model: int) -> list[int]:
     return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS]
 
@@ -598,40 +561,6 @@ def tokens_popover(controls: Comparison) -> None:
             key=f"compare:head:{controls.num_heads}",
             **KEEP,
             help="The head whose maps are drawn.",
-        )
-
-
-def controls_row(controls: Comparison, names: Sequence[str]) -> None:
-    """The row of controls under the title."""
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2):
-        st.selectbox(
-            "Queries and keys from",
-            [SEEDED, *MINILM],
-            key="compare:source",
-            **KEEP,
-            format_func=source_label,
-            help="A head of the model MiniLM, or a layer with random parameters.",
-        )
-    with grid.cell(column_span=2):
-        _mechanisms(controls, names)
-    indices = range(len(controls.mechanisms))
-    with grid:
-        st.selectbox(
-            "Difference",
-            indices,
-            key="compare:minuend",
-            format_func=names.__getitem__,
-            **KEEP,
-            help="The mechanism from whose map the other map is subtracted.",
-        )
-        st.selectbox(
-            "minus",
-            indices,
-            key="compare:subtrahend",
-            format_func=names.__getitem__,
-            **KEEP,
-            help="The mechanism whose map is subtracted.",
         )
 
 
@@ -905,8 +834,37 @@ def page() -> None:
     if sent is not None:
         store_controls(sent)
     controls, errors = load_controls()
-    controls = read_widgets(controls)
-    save_controls(controls)
+    # The controls with the values of all widgets, also of those in a closed popover and further down the page
+
+    def value_of(name: str, default: Any) -> Any:
+        value = st.session_state.get(f"compare:{name}")
+        return default if value is None else value
+
+    d_model = value_of("d_model", controls.d_model)
+    heads = value_of(
+        f"heads:{d_model}",
+        max(number for number in heads_of(d_model) if number <= controls.num_heads),
+    )
+    controls = replace(
+        controls,
+        source=value_of("source", controls.source),
+        text=value_of("text", ""),
+        seed=int(value_of("seed", controls.seed)),
+        d_model=d_model,
+        num_heads=heads,
+        head=value_of(f"head:{heads}", min(controls.head, heads - 1)),
+        length=value_of("length", controls.length),
+        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])),
+    )
+    # Save the controls in the session and in the link, which is written only where it changes
+    st.session_state[CONTROLS] = controls
+    query, linked = to_query(controls), link_query()
+    for name in linked.keys() - query.keys():
+        del st.query_params[name]
+    for name, value in query.items():
+        if linked.get(name) != value:
+            st.query_params[name] = value
+    st.session_state[WRITTEN] = query
     names = names_of(controls.mechanisms)
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
     title(
@@ -917,7 +875,37 @@ def page() -> None:
     )
     for sentence in errors:
         st.warning(sentence)
-    controls_row(controls, names)
+    # The row of controls under the title
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    with grid.cell(column_span=2):
+        st.selectbox(
+            "Queries and keys from",
+            [SEEDED, *MINILM],
+            key="compare:source",
+            **KEEP,
+            format_func=source_label,
+            help="A head of the model MiniLM, or a layer with random parameters.",
+        )
+    with grid.cell(column_span=2):
+        _mechanisms(controls, names)
+    indices = range(len(controls.mechanisms))
+    with grid:
+        st.selectbox(
+            "Difference",
+            indices,
+            key="compare:minuend",
+            format_func=names.__getitem__,
+            **KEEP,
+            help="The mechanism from whose map the other map is subtracted.",
+        )
+        st.selectbox(
+            "minus",
+            indices,
+            key="compare:subtrahend",
+            format_func=names.__getitem__,
+            **KEEP,
+            help="The mechanism whose map is subtracted.",
+        )
     maps = _compute_maps(controls)
     measure = None if maps is None else _draw_result(controls, names, maps)
     next_page("compare")
@@ -1044,7 +1032,16 @@ def _difference_and_table(
             st.caption("Choose two different mechanisms above to see the difference of their maps.")
     with right:
         if both:
-            _legend(difference_span(tiles[a], tiles[b]), names[a], names[b])
+            end = difference_span(tiles[a], tiles[b])
+            stops = ", ".join(SIGNED[theme()])
+            st.html(
+                f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
+                f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
+                f'background:linear-gradient(to right,{stops})"></div>'
+                f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
+                f"<span>0</span><span>+{end:g}</span></div></div>"
+                f'<span style="opacity:.62">weight of {escape(names[a])} minus weight of {escape(names[b])}</span></div>'
+            )
             fact(fact_text(controls, names, results, tokens, cell))
         measure = cost_table(controls, names, results)
         common, own = cached(
@@ -1056,19 +1053,6 @@ def _difference_and_table(
             f"{shared_weights_text(common, own, labels, controls.seeded)}"
         )
     return measure
-
-
-def _legend(end: float, first: str, second: str) -> None:
-    """The scale of the difference: purple is less, green is more."""
-    stops = ", ".join(SIGNED[theme()])
-    st.html(
-        f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
-        f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
-        f'background:linear-gradient(to right,{stops})"></div>'
-        f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
-        f"<span>0</span><span>+{end:g}</span></div></div>"
-        f'<span style="opacity:.62">weight of {escape(first)} minus weight of {escape(second)}</span></div>'
-    )
 
 
 # The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.
@@ -1202,16 +1186,13 @@ def sources(
         st.markdown(f"### {plain(name)}")
         if not each.error:
             st.latex(equation(each, query, key, cell))
-        entries_panel(entries_of(config))
+        axes = changed_axes(config) or ["score", "normalizer"]
+        entries_panel(
+            [
+                entry(axis, part.key)
+                for axis in axes
+                for part in getattr(config, axis).parts or (getattr(config, axis),)
+            ]
+        )
     st.markdown("### The code that just ran")
     source_panel(exact)
-
-
-def entries_of(config: AttentionConfig) -> list[Entry]:
-    """The entries of the changed axes, each part of a mask; of the plain dot product, score and normalizer."""
-    axes = changed_axes(config) or ["score", "normalizer"]
-    return [
-        entry(axis, part.key)
-        for axis in axes
-        for part in getattr(config, axis).parts or (getattr(config, axis),)
-    ]

@@ -164,32 +164,6 @@ class Controls:
     slider: str = ""
 
 
-def draw_runs(summaries: Sequence[RunSummary]) -> list[RunSummary]:
-    """Draw a list for each of the compared runs, of which the third and the fourth may stay empty."""
-    # with the runs of other people of a public copy, whose ids the link has
-    others = set(_linked_ids()) - {item.run.id for item in summaries}
-    runs_by_link = [people.find_run(name) for name in sorted(others)]
-    summaries = [*summaries, *(summarize(run) for run in runs_by_link if run is not None)]
-    runs, message = runs_to_compare(summaries)
-    if message:
-        st.warning(message)
-    names = {item.run.id: item.name for item in summaries if not item.trouble}
-    with st.grid(min_column_width=room(300), gap="small"):
-        for index, label in enumerate(LABELS):
-            key = f"compare_runs:{index}"
-            st.session_state[key] = runs[index].run.id if index < len(runs) else None
-            st.selectbox(
-                label,
-                [*[None] * (index > 1), *names],
-                key=key,
-                on_change=_write_link,
-                disabled=index > len(runs),
-                format_func=lambda name: names.get(name, "none"),
-                help=f"The {label.lower()} of the compared runs.",
-            )
-    return runs
-
-
 def _linked_ids() -> list[str]:
     """The ids in the link, else those of the session."""
     link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
@@ -545,7 +519,29 @@ def page() -> None:
         "Compare runs",
         "You will see which run is better at equal steps and at equal seconds, and how their attention differs.",
     )
-    runs = draw_runs(list_summaries())
+    # Draw a list for each of the compared runs, of which the third and the fourth may stay empty
+    summaries = list_summaries()
+    # with the runs of other people of a public copy, whose ids the link has
+    others = set(_linked_ids()) - {item.run.id for item in summaries}
+    runs_by_link = [people.find_run(name) for name in sorted(others)]
+    summaries = [*summaries, *(summarize(run) for run in runs_by_link if run is not None)]
+    runs, message = runs_to_compare(summaries)
+    if message:
+        st.warning(message)
+    names = {item.run.id: item.name for item in summaries if not item.trouble}
+    with st.grid(min_column_width=room(300), gap="small"):
+        for index, label in enumerate(LABELS):
+            key = f"compare_runs:{index}"
+            st.session_state[key] = runs[index].run.id if index < len(runs) else None
+            st.selectbox(
+                label,
+                [*[None] * (index > 1), *names],
+                key=key,
+                on_change=_write_link,
+                disabled=index > len(runs),
+                format_func=lambda name: names.get(name, "none"),
+                help=f"The {label.lower()} of the compared runs.",
+            )
     forget_other_runs("compare_runs", *(item.run.id for item in runs))
     poll(
         lambda: sides(runs),

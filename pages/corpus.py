@@ -7,14 +7,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError, Param
 from core.interpret.corpus import (
@@ -27,7 +25,6 @@ from core.interpret.corpus import (
     DEFAULT_TEXTS,
     MAX_TEXTS,
     MAX_TOKENS,
-    MEASURES,
     CorpusConfig,
     HeadVectors,
     JointMap,
@@ -90,10 +87,10 @@ from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.cache import measurements, remembered, shared
 from dashboard.ui import run_controls
-from dashboard.ui.fields import HERE, Fields, Segmented
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Toggle, Values
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
-from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of, reruns_alone
+from dashboard.ui.links import link_value
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -126,10 +123,9 @@ from dashboard.ui.panels import (
     fact,
     field_error,
     next_page,
-    paragraph,
     placeholder,
     pressed_point,
-    source_panel,
+    sources,
     theme,
     title,
 )
@@ -489,8 +485,74 @@ SOURCES = {
     "texts": "Your own texts",
 }
 SPLITS = {"lines": "One a line", "paragraphs": "One a paragraph"}
+
+
+def axis_select(label: str, default: str) -> Select:
+    return Select(
+        label,
+        {measure.key: measure.name for measure in AXES},
+        default,
+        help="What the scatter shows of every head on this axis: the mean over texts, or OV "
+        "copying, which is read from the weights.",
+    )
+
+
 FIELDS = Fields(
     "corpus",
+    source=Select(
+        "Texts",
+        lambda values: {name: SOURCES[name] for name in values.sources},
+        lambda values: values.first,
+        key=lambda values: f"source:{values.first}",
+        help=f"At most {MAX_TEXTS:,} texts are measured.",
+    ),
+    x=axis_select("Across", "distance"),
+    y=axis_select("Upwards", "entropy"),
+    count=Number(
+        "Texts, at most",
+        DEFAULT_TEXTS,
+        1,
+        MAX_TEXTS,
+        hidden=True,
+        help="The first so many of the corpus are measured.",
+    ),
+    ablation=Toggle(
+        "Switch heads off",
+        hidden=True,
+        help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
+        "times longer as the model has heads.",
+    ),
+    kind=Select(
+        "Attention",
+        {kind: KINDS[kind] for kind in ("self", "causal")},
+        when=lambda values: values.pair,
+        hidden=True,
+        help=KIND_HELP,
+    ),
+    split=Segmented(
+        "Texts are",
+        SPLITS,
+        when=lambda values: values.source == "texts",
+        hidden=True,
+        help="How the file is divided into texts.",
+    ),
+    head=Select(
+        "Head",
+        lambda values: list(values.measurement.heads),
+        lambda values: values.measurement.scores.name(values.measurement.default_head),
+        also=lambda values: {
+            "on_change": _store_head,
+            "args": (values.measurement, values.ref),
+        },
+        help="One of the heads; a click in the scatter picks one, too.",
+    ),
+    measure=Select(
+        "Sorted by",
+        lambda values: (
+            {ROLE: values.own} | {one.key: one.name for one in values.measurement.measures}
+        ),
+        help="The measure that the texts below are sorted by; of a head without a role its entropy.",
+    ),
     view=Segmented(
         "Show",
         {
@@ -509,59 +571,17 @@ FIELDS = Fields(
         help="Points of the most frequent tokens, or by their position in their text.",
     ),
 )
-KINDS_OF_TEXT: list[Kind] = ["self", "causal"]
 ROLE = "role"  # of the measure: that of the head's own role
-X, Y = "distance", "entropy"
-LAST = "corpus:last"  # in the session
 
 key = "corpus:{}".format  # a widget's key, which is also its name in the link
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The model, what is measured of it (None, with the reason on the page, while that is not known), and both axes."""
+def draw_controls() -> Values | None:
+    """Draw the controls of the measurement and of the scatter; None after a message when there is no model.
 
-    ref: ModelRef
-    config: CorpusConfig | None
-    x: Measure
-    y: Measure
-
-    @property
-    def noun(self) -> str:
-        """What the model reads, of which there are hundreds."""
-        return "picture" if load_model(self.ref).reads == "picture" else "text"
-
-
-@dataclass(frozen=True)
-class HeadControls:
-    """The picked head, its measure, and what is shown of it."""
-
-    head: Head
-    measure: Measure
-    view: str
-
-
-@dataclass(frozen=True)
-class Last:
-    """What the last run of the page drew: its measurement, its controls, and its other settings."""
-
-    run: Run
-    controls: Controls
-    settings: dict[str, Any]
-
-
-def other_settings() -> dict[str, Any]:
-    """What the session holds of the page but for the scatter's axes and its head."""
-    own = (LAST, *map(key, ("x", "y", "head", "known", "scatter", "measure", "view")))
-    return {
-        str(name): value
-        for name, value in st.session_state.items()
-        if name == MODEL or str(name).startswith("corpus:") and name not in own
-    }
-
-
-def draw_controls() -> Controls | None:
-    """Draw the controls of the measurement and of the scatter; None after a message when there is no model."""
+    Returns the model, what is measured of it (`config`, None with the reason on the page while that is not known), both
+    axes, and what the model reads, of which there are hundreds.
+    """
     row = st.columns([1.3, 1.3, 0.8, 1, 1], vertical_alignment="bottom")
     name = model_box(row[0], EMBEDDED)
     with input_errors():
@@ -574,26 +594,10 @@ def draw_controls() -> Controls | None:
         elif (ref := resolve_model(name)) is not None:
             pretrained = load_model(ref)
             config = _config(ref, pretrained, row[1], row[2])
-            return Controls(
-                ref, config, *(_axis(*one) for one in (("x", X, row[3]), ("y", Y, row[4])))
-            )
+            x, y = (BY_KEY[FIELDS.draw(one, into=row[at])[one]] for one, at in (("x", 3), ("y", 4)))
+            noun = "picture" if pretrained.reads == "picture" else "text"
+            return Values(ref=ref, config=config, x=x, y=y, noun=noun)
     return None
-
-
-def _axis(name: str, default: str, column: Any) -> Measure:
-    keys = [measure.key for measure in AXES]
-    label = {"x": "Across", "y": "Upwards"}[name]
-    chosen = column.selectbox(
-        label,
-        keys,
-        keys.index(default),
-        key=key(name),
-        **BOUND,
-        format_func=lambda one: BY_KEY[one].name,
-        help="What the scatter shows of every head on this axis: the mean over texts, or OV "
-        "copying, which is read from the weights.",
-    )
-    return BY_KEY[chosen]
 
 
 def _config(
@@ -609,57 +613,10 @@ def _config(
             "a model that reads text."
         )
     first = "training" if "training" in sources else "own"
-    source = column.selectbox(
-        "Texts",
-        sources,
-        sources.index(first),
-        key=key(f"source:{first}"),
-        **BOUND,
-        format_func=SOURCES.__getitem__,
-        help=f"At most {MAX_TEXTS:,} texts are measured.",
-    )
-    options = _options(ref, pretrained, source, options_column)
-    try:
-        data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
-        if data or source == "texts":
-            split_texts(reading.read(data), options["split"])
-        return CorpusConfig(model, source, data, **options)
-    except ConfigError as error:
-        field_error(error)
-    return None
-
-
-def _only_kind(ref: ModelRef, pretrained: Pretrained) -> Kind:
-    """The kind of attention of a model that has one kind, by its maps of a text; "self" for others."""
-    if pretrained.reads != "text":
-        return "self"
-    kinds = reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
-    return "causal" if "self" not in kinds else "self"
-
-
-def _options(ref: ModelRef, pretrained: Pretrained, source: str, column: Any) -> dict[str, Any]:
-    """The settings of the measurement in a popover; while it is closed, those of the session."""
-    usual = {
-        "split": "lines",
-        "kind": _only_kind(ref, pretrained),
-        "count": DEFAULT_TEXTS,
-        "ablation": False,
-    }
-    readers = {
-        "split": one_of(get_args(Split)),
-        "kind": one_of(KINDS),
-        "count": between(1, MAX_TEXTS),
-        "ablation": one_of([True, False]),
-    }
+    source = FIELDS.draw("source", into=column, sources=sources, first=first).source
+    # The settings of the measurement in a popover; while it is closed, those of the session
     link_data(key("data"), "")
-    for name, value in usual.items():
-        if name != "kind":
-            link_value(key(name), value, readers[name])
-    kind: Kind = usual["kind"]  # type: ignore[assignment]
-    if pretrained.reads == "pair":
-        link_value(key("kind"), "self", readers["kind"])
-        kind = st.session_state.get(key("kind"), "self")
-    panel = column.popover(
+    panel = options_column.popover(
         "Corpus",
         icon=":material/notes:",
         width="stretch",
@@ -667,113 +624,55 @@ def _options(ref: ModelRef, pretrained: Pretrained, source: str, column: Any) ->
         key=key("panel"),
         help="Your own texts, how many are measured, and whether heads are switched off.",
     )
-    if panel.open:
-        with panel:
-            _draw_options(pretrained, source)
-    values = {
-        name: st.session_state.get(key(name), value)
-        for name, value in usual.items()
-        if name != "kind"
-    }
-    if source != "texts":
-        values["split"] = "lines"
-    return values | {
-        "kind": st.session_state.get(key("kind"), kind) if pretrained.reads == "pair" else kind
-    }
-
-
-def _draw_options(pretrained: Pretrained, source: str) -> None:
-    st.number_input(
-        "Texts, at most",
-        1,
-        MAX_TEXTS,
-        DEFAULT_TEXTS,
-        key=key("count"),
-        **KEEP,
-        help="The first so many of the corpus are measured.",
+    names, given = (
+        ("count", "ablation", "kind", "split"),
+        {"source": source, "pair": pretrained.reads == "pair"},
     )
-    st.toggle(
-        "Switch heads off",
-        key=key("ablation"),
-        **KEEP,
-        help="Measure how much the answer changes without each head: one pass a head and text, so about as many "
-        "times longer as the model has heads.",
-    )
-    if pretrained.reads == "pair":
-        st.selectbox(
-            "Attention",
-            KINDS_OF_TEXT,
-            key=key("kind"),
-            help=KIND_HELP,
-            format_func=KINDS.__getitem__,
-            **KEEP,
+    with panel:
+        if not panel.open:
+            options = FIELDS.read(*names, **given)
+        else:
+            options = FIELDS.draw(*names, into=HERE, **given)
+            if source == "texts":
+                meant = Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS)
+                data_widget(meant, key("data"))
+                st.caption(
+                    f"At most {MAX_TEXTS:,} texts of {LONGEST:,} characters; of each, {MAX_TOKENS} tokens are read."
+                )
+    kind: Any = options.kind or "self"
+    if pretrained.reads == "text":  # the kind of the one that it has, by its maps of a text
+        kinds = reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
+        kind = "causal" if "self" not in kinds else "self"
+    split: Split = options.split or "lines"
+    try:
+        data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
+        if source == "texts":
+            split_texts(reading.read(data), split)
+        return CorpusConfig(
+            model, source, data, split, kind, count=options.count, ablation=options.ablation
         )
-    if source == "texts":
-        st.segmented_control(
-            "Texts are",
-            list(SPLITS),
-            default="lines",
-            key=key("split"),
-            required=True,
-            **KEEP,
-            format_func=SPLITS.__getitem__,
-            help="How the file is divided into texts.",
-        )
-        data_widget(
-            Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS), key("data")
-        )
-        st.caption(
-            f"At most {MAX_TEXTS:,} texts of {LONGEST:,} characters; of each, {MAX_TOKENS} tokens are read."
-        )
+    except ConfigError as error:
+        field_error(error)
+    return None
 
 
-def draw_head_controls(measurement: Measurement, ref: ModelRef) -> HeadControls:
+def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
     """Draw the choice of a head, of what is measured of it, and of what is shown."""
-    names = list(measurement.heads)
-    _take_head(measurement, ref)
-    row = st.columns([1, 1.4, 2.4], vertical_alignment="bottom")
-    default = names.index(measurement.scores.name(measurement.default_head))
-    name = row[0].selectbox(
-        "Head",
-        names,
-        default,
-        key=key("head"),
-        **BOUND,
-        on_change=_store_head,
-        args=(measurement, ref),
-        help="One of the heads; a click in the scatter picks one, too.",
-    )
-    head = measurement.heads[name]
-    keys = [ROLE, *(one.key for one in measurement.measures)]
-    has_role = head in measurement.scores.head_roles
-    own = f"{'Its role' if has_role else 'No role'}: {measurement.role_measure(head).name}"
-    chosen = row[1].selectbox(
-        "Sorted by",
-        keys,
-        key=key("measure"),
-        **BOUND,
-        help=(
-            "The measure that the texts below are sorted by; of a head without a role its entropy."
-        ),
-        format_func=lambda one: own if one == ROLE else BY_KEY[one].name,
-    )
-    view = FIELDS.draw("view", into=row[2]).view
-    measure = measurement.role_measure(head) if chosen == ROLE else BY_KEY[chosen]
-    return HeadControls(head, measure, view)
-
-
-def _take_head(measurement: Measurement, ref: ModelRef) -> None:
-    """Take the head that was picked on another page since, and leave one that this model lacks."""
+    # Take the head that was picked on another page since
     state, shape = st.session_state, measurement.scores.score.shape[1:]
-    head = current_head_of(ref, measurement.config.kind, shape)
-    if head is not None and state.get(key("known")) != (ref, head):
-        state[key("known")] = ref, head
-        if (name := measurement.scores.name(head)) in measurement.heads:
+    picked = current_head_of(ref, measurement.config.kind, shape)
+    if picked is not None and state.get(key("known")) != (ref, picked):
+        state[key("known")] = ref, picked
+        if (name := measurement.scores.name(picked)) in measurement.heads:
             state[key("head")] = st.query_params[key("head")] = name
-    if state.get(key("head"), next(iter(measurement.heads))) not in measurement.heads:
-        state[key("head")] = measurement.scores.name(measurement.default_head)
-    if BY_KEY.get(state.get(key("measure"), ROLE), MEASURES[0]) not in measurement.measures:
-        state[key("measure")] = ROLE
+    row = st.columns([1, 1.4, 2.4], vertical_alignment="bottom")
+    values = FIELDS.draw("head", into=row[0], measurement=measurement, ref=ref)
+    head = measurement.heads[values.head]
+    has_role, of_role = head in measurement.scores.head_roles, measurement.role_measure(head)
+    own = f"{'Its role' if has_role else 'No role'}: {of_role.name}"
+    chosen = FIELDS.draw("measure", into=row[1], own=own, **values).measure
+    measure = of_role if chosen == ROLE else BY_KEY[chosen]
+    return Values(head=head, measure=measure, view=FIELDS.draw("view", into=row[2]).view)
 
 
 def _store_head(measurement: Measurement, ref: ModelRef) -> None:
@@ -809,7 +708,7 @@ CHOICES = {
 }
 
 
-def script(measurement: Measurement, controls: Controls, chosen: HeadControls) -> Script:
+def script(measurement: Measurement, controls: Values, chosen: Values) -> Script:
     """The scatter of all heads, the picked head's values, and its texts or its map."""
     config, corpus = measurement.config, measurement.corpus
     again = source_of(config).replace("\n", "\n# ")
@@ -835,11 +734,24 @@ print(corpus.texts, "texts,", corpus.cut, "cut")
         if chosen.view == "map"
         else _texts(measurement, controls, chosen)
     )
+    sorted_by = chosen.measure.key
     cells = (
         model_cell(controls.ref),
         Cell(READ, read),
         Cell(POINTS, imports + points, _SCATTER, "corpus:scatter"),
-        Cell(HEAD, _head(chosen), _HISTOGRAM, "corpus:histogram"),
+        Cell(
+            HEAD,
+            f"""
+from core.interpret.corpus_run import values_of
+
+head = {chosen.head}
+values = values_of(run, corpus, {sorted_by!r}, head)  # (texts,)
+mean, half = corpus.mean({sorted_by!r})[head], corpus.interval({sorted_by!r})[head]
+print(f"{sorted_by} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
+""",
+            _HISTOGRAM,
+            "corpus:histogram",
+        ),
         more,
     )
     head = chosen.head
@@ -860,20 +772,8 @@ def _script_axis(name: str, measure: str, kind: str) -> str:
     )
 
 
-def _head(chosen: HeadControls) -> str:
-    measure = chosen.measure.key
-    return f"""
-from core.interpret.corpus_run import values_of
-
-head = {chosen.head}
-values = values_of(run, corpus, {measure!r}, head)  # (texts,)
-mean, half = corpus.mean({measure!r})[head], corpus.interval({measure!r})[head]
-print(f"{measure} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
-"""
-
-
 def _texts(
-    measurement: Measurement, controls: Controls, chosen: HeadControls
+    measurement: Measurement, controls: Values, chosen: Values
 ) -> tuple[Cell, dict[str, np.ndarray]]:
     """The texts that show the head, with one row of each map."""
     kind, measure = measurement.config.kind, chosen.measure
@@ -902,7 +802,7 @@ for text, row in rows.items():
 
 
 def _map(
-    measurement: Measurement, controls: Controls, chosen: HeadControls
+    measurement: Measurement, controls: Values, chosen: Values
 ) -> tuple[Cell, dict[str, np.ndarray]]:
     """The joint map of queries and keys; empty while it is not read."""
     layer, head = chosen.head
@@ -1006,17 +906,6 @@ def role(measurement: Measurement, head: Head) -> str:
     return (
         f"Its role is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
         f"{baseline} would give {number(chance)}."
-    )
-
-
-def equation(measurement: Measurement, measure: Measure, head: Head) -> str:
-    """The mean and its 95 % interval, with the head's numbers."""
-    corpus = measurement.corpus
-    valid = int((~np.isnan(measurement.values(measure, head))).sum())
-    mean, half = (float(values(measure.key)[head]) for values in (corpus.mean, corpus.interval))
-    return (
-        r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {valid}"
     )
 
 
@@ -1131,15 +1020,6 @@ MAX_SHOWN = 48  # tokens of a text, around its query
 PAGE, RUN = "corpus", "corpus:run"
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """What the scatter shows that was drawn before the controls, and the column beside it."""
-
-    controls: Controls
-    head: Head
-    right: DeltaGenerator
-
-
 def page() -> None:
     """Draw the page from top to bottom."""
     title(
@@ -1147,64 +1027,48 @@ def page() -> None:
         "Every head on hundreds of texts: what is typical of it, and where it fails.",
     )
     fragment_unless_measuring(_view)
-    details("Papers and source", _sources, "corpus:source-code")
+    papers = [
+        f"**{measure.name}** — {plain(measure.meaning)}."
+        + (f" [{measure.paper}]({measure.url})" if measure.url else "")
+        for measure in AXES
+    ]
+    papers.append(
+        "Running means and intervals: Welford 1962. Queries and keys in one plane: "
+        "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
+    )
+    functions = (measure_texts, RunningMean, joint_map)
+    details(
+        "Papers and source", partial(sources, "\n\n".join(papers), *functions), key("source-code")
+    )
     next_page(PAGE)
 
 
 def _view() -> None:
-    top, results = st.container(), st.container(key=key("results"))
-    scatter = results.container()
-    ahead = _scatter_ahead(scatter)
-    with top:
-        controls = draw_controls()
-        measurement = None if controls is None else _measurement(controls)
-    if controls is None or measurement is None:
+    controls = draw_controls()
+    if controls is None or (measurement := _measurement(controls)) is None:
         return
-    with results:
-        if measurement.live:
-            poll(
-                lambda: read_measurement(measurement.run),
-                partial(_draw, controls=controls),
-                True,
-                "corpus:live",
-                interval=SLOW_POLL_INTERVAL,
-            )
-        else:
-            _draw(measurement, controls, scatter, ahead)
-
-
-def _scatter_ahead(scatter: DeltaGenerator) -> Ahead | None:
-    """Draw the scatter before the controls where a rerun changes no more than its axes or its head."""
-    last: Last | None = st.session_state.get(LAST)
-    if last is None or not reruns_alone() or last.settings != other_settings():
-        return None
-    try:
-        state = st.session_state
-        measurement = read_measurement(last.run)
-        controls = replace(
-            last.controls,
-            x=BY_KEY[state.get(key("x"), last.controls.x.key)],
-            y=BY_KEY[state.get(key("y"), last.controls.y.key)],
+    draw = partial(_draw, controls=controls)
+    if measurement.live:
+        poll(
+            lambda: read_measurement(measurement.run),
+            draw,
+            True,
+            "corpus:live",
+            interval=SLOW_POLL_INTERVAL,
         )
-        head = measurement.heads.get(state.get(key("head"), ""))
-        if head is None:
-            return None
-        with scatter:
-            ahead = Ahead(controls, head, _scatter_and_roles(measurement, controls, head))
-    except (
-        ConfigError,
-        PretrainedError,
-        OSError,
-    ):  # said below the controls, for instance of a deleted measurement
-        return None
-    return ahead
+    else:
+        draw(measurement)
 
 
-def _measurement(controls: Controls) -> Measurement | None:
+def _measurement(controls: Values) -> Measurement | None:
     """Draw the buttons of the measurement; returns what it gave so far."""
+
+    def select(run: Run) -> None:
+        st.session_state[RUN] = run.id
+
     link_value(RUN, "", _run_id)
     config = controls.config
-    run_controls.start_run(PAGE, config, jobs.measure, _select, ConfigError, PretrainedError)
+    run_controls.start_run(PAGE, config, jobs.measure, select, ConfigError, PretrainedError)
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
     run_controls.show_flash(PAGE)
     if run is None:
@@ -1230,7 +1094,19 @@ def _measurement(controls: Controls) -> Measurement | None:
         return None
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
-        _bar(measurement)
+        # Stop or Continue, and how far the measurement is
+        run = measurement.run
+        buttons, column = st.columns([1, 3.4], vertical_alignment="center")
+        if not people.mine(run):
+            run_controls.anothers_note(run)
+        elif measurement.live:
+            run_controls.stop_button(buttons, PAGE, run_controls.end_run, run)
+        elif measurement.corpus.texts < measurement.count:
+            run_controls.continue_button(
+                buttons, PAGE, partial(run_controls.continue_run, PAGE), run
+            )
+        with column:
+            poll(lambda: read_measurement(run), _progress, measurement.live, "corpus:progress")
     return measurement
 
 
@@ -1239,24 +1115,6 @@ def _run_id(text: str) -> str:
     if people.find_measurement(text) is None:
         raise ValueError(f"{text[:40]!r} is no measurement on this machine")
     return text
-
-
-def _select(run: Run) -> None:
-    st.session_state[RUN] = run.id
-
-
-def _bar(measurement: Measurement) -> None:
-    """Stop or Continue, and how far the measurement is."""
-    run = measurement.run
-    buttons, column = st.columns([1, 3.4], vertical_alignment="center")
-    if not people.mine(run):
-        run_controls.anothers_note(run)
-    elif measurement.live:
-        run_controls.stop_button(buttons, PAGE, run_controls.end_run, run)
-    elif measurement.corpus.texts < measurement.count:
-        run_controls.continue_button(buttons, PAGE, partial(run_controls.continue_run, PAGE), run)
-    with column:
-        poll(lambda: read_measurement(run), _progress, measurement.live, "corpus:progress")
 
 
 def _progress(measurement: Measurement) -> None:
@@ -1268,12 +1126,7 @@ def _progress(measurement: Measurement) -> None:
     )
 
 
-def _draw(
-    measurement: Measurement,
-    controls: Controls,
-    scatter: DeltaGenerator | None = None,
-    ahead: Ahead | None = None,
-) -> None:
+def _draw(measurement: Measurement, controls: Values) -> None:
     if measurement.corpus.means is None:
         if measurement.live:
             placeholder(
@@ -1281,19 +1134,18 @@ def _draw(
             )
         return
     with input_errors():
-        _heads(measurement, controls, scatter or st.container(), ahead)
+        _heads(measurement, controls)
 
 
-def _heads(
-    measurement: Measurement, controls: Controls, scatter: DeltaGenerator, ahead: Ahead | None
-) -> None:
-    ref = controls.ref
+def _heads(measurement: Measurement, controls: Values) -> None:
+    ref, scatter = controls.ref, st.container()
     chosen = draw_head_controls(measurement, ref)
-    st.session_state[LAST] = Last(measurement.run, controls, other_settings())
-    if ahead is not None and (ahead.controls, ahead.head) != (controls, chosen.head):
-        st.rerun()
     with scatter:
-        right = ahead.right if ahead else _scatter_and_roles(measurement, controls, chosen.head)
+        # The scatter and the roles below it
+        left, right = st.columns([1.7, 1], gap="medium")
+        with left:
+            _scatter(measurement, controls, chosen.head)
+            role_line(measurement.scores.head_roles, len(measurement.heads))
     with right:
         # Draw the picked head's values over all texts, and its mean
         noun = controls.noun
@@ -1309,7 +1161,15 @@ def _heads(
             alt=f"How many {noun}s have which {in_sentence(chosen.measure)} in {name}",
         )
         fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
-    st.latex(equation(measurement, chosen.measure, chosen.head))
+    corpus = measurement.corpus
+    valid = int((~np.isnan(measurement.values(chosen.measure, chosen.head))).sum())
+    mean, half = (
+        float(values(chosen.measure.key)[chosen.head]) for values in (corpus.mean, corpus.interval)
+    )
+    st.latex(
+        r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
+        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {valid}"
+    )
     if chosen.view == "map":
         draw_map(measurement, controls, chosen)
     else:
@@ -1361,16 +1221,7 @@ def _heads(
     )
 
 
-def _scatter_and_roles(measurement: Measurement, controls: Controls, head: Head) -> DeltaGenerator:
-    """Draw the scatter and the roles below it; returns the column beside them."""
-    left, right = st.columns([1.7, 1], gap="medium")
-    with left:
-        _scatter(measurement, controls, head)
-        role_line(measurement.scores.head_roles, len(measurement.heads))
-    return right
-
-
-def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
+def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     x, y = (axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(not_measured(missing[0], measurement), icon=":material/edit:")
@@ -1391,24 +1242,10 @@ def _scatter(measurement: Measurement, controls: Controls, head: Head) -> None:
     )
 
 
-def _sources() -> None:
-    """Draw the papers of the measures and the functions that ran."""
-    for measure in AXES:
-        source = f" [{measure.paper}]({measure.url})" if measure.url else ""
-        st.markdown(f"**{measure.name}** — {plain(measure.meaning)}.{source}")
-    paragraph(
-        "Running means and intervals: Welford 1962. Queries and keys in one plane: "
-        "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
-    )
-    source_panel(measure_texts)
-    source_panel(RunningMean)
-    source_panel(joint_map)
-
-
 # The joint map of a head's queries and keys.
 
 
-def draw_map(measurement: Measurement, controls: Controls, chosen: HeadControls) -> None:
+def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> None:
     """Draw the head's queries and keys as points of one plane."""
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError, Param
 from core.interpret.map_transform import HeadChange, changes
@@ -45,9 +44,9 @@ from dashboard.draw.vega import split_data
 from dashboard.navigation import STEPS
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Values
 from dashboard.ui.fine_tuned import (
     FOLLOW,
-    TASK,
     FineTuneData,
     config_name,
     current_run,
@@ -57,7 +56,7 @@ from dashboard.ui.fine_tuned import (
     select_example,
     select_run,
 )
-from dashboard.ui.links import BOUND, KEEP, between, forget_other_runs, link_value, one_of
+from dashboard.ui.links import forget_other_runs, link_value, one_of
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -78,7 +77,7 @@ from dashboard.ui.panels import (
     field_error,
     next_page,
     placeholder,
-    source_panel,
+    sources,
     theme,
     title,
 )
@@ -128,27 +127,6 @@ OURS = {
     "pairs": "400 numbers in English words and the same numbers in digits",
 }
 LEAST = 0.005  # of a head's weight: less counts as unmoved
-
-
-def fact_text(
-    config: FineTuneConfig, first: Record, now: Record, majority: tuple[str, float] | None
-) -> str:
-    """The scores at a step, compared with those before training and of the majority class."""
-    name, items = (
-        ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
-    )
-    sentence = (
-        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out {items}; before "
-        f"training it was {percent(first.sequence_accuracy)}"
-    )
-    if now.balanced is not None:
-        sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
-    if majority is not None:
-        sentence += f"; the majority class, “{plain(majority[0])}”, reaches {percent(majority[1])}"
-    sentence += "."
-    if now.cut:
-        sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
-    return sentence
 
 
 def gained(both: BeforeAfter, head: HeadChange) -> str:
@@ -259,7 +237,106 @@ USUAL_MODEL = {
     "classify": EMBEDDED,
     "pairs": ModelRef("lab", str(USUAL["pairs"]["model"]).removeprefix(LAB)),
 }
-FIELDS = {"classify": "One text and its label", "pairs": "A source and its target"}
+LINES = {"classify": "One text and its label", "pairs": "A source and its target"}
+
+
+def usual(name: str) -> Callable[[Values], Any]:
+    return lambda values: USUAL[values.task][name]
+
+
+def of_task(name: str) -> Callable[[Values], str]:
+    return lambda values: f"{name}:{values.task}"
+
+
+SETTINGS = ("epochs", "layers", "learning_rate", "batch_size", "seed", "device")
+FIELDS = Fields(
+    "fine_tune",
+    task=Select(
+        "Task",
+        TEXT_TASKS,
+        also=lambda values: {"on_change": forget_link},
+        help="What the model learns from each row.",
+    ),
+    epochs=Number(
+        "Epochs",
+        usual("epochs"),
+        low=int(BOUNDS["epochs"][0]),
+        high=int(BOUNDS["epochs"][1]),
+        key=of_task("epochs"),
+        hidden=True,
+        help="Passes over the training rows.",
+    ),
+    layers=Number(
+        "Trained layers",
+        usual("layers"),
+        low=int(BOUNDS["layers"][0]),
+        high=int(BOUNDS["layers"][1]),
+        key=of_task("layers"),
+        when=lambda values: values.task == "classify",
+        hidden=True,
+        help="Counted from the last layer. With 0, only the classification head is trained and no attention "
+        "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
+        "model gets a new one.",
+    ),
+    learning_rate=SelectSlider(
+        "Learning rate",
+        RATES,
+        usual("learning_rate"),
+        text="{:g}".format,
+        key=of_task("learning_rate"),
+        hidden=True,
+        help="The size of each update of the weights.",
+    ),
+    batch_size=SelectSlider(
+        "Batch size",
+        SIZES,
+        usual("batch_size"),
+        key=of_task("batch_size"),
+        hidden=True,
+        help="The number of rows in one update.",
+    ),
+    seed=Number(
+        "Seed",
+        0,
+        low=int(BOUNDS["seed"][0]),
+        high=int(BOUNDS["seed"][1]),
+        key=of_task("seed"),
+        hidden=True,
+        help="Fixes which rows are held out, the new weights and the order of rows.",
+    ),
+    device=Select(
+        "Device",
+        devices(),
+        key=of_task("device"),
+        when=lambda values: len(devices()) > 2,  # more than automatic and the CPU
+        hidden=True,
+        help=f"{AUTO[0].upper()}{AUTO[1:]}.",
+    ),
+    source=Select(
+        "Source",
+        lambda values: values.watched,
+        key=lambda values: f"source:{values.run}",
+        hidden=True,
+        help="The held-out source whose attention is shown.",
+    ),
+    step=SelectSlider(
+        "Training step",
+        lambda values: values.steps,
+        lambda values: values.steps[-1],
+        text="{:,}".format,
+        key=lambda values: values.slider,
+        hidden=True,
+        help="The training step that all figures show.",
+    ),
+    kind=Segmented(
+        "Attention",
+        lambda values: {kind: name for kind, name in KINDS.items() if kind in values.kinds},
+        lambda values: next(kind for kind in ("cross", "self", "causal") if kind in values.kinds),
+        when=lambda values: len(values.kinds) > 1,
+        hidden=True,
+        also={"label_visibility": "collapsed"},
+    ),
+)
 
 
 def controls() -> tuple[str, FineTuneConfig | None]:
@@ -267,18 +344,7 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     link_value(SENTENCE, EXAMPLE, str)
     st.session_state.setdefault(SENTENCE, EXAMPLE)
     row = st.columns([1.15, 1.3, 1, 1], vertical_alignment="bottom")
-    task = (
-        row[0].selectbox(
-            "Task",
-            list(TASKS),
-            format_func=TEXT_TASKS.__getitem__,
-            help="What the model learns from each row.",
-            key=TASK,
-            on_change=forget_link,
-            **BOUND,
-        )
-        or "classify"
-    )
+    task = FIELDS.draw("task", into=row[0]).task
     name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data = _rows(task)
@@ -349,7 +415,7 @@ def _rows(task: str) -> str:
         return _text(str(st.session_state.get(key, own)))
     first, second = TASKS[task]
     with panel:
-        st.markdown(f"**{FIELDS[task]} in each line of a CSV**")
+        st.markdown(f"**{LINES[task]} in each line of a CSV**")
         st.caption(
             f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
             f"validation. The lab's rows: {OURS[task]}."
@@ -368,8 +434,8 @@ def _rows(task: str) -> str:
                 "Use the lab's rows",
                 key=f"{key}:ours",
                 type="tertiary",
-                on_click=_reset,
-                args=(key, own),
+                on_click=st.session_state.update,
+                args=({key: own, f"{key}:trouble": None},),
             )
     return rows
 
@@ -382,90 +448,20 @@ def _text(value: str) -> str:
         return ""
 
 
-def _reset(key: str, own: str) -> None:
-    st.session_state[key] = own
-    st.session_state.pop(f"{key}:trouble", None)
-
-
 def _settings(task: str) -> dict[str, Any]:
     """The settings in a popover; while it is closed, those of the session."""
-    usual = {name: value for name, value in USUAL[task].items() if name != "model"} | {
-        "seed": 0,
-        "device": "auto",
-    }
-    readers = {name: between(*BOUNDS[name]) for name in ("epochs", "layers", "seed")} | {
-        "learning_rate": one_of(RATES),
-        "batch_size": one_of(SIZES),
-        "device": one_of(devices()),
-    }
-    key = partial("fine_tune:{1}:{0}".format, task)
     panel = st.popover(
         "Settings",
         icon=":material/tune:",
         width="stretch",
         on_change="rerun",
-        key=key("panel"),
+        key=f"fine_tune:panel:{task}",
         help="Duration, learning rate and seed of the next run.",
     )
-    for name, value in usual.items():
-        link_value(key(name), value, readers[name])
-    if not panel.open:
-        return {name: st.session_state.get(key(name), value) for name, value in usual.items()}
-    low, high = (int(bound) for bound in BOUNDS["epochs"])
-    settings: dict[str, Any] = {}
     with panel:
-        settings["epochs"] = st.number_input(
-            "Epochs",
-            low,
-            high,
-            usual["epochs"],
-            key=key("epochs"),
-            **KEEP,
-            help="Passes over the training rows.",
-        )
-        if task == "classify":
-            settings["layers"] = st.number_input(
-                "Trained layers",
-                0,
-                int(BOUNDS["layers"][1]),
-                usual["layers"],
-                key=key("layers"),
-                **KEEP,
-                help="Counted from the last layer. With 0, only the classification head is trained and no attention "
-                "changes. Embeddings are not trained. A classifier with the same labels keeps its head; any other "
-                "model gets a new one.",
-            )
-        settings["learning_rate"] = st.select_slider(
-            "Learning rate",
-            RATES,
-            usual["learning_rate"],
-            **KEEP,
-            key=key("learning_rate"),
-            format_func=lambda rate: f"{rate:g}",
-            help="The size of each update of the weights.",
-        )
-        settings["batch_size"] = st.select_slider(
-            "Batch size",
-            SIZES,
-            usual["batch_size"],
-            key=key("batch_size"),
-            help="The number of rows in one update.",
-            **KEEP,
-        )
-        settings["seed"] = st.number_input(
-            "Seed",
-            0,
-            int(BOUNDS["seed"][1]),
-            0,
-            key=key("seed"),
-            **KEEP,
-            help="Fixes which rows are held out, the new weights and the order of rows.",
-        )
-        if len(devices()) > 2:  # more than automatic and the CPU
-            settings["device"] = st.selectbox(
-                "Device", devices(), key=key("device"), **KEEP, help=f"{AUTO[0].upper()}{AUTO[1:]}."
-            )
-    return settings
+        settings = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
+        values = settings(*SETTINGS, task=task)
+    return {name: values[name] for name in SETTINGS if values[name] is not None}
 
 
 # What the page computes as Python.
@@ -594,21 +590,49 @@ def page() -> None:
     task, config = controls()
     data = load_fine_tune(current_run(task))
     forget_other_runs("fine_tune", data.run.id)
-    run_bar(data, config)
+    # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
+    run_controls.start_run(
+        PAGE,
+        config,
+        jobs.fine_tune,
+        lambda run: select_run(run, config_of(run).task),
+        ConfigError,
+        PretrainedError,
+    )
+    state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
+    buttons, column = st.columns([1, 2.4], vertical_alignment="center")
+    row = buttons.container(horizontal=True, gap="small")
+    run_controls.run_buttons(
+        row,
+        data.run,
+        PAGE,
+        state,
+        start="Fine-tune",
+        start_key="fine_tune:start",
+        config=config,
+        proceed=partial(run_controls.continue_run, PAGE),
+        restart_help=RESTART_HELP,
+    )
+    with column:
+        poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
+        if config is not None and config.data != own_rows(config.task):
+            rows = parse(config.task, config.data, config.seed)
+            st.caption(
+                f"The next run trains on {len(rows.learned):,} of your rows and holds out "
+                f"{len(rows.held_out):,}."
+            )
+        run_controls.anothers_note(data.run)
+        run_controls.limits_line(steps=False)
+        run_controls.show_flash(PAGE)
     poll(lambda: load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
-    details("Source code and papers", _source, "fine_tune:how")
-    next_page("fine_tune")
-
-
-def _source() -> None:
-    """Draw the function that trains, and papers."""
-    st.markdown(
+    papers = (
         "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
         "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
         "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
         "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most."
     )
-    source_panel(make_trainer)
+    details("Source code and papers", partial(sources, papers, make_trainer), "fine_tune:how")
+    next_page("fine_tune")
 
 
 def _figures(data: FineTuneData) -> None:
@@ -640,9 +664,60 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     step = both.step if both else data.records[-1].step
     add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
     majority = rows.majority if config.task == "classify" else None
-    _curves(data, step, majority, curves, ink)
+    # The losses on the left, the scores on the right
+    records = data.records
+    last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
+    guess = (
+        (
+            100 * (records[0].sequence_accuracy or 0.0),
+            f"before training: {percent(records[0].sequence_accuracy)}",
+        )
+        if majority is None
+        else (100 * majority[1], f"majority class: {percent(majority[1])}")
+    )
+    losses = loss_curves(records)
+    chart_title("Loss", curves[0], legend(losses, ink))
+    draw_chart(
+        curves[0],
+        *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
+        key="fine_tune:loss",
+        alt="Validation and training loss over fine-tuning",
+    )
+    scores = [
+        Curve(
+            "accuracy" if majority else "sequence accuracy",
+            points(records, "sequence_accuracy", 100),
+        ),
+        Curve("balanced accuracy", balanced_points(records)),
+        Curve("token accuracy", points(records, "token_accuracy", 100)),
+    ]
+    chart_title("Validation accuracy", curves[1], legend(scores, ink))
+    spec = step_chart(
+        scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT
+    )
+    draw_chart(
+        curves[1],
+        *split_data(spec),
+        key="fine_tune:right",
+        alt="Validation accuracy over fine-tuning",
+    )
     left, right = st.columns(2, gap="medium")
-    sentence = fact_text(config, data.records[0], data.at(step), majority)
+    # The scores at a step, compared with those before training and of the majority class
+    now = data.at(step)
+    name, items = (
+        ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
+    )
+    sentence = (
+        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out {items}; before "
+        f"training it was {percent(data.records[0].sequence_accuracy)}"
+    )
+    if now.balanced is not None:
+        sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
+    if majority is not None:
+        sentence += f"; the majority class, “{plain(majority[0])}”, reaches {percent(majority[1])}"
+    sentence += "."
+    if now.cut:
+        sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
     if both is not None and both.now.maps:
         with left:
             difference(both)
@@ -678,52 +753,6 @@ def _links(model: str) -> None:
                 )
 
 
-def _curves(
-    data: FineTuneData,
-    step: int,
-    majority: tuple[str, float] | None,
-    columns: Sequence[DeltaGenerator],
-    ink: Ink,
-) -> None:
-    """The losses on the left, the scores on the right."""
-    records = data.records
-    last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    guess = (
-        (
-            100 * (records[0].sequence_accuracy or 0.0),
-            f"before training: {percent(records[0].sequence_accuracy)}",
-        )
-        if majority is None
-        else (100 * majority[1], f"majority class: {percent(majority[1])}")
-    )
-    losses = loss_curves(records)
-    chart_title("Loss", columns[0], legend(losses, ink))
-    draw_chart(
-        columns[0],
-        *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
-        key="fine_tune:loss",
-        alt="Validation and training loss over fine-tuning",
-    )
-    scores = [
-        Curve(
-            "accuracy" if majority else "sequence accuracy",
-            points(records, "sequence_accuracy", 100),
-        ),
-        Curve("balanced accuracy", balanced_points(records)),
-        Curve("token accuracy", points(records, "token_accuracy", 100)),
-    ]
-    chart_title("Validation accuracy", columns[1], legend(scores, ink))
-    spec = step_chart(
-        scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT
-    )
-    draw_chart(
-        columns[1],
-        *split_data(spec),
-        key="fine_tune:right",
-        alt="Validation accuracy over fine-tuning",
-    )
-
-
 # One head before and after fine-tuning: its sentence, step and index, the maps and their difference.
 
 
@@ -734,7 +763,26 @@ def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter 
     both = _readings(data, text, row)
     if both is None or not both.now.maps:
         return both
-    _head_field(row[1], both.heads)
+    # The list of heads, the one that moved most first, which is selected until a person picks another
+    names = {(item.layer, item.head): item.name for item in both.heads}
+    link_value(PICK, None, one_of(names), name=HEAD)
+    selected = st.session_state.get(PICK)
+    st.session_state[HEAD] = st.session_state[SET] = (
+        selected if selected in names else next(iter(names))
+    )
+
+    def pick() -> None:
+        if st.session_state[HEAD] != st.session_state.get(SET):
+            st.session_state[PICK] = st.session_state[HEAD]
+
+    row[1].selectbox(
+        "Head (largest change first)",
+        list(names),
+        format_func=names.__getitem__,
+        key=HEAD,
+        on_change=pick,
+        help="Layer and head, both from 0.",
+    )
     head = selected_head(both)
     item = both.now.map(head.layer)
     multiples(
@@ -773,18 +821,8 @@ def _watched(data: FineTuneData) -> list[str]:
 def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
     """The sentence: a watched one, or for labels any that is typed."""
     if config.task == "pairs":
-        key, watched = f"fine_tune:source:{data.run.id}", _watched(data)
-        link_value(key, watched[0] if watched else None, one_of(watched))
-        return str(
-            cell.selectbox(
-                "Source",
-                watched,
-                key=key,
-                persist_state="session",
-                help="The held-out source whose attention is shown.",
-            )
-            or ""
-        )
+        given = {"watched": _watched(data), "run": data.run.id}
+        return str(FIELDS.draw("source", into=cell, **given).source or "")
     options = list(dict.fromkeys([*_watched(data), str(st.session_state[SENTENCE])]))
     return str(
         cell.selectbox(
@@ -842,19 +880,8 @@ def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
         or len(steps) < 2
     ):
         return steps[-1]
-    key = _slider(data)
-    link_value(key, steps[-1], one_of(steps))
-    return int(
-        cell.select_slider(
-            "Training step",
-            steps,
-            steps[-1],
-            key=key,
-            format_func=lambda step: f"{step:,}",
-            persist_state="session",
-            help="The training step that all figures show.",
-        )
-    )
+    slider = _slider(data).removeprefix("fine_tune:")
+    return int(FIELDS.draw("step", into=cell, steps=steps, slider=slider).step)
 
 
 def _slider(data: FineTuneData) -> str:
@@ -874,46 +901,9 @@ def _of_kind(
     text: str,
     sentence: int | None,
 ) -> BeforeAfter:
-    kind = now.kinds[0]
-    if len(now.kinds) > 1:
-        first_kind = next(name for name in ("cross", "self", "causal") if name in now.kinds)
-        options = [name for name in KINDS if name in now.kinds]
-        link_value("fine_tune:kind", first_kind, one_of(options))
-        kind = st.segmented_control(
-            "Attention",
-            options,
-            default=first_kind,
-            format_func=KINDS.__getitem__,
-            required=True,
-            key="fine_tune:kind",
-            label_visibility="collapsed",
-            persist_state="session",
-        )
+    kind = FIELDS.draw("kind", into=HERE, kinds=now.kinds).kind or now.kinds[0]
     first, now = first.of(kind), now.of(kind)
     return BeforeAfter(text, sentence, step, _is_last(data, step), first, now, changes(first, now))
-
-
-def _head_field(cell: Any, heads: list[HeadChange]) -> None:
-    """The list of heads, the one that moved most first, which is selected until a person picks another."""
-    names = {(item.layer, item.head): item.name for item in heads}
-    link_value(PICK, None, one_of(names), name=HEAD)
-    selected = st.session_state.get(PICK)
-    st.session_state[HEAD] = st.session_state[SET] = (
-        selected if selected in names else next(iter(names))
-    )
-    cell.selectbox(
-        "Head (largest change first)",
-        list(names),
-        format_func=names.__getitem__,
-        key=HEAD,
-        on_change=_pick,
-        help="Layer and head, both from 0.",
-    )
-
-
-def _pick() -> None:
-    if st.session_state[HEAD] != st.session_state.get(SET):
-        st.session_state[PICK] = st.session_state[HEAD]
 
 
 def selected_head(both: BeforeAfter) -> HeadChange:
@@ -937,46 +927,6 @@ def difference(both: BeforeAfter) -> None:
         height=HIGH,
         fact=f"Change of the weights of head {head.name} until step {both.step:,}",
     )
-
-
-# The run bar of Fine-tune: start, stop, pause, continue, and the run's progress.
-
-
-def run_bar(data: FineTuneData, config: FineTuneConfig | None) -> None:
-    """Draw the buttons of the run, and its progress; `config` is what Fine-tune would start."""
-    run_controls.start_run(
-        PAGE,
-        config,
-        jobs.fine_tune,
-        lambda run: select_run(run, config_of(run).task),
-        ConfigError,
-        PretrainedError,
-    )
-    state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
-    buttons, column = st.columns([1, 2.4], vertical_alignment="center")
-    row = buttons.container(horizontal=True, gap="small")
-    run_controls.run_buttons(
-        row,
-        data.run,
-        PAGE,
-        state,
-        start="Fine-tune",
-        start_key="fine_tune:start",
-        config=config,
-        proceed=partial(run_controls.continue_run, PAGE),
-        restart_help=RESTART_HELP,
-    )
-    with column:
-        poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
-        if config is not None and config.data != own_rows(config.task):
-            rows = parse(config.task, config.data, config.seed)
-            st.caption(
-                f"The next run trains on {len(rows.learned):,} of your rows and holds out "
-                f"{len(rows.held_out):,}."
-            )
-        run_controls.anothers_note(data.run)
-        run_controls.limits_line(steps=False)
-        run_controls.show_flash(PAGE)
 
 
 def _progress(data: FineTuneData) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -85,7 +86,7 @@ from dashboard.server.cache import measurements, shared
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.fields import HERE, Fields, Segmented, Select, Text
 from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
-from dashboard.ui.links import BOUND, KEEP, fragment, link_value, one_of, read_linked, write_linked
+from dashboard.ui.links import fragment, link_value, read_linked, write_linked
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -112,7 +113,7 @@ from dashboard.ui.panels import (
     next_page,
     paragraph,
     pressed_point,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -127,13 +128,24 @@ SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 CLARK = "https://arxiv.org/abs/1906.04341"
 
-# The fields whose options depend on what was measured; the rest are FIELDS.
 ROLE, HEAD, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "shown", "known"))
 RELATION, WORD_HEAD, SENTENCE, FILE, TROUBLE = (
     f"head_roles:{key}" for key in ("relation", "syntactic", "sentence", "conllu", "conllu:trouble")
 )
-TEST, TEST_HEAD, ORDER = (f"head_roles:{key}" for key in ("test", "tested", "order"))
+TEST, TEST_HEAD = (f"head_roles:{key}" for key in ("test", "tested"))
 READ, LINES = (f"head_roles:{key}" for key in ("read", "lines"))  # measurements
+
+
+def head_select(key: str) -> Select:
+    """The head that was picked for `of`, else the first of the options, whose order the help says."""
+    return Select(
+        "Head",
+        lambda values: values.heads,
+        key=key,
+        of=lambda values: values.of,
+        help=lambda values: f"Sorted by {values.order}. You can also click a head in a grid.",
+    )
+
 
 FIELDS = Fields(
     "head_roles",
@@ -162,6 +174,52 @@ FIELDS = Fields(
         lambda values: {"here": f"Your {values.noun}", "set": "Clearest example"},
         help="Your own input, or the measured one with the clearest example of the role.",
         also={"label_visibility": "collapsed"},
+    ),
+    role=Select(
+        "Role",
+        lambda values: {
+            role.key: role.name
+            for role, rows in zip(ROLES, values.scores.rows, strict=True)
+            if rows
+        },
+        lambda values: ROLES[default_role(values.scores)].key,
+        of=lambda values: values.of,
+        help="The role whose scores are shown for every head.",
+    ),
+    head=head_select("head"),
+    relation=Select(
+        "Relation",
+        lambda values: [
+            name
+            for name, score in zip(NAMES, values.result.scores, strict=True)
+            if score is not None
+        ],
+        lambda values: NAMES[values.result.default()],
+        of=lambda values: values.of,
+        help="From which word the head attends, and which word is the right one.",
+    ),
+    word_head=head_select("syntactic"),
+    sentence=Select(
+        "Example sentence",
+        lambda values: values.texts,
+        of=lambda values: values.of,
+        hidden=True,
+        help="✗: the head misses a target in it. These come first.",
+    ),
+    test=Select(
+        "Test",
+        TEST_NAMES,
+        lambda values: TEST_NAMES[default_test(values.scores)],
+        of=lambda values: values.of,
+        help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
+        "Successor: what the head's matrices make of ordered items.",
+    ),
+    test_head=head_select("tested"),
+    order=Select(
+        "Order",
+        lambda values: values.orders,
+        of=lambda values: values.of,
+        help="The ordered items that the map shows.",
     ),
 )
 
@@ -196,19 +254,13 @@ def count_kinds(choice: ModelChoice) -> int:
     return sum(kind != "cross" for kind in choice.reading.trace.kinds)
 
 
-def head_field(key: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
-    """The head that was picked for `of`, else the first of the options, whose order the help says."""
+def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
+    """The picked head of this field, also one that was picked in a map before."""
+    key = FIELDS.key(name)
     if picked := st.session_state.pop(f"{key}:picked", None):
         st.session_state[key] = picked
-    reset_choice(key, list(options), next(iter(options)), of)
-    name = column.selectbox(
-        "Head",
-        list(options),
-        key=key,
-        **BOUND,
-        help=f"Sorted by {order}. You can also click a head in a grid.",
-    )
-    return options[name]
+    given = {"heads": list(options), "of": of, "order": order}
+    return options[FIELDS.draw(name, into=column, **given)[name]]
 
 
 def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
@@ -226,14 +278,6 @@ def follow_view(view: ViewState, head: Head, field: str, name: Callable[[Head], 
     if (shown := (view.layer, view.head)) != head:
         st.session_state[f"{field}:picked"] = name(shown)
         st.rerun()
-
-
-def reset_choice(key: str, options: list[str], default: str, of: object) -> None:
-    """Set the default where the choice is no option or was made for something else."""
-    before = st.session_state.get(f"{key}:of", of)
-    st.session_state[f"{key}:of"] = of
-    if before != of or st.session_state.get(key, default) not in options:
-        st.session_state[key] = default
 
 
 # Roles.
@@ -266,22 +310,10 @@ def _draw_roles(choice: ModelChoice) -> None:
         scores = role_scores_of(choice.ref, choice.inputs, kind, sentences)
     model = f"{choice.ref} {kind}"
     _load_picked_head(scores, choice.ref)
-    keys = [role.key for role, rows in zip(ROLES, scores.rows, strict=True) if rows]
-    default = ROLES[default_role(scores)].key
-    reset_choice(ROLE, keys, default, model)
-    names = {role.key: role.name for role in ROLES}
-    key = role_column.selectbox(
-        "Role",
-        keys,
-        keys.index(default),
-        key=ROLE,
-        format_func=names.__getitem__,
-        **BOUND,
-        help="The role whose scores are shown for every head.",
-    )
+    key = FIELDS.draw("role", into=role_column, scores=scores, of=model).role
     role = [role.key for role in ROLES].index(key)
     options = {scores.name(head): head for head in scores.ranked(role)}
-    head = head_field(HEAD, options, (model, role), head_column, "how far they are above chance")
+    head = head_field("head", options, (model, role), head_column, "how far they are above chance")
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
     before, of = st.session_state.get(SHOWN), (choice.ref, scores.kind, role)
     st.session_state[SHOWN] = of, head
@@ -289,7 +321,23 @@ def _draw_roles(choice: ModelChoice) -> None:
         choose_head(choice.ref, scores.kind, head)
         st.session_state[KNOWN] = choice.ref, head
 
-    _role_grids(scores, role, head)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**The role of every head**")
+        head_chart(
+            role_grid(scores, head, theme()),
+            "head_roles:roles",
+            HEAD,
+            "Layers by heads, each in its role's colour",
+        )
+    with right:
+        paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
+        head_chart(
+            score_grid(scores, role, head, theme()),
+            "head_roles:scores",
+            HEAD,
+            f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
+        )
     fact(role_fact(scores, head, role, inputs))
     with st.container(
         horizontal=True, horizontal_alignment="center", vertical_alignment="center", gap="medium"
@@ -300,7 +348,13 @@ def _draw_roles(choice: ModelChoice) -> None:
     add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
     left_out = len(set(sentences) - {each.text for each in inputs.givens})
     st.caption(plain(role_caption(scores, role, inputs, choice.reading.trace.source, left_out)))
-    details("Papers and source", lambda: _role_sources(role), "head_roles:source")
+    papers = [
+        f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})" for each in ROLES
+    ]
+    functions = (ROLES[role].targets or share_used, weight_on_targets)
+    details(
+        "Papers and source", partial(sources, "\n\n".join(papers), *functions), "head_roles:source"
+    )
 
 
 def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
@@ -333,27 +387,6 @@ def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
         st.session_state.pop(f"{key}:of", None)
 
 
-def _role_grids(scores: RoleScores, role: int, head: Head) -> None:
-    """Draw every head by its role, and its score in one role; a press in either picks a head."""
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown("**The role of every head**")
-        head_chart(
-            role_grid(scores, head, theme()),
-            "head_roles:roles",
-            HEAD,
-            "Layers by heads, each in its role's colour",
-        )
-    with right:
-        paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
-        head_chart(
-            score_grid(scores, role, head, theme()),
-            "head_roles:scores",
-            HEAD,
-            f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
-        )
-
-
 def _one_head(
     choice: ModelChoice, inputs: RoleInputs, scores: RoleScores, role: int, head: Head
 ) -> tuple[Reading, Example | None]:
@@ -376,7 +409,26 @@ def _one_head(
             shown, given = readings[example.reading], inputs.givens[example.reading]
         else:
             example = clearest_example([shown], kind, ROLES[role], *head)
-        _role_map(shown, given, example, scores, head)
+        # Draw the head's map, over the picture if the model read one
+        line = shown.lines(scores.kind)[0]
+        patches = Patches.of(given.picture, line)
+        trace = shown.trace.of(scores.kind)
+        shape = trace.maps[head[0]].weights.shape[1:]
+        pin = read_linked("head_roles", "pin", shape, (trace.source, given))  # type: ignore[arg-type]
+        view = attention_view(
+            trace,
+            key="head_roles:map",
+            layer=head[0],
+            head=head[1],
+            patches=patches,
+            pin=pin,
+            show="both" if patches else "matrix",
+            height=420,
+            query=None if example is None else example.query,
+            fact=f"Head {scores.name(head)} on {len(line)} tokens",
+        )
+        write_linked("head_roles", "pin", view.pin)
+        follow_view(view, head, HEAD, scores.name)
     with right:
         paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
         draw_chart(
@@ -403,46 +455,10 @@ def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
     st.download_button(label, data, name, "text/csv", icon=":material/download:", on_click="ignore")
 
 
-def _role_map(
-    shown: Reading, given: ModelInputs, example: Example | None, scores: RoleScores, head: Head
-) -> None:
-    """Draw the head's map, over the picture if the model read one."""
-    line = shown.lines(scores.kind)[0]
-    patches = Patches.of(given.picture, line)
-    trace = shown.trace.of(scores.kind)
-    shape = trace.maps[head[0]].weights.shape[1:]
-    pin = read_linked("head_roles", "pin", shape, (trace.source, given))  # type: ignore[arg-type]
-    view = attention_view(
-        trace,
-        key="head_roles:map",
-        layer=head[0],
-        head=head[1],
-        patches=patches,
-        pin=pin,
-        show="both" if patches else "matrix",
-        height=420,
-        query=None if example is None else example.query,
-        fact=f"Head {scores.name(head)} on {len(line)} tokens",
-    )
-    write_linked("head_roles", "pin", view.pin)
-    follow_view(view, head, HEAD, scores.name)
-
-
-def _role_sources(role: int) -> None:
-    for each in ROLES:
-        st.markdown(f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})")
-    source_panel(ROLES[role].targets or share_used)
-    source_panel(weight_on_targets)
-
-
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
     """The rows on which a role was measured: "454 rows of 30 example sentences"."""
-    count = len(inputs.givens)
-    noun = (
-        inputs.what
-        if count != 1
-        else inputs.what.replace("sentences", "sentence").replace("lines", "line")
-    )
+    count, noun = len(inputs.givens), inputs.what
+    noun = noun if count != 1 else re.sub("(sentence|line)s", r"\1", noun)
     return (
         f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
     )
@@ -476,13 +492,11 @@ def _verdict(scores: RoleScores, head: Head, index: int) -> str:
     others = sum(one == index for one in scores.head_roles.values())
     total = int((~np.isnan(scores.score).all(0)).sum())
     count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[index].name.lower()}."
-    if own == index:
-        return count
-    if own is not None:
-        return f"Its role is {ROLES[own].name.lower()}; {count}"
-    even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
-    why = "its weights are nearly even" if even else "it is not clearly above chance in any"
-    return f"It has no role: {why}. {count}"
+    if own is None:
+        even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
+        why = "its weights are nearly even" if even else "it is not clearly above chance in any"
+        return f"It has no role: {why}. {count}"
+    return count if own == index else f"Its role is {ROLES[own].name.lower()}; {count}"
 
 
 def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
@@ -598,38 +612,22 @@ def example_of(
 
 def roles_csv(scores: RoleScores) -> bytes:
     """Every head in every role as a table: score, chance, std, whether it counts, and the head's role."""
-    roles, rows = scores.head_roles, list[list[object]]()
-    for layer, head in np.ndindex(*scores.score.shape[1:]):
-        for index, role in enumerate(ROLES):
-            score, chance, spread = (
-                one[index, layer, head] for one in (scores.score, scores.chance, scores.std)
-            )
-            if not np.isnan(score):
-                rows.append(
-                    [
-                        scores.numbers[layer],
-                        head,
-                        role.key,
-                        *(f"{x:.6f}" for x in (score, chance, spread)),
-                        int(scores.rows[index]),
-                        int(scores.counts[index, layer, head]),
-                        int(roles.get((layer, head)) == index),
-                    ]
-                )
-    return csv_file(
+    rows = [
         [
-            "layer",
-            "head",
-            "role",
-            "score",
-            "chance",
-            "std",
-            "rows",
-            "above_baseline",
-            "is_its_role",
-        ],
-        rows,
-    )
+            scores.numbers[layer],
+            head,
+            role.key,
+            *(f"{one[at]:.6f}" for one in (scores.score, scores.chance, scores.std)),
+            int(scores.rows[index]),
+            int(scores.counts[at]),
+            int(scores.head_roles.get((layer, head)) == index),
+        ]
+        for layer, head in np.ndindex(*scores.score.shape[1:])
+        for index, role in enumerate(ROLES)
+        if not np.isnan(scores.score[at := (index, layer, head)])
+    ]
+    head_row = "layer head role score chance std rows above_baseline is_its_role"
+    return csv_file(head_row.split(), rows)
 
 
 # Syntax.
@@ -655,13 +653,14 @@ def draw_syntax(choice: ModelChoice) -> None:
         )
         return
     of = f"{choice.ref} {kind} {reference}"
-    relation = _relation_field(result, of, columns[-3])
+    drawn = FIELDS.draw("relation", into=columns[-3], result=result, of=of)
+    relation = NAMES.index(drawn.relation)
     score = result.scores[relation]
     assert score is not None
     ranked = sorted(result.heads(), key=lambda head: -score.accuracy[head])
     options = {result.readings.name(head): head for head in ranked}
     about = (of, CHOICES[relation][0].key, CHOICES[relation][1])
-    head = head_field(WORD_HEAD, options, about, columns[-2], "accuracy")
+    head = head_field("word_head", options, about, columns[-2], "accuracy")
 
     left, right = st.columns(2, gap="medium")
     with left:
@@ -718,7 +717,13 @@ def draw_syntax(choice: ModelChoice) -> None:
     )
     csv_button("All accuracies, CSV", "syntactic-heads.csv", lambda: syntax_csv(result))
     caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
-    details("Papers and source", _syntax_sources, "head_roles:syntax-source")
+    papers = (
+        "Attention between words, both directions and the best fixed offset as the baseline: "
+        f"[Clark et al. 2019]({CLARK}), section 4. Relations: "
+        "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
+    )
+    functions = (Relation.targets, word_weights, score_relation)
+    details("Papers and source", partial(sources, papers, *functions), "head_roles:syntax-source")
 
 
 def _read_sentences(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
@@ -741,21 +746,6 @@ def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> Synt
     read = sorted(measurements(READ, (ref, reference, kind)).items())[:count]
     unknown = len(shared(study.parses, reference)) - len(study_of(known_sentences, ref, reference))
     return study.score_syntax(load_model(ref), [one for _, one in read], unknown)
-
-
-def _relation_field(result: SyntaxResult, of: object, column: Any) -> int:
-    options = [name for name, score in zip(NAMES, result.scores, strict=True) if score is not None]
-    default = NAMES[result.default()]
-    reset_choice(RELATION, options, default, of)
-    name = column.selectbox(
-        "Relation",
-        options,
-        options.index(default),
-        key=RELATION,
-        **BOUND,
-        help="From which word the head attends, and which word is the right one.",
-    )
-    return NAMES.index(name)
 
 
 def _file_field(column: Any) -> str:
@@ -831,28 +821,16 @@ def _sentence(
     """
     queries = queries_by_sentence(result, score, head)
     name, source = result.readings.name(head), choice.reading.trace.source
+    sentences = result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
-    texts = {str(index + 1): index for index in queries}
-    marks = {
-        index: "✓" if all(query.right for query in queries[index]) else "✗" for index in queries
+    texts = {
+        str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
+        f"{sentences[index].parse.text}"
+        for index, each in queries.items()
     }
-    first = next(iter(texts))
     about = (choice.ref, name, score.relation.key, score.reverse)
-    reset_choice(SENTENCE, list(texts), first, about)
-    link_value(SENTENCE, first, one_of(texts))
-    sentence = texts[
-        st.selectbox(
-            "Example sentence",
-            list(texts),
-            key=SENTENCE,
-            **KEEP,
-            format_func=lambda text: (
-                f"{text} {marks[texts[text]]} {result.readings.sentences[texts[text]].parse.text}"
-            ),
-            help="✗: the head misses a target in it. These come first.",
-        )
-    ]
-    one = result.readings.sentences[sentence]
+    sentence = int(FIELDS.draw("sentence", into=HERE, texts=texts, of=about).sentence) - 1
+    one = sentences[sentence]
     pair = load_model(choice.ref).reads == "pair"
     read = reading_of(
         choice.ref, ModelInputs(one.parse.text, target=one.parse.text if pair else None)
@@ -882,16 +860,6 @@ def _sentence(
     write_linked("head_roles", "word_pin", view.pin)
     follow_view(view, head, WORD_HEAD, result.readings.name)
     return sentence, query, trace
-
-
-def _syntax_sources() -> None:
-    st.markdown(
-        f"Attention between words, both directions and the best fixed offset as the baseline: "
-        f"[Clark et al. 2019]({CLARK}), section 4. Relations: "
-        "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
-    )
-    for each in (Relation.targets, word_weights, score_relation):
-        source_panel(each)
 
 
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
@@ -988,19 +956,9 @@ def draw_tests(choice: ModelChoice) -> None:
     kind, ref = draw_kind(choice, columns[0]), choice.ref
     if (scores := _read_lines(ref, kind)) is None:
         return
-    of, default = f"{ref} {kind}", TEST_NAMES[default_test(scores)]
-    reset_choice(TEST, list(TEST_NAMES), default, of)
-    test = TEST_NAMES.index(
-        columns[-2].selectbox(
-            "Test",
-            TEST_NAMES,
-            TEST_NAMES.index(default),
-            key=TEST,
-            **BOUND,
-            help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
-            "Successor: what the head's matrices make of ordered items.",
-        )
-    )
+    of = f"{ref} {kind}"
+    drawn = FIELDS.draw("test", into=columns[-2], scores=scores, of=of)
+    test = TEST_NAMES.index(drawn.test)
     is_successor = TEST_NAMES[test] == SUCCESSOR
     if is_successor:
         with st.spinner("Reading the weights of every head, once per model"):
@@ -1008,7 +966,7 @@ def draw_tests(choice: ModelChoice) -> None:
         options = {ranks.name(head): head for head in ranks.ranked()}
     else:
         options = {scores.name(head): head for head in scores.ranked(test)}
-    head = head_field(TEST_HEAD, options, (of, test), columns[-1], "score")
+    head = head_field("test_head", options, (of, test), columns[-1], "score")
     if is_successor:
         order = _successor(choice, ranks, head)
         add_script(partial(successor_script, choice, kind, ranks, head, order))
@@ -1038,7 +996,16 @@ def draw_tests(choice: ModelChoice) -> None:
             )
         )
     )
-    details("Papers and source", _test_sources, "head_roles:tests-source")
+    papers = "\n\n".join(
+        f"**{test.name}** — weight on {test.attends_to}. [{test.paper}]({test.url})"
+        for test in TESTS
+    )
+    papers += (
+        "\n\n**Successor** — the successor of a number, a day, a month or a letter. "
+        f"[{GOULD[0]}]({GOULD[1]})"
+    )
+    functions = (score_successors, RepeatTest.cells, score_repeats)
+    details("Papers and source", partial(sources, papers, *functions), "head_roles:tests-source")
 
 
 def _read_lines(ref: ModelRef, kind: Kind) -> RepeatScores | None:
@@ -1106,13 +1073,26 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
         )
     with right:
         names = [order.name for order in scores.orders]
-        reset_choice(ORDER, names, names[0], str(choice.ref))
-        index = names.index(
-            st.selectbox(
-                "Order", names, key=ORDER, **BOUND, help="The ordered items that the map shows."
-            )
+        given = {"orders": names, "of": str(choice.ref)}
+        index = names.index(FIELDS.draw("order", into=HERE, **given).order)
+        # What the head adds to the logit of each item of the order, where it attends to each
+        order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
+        maps = tuple(
+            AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
+            for layer, one in enumerate(values)
         )
-        view = _order_map(choice, scores, head, index)
+        view = attention_view(
+            AttentionTrace(maps, choice.reading.trace.source),
+            key="head_roles:order-map",
+            layer=head[0],
+            head=head[1],
+            signed=True,
+            scale="largest",
+            show="matrix",
+            height=420,
+            reads="attending to the row adds to the logit of the column",
+            fact=f"What {scores.name(head)} adds to the logits of {order.name}",
+        )
     fact(successor_fact(scores, head))
     st.latex(
         r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
@@ -1131,37 +1111,6 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     caption(plain(line))
     follow_view(view, head, TEST_HEAD, scores.name)
     return index
-
-
-def _order_map(choice: ModelChoice, scores: SuccessorScores, head: Head, index: int) -> ViewState:
-    """Draw what the head adds to the logit of each item of an order, where it attends to each."""
-    order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
-    maps = tuple(
-        AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
-        for layer, one in enumerate(values)
-    )
-    return attention_view(
-        AttentionTrace(maps, choice.reading.trace.source),
-        key="head_roles:order-map",
-        layer=head[0],
-        head=head[1],
-        signed=True,
-        scale="largest",
-        show="matrix",
-        height=420,
-        reads="attending to the row adds to the logit of the column",
-        fact=f"What {scores.name(head)} adds to the logits of {order.name}",
-    )
-
-
-def _test_sources() -> None:
-    for test in TESTS:
-        st.markdown(f"**{test.name}** — weight on {test.attends_to}. [{test.paper}]({test.url})")
-    st.markdown(
-        f"**Successor** — the successor of a number, a day, a month or a letter. [{GOULD[0]}]({GOULD[1]})"
-    )
-    for each in (score_successors, RepeatTest.cells, score_repeats):
-        source_panel(each)
 
 
 def successor_fact(scores: SuccessorScores, head: Head) -> str:

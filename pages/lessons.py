@@ -26,7 +26,6 @@ from dashboard.ui.lessons import (
     MAX_TITLE,
     MAX_TRIES,
     TYPES,
-    Code,
     Lesson,
     LessonError,
     Question,
@@ -112,60 +111,56 @@ def draw_questions() -> int:
     )
     for index in range(count):
         with st.container(border=True, gap="small"):
-            draw_question(index)
+            # The fields of one question, by its type
+            name = f"q{index + 1}"
+            left, right = st.columns([2, 1])
+            left.text_area(
+                f"Question {index + 1}",
+                key=key(name),
+                max_chars=MAX_QUESTION,
+                height=80,
+                **BOUND,
+                help="The question in Markdown.",
+            )
+            type_ = right.selectbox(
+                "Type of answer",
+                list(TYPES),
+                format_func=TYPES.__getitem__,
+                key=key(f"{name}:type"),
+                help="What students give: one of your options, numbers, a short text, or a formula.",
+                **BOUND,
+            )
+            left, right = st.columns([2, 1])
+            if type_ == "choice":
+                right.text_area(
+                    "Options",
+                    key=key(f"{name}:options"),
+                    height=80,
+                    **BOUND,
+                    help=f"Two to {MAX_OPTIONS} options, one on each line. Then pick the right one.",
+                )
+            elif type_ == "numbers":
+                right.number_input(
+                    "Tolerance",
+                    0.0,
+                    1e6,
+                    0.01,
+                    step=0.01,
+                    format="%g",
+                    key=key(f"{name}:tolerance"),
+                    **BOUND,
+                    help="How far an answer may be from the right number.",
+                )
+            with left:
+                draw_answer(name, type_)
+            st.text_input(
+                "Hint after a wrong answer",
+                key=key(f"{name}:hint"),
+                max_chars=MAX_HINT,
+                **BOUND,
+                help="It may stay empty.",
+            )
     return count
-
-
-def draw_question(index: int) -> None:
-    """The fields of one question, by its type."""
-    name = f"q{index + 1}"
-    left, right = st.columns([2, 1])
-    left.text_area(
-        f"Question {index + 1}",
-        key=key(name),
-        max_chars=MAX_QUESTION,
-        height=80,
-        **BOUND,
-        help="The question in Markdown.",
-    )
-    type_ = right.selectbox(
-        "Type of answer",
-        list(TYPES),
-        format_func=TYPES.__getitem__,
-        key=key(f"{name}:type"),
-        help="What students give: one of your options, numbers, a short text, or a formula.",
-        **BOUND,
-    )
-    left, right = st.columns([2, 1])
-    if type_ == "choice":
-        right.text_area(
-            "Options",
-            key=key(f"{name}:options"),
-            height=80,
-            **BOUND,
-            help=f"Two to {MAX_OPTIONS} options, one on each line. Then pick the right one.",
-        )
-    elif type_ == "numbers":
-        right.number_input(
-            "Tolerance",
-            0.0,
-            1e6,
-            0.01,
-            step=0.01,
-            format="%g",
-            key=key(f"{name}:tolerance"),
-            **BOUND,
-            help="How far an answer may be from the right number.",
-        )
-    with left:
-        draw_answer(name, type_)
-    st.text_input(
-        "Hint after a wrong answer",
-        key=key(f"{name}:hint"),
-        max_chars=MAX_HINT,
-        **BOUND,
-        help="It may stay empty.",
-    )
 
 
 def draw_answer(name: str, type_: str) -> None:
@@ -411,30 +406,28 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str
     for number, line in lines[:MAX_LINES]:
         try:
             code = read_code(line)
-            rows.append(row(code, lessons.get(code.lesson)))
+            lesson = lessons.get(code.lesson)
+            if lesson is None or len(lesson.questions) != len(code.results):
+                raise LessonError(
+                    f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
+                    "changed since. Give its link above."
+                )
+            right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
+            rows.append(
+                [
+                    code.name or "–",
+                    lesson.title,
+                    f"{len(right)} of {len(code.results)}",
+                    ", ".join(right) or "–",
+                    ", ".join(str(result.tries or "–") for result in code.results),
+                    code.day.isoformat(),
+                ]
+            )
         except LessonError as error:
             errors.append(f"Line {number}: {error}")
     if len(lines) > MAX_LINES:
         errors.append(f"The first {MAX_LINES} of {len(lines)} codes are read.")
     return rows, errors
-
-
-def row(code: Code, lesson: Lesson | None) -> list[str]:
-    """One line of the table; LessonError for the code of an unknown lesson."""
-    if lesson is None or len(lesson.questions) != len(code.results):
-        raise LessonError(
-            f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
-            "changed since. Give its link above."
-        )
-    right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
-    return [
-        code.name or "–",
-        lesson.title,
-        f"{len(right)} of {len(code.results)}",
-        ", ".join(right) or "–",
-        ", ".join(str(result.tries or "–") for result in code.results),
-        code.day.isoformat(),
-    ]
 
 
 # The page: the lessons that ship, a form that makes one, and a field that reads the codes of students.

@@ -354,26 +354,6 @@ def read_controls() -> Values:
     return Values(values, row=values.names.index(values.query) if given else 0)
 
 
-# The widgets: what the formula is made of, and which query, head and stage are drawn.
-
-
-def draw_row() -> None:
-    """Draw the words or the matrices, and "More", which holds every other control."""
-    source = FIELDS.read("source").source
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        FIELDS.draw("tokens", into=HERE, source=source)
-        with st.popover(
-            "More",
-            icon=":material/tune:",
-            key=key("more"),
-            width="content",
-            help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed",
-        ):
-            _draw_more()
-    if get("source") == "matrices":
-        draw_matrices(st.grid(6, min_column_width=120), st.container())
-
-
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
     if get("base") is None or get("reset_matrices"):
@@ -1346,7 +1326,19 @@ def page() -> None:
 def explore() -> None:
     """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
     refused = st.container()
-    draw_row()
+    source = FIELDS.read("source").source
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        FIELDS.draw("tokens", into=HERE, source=source)
+        with st.popover(
+            "More",
+            icon=":material/tune:",
+            key=key("more"),
+            width="content",
+            help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed",
+        ):
+            _draw_more()
+    if get("source") == "matrices":
+        draw_matrices(st.grid(6, min_column_width=120), st.container())
     values = read_controls()
     if values.config is None:
         show_error(values)
@@ -1536,7 +1528,40 @@ def root_of_d() -> None:
 
 def curves(points: tuple[Scaling, ...]) -> None:
     """Draw variance and entropy over D."""
-    figures = scaling_figures(points, Ink.of(theme()))
+    # Variance (both axes logarithmic) and entropy over D
+    ink = Ink.of(theme())
+    even = math.log(KEYS)
+    y = {"field": "value", "type": "quantitative"}
+    label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
+    bound = [
+        layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
+        layer(
+            "text",
+            [label],
+            {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
+            align="right",
+            dx=-6,
+            dy=-8,
+            fontSize=12,
+            color=ink.quiet,
+        ),
+    ]
+    figures = (
+        _figure(
+            "Variance of the scores",
+            [(p.dims, p.variance, p.scaled_variance) for p in points],
+            ink,
+            {"type": "log"},
+            [],
+        ),
+        _figure(
+            "Entropy of the weights, nats",
+            [(p.dims, p.entropy, p.scaled_entropy) for p in points],
+            ink,
+            {"domain": [0, 5]},
+            bound,
+        ),
+    )
     for column, figure, alt in zip(
         st.columns(2, gap="medium"), figures, ("Variance", "Entropy"), strict=True
     ):
@@ -1605,45 +1630,6 @@ def link_errors() -> list[str]:
         given = {"names": names, "maps": 1, "fields": {"num_heads": count}}
         errors += FIELDS.refused("query", "head", **given)
     return errors
-
-
-# The two figures of what √D does.
-
-
-def scaling_figures(points: tuple[Scaling, ...], ink: Ink) -> tuple[Spec, Spec]:
-    """Variance (both axes logarithmic) and entropy over D."""
-    even = math.log(KEYS)
-    y = {"field": "value", "type": "quantitative"}
-    label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
-    bound = [
-        layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
-        layer(
-            "text",
-            [label],
-            {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
-            align="right",
-            dx=-6,
-            dy=-8,
-            fontSize=12,
-            color=ink.quiet,
-        ),
-    ]
-    return (
-        _figure(
-            "Variance of the scores",
-            [(p.dims, p.variance, p.scaled_variance) for p in points],
-            ink,
-            {"type": "log"},
-            [],
-        ),
-        _figure(
-            "Entropy of the weights, nats",
-            [(p.dims, p.entropy, p.scaled_entropy) for p in points],
-            ink,
-            {"domain": [0, 5]},
-            bound,
-        ),
-    )
 
 
 def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:

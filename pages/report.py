@@ -56,21 +56,6 @@ TEXTS = (  # the fields of a view: label, name, letters, help
 )
 
 
-def room(report: Report) -> str:
-    """How full the report is, and where it is stored."""
-    count = len(report.views)
-    whose = (
-        "only you can open and change it"
-        if hosted()
-        else "this browser and whoever has the link of this page can open and change it"
-    )
-    return (
-        f"{count} of at most {MAX_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
-        f"{byte_size(MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
-        f"{MAX_REPORTS} reports and deletes the oldest, so take the file, too."
-    )
-
-
 def address(view: ReportView, base: str) -> str:
     """The link that opens a view again."""
     step = step_of(view.page)
@@ -241,7 +226,17 @@ def page() -> None:
                 on_click=_forget,
                 help="Begin with an empty one. This one stays under the link of this page: copy it first.",
             )
-        caption(room(report))
+        count = len(report.views)
+        whose = (
+            "only you can open and change it"
+            if hosted()
+            else "this browser and whoever has the link of this page can open and change it"
+        )
+        caption(
+            f"{count} of at most {MAX_VIEWS} view{'' if count == 1 else 's'}, {byte_size(size_of(report))} of at most "
+            f"{byte_size(MAX_BYTES)}. The report is stored on the server: {whose}. The server holds at most "
+            f"{MAX_REPORTS} reports and deletes the oldest, so take the file, too."
+        )
         for at, view in enumerate(report.views):
             _draw_view(view, at + 1, len(report.views))
     next_page("report")

@@ -24,7 +24,7 @@ from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_byt
 from core.runs.store import StoredRun, StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.record import Record, one_a_step
+from core.training.record import one_a_step
 from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
 from dashboard.draw.formats import byte_size, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
@@ -44,7 +44,8 @@ from dashboard.server.limits import (
     most_steps,
 )
 from dashboard.server.visitors import cookie
-from dashboard.ui.links import BOUND, between, link_value, one_of
+from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, Text, Values
+from dashboard.ui.links import between, link_value
 from dashboard.ui.panels import (
     chart_title,
     details,
@@ -76,6 +77,71 @@ from dashboard.ui.run_data import (
 SELECTED = "run"  # the query parameter; several ids are separated by commas
 MAX_SELECTED = 20
 PAGE = "runs:page"
+RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
+
+
+def of_fork(name: str) -> Callable[[Values], str]:
+    return lambda values: f"fork:{values.run}:{name}"
+
+
+FIELDS = Fields(
+    "runs",
+    search=Text(
+        "Search",
+        also={
+            "live": True,
+            "icon": ":material/search:",
+            "max_chars": 200,
+            "placeholder": "name, task, model or state",
+            "label_visibility": "collapsed",
+        },
+        help="Words in the name, task, model, optimizer or state of a run.",
+    ),
+    step=Select(
+        "From step",
+        lambda values: values.saved[::-1],
+        text="{:,}".format,
+        key=of_fork("step"),
+        hidden=True,
+        help="The saved weights with which the fork starts.",
+    ),
+    steps=Number(
+        "To step",
+        lambda values: min(
+            most_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
+        ),
+        lambda values: values.step + 1,
+        lambda values: most_steps(),
+        key=lambda values: f"fork:{values.run}:steps:{values.step}",
+        hidden=True,
+        help="The last training step of the fork.",
+    ),
+    rate=SelectSlider(
+        "Learning rate",
+        lambda values: sorted({*RATES, values.config.learning_rate}),
+        lambda values: values.config.learning_rate,
+        text="{:g}".format,
+        key=of_fork("rate"),
+        hidden=True,
+        help="The size of each update of the weights.",
+    ),
+    schedule=Select(
+        "Learning rate schedule",
+        SCHEDULES,
+        lambda values: values.config.schedule,
+        key=of_fork("schedule"),
+        hidden=True,
+        help="How the learning rate changes after the warm-up.",
+    ),
+    optimizer=Select(
+        "Optimizer",
+        OPTIMIZERS,
+        lambda values: values.config.optimizer,
+        key=of_fork("optimizer"),
+        hidden=True,
+        help="The rule by which gradients change the weights.",
+    ),
+)
 
 
 def draw_pages(count: int) -> int:
@@ -102,7 +168,6 @@ FINE_TUNED = (
     "This is a fine-tuned pretrained model. Open it on Fine-tune; the model is in the run's folder."
 )
 DELETED, UPLOADS = "runs:deleted", "runs:uploads"
-RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
 
 
 def actions(selected: Sequence[RunSummary]) -> None:
@@ -184,30 +249,6 @@ def actions(selected: Sequence[RunSummary]) -> None:
         st.error(plain(message))
 
 
-def actions_name(item: RunSummary) -> None:
-    """The field for a run's name."""
-    key = f"runs:name:{item.run.id}"
-
-    def rename() -> None:
-        if people.mine(item.run):
-            _try(
-                lambda: item.run.update_metadata(
-                    name=st.session_state[key].strip()[:LONGEST_NAME] or None
-                )
-            )
-
-    st.text_input(
-        "Name",
-        item.name if item.named else "",
-        key=key,
-        max_chars=LONGEST_NAME,
-        on_change=rename,
-        placeholder=item.name,
-        disabled=item.example,
-        help="An example cannot be renamed." if item.example else "Named runs are deleted last.",
-    )
-
-
 def _fork(item: RunSummary) -> None:
     """A popover that trains a new run from a saved step of this one, perhaps with another optimizer."""
     missing = (
@@ -225,63 +266,26 @@ def _fork(item: RunSummary) -> None:
     )
     if not popover.open or item.config is None:
         return
-    config, key = item.config, f"runs:fork:{item.run.id}"
     with popover:
         st.caption(
             "The new run copies this one up to a saved step and continues training from there with these "
             "settings."
         )
-        link_value(f"{key}:step", item.checkpoint_steps[-1], one_of(item.checkpoint_steps))
-        step = st.selectbox(
-            "From step",
-            item.checkpoint_steps[::-1],
-            key=f"{key}:step",
-            format_func=lambda step: f"{step:,}",
-            help="The saved weights with which the fork starts.",
-        )
-        most = most_steps()
-        usual = min(most, max(config.steps, 2 * step, step + 100))
-        link_value(f"{key}:steps:{step}", usual, between(step + 1, most))
-        steps = st.number_input(
-            "To step",
-            step + 1,
-            most,
-            usual,
-            key=f"{key}:steps:{step}",
-            help="The last training step of the fork.",
-        )
-        rates = sorted({*RATES, config.learning_rate})
-        link_value(f"{key}:rate", config.learning_rate, one_of(rates))
-        rate = st.select_slider(
-            "Learning rate",
-            rates,
-            config.learning_rate,
-            key=f"{key}:rate",
-            format_func=lambda rate: f"{rate:g}",
-            help="The size of each update of the weights.",
-        )
-        link_value(f"{key}:schedule", config.schedule, one_of(SCHEDULES))
-        schedule = st.selectbox(
-            "Learning rate schedule",
-            SCHEDULES,
-            SCHEDULES.index(config.schedule),
-            key=f"{key}:schedule",
-            help="How the learning rate changes after the warm-up.",
-        )
-        link_value(f"{key}:optimizer", config.optimizer, one_of(OPTIMIZERS))
-        optimizer = st.selectbox(
-            "Optimizer",
-            OPTIMIZERS,
-            OPTIMIZERS.index(config.optimizer),
-            key=f"{key}:optimizer",
-            help="The rule by which gradients change the weights.",
-        )
+        given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
+        names = ("step", "steps", "rate", "schedule", "optimizer")
+        values = FIELDS.draw(*names, into=HERE, **given)
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
-            changes = {"learning_rate": rate, "schedule": schedule, "optimizer": optimizer}
-            name = f"{item.plain_name}, from step {step:,}"[:LONGEST_NAME]
+            changes = {"schedule": values.schedule, "optimizer": values.optimizer}
+            name = f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME]
             try:
-                now = longer(config, steps, item.train_seconds, **changes)
-                run = jobs.fork(item.run, step, now, name)
+                now = longer(
+                    item.config,
+                    values.steps,
+                    item.train_seconds,
+                    learning_rate=values.rate,
+                    **changes,
+                )
+                run = jobs.fork(item.run, values.step, now, name)
             except (jobs.QueueFull, OSError, ValueError) as error:
                 st.error(plain(sentence_of(error)))
                 return
@@ -469,31 +473,12 @@ print(table.tail())
 """
     return Script(
         (Cell(CURVES, code, DRAW, "runs:loss"),),
-        {f"table[{name!r}].dropna()": _values(records, name) for name in names},
-    )
-
-
-def _values(records: list[Record], name: str) -> np.ndarray:
-    return np.array([value for _, value in points(records, name) if value is not None], dtype=float)
-
-
-# The sentences of the page Runs; makes no st call.
-
-
-def forgetting(known: bool) -> str:
-    """What a public copy stores of a person, and for how long; `known` is whether a cookie tells them again."""
-    now = limits()
-    cookie = (
-        "A cookie with a random number knows this browser again"
-        if known
-        else "This browser sends no cookie, so that a reload makes you another person, without these runs"
-    )
-    return (
-        "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
-        f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
-        f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
-        f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
-        f"{cookie}."
+        {
+            f"table[{name!r}].dropna()": np.array(
+                [value for _, value in points(records, name) if value is not None], dtype=float
+            )
+            for name in names
+        },
     )
 
 
@@ -618,36 +603,53 @@ def page() -> None:
     whose = "every run of yours" if hosted() else "every run of this machine"
     title("Runs", f"You will find {whose} here: rename it, continue it, compare it or download it.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
-    with search_cell:
-        query = st.text_input(
-            "Search",
-            key="runs:search",
-            live=True,
-            icon=":material/search:",
-            max_chars=200,
-            placeholder="name, task, model or state",
-            label_visibility="collapsed",
-            **BOUND,
-            help="Words in the name, task, model, optimizer or state of a run.",
-        )
+    query = FIELDS.draw("search", into=search_cell).search
     with upload_cell:
         upload()
 
     def load() -> Board:
         ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
-        return load_board(query or "", tuple(ids[:MAX_SELECTED]))
+        return load_board(query, tuple(ids[:MAX_SELECTED]))
 
     first = [load()]  # which the first drawing takes
     poll(
         lambda: first.pop() if first else load(),
-        partial(_board, query or ""),
+        partial(_board, query),
         first[0].live,
         "runs:board",
         interval=SLOW_POLL_INTERVAL,
     )
     draw_store()
     if hosted():
-        draw_delete_mine()
+        # Draw the rule by which things are forgotten, and the button
+        now = limits()
+        known = (
+            "A cookie with a random number knows this browser again"
+            if cookie()
+            else "This browser sends no cookie, so that a reload makes you another person, without these runs"
+        )
+        paragraph(
+            "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
+            f"they can look at that run and copy it. You have {byte_size(now.megabytes * MB)} for runs, reports and "
+            f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
+            f"All is deleted {now.hours} h after your last visit and your last run: download what you want to keep. "
+            f"{known}."
+        )
+        with st.popover(
+            "Delete everything of mine",
+            icon=":material/delete_forever:",
+            key="runs:everything",
+            help="Your runs, sweeps, measurements, reports and data on this server.",
+        ):
+            st.markdown(
+                "Delete all your runs, sweeps, measurements, reports and data? This cannot be undone."
+            )
+            st.button(
+                "Delete everything",
+                key="runs:everything:go",
+                on_click=_delete,
+                help="What trains for you ends at once.",
+            )
     details("How an upload is checked", partial(source_panel, unpack), "runs:source")
     next_page("runs")
 
@@ -667,7 +669,28 @@ def _board(query: str, board: Board) -> None:
         with st.container(gap="small"):
             name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
             with name:
-                actions_name(first)
+                key = f"runs:name:{first.run.id}"
+
+                def rename() -> None:
+                    if people.mine(first.run):
+                        _try(
+                            lambda: first.run.update_metadata(
+                                name=st.session_state[key].strip()[:LONGEST_NAME] or None
+                            )
+                        )
+
+                st.text_input(
+                    "Name",
+                    first.name if first.named else "",
+                    key=key,
+                    max_chars=LONGEST_NAME,
+                    on_change=rename,
+                    placeholder=first.name,
+                    disabled=first.example,
+                    help="An example cannot be renamed."
+                    if first.example
+                    else "Named runs are deleted last.",
+                )
             about.caption(plain(about_text(first)))
             actions(selected)
         if damage := damage_of(first.run):
@@ -732,29 +755,6 @@ def _curves(item: RunSummary) -> None:
         key="runs:right",
         alt=f"Validation result of {item.name} over {last:,} steps",
     )
-
-
-# What a public copy stores of a person, for how long, and the button that deletes it at once.
-
-
-def draw_delete_mine() -> None:
-    """Draw the rule by which things are forgotten, and the button."""
-    paragraph(forgetting(bool(cookie())))
-    with st.popover(
-        "Delete everything of mine",
-        icon=":material/delete_forever:",
-        key="runs:everything",
-        help="Your runs, sweeps, measurements, reports and data on this server.",
-    ):
-        st.markdown(
-            "Delete all your runs, sweeps, measurements, reports and data? This cannot be undone."
-        )
-        st.button(
-            "Delete everything",
-            key="runs:everything:go",
-            on_click=_delete,
-            help="What trains for you ends at once.",
-        )
 
 
 def _delete() -> None:

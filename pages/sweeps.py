@@ -946,7 +946,47 @@ def page() -> None:
         picker()
         config = controls(data if isinstance(data, SweepData) else None)
         with first:
-            run_bar(sweep, data, config)
+            start_run(
+                PAGE,
+                config,
+                start,
+                select_sweep,
+                ConfigError,
+                run_of=lambda sweep: next(iter(sweep.runs().values())),
+            )
+            readable = data if isinstance(data, SweepData) else None
+            own = people.mine(sweep)
+            if readable and readable.live and own:
+                stop_button(st, PAGE, stop, sweep)
+            else:
+                start_button(
+                    st,
+                    "Start sweep",
+                    key="sweeps:start",
+                    disabled=config is None,
+                    on_click=press,
+                    args=(PAGE,),
+                )
+                if (
+                    readable
+                    and not readable.is_example
+                    and own
+                    and (missing := len(sweep.missing()))
+                ):
+                    continue_button(
+                        st,
+                        PAGE,
+                        flash_errors,
+                        PAGE,
+                        "The sweep could not continue: ",
+                        partial(resume, sweep),
+                        jobs.QueueFull,
+                        OSError,
+                        label=f"Continue ({missing} runs left)",
+                        primary=False,
+                    )
+            limits_line()
+            show_flash(PAGE)
             _poll(sweep, draw_progress, _is_live(data), "sweeps:progress")
     with right:
         if isinstance(data, SweepData):
@@ -1113,49 +1153,6 @@ def _runs(data: SweepData) -> None:
             )
         else:
             st.markdown(f":small[{plain(line)}]")
-
-
-# The run bar of Sweeps: start, stop and continue a sweep, its progress, and the list of sweeps.
-
-
-def run_bar(sweep: Sweep, data: SweepData | str, config: SweepConfig | None) -> None:
-    """One primary button (Stop while runs are live, else Start), and Continue where runs of the sweep are missing."""
-    start_run(
-        PAGE,
-        config,
-        start,
-        select_sweep,
-        ConfigError,
-        run_of=lambda sweep: next(iter(sweep.runs().values())),
-    )
-    readable = data if isinstance(data, SweepData) else None
-    own = people.mine(sweep)
-    if readable and readable.live and own:
-        stop_button(st, PAGE, stop, sweep)
-    else:
-        start_button(
-            st,
-            "Start sweep",
-            key="sweeps:start",
-            disabled=config is None,
-            on_click=press,
-            args=(PAGE,),
-        )
-        if readable and not readable.is_example and own and (missing := len(sweep.missing())):
-            continue_button(
-                st,
-                PAGE,
-                flash_errors,
-                PAGE,
-                "The sweep could not continue: ",
-                partial(resume, sweep),
-                jobs.QueueFull,
-                OSError,
-                label=f"Continue ({missing} runs left)",
-                primary=False,
-            )
-    limits_line()
-    show_flash(PAGE)
 
 
 def draw_progress(data: SweepData) -> None:

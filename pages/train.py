@@ -573,7 +573,44 @@ def charts_details(
     for cell, name in zip(cells, names, strict=False):
         with cell:
             if name == "expected":
-                _expected(data, step, ink)
+                last = next(r for r in reversed(data.records) if r.expected)
+                assert last.expected is not None
+                heads = sorted(
+                    (
+                        (w, layer, h)
+                        for layer, row in enumerate(last.expected)
+                        for h, w in enumerate(row)
+                    ),
+                    reverse=True,
+                )
+                curves = [
+                    Curve(
+                        f"L{layer}·H{h}",
+                        [
+                            (r.step, r.expected[layer][h] if r.expected else None)
+                            for r in data.records
+                        ],
+                    )
+                    for _, layer, h in heads[:MAX_HEADS]
+                ]
+                chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
+                most = max(w for r in data.records for row in r.expected or () for w in row)
+                even = (
+                    (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
+                )
+                _draw(
+                    data,
+                    "expected",
+                    curves,
+                    step,
+                    ink,
+                    high=next(level for level in LEVELS if most <= level),
+                    guess=even,
+                )
+                if len(heads) > MAX_HEADS:
+                    st.caption(
+                        f"The {MAX_HEADS} of {len(heads)} heads with the largest weight at the end."
+                    )
             elif name == "parts":
                 _parts(data, step, ink)
             else:
@@ -587,36 +624,6 @@ def charts_details(
                         guess = (clip, f"clipped at {clip:g}")
                 _draw(data, name, [Curve(curve, values)], step, ink, guess=guess)
             show_findings(findings.get(name, ()))
-
-
-def _expected(data: RunData, step: int, ink: Ink) -> None:
-    last = next(r for r in reversed(data.records) if r.expected)
-    assert last.expected is not None
-    heads = sorted(
-        ((w, layer, h) for layer, row in enumerate(last.expected) for h, w in enumerate(row)),
-        reverse=True,
-    )
-    curves = [
-        Curve(
-            f"L{layer}·H{h}",
-            [(r.step, r.expected[layer][h] if r.expected else None) for r in data.records],
-        )
-        for _, layer, h in heads[:MAX_HEADS]
-    ]
-    chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
-    most = max(w for r in data.records for row in r.expected or () for w in row)
-    even = (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
-    _draw(
-        data,
-        "expected",
-        curves,
-        step,
-        ink,
-        high=next(level for level in LEVELS if most <= level),
-        guess=even,
-    )
-    if len(heads) > MAX_HEADS:
-        st.caption(f"The {MAX_HEADS} of {len(heads)} heads with the largest weight at the end.")
 
 
 def _parts(data: RunData, step: int, ink: Ink) -> None:
@@ -1361,7 +1368,29 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:
-        sizes = _sizes(base.model, name)
+        # The popover of the model: its width, and the parameters of its type
+        panel = group("Model settings", ":material/layers:", f"{name}:sizes")
+        params = of_model(base.model)
+        link_value(f"{name}:d_model", base.model.d_model, between(1, MAX_WIDTH))
+        with panel:
+            width = st.session_state.get(f"{name}:d_model", base.model.d_model)
+            if panel.open:
+                width = st.select_slider(
+                    "d_model",
+                    sorted({*WIDTHS, base.model.d_model, width}),
+                    base.model.d_model,
+                    key=f"{name}:d_model",
+                    **KEEP,
+                    **keep_heads(
+                        f"{name}:d_model", lambda width: f"{name}:heads:{width}", heads_of
+                    ),
+                    help="The length of each token's vector.",
+                )
+            values = parameters_values(params, name, panel.open)
+        _show_changes(
+            [f"d_model {width}"] * (width != base.model.d_model) + changes(values, params)
+        )
+        sizes = {"d_model": width, **values}
     d_model, heads = sizes["d_model"], 1
     if kind not in RECURRENT or base.model.num_heads > 1:
         most = base.model.num_heads
@@ -1405,28 +1434,6 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     model = replace(model, **pattern)
     caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
-
-
-def _sizes(start: ModelConfig, name: str) -> dict[str, Any]:
-    """The popover of the model: its width, and the parameters of its type."""
-    panel = group("Model settings", ":material/layers:", f"{name}:sizes")
-    params = of_model(start)
-    link_value(f"{name}:d_model", start.d_model, between(1, MAX_WIDTH))
-    with panel:
-        width = st.session_state.get(f"{name}:d_model", start.d_model)
-        if panel.open:
-            width = st.select_slider(
-                "d_model",
-                sorted({*WIDTHS, start.d_model, width}),
-                start.d_model,
-                key=f"{name}:d_model",
-                **KEEP,
-                **keep_heads(f"{name}:d_model", lambda width: f"{name}:heads:{width}", heads_of),
-                help="The length of each token's vector.",
-            )
-        values = parameters_values(params, name, panel.open)
-    _show_changes([f"d_model {width}"] * (width != start.d_model) + changes(values, params))
-    return {"d_model": width, **values}
 
 
 def _show_changes(changes: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -36,6 +36,7 @@ from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multipl
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
 from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
+from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Toggle
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
 from dashboard.ui.links import BOUND, Pair, read_linked, read_pair, write_linked, write_pair
 from dashboard.ui.model_picker import (
@@ -73,7 +74,7 @@ from dashboard.ui.panels import (
     picture,
     pressed_point,
     room,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -292,7 +293,6 @@ def patched(
 # The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head.
 
 
-TEXT_B = "two_models:text"
 GRID, HEAD = "two_models:grid", "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {
@@ -306,126 +306,98 @@ FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
 LATEST = 5  # fine-tunes listed
 NOTE_SIGNS = 34  # of a text under a map
-Second = int | tuple[str, ModelRef] | ModelInputs
+Second = (
+    int | tuple[str, ModelRef] | ModelInputs
+)  # a seed of untrained weights, a named model, or inputs
+FIELDS = Fields(
+    "two_models",
+    mode=Segmented(
+        "Compare",
+        lambda values: {**MODES, "texts": values.two},
+        help="One model on two inputs, two models on one text, or a model and its untrained copy.",
+        also={"wrap": True},
+    ),
+    seed=Number(
+        "Seed of the untrained weights", 0, 0, 9999, help="Each seed gives other random weights."
+    ),
+    model=Select(
+        "Model B",
+        lambda values: list(values.models),
+        key=lambda values: f"model:{values.ref.name}",
+        help="Also lists the models of the hub that were loaded in the field above.",
+    ),
+    picture=Select(
+        "Picture B",
+        lambda values: values.pictures,
+        lambda values: values.pictures[:2][-1],
+        help="The picture that is compared with the one above.",
+    ),
+    text=Text(
+        "Text B",
+        lambda values: SECOND.get(values.ref.name, SECOND[""]),
+        key=lambda values: f"text:{values.ref.name}",
+        help="Words that both texts share are aligned; the others are shown side by side.",
+    ),
+    kind=Segmented(
+        "Attention",
+        lambda values: {kind: name for kind, name in KINDS.items() if kind in values.kinds},
+        lambda values: values.kinds[0],
+        key=lambda values: f"kind:{len(values.kinds)}",
+        when=lambda values: len(values.kinds) > 1,
+        help=KIND_HELP,
+        also={"label_visibility": "collapsed"},
+    ),
+    nearest=Toggle(
+        "Compare with the most similar head",
+        # The heads of a fine-tuned model keep their positions.
+        lambda values: not values.second.note.startswith(FINE_TUNED),
+        help="Off: with the head at the same position, for a model that was trained from the other.",
+    ),
+    direction=Segmented(
+        "Direction",
+        DIRECTIONS,
+        help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
+        "without.",
+        also={"wrap": True},
+    ),
+)
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The mode, a key of `text.MODES`, and the second side: a seed of untrained weights, a named model, or inputs."""
-
-    mode: str
-    second: Second
-
-
-def draw_controls(choice: ModelChoice) -> Controls:
-    """Draw the mode and the control of the second side; PretrainedError where this model cannot be compared so."""
-    row = st.columns([1.4, 1.6], vertical_alignment="bottom")
-    two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
-        choice.pretrained.reads if choice.pretrained else "", MODES["texts"]
-    )
-    names = {**MODES, "texts": two}
-    mode = (
-        row[0].segmented_control(
-            "Compare",
-            list(MODES),
-            default="texts",
-            required=True,
-            format_func=names.__getitem__,
-            key="two_models:mode",
-            wrap=True,
-            help="One model on two inputs, two models on one text, or a model "
-            "and its untrained copy.",
-            **BOUND,
-        )
-        or "texts"
-    )
-    with row[1]:
-        second = {"untrained": _seed, "models": _model, "texts": _inputs}[mode](choice)
-    return Controls(mode, second)
-
-
-def _seed(choice: ModelChoice) -> Second:
-    return int(
-        st.number_input(
-            "Seed of the untrained weights",
-            0,
-            9999,
-            0,
-            key="two_models:seed",
-            **BOUND,
-            help="Each seed gives other random weights.",
-        )
-    )
-
-
-def _model(choice: ModelChoice) -> Second:
-    assert choice.pretrained is not None
-    if not choice.pretrained.reads_text:
+def draw_second(choice: ModelChoice, mode: str) -> Second:
+    """Draw the control of the second side; PretrainedError where this model cannot be compared so."""
+    model, ref = choice.pretrained, choice.ref
+    assert model is not None
+    if mode == "untrained":
+        return int(FIELDS.draw("seed", into=HERE).seed)
+    if mode == "models" and not model.reads_text:
         raise PretrainedError(
-            f"{choice.ref.name} reads a {choice.pretrained.reads}, and two models are compared on "
+            f"{ref.name} reads a {model.reads}, and two models are compared on "
             "one text. Compare it trained and untrained, or choose a model that reads text."
         )
-    models, key = second_models(choice), f"two_models:model:{choice.ref.name}"
-    if (
-        linked := st.query_params.get(key, "").removesuffix(OLD_EXAMPLE) + f", {EXAMPLE}"
-    ) in models and (st.query_params[key].endswith(OLD_EXAMPLE)):
-        st.session_state[key] = linked
-    name = str(
-        st.selectbox(
-            "Model B",
-            list(models),
-            key=key,
-            **BOUND,
-            help="Also lists the models of the hub that were loaded in the field above.",
-        )
-    )
-    return name, models[name]
-
-
-def _inputs(choice: ModelChoice) -> Second:
-    assert choice.pretrained is not None
-    if choice.pretrained.reads == "picture":
-        names = example_inputs.pictures(
-            int(getattr(choice.pretrained.model.config, "num_channels", 3))
-        )
-        name = st.selectbox(
-            "Picture B",
-            list(names),
-            min(1, len(names) - 1),
-            key="two_models:picture",
-            help="The picture that is compared with the one above.",
-            **BOUND,
-        )
-        return ModelInputs(picture=example_inputs.picture(str(name)))
-    if choice.pretrained.reads == "sound":
-        raise PretrainedError(f"{choice.ref.name} reads sound; compare it trained and untrained.")
-    default = SECOND.get(choice.ref.name, SECOND[""])
-    return ModelInputs(
-        st.text_input(
-            "Text B",
-            default,
-            key=f"{TEXT_B}:{choice.ref.name}",
-            **BOUND,
-            help="Words that both texts share are aligned; the others are shown side by side.",
-        )
-        or ""
-    )
-
-
-def second_models(choice: ModelChoice) -> dict[str, ModelRef]:
-    """The models to compare with, by name: first those that were fine-tuned from this one."""
-    runs = [
-        run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
-    ][:LATEST]
-    tuned = [
-        pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run)) is not None
-    ]
-    own = {name: ref for base, name, ref in tuned if base == choice.ref}
-    others = {name: ref for base, name, ref in tuned if base != choice.ref}
-    here = {ref.name: ref for ref in local_models() if load_model(ref).reads_text}
-    here |= {name: parse_model(name) for name in downloaded_models()}
-    here.pop(choice.ref.written, None)
-    return {**own, **here, **others}
+    if mode == "models":
+        latest = reversed(list_runs(latest=LISTED))
+        runs = [run for run in latest if run.job == "finetune" and result(run)][:LATEST]
+        tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
+        here = {one.name: one for one in local_models() if load_model(one).reads_text}
+        here |= {name: parse_model(name) for name in downloaded_models()}
+        here.pop(ref.written, None)
+        models = {name: one for base, name, one in tuned if base == ref} | here
+        models |= {name: one for base, name, one in tuned if base != ref}
+        key = FIELDS.key("model", {"ref": ref})
+        link = st.query_params.get(key, "")
+        linked = f"{link.removesuffix(OLD_EXAMPLE)}, {EXAMPLE}"
+        if linked in models and link.endswith(OLD_EXAMPLE):
+            st.session_state[key] = linked
+        name = FIELDS.draw("model", into=HERE, models=models, ref=ref).model
+        return name, models[name]
+    if model.reads == "picture":
+        channels = int(getattr(model.model.config, "num_channels", 3))
+        pictures = list(example_inputs.pictures(channels))
+        name = FIELDS.draw("picture", into=HERE, pictures=pictures).picture
+        return ModelInputs(picture=example_inputs.picture(name))
+    if model.reads == "sound":
+        raise PretrainedError(f"{ref.name} reads sound; compare it trained and untrained.")
+    return ModelInputs(FIELDS.draw("text", into=HERE, ref=ref).text)
 
 
 def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
@@ -451,10 +423,26 @@ def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
 
 def read_sides(choice: ModelChoice, second: Second) -> tuple[Side, Side]:
     """Read both sides; `second` is a seed of untrained weights, a named model, a picture or a text."""
+    assert choice.pretrained is not None
     if isinstance(second, int):
-        return _with_untrained(choice, second)
+        inputs = untrained_inputs(choice)
+        return (
+            Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
+            Side(
+                "Untrained", f"seed {second}", reading_of(replace(choice.ref, seed=second), inputs)
+            ),
+        )
     if isinstance(second, tuple):
-        return _with_model(choice, *second)
+        name, ref = second
+        if not (other := load_model(ref)).reads_text:
+            raise PretrainedError(
+                f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
+                "that reads text."
+            )
+        return (
+            Side("Model A", choice.pretrained.name, choice.reading),
+            Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))),
+        )
     if second.picture is not None:
         return Side("Picture A", "", choice.reading), Side(
             "Picture B", "", reading_of(choice.ref, second)
@@ -463,31 +451,6 @@ def read_sides(choice: ModelChoice, second: Second) -> tuple[Side, Side]:
     return (
         Side("Text A", shorten(choice.inputs.text), choice.reading),
         Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)),
-    )
-
-
-def _with_model(choice: ModelChoice, name: str, ref: ModelRef) -> tuple[Side, Side]:
-    """PretrainedError when the other model reads no text."""
-    other = load_model(ref)
-    assert choice.pretrained is not None
-    if not other.reads_text:
-        raise PretrainedError(
-            f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
-            "that reads text."
-        )
-    return (
-        Side("Model A", choice.pretrained.name, choice.reading),
-        Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))),
-    )
-
-
-def _with_untrained(choice: ModelChoice, seed: int) -> tuple[Side, Side]:
-    """The model and a copy with random weights."""
-    assert choice.pretrained is not None
-    inputs = untrained_inputs(choice)
-    return (
-        Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
-        Side("Untrained", f"seed {seed}", reading_of(replace(choice.ref, seed=seed), inputs)),
     )
 
 
@@ -505,39 +468,6 @@ def untrained_inputs(choice: ModelChoice) -> ModelInputs:
 def shorten(text: str) -> str:
     """The end of a text, where two texts mostly differ."""
     return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
-
-
-def draw_kind(kinds: Sequence[Kind]) -> Kind:
-    """Draw the choice of the kind of attention, where both sides have several."""
-    if len(kinds) == 1:
-        return kinds[0]
-    names = [kind for kind in KINDS if kind in kinds]
-    return (
-        st.segmented_control(
-            "Attention",
-            names,
-            default=kinds[0],
-            required=True,
-            format_func=KINDS.__getitem__,
-            key=f"two_models:kind:{len(kinds)}",
-            label_visibility="collapsed",
-            help=KIND_HELP,
-            **BOUND,
-        )
-        or kinds[0]
-    )
-
-
-def draw_nearest(second: Side) -> bool:
-    """Draw whether each head is paired with its nearest; the heads of a fine-tuned model keep their positions."""
-    fine_tuned = second.note.startswith(FINE_TUNED)
-    return st.toggle(
-        "Compare with the most similar head",
-        not fine_tuned,
-        key="two_models:nearest",
-        **BOUND,
-        help="Off: with the head at the same position, for a model that was trained from the other.",
-    )
 
 
 def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:
@@ -558,13 +488,6 @@ def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Ki
         write_pair("head", stored)
         return by_index[stored]
     return heads[0]
-
-
-def pick_pressed_head(heads: Sequence[HeadChange], ref: ModelRef, kind: Kind) -> None:
-    """Pick the head that was pressed in the grid; for a callback."""
-    point = pressed_point(GRID)
-    if head := next((item for item in heads if point and item.name == point["name"]), None):
-        _choose(head, ref, kind)
 
 
 def _choose(head: HeadChange, ref: ModelRef, kind: Kind) -> None:
@@ -589,13 +512,13 @@ PATCHED = (
 
 
 def script(
-    choice: ModelChoice, controls: Controls, comparison: Comparison, head: HeadChange
+    choice: ModelChoice, mode: str, second: Second, comparison: Comparison, head: HeadChange
 ) -> Script:
     """Both readings, every head's change, and the picked head's two maps."""
     kind, other_kind = (
         trace.map(0).kind for trace in (comparison.pair.first, comparison.pair.second)
     )
-    inputs = untrained_inputs(choice) if controls.mode == "untrained" else choice.inputs
+    inputs = untrained_inputs(choice) if mode == "untrained" else choice.inputs
     partner = (
         "in_place()  # each beside the head of the same position"
         if comparison.in_place
@@ -650,7 +573,7 @@ show_maps({"first": first, "second": second, "second - first": second - first}, 
     return Script(
         (
             model_cell(choice.ref, inputs),
-            Cell(OTHER[controls.mode], _other(choice, controls, inputs)),
+            Cell(OTHER[mode], _other(choice, second, inputs)),
             Cell(HEADS, heads, _CHART, "two_models:grid"),
             Cell(SCRIPT_HEAD, maps, draw, f"two_models:maps:{kind}"),
         ),
@@ -658,9 +581,8 @@ show_maps({"first": first, "second": second, "second - first": second - first}, 
     )
 
 
-def _other(choice: ModelChoice, controls: Controls, inputs: ModelInputs) -> str:
+def _other(choice: ModelChoice, second: Second, inputs: ModelInputs) -> str:
     """The reading of the second side."""
-    second = controls.second
     if isinstance(second, int):
         return f"""
 from core.pretrained.load import untrained
@@ -795,9 +717,59 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
             )
             with picture("two_models"):
                 measured = {key: prepared.names[key] for key in effects}
-                _figures(choice.ref, source.pair, measured, direction, effects, prepared.estimates)
+                # Draw layers × heads and layers × tokens, and say which heads carry most
+                estimates = prepared.estimates
+                best = patching.ranked(effects, direction)
+                has_inner = any(effect.feed_forward is not None for effect in effects.values())
+                fact(
+                    patched(
+                        source.pair,
+                        direction,
+                        effects,
+                        best,
+                        measured,
+                        patching.agreement(effects, estimates),
+                    )
+                )
+                left, right = st.columns(2, gap="medium")
+                with left:
+                    paragraph(
+                        "**Each head, all heads of a layer, and its feed-forward network (FF)**"
+                        if has_inner
+                        else "**Each head, and all heads of a layer**"
+                    )
+                    _heads(choice.ref, effects, measured, best, direction)
+                with right:
+                    paragraph("**The state after each layer, at one token**")
+                    _tokens(source.pair, effects, measured, direction)
+                rows = [
+                    [
+                        f"{measured[key]}·H{head}",
+                        share(value),
+                        share(float(estimates[key][head])) if key in estimates else "–",
+                    ]
+                    for key, head, value in best[:ROWS]
+                ]
+                details(
+                    f"The {len(rows)} heads with the largest effect, and their estimates",
+                    partial(
+                        table,
+                        ["head", "measured", "estimate"],
+                        rows,
+                        caption="Heads with the largest effect",
+                    ),
+                    "two_models:patched",
+                )
     try_this("two_models", PAIRS)
-    details("How parts are patched: source", _sources, "two_models:patching")
+    functions = (
+        patching.pair_of,
+        patching.patch_source,
+        patching.PatchSource.effect,
+        patching.estimate_heads,
+    )
+    details(
+        "How parts are patched: source", partial(sources, "", *functions), "two_models:patching"
+    )
 
 
 def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direction]:
@@ -806,21 +778,7 @@ def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direct
     assert model is not None
     row = st.container(horizontal=True, vertical_alignment="bottom")
     with row:
-        direction: Direction = (
-            st.segmented_control(
-                "Direction",
-                list(DIRECTIONS),
-                default="denoise",
-                required=True,
-                key="two_models:direction",
-                format_func=DIRECTIONS.__getitem__,
-                wrap=True,
-                **BOUND,
-                help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
-                "without.",
-            )
-            or "denoise"
-        )
+        direction: Direction = FIELDS.draw("direction", into=HERE).direction
     sides = [study_of(likely_outputs, choice.ref, inputs) for inputs in (choice.inputs, second)]
     if model.head == "none":
         return (None, None), direction
@@ -849,46 +807,6 @@ def _answer(
             help="One of the two answers whose logits are compared. You can type another one.",
         )
     return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
-
-
-def _figures(
-    ref: ModelRef,
-    pair: TextPair,
-    names: LayerNames,
-    direction: Direction,
-    effects: Mapping[LayerKey, LayerEffect],
-    estimates: Mapping[LayerKey, np.ndarray],
-) -> None:
-    """Draw layers × heads and layers × tokens, and say which heads carry most."""
-    best = patching.ranked(effects, direction)
-    has_inner = any(effect.feed_forward is not None for effect in effects.values())
-    fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
-    left, right = st.columns(2, gap="medium")
-    with left:
-        paragraph(
-            "**Each head, all heads of a layer, and its feed-forward network (FF)**"
-            if has_inner
-            else "**Each head, and all heads of a layer**"
-        )
-        _heads(ref, effects, names, best, direction)
-    with right:
-        paragraph("**The state after each layer, at one token**")
-        _tokens(pair, effects, names, direction)
-    rows = [
-        [
-            f"{names[key]}·H{head}",
-            share(value),
-            share(float(estimates[key][head])) if key in estimates else "–",
-        ]
-        for key, head, value in best[:ROWS]
-    ]
-    details(
-        f"The {len(rows)} heads with the largest effect, and their estimates",
-        partial(
-            table, ["head", "measured", "estimate"], rows, caption="Heads with the largest effect"
-        ),
-        "two_models:patched",
-    )
 
 
 def _heads(
@@ -1006,16 +924,6 @@ def _tokens(
     )
 
 
-def _sources() -> None:
-    for function in (
-        patching.pair_of,
-        patching.patch_source,
-        patching.PatchSource.effect,
-        patching.estimate_heads,
-    ):
-        source_panel(function)
-
-
 # The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
 
 
@@ -1023,6 +931,16 @@ TALL = 24  # pixels of a row
 MAX_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
 
 LINK = "two_models:pin"
+DEFINITIONS = r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
+The difference of two heads is the total variation between their rows, averaged:
+
+$$
+\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
+$$
+
+A head that changed need not matter for the answer: the page Evidence switches heads off to test it. On the changes by
+fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
+and keys [Trockman 2023](https://arxiv.org/abs/2305.09828)."""
 HIGH = 380
 ABSENT = "absent"
 
@@ -1036,7 +954,11 @@ def page() -> None:
     choice = choose_model(needs=("model",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
-    details("How heads are compared: definitions and source", _definitions, "two_models:how")
+    details(
+        "How heads are compared: definitions and source",
+        partial(sources, DEFINITIONS, difference.align, difference.weight_moved),
+        "two_models:how",
+    )
     next_page("two_models")
 
 
@@ -1047,44 +969,44 @@ def _view(choice: ModelChoice) -> None:
 
 
 def _comparison(choice: ModelChoice) -> None:
-    controls = draw_controls(choice)
-    sides = read_sides(choice, controls.second)
+    row = st.columns([1.4, 1.6], vertical_alignment="bottom")
+    two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
+        choice.pretrained.reads if choice.pretrained else "", MODES["texts"]
+    )
+    mode = FIELDS.draw("mode", into=row[0], two=two).mode
+    with row[1]:
+        second = draw_second(choice, mode)
+    sides = read_sides(choice, second)
     if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
         st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
     with st.container(
         horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
     ):
-        pair, merged = align_sides(sides, draw_kind(kinds(*sides)))
-        in_place = pair.same_shape and not (controls.mode == "models" and draw_nearest(sides[1]))
+        both = kinds(*sides)
+        drawn = FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0]
+        pair, merged = align_sides(sides, drawn)
+        in_place = pair.same_shape
+        if in_place and mode == "models":
+            in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
     comparison = Comparison(sides, pair, merged, in_place)
-    head = current_head(comparison.heads, choice.ref, controls.mode, pair.first.map(0).kind)
-    add_script(partial(script, choice, controls, comparison, head))
-    of = choice.ref, choice.inputs, controls, pair.first.map(0).kind
+    head = current_head(comparison.heads, choice.ref, mode, pair.first.map(0).kind)
+    add_script(partial(script, choice, mode, second, comparison, head))
+    of = choice.ref, choice.inputs, mode, second, pair.first.map(0).kind
     pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-    _grid_and_figures(comparison, head, choice.ref)
-    _maps(comparison, head, pin)
-    left, right = st.columns([0.42, 0.58], gap="medium")
-    with left:
-        write_linked("two_models", "pin", _difference(comparison, head, pin))
-    with right:
-        fact(fact_text(comparison, head))
-        st.caption(conditions(comparison, controls.mode))
-    if (
-        isinstance(controls.second, ModelInputs)
-        and choice.pretrained is not None
-        and choice.pretrained.reads_text
-    ):
-        section(choice, replace(choice.inputs, text=controls.second.text))
-
-
-def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -> None:
     heads, kind = comparison.heads, comparison.pair.first.map(0).kind
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
+
+    def pick_pressed() -> None:
+        point = pressed_point(GRID)
+        for item in heads:
+            if point and item.name == point["name"]:
+                _choose(item, choice.ref, kind)
+
     with left:
         head_field(
             {item.name: item for item in heads},
             head,
-            lambda item: _choose(item, ref, kind),
+            lambda item: _choose(item, choice.ref, kind),
             HEAD,
             order=", sorted by their difference",
         )
@@ -1093,12 +1015,25 @@ def _grid_and_figures(comparison: Comparison, head: HeadChange, ref: ModelRef) -
             apart(heads, head, comparison.in_place, theme()),
             key=GRID,
             selection_mode=[PICKED],
-            on_select=lambda: pick_pressed_head(heads, ref, kind),
+            on_select=pick_pressed,
             alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
         )
     with right:
         for name, value, meaning in figures(heads):
             st.metric(name, value, help=meaning)
+    _maps(comparison, head, pin)
+    left, right = st.columns([0.42, 0.58], gap="medium")
+    with left:
+        write_linked("two_models", "pin", _difference(comparison, head, pin))
+    with right:
+        fact(fact_text(comparison, head))
+        st.caption(conditions(comparison, mode))
+    if (
+        isinstance(second, ModelInputs)
+        and choice.pretrained is not None
+        and choice.pretrained.reads_text
+    ):
+        section(choice, replace(choice.inputs, text=second.text))
 
 
 def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
@@ -1162,24 +1097,6 @@ def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> P
         absent=ABSENT,
         fact=f"{second.name} minus {first.name}",
     )
-
-
-def _definitions() -> None:
-    st.markdown(
-        "Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988). The "
-        "difference of two heads is the total variation between their rows, averaged:"
-    )
-    st.latex(
-        r"\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)"
-    )
-    st.markdown(
-        "A head that changed need not matter for the answer: the page Evidence switches heads off to test it. "
-        "On the changes by fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the "
-        "difference between trained and random queries and keys [Trockman "
-        "2023](https://arxiv.org/abs/2305.09828)."
-    )
-    source_panel(difference.align)
-    source_panel(difference.weight_moved)
 
 
 # Layers × heads by how far each head is apart, as a Vega-Lite figure; makes no st call.

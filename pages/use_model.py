@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -129,36 +129,6 @@ PICK_HELP = "The page shows the answer for this word and the head that it depend
 Compared = tuple[tuple[str, ModelInputs], ...]
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The inputs that the model answers, the position of the answer if one is picked, and the inputs to compare."""
-
-    inputs: ModelInputs
-    position: int | None = None
-    compared: Compared = ()
-
-
-def draw_controls(task: str, choice: ModelChoice, pretrained: Pretrained) -> Controls:
-    """Draw the controls of a task, a key of MODEL_TASKS; PretrainedError for too many sentences."""
-    if task == "embed":
-        return Controls(choice.inputs, compared=_compared_inputs(choice, pretrained))
-    if task == "fill":
-        return Controls(_masked_inputs(choice, pretrained))
-    if task == "translate":
-        produced = choice.reading.produced
-        assert produced is not None
-        words = [position for position, special in enumerate(produced.special) if not special] or [
-            0
-        ]
-        key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
-        tokens = [produced.tokens[position] for position in words]
-        return Controls(
-            choice.inputs,
-            words[_pick("Word of the output", tokens, first_crossing(choice.reading, words), key)],
-        )
-    return Controls(choice.inputs)
-
-
 def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
     if pretrained.reads == "picture":
         names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
@@ -194,14 +164,8 @@ def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
         return choice.inputs
     maskable = maskable_words(line)
     numbers, words = list(maskable), list(maskable.values())
-    default = next(
-        (
-            i
-            for i in reversed(range(len(words)))
-            if words[i].isalpha() and len(words[i]) >= LONG_WORD
-        ),
-        0,
-    )
+    long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= LONG_WORD]
+    default = [0, *long][-1]
     picked = _pick("Masked word", words, default, f"use_model:masked:{choice.inputs.text[:80]}")
     return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, numbers[picked]))
 
@@ -221,22 +185,6 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
         label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP
     )
     return default if choice is None else int(choice)
-
-
-def draw_measure(ref: ModelRef, answer: Answer) -> bool:
-    """Whether to measure every head; a long measurement first needs a press of the button drawn here."""
-    requested = f"use_model:measured:{ref.written}"
-    if answer.work > AT_ONCE and not st.session_state.get(requested):
-        st.button(
-            f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s",
-            key="use_model:measure",
-            help="The model runs once for each head, without it.",
-            icon=":material/play_arrow:",
-            on_click=st.session_state.update,
-            args=({requested: True},),
-        )
-        return False
-    return True
 
 
 # What the page computes as Python.
@@ -524,7 +472,19 @@ def _view() -> None:
             st.markdown(f"**{job.name}**: {plain(pretrained.name)} {job.does}.")
             SECTIONS[job.key](choice, pretrained)
             own = job
-        details("Other tasks and source", lambda: _others(own, pretrained.name), "use_model:others")
+
+        def others() -> None:
+            if own is not None:
+                st.markdown(
+                    plain(f"{pretrained.name} has {own.needs}. Other tasks need other models.")
+                )
+            for other in MODEL_TASKS:
+                if own is None or other.name != own.name:
+                    _other(other)
+            source_panel(answer_of)
+            source_panel(ablate_heads)
+
+        details("Other tasks and source", others, "use_model:others")
 
 
 def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -532,7 +492,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     left, right = st.columns([1.15, 1], gap="large")
     with left:
         chart = st.container()
-        compared = draw_controls("embed", choice, pretrained).compared
+        compared = _compared_inputs(choice, pretrained)
     if len(compared) < 2:
         raise PretrainedError(
             "There is nothing to compare with: write one more sentence, in a new line."
@@ -566,7 +526,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the likeliest words for a mask."""
     read_inputs(choice)
-    inputs = draw_controls("fill", choice, pretrained).inputs
+    inputs = _masked_inputs(choice, pretrained)
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
     _answer(choice, question, pretrained, plain(inputs.text).replace(mask, f"**{plain(best)}**", 1))
@@ -607,8 +567,11 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     read_inputs(choice)
     produced = choice.reading.produced
     assert produced is not None
-    position = draw_controls("translate", choice, pretrained).position
-    assert position is not None
+    words = [position for position, special in enumerate(produced.special) if not special] or [0]
+    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
+    tokens = [produced.tokens[position] for position in words]
+    first = first_crossing(choice.reading, words)
+    position = words[_pick("Word of the output", tokens, first, key)]
     question = Question(choice.inputs, position=position)
     answer = answer_question(choice.ref, question)
     left, right = st.columns([1.2, 0.8], gap="large")
@@ -650,7 +613,21 @@ SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
     """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
     answer = answer_question(choice.ref, question)
-    known = _effects(choice, question, answer)
+    # The answer without each head; None while that waits for a press, or where heads cannot be switched off
+    known, requested = None, f"use_model:measured:{choice.ref.written}"
+    if answer.baseline.pretrained.recordable:
+        if answer.work <= AT_ONCE or st.session_state.get(requested):
+            with st.spinner(f"Switching off each of {answer.heads} heads"):
+                known = effects(choice.ref, question)
+        else:
+            st.button(
+                f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s",
+                key="use_model:measure",
+                help="The model runs once for each head, without it.",
+                icon=":material/play_arrow:",
+                on_click=st.session_state.update,
+                args=({requested: True},),
+            )
     patches, first = (
         Patches.of(choice.inputs.picture, answer.baseline.source),
         default_head(answer, known),
@@ -680,24 +657,6 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
     )
     write_linked(PAGE, "pin", view.pin)
     return answer, head_at(answer, known, view.layer, view.head)
-
-
-def _effects(choice: ModelChoice, question: Question, answer: Answer) -> Effects | None:
-    """The answer without each head; None while that waits for a press, or where heads cannot be switched off."""
-    if not answer.baseline.pretrained.recordable or not draw_measure(choice.ref, answer):
-        return None
-    with st.spinner(f"Switching off each of {answer.heads} heads"):
-        return effects(choice.ref, question)
-
-
-def _others(own: ModelTask | None, name: str) -> None:
-    if own is not None:
-        st.markdown(plain(f"{name} has {own.needs}. Other tasks need other models."))
-    for job in MODEL_TASKS:
-        if own is None or job.name != own.name:
-            _other(job)
-    source_panel(answer_of)
-    source_panel(ablate_heads)
 
 
 def _other(job: ModelTask) -> None:

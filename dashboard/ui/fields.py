@@ -55,7 +55,8 @@ class Field:
 
     `key` is its name in the session and the link, its field's by default; `when` says whether it is on the page; `span`
     is the count of columns of the grid; `hidden` is for a control in a popover or below, whose value stays in the link
-    while the control is out of sight; `also` are further arguments of Streamlit's widget.
+    while the control is out of sight; `also` are further arguments of Streamlit's widget. `of` is what the value belongs
+    to, such as a model: with another one it starts again.
     """
 
     label: str | Of
@@ -65,6 +66,7 @@ class Field:
     when: Of | None = None
     span: int | Of = 1
     hidden: bool = False
+    of: Of | None = None
     also: Mapping[str, Any] | Of = field(default_factory=dict)
 
     @abstractmethod
@@ -184,7 +186,7 @@ class Options(Field):
 
     def start(self, values: Values) -> Any:
         default = _of(self.default, values)
-        return next(iter(self.texts(values))) if default is None else default
+        return next(iter(self.texts(values)), None) if default is None else default
 
     def reader(self, values: Values) -> Reader:
         read = one_of(self.texts(values))
@@ -214,7 +216,7 @@ class Select(Options):
         return draw(
             _of(self.label, values),
             list(texts),
-            list(texts).index(start),
+            None if start is None else list(texts).index(start),  # nothing is on offer
             format_func=texts.__getitem__,
             **shared,
         )
@@ -362,11 +364,13 @@ class Fields:
         start = each.start(values)
         if each.hidden:
             link_value(key, start, partial(each.value_of, values=values))
-        held = st.session_state.get(key)
-        if held is not None and not each.allowed(held, values):
-            st.session_state[key] = start  # of a value that is no more on offer
-        if key in st.session_state and not each.allowed(st.session_state[key], values):
-            del st.session_state[key]  # of other values of the fields before
+        state, held, other = st.session_state, st.session_state.get(key), False
+        if each.of is not None:
+            of = each.of(values)
+            other = state.get(f"{key}:of", of) != of
+            state[f"{key}:of"] = of
+        if held is not None and (other or not each.allowed(held, values)):
+            state[key] = start  # else the value belongs to something else, or is no more on offer
         keep, also = KEEP if each.hidden else BOUND, _of(each.also, values)
         value = each.widget(
             values, start, {"key": key, "help": _of(each.help, values), **keep, **also}

@@ -268,6 +268,14 @@ def source_panel(function: object) -> None:
     st.code(inspect.getsource(function), language="python")  # type: ignore[arg-type]
 
 
+def sources(text: str, *functions: object) -> None:
+    """Papers and definitions, and the source of what just ran."""
+    if text:
+        st.markdown(text)
+    for function in functions:
+        source_panel(function)
+
+
 def details(label: str, draw: Callable[[], object], key: str | None = None) -> None:
     """An expander whose content is drawn only while it is open."""
     panel = st.expander(label, on_change="rerun", key=key)
