@@ -69,7 +69,7 @@ def with_list(app: AppTest) -> AppTest:
     return app.run()
 
 
-def test_first_sight_measures_something_with_nothing_pressed(app):
+def test_first_sight_measures_something_with_nothing_pressed(app, monkeypatch):
     app.run()
     assert order(app) == ["Dot product", "ALiBi", "Local window", "Linear"]
     assert "0.52</b> of its weight within two tokens" in html_text(app)
@@ -81,6 +81,10 @@ def test_first_sight_measures_something_with_nothing_pressed(app):
     )
     assert "implied weights" in captions(app)
     assert not app.query_params and not app.warning and not app.error
+    first = re.findall(TIME, html_text(app))
+    monkeypatch.setattr(study, "measure_costs", lambda *_: pytest.fail("measured again"))
+    again = app_at("compare").run()  # what one session measured another one has
+    assert not again.exception and re.findall(TIME, html_text(again)) == first
 
 
 def test_the_list_adds_moves_duplicates_and_removes(app):
@@ -103,6 +107,8 @@ def test_the_list_adds_moves_duplicates_and_removes(app):
     with_list(app)
     assert app.selectbox(key="compare:add").disabled
     assert "Duplicate" not in app.menu_button(key="compare:line:0").options
+    app = with_list(open_page(app_at("compare"), m=["", "position=alibi"]))
+    assert app.menu_button(key="compare:line:0").options == ["Change", "Move after", "Duplicate"]
 
 
 def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
@@ -122,11 +128,6 @@ def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
     assert "2,400" in html_text(app), "four maps of 24 × 24 with their biases"
     app.run()
     assert app.query_params["text"] == "one two three", "a closed popover forgets nothing"
-
-
-def test_at_least_two_stay(app):
-    with_list(open_page(app, m=["", "position=alibi"]))
-    assert app.menu_button(key="compare:line:0").options == ["Change", "Move after", "Duplicate"]
 
 
 def test_the_dialog_changes_one_mechanism(app):
@@ -157,13 +158,9 @@ def test_the_link_brings_all_of_it(app):
     caption = captions(app)
     assert "d_model 24, head 2 of 3" in caption and "seed 7" in caption
     assert ">tired</b></span>" in html_text(app), "the pinned query is spoken of"
-
-
-def test_a_pin_that_a_shorter_sentence_loses_is_dropped_without_a_word(app):
-    open_page(app, pin="4.1")
     app.session_state["compare:text"] = "one two three"
     app.run()
-    assert not app.warning and "pin" not in app.query_params
+    assert not app.warning and "pin" not in app.query_params, "a shorter sentence drops it"
 
 
 @pytest.mark.parametrize(
@@ -201,23 +198,12 @@ def test_what_changes_is_measured_on_a_press(app):
     assert "T = 256, d_model 16, 2 heads" in captions(app)
 
 
-def test_what_one_session_measured_another_one_has(app, monkeypatch):
-    first = re.findall(TIME, html_text(open_page(app)))
-    monkeypatch.setattr(study, "measure_costs", lambda *_: pytest.fail("measured again"))
-    again = open_page(app_at("compare"))
-    assert not again.exception and re.findall(TIME, html_text(again)) == first and len(first) == 4
-
-
-def test_what_minilm_cannot_have_is_said_with_a_way_out(app):
+def test_what_cannot_be_compared_is_said_with_a_way_out(app):
     app.query_params["m"] = ["", "projection=differential"]
     app.run()
     assert "Differential" in app.error[0].value and "MiniLM" in app.error[0].value
     app.button(key="compare:seeded").click().run()
     assert not app.error and app.query_params["source"] == "seeded"
-
-
-def test_the_difference_of_a_mechanism_and_itself_is_refused_in_words(app):
-    open_page(app)
     app.selectbox(key="compare:minuend").set_value(0).run()
     assert "Choose two different mechanisms" in captions(app)
 
@@ -246,10 +232,9 @@ def test_equations_papers_and_weights_are_there_on_request(app):
 
 def test_the_unlike_layers_of_a_model_stand_side_by_side(app):
     with_list(open_page(app)).selectbox(key="compare:layers").set_value("gpt_oss").run()
+    texts = app.query_params["m"]
     assert len(order(app)) == 2 and not app.exception and not app.error
-    assert all("causal" in text for text in app.query_params["m"]) and "causal_local" in "".join(
-        app.query_params["m"]
-    )
+    assert all("causal" in text for text in texts) and "causal_local" in "".join(texts)
 
 
 # Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.

@@ -81,23 +81,17 @@ def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
     assert "All settings are equal." in page
 
 
-def test_another_measure_and_another_step_are_told():
-    app = open_page(made("a").id, made("b").id)
+def test_measure_and_step_are_told_and_in_the_link():
+    ids = made("a").id, made("b").id
+    app = open_page(*ids, **{"step": "2", "compare_runs:measure": "Loss"})
+    assert "At step 2, validation loss: 2.00 for a, 2.00 for b" in page_text(app)
+    app = open_page(*ids, **{"step": "../3", "compare_runs:measure": "nothing"})
+    assert "At step 4, sequence accuracy" in page_text(app)
     app.button_group(key="compare_runs:measure").set_value("loss").run()
     assert "validation loss: 0.00 for a, 0.00 for b" in page_text(app)
     slider = next(item for item in app.select_slider if item.label == "Training step")
     slider.set_value(2).run()
-    assert "At step 2, validation loss: 2.00 for a, 2.00 for b" in page_text(app)
-
-
-def test_step_and_measure_are_in_the_link():
-    link = {"step": "2", "compare_runs:measure": "Loss"}
-    app = open_page(made("a").id, made("b").id, **link)
     assert "At step 2, validation loss: 2.00 for a" in page_text(app)
-    app = open_page(
-        made("a").id, made("b").id, **{"step": "../3", "compare_runs:measure": "nothing"}
-    )
-    assert "At step 4, sequence accuracy" in page_text(app)
 
 
 def test_choosing_another_run_changes_the_link():
@@ -109,36 +103,25 @@ def test_choosing_another_run_changes_the_link():
     assert "for c" in page_text(app)
 
 
-def test_a_link_to_runs_that_are_not_here_says_so():
-    app = open_page("../../etc/passwd", made("a").id)
-    assert "1 of the runs in the link is not on this machine" in page_text(app)
-
-
-def test_of_five_runs_four_are_compared():
+def test_of_five_runs_four_are_compared_and_one_that_is_not_here_is_told():
     runs = [made(name).id for name in "abcde"]
     page = page_text(open_page(*runs))
     assert "At most 4 runs" in page and "for d" in page and "for e" not in page
+    page = page_text(open_page("../../etc/passwd", runs[0]))
+    assert "1 of the runs in the link is not on this machine" in page
 
 
-def test_runs_of_other_tasks_have_curves_but_no_map():
+def test_runs_without_maps_or_measurements_say_so():
     other = made("copier", task=TaskConfig.of("copy", length=6, vocab=12))
-    app = open_page(made("a").id, made("b").id, other.id)
-    assert "No map of copier" in page_text(app) and "for copier" in page_text(app)
-
-
-def test_runs_without_attention_say_so():
-    runs = [
-        made(name, kinds={"none": np.zeros((1, 1, 1, 1))}, model=ModelConfig.recurrent(8, None))
-        for name in "ab"
-    ]
+    page = page_text(open_page(made("a").id, made("b").id, other.id))
+    assert "No map of copier" in page and "for copier" in page, "another task has curves alone"
+    kinds = {"none": np.zeros((1, 1, 1, 1))}
+    runs = [made(name, kinds=kinds, model=ModelConfig.recurrent(8, None)) for name in "ab"]
     for run in runs:
         for step in run.frame_steps():
             run.frame_path(step).unlink()
     app = open_page(*(run.id for run in runs))
     assert "None of these runs has saved attention maps" in page_text(app)
-
-
-def test_nothing_measured_yet_says_so():
     runs = [create_run(small_run(seed=seed)) for seed in (1, 2)]
     for run in runs:
         run.set_status("stopped")
@@ -201,15 +184,12 @@ def test_settings_that_differ_are_named_once():
     )
 
 
-def test_the_two_examples_are_the_first_choice_and_a_rival_the_second():
-    made("newest", learning_rate=1e-2)
-    assert [item.run for item in runs_to_compare(list_summaries())[0]] == list(EXAMPLE_RUNS)
-
-
 def test_names_leave_out_what_all_share_and_differ():
     items = [summarize(made("a")), summarize(made("a")), summarize(made("x" * 99))]
     assert names(items) == ["a", "a (2)", "x" * 29 + "…"]
-    assert names(list(map(summarize, EXAMPLE_RUNS))) == ["Transformer", "Recurrent, dot product"]
+    examples, _ = runs_to_compare(list_summaries())
+    assert [item.run for item in examples] == list(EXAMPLE_RUNS), "the first choice"
+    assert names(examples) == ["Transformer", "Recurrent, dot product"]
 
 
 def test_latest_takes_the_last_measured():

@@ -119,24 +119,18 @@ def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
 
 def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
+    assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
     left = iter([False, True])
     run.set_status(*work(run, lambda: next(left)))
+    measurement = read_measurement(run)
+    assert measurement.corpus.seconds > 0
+    measurement.corpus.seconds = 2.4
+    assert corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
     app = open_at("corpus", **LINK, **{"corpus:run": run.id})
     assert "Stopped after 2 of 3 texts, which are saved." in page_text(app).replace("\\", "")
     assert "induction, causal self-attention, 2 texts, measured on" in page_text(app)
     app.button(key="corpus:continue").click().run()
     assert run.status().state == "queued"
-
-
-def test_how_far_it_is_and_how_long_the_rest_takes_are_those_of_the_last_worker():
-    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
-    assert corpus.progress(read_measurement(run)) == (0.0, "Loading the model")
-    left = iter([False, True])
-    work(run, lambda: next(left))
-    measurement = read_measurement(run)
-    assert measurement.corpus.seconds > 0
-    measurement.corpus.seconds = 2.4
-    assert corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
 
 
 def test_what_was_measured_once_needs_no_second_press():
@@ -145,8 +139,9 @@ def test_what_was_measured_once_needs_no_second_press():
     run.set_status(*work(run, lambda: False))
     assert find_measurement(OWN, None) == run
     assert find_measurement(CorpusConfig(**{**OWN.to_json(), "count": 2}), None) is None
-    app = open_at("corpus", **LINK)
+    app = open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"})
     assert "induction, causal self-attention, 3 texts" in page_text(app)
+    assert "Ablation effect was not measured here. Turn on “Switch heads off”" in page_text(app)
     app = open_at("corpus", **LINK, **{"corpus:count": "2"})
     assert "not measured with this model yet" in page_text(app), (
         "the link's other settings count, too"
@@ -165,14 +160,6 @@ def test_what_was_measured_once_needs_no_second_press():
 def test_texts_that_are_none_are_refused_in_words(data, says):
     app = open_at("corpus", **{**LINK, "corpus:data": data})
     assert says in page_text(app) and app.button(key="corpus:start").disabled and not app.exception
-
-
-def test_an_axis_that_was_not_measured_says_what_would_measure_it():
-    run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
-    run.set_status(*work(run, lambda: False))
-    app = open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"})
-    assert "Ablation effect was not measured here. Turn on “Switch heads off”" in page_text(app)
-    assert not app.exception
 
 
 def test_the_scatter_has_every_head_at_its_means_with_both_intervals():

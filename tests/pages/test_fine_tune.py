@@ -48,10 +48,6 @@ def test_first_sight_is_the_kept_run_beside_what_it_beats():
     assert len(heads) == 72 and f"In head {heads[0]}," in text, (
         "the head that moved most stands first"
     )
-
-
-def test_the_slider_goes_back_to_before_training():
-    app = open_page()
     slider = next(one for one in app.select_slider if one.label == "Training step")
     slider.set_value(0)
     text = page_text(app.run())
@@ -69,31 +65,16 @@ def test_pairs_show_how_cross_attention_turned():
 
 def test_the_button_asks_for_what_the_controls_say():
     app = open_page(sentence="is the library open")
+    assert "did not record your sentence" in page_text(app)
+    app.session_state["fine_tune:seed:classify"] = 5  # read since the page was made
     app.button(key="fine_tune:start").click().run()
     (run,) = list_runs()
-    config = config_of(run)
-    assert (
-        config == usual("classify", logged_example="is the library open")
-        and app.query_params["run"] == run.id
-    )
-    assert [
-        button.key for button in app.button if button.key in ("fine_tune:stop", "fine_tune:start")
-    ] == ["fine_tune:stop"]
+    assert config_of(run) == usual("classify", logged_example="is the library open", seed=5)
+    assert app.query_params["run"] == run.id
+    keys = {button.key for button in app.button}
+    assert "fine_tune:stop" in keys and "fine_tune:start" not in keys
     app.button(key="fine_tune:stop").click().run()
     assert run.stop_request() == "stop"
-
-
-def test_the_button_takes_what_has_been_read_since_the_page_was_made():
-    app = open_page(sentence="is the library open")
-    app.session_state["fine_tune:seed:classify"] = 5
-    app.button(key="fine_tune:start").click().run()
-    (run,) = list_runs()
-    assert config_of(run).seed == 5
-
-
-def test_a_sentence_that_the_kept_run_did_not_watch_is_said():
-    app = open_page(sentence="is the library open")
-    assert "did not record your sentence" in page_text(app)
 
 
 def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
@@ -121,18 +102,13 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
 
 
 def test_a_file_that_cannot_be_learned_says_its_line():
-    app = open_page()
-    app.session_state["fine_tune:data:classify"] = (
-        "text,label\n" + "\n".join(f"{i},a" for i in range(9)) + "\nx,"
-    )
-    app.run()
-    assert "There is no label in line 11" in page_text(app)
+    app, key = open_page(), "fine_tune:data:classify"
+    app.session_state[key] = "text,label\n" + "".join(f"{i},a\n" for i in range(9)) + "x,"
+    assert "There is no label in line 11" in page_text(app.run())
     assert by_key(app.button, "fine_tune:start").disabled
-    app.session_state["fine_tune:data:classify"] = "text,label\n" + "\n".join(
-        f"{i},{'ab'[i % 2]}" for i in range(16)
-    )
-    app.run()
-    assert "The next run trains on 12 of your rows and holds out 4." in page_text(app)
+    app.session_state[key] = "text,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(16))
+    text = page_text(app.run())
+    assert "The next run trains on 12 of your rows and holds out 4." in text
     assert not by_key(app.button, "fine_tune:start").disabled
 
 

@@ -70,11 +70,6 @@ def check(app: AppTest, index: int) -> AppTest:
     return app.button(key=f"{KEY}:{index}:check").click().run()
 
 
-def handed_in(app: AppTest, name: str = "Ada Lovelace") -> str:
-    app.text_input(key="lesson:name").set_value(name).run()
-    return next(item.value for item in app.code if item.value.startswith(name))
-
-
 def test_a_link_opens_its_page_with_the_text_the_controls_and_the_questions(student):
     text = page_text(student)
     assert "# Masks" in text and "Lesson: Causal" in text and "Look at **every** row." in text
@@ -84,6 +79,12 @@ def test_a_link_opens_its_page_with_the_text_the_controls_and_the_questions(stud
     assert "does not show now: masks:no_control" in text.replace("\\", "")
     shown = next(item for item in student.markdown if "every" in item.value)
     assert not shown.allow_html and "![" not in shown.value
+    student.switch_page("../pages/glossary.py")
+    student.query_params.clear()
+    student.run()
+    assert "It is about another page" in page_text(student)
+    student.button(key="lesson:end").click().run()
+    assert "Lesson:" not in page_text(student)
 
 
 def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_reads(student):
@@ -103,13 +104,15 @@ def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_re
     assert "after 2 tries" in page_text(reloaded)
     reloaded.text_input(key=f"{KEY}:1").set_value("i >= j")
     check(reloaded, 1)
-    line = handed_in(reloaded)
+    reloaded.text_input(key="lesson:name").set_value("Ada Lovelace").run()
+    line = next(item.value for item in reloaded.code if item.value.startswith("Ada Lovelace"))
+    eve = make_code(Code("Eve", "123456", (Result(True, 1),), datetime.date(2026, 1, 2)))
     teacher = open_page(part="Read codes")
     teacher.text_input(key="lessons:link").set_value(
         f"https://host/lessons?lesson={encode(LESSON)}"
     )
     teacher.text_area(key="lessons:codes").set_value(
-        f"{line}\n\n{line[:-1]}\nno code\n{other_code()}"
+        f"{line}\n\n{line[:-1]}\nno code\nEve {eve}"
     ).run()
     assert html_text(teacher).count("<tr") == 2 and "Ada Lovelace" in html_text(teacher)
     assert "2 of 2" in html_text(teacher) and "2, 1" in html_text(teacher)
@@ -212,32 +215,10 @@ def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back
     app.switch_page("../pages/masks.py").run()
     app.button(key="lesson:draft:close").click().run()
     assert "Your draft" not in page_text(app)
-
-
-def test_an_older_link_of_a_draft_keeps_its_hidden_controls():
-    app = app_at(
-        "lessons",
-        "lessons:",
-        part="Make a lesson",
-        title="T",
-        page_link="http://host/masks",
-        count="0",
-    )
-    app.query_params["lessons:hide"] = ["masks:tokens", "masks:join"]
-    assert made(app.run()).hide == ("masks:tokens", "masks:join")
-
-
-def other_code() -> str:
-    return f"Eve {make_code(Code('Eve', '123456', (Result(True, 1),), datetime.date(2026, 1, 2)))}"
-
-
-def test_another_page_leads_back_and_the_lesson_ends(student):
-    student.switch_page("../pages/glossary.py")
-    student.query_params.clear()
-    student.run()
-    assert "It is about another page" in page_text(student)
-    student.button(key="lesson:end").click().run()
-    assert "Lesson:" not in page_text(student)
+    draft = {"part": "Make a lesson", "title": "T", "page_link": "http://host/masks", "count": "0"}
+    older = app_at("lessons", "lessons:", **draft)
+    older.query_params["lessons:hide"] = ["masks:tokens", "masks:join"]
+    assert made(older.run()).hide == ("masks:tokens", "masks:join")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 
 from core.attention import AXES, PRESETS
-from dashboard.draw.formats import plain
+from core.tokens import SENTENCE
+from dashboard.draw.formats import number, plain
 from pages import one_query
-from tests.cases import instance
-from tests.pages.app import live, open_at, set_control
+from tests.cases import each, instance
+from tests.pages.app import live, open_at, query_value, set_control
 
 open_page = partial(open_at, "one_query", "one:")
 open_layer = partial(
@@ -105,20 +106,12 @@ def test_a_link_carries_every_choice_with_its_parameters_and_brings_it_back():
     assert "one:mask" not in at.query_params
 
 
-def test_a_typed_formula_that_cannot_be_read_is_pointed_at_and_the_picture_stays():
-    at = put(open_layer(), "selectbox", "position", "formula")
-    at = put(at, "text_input", "position:formula:formula", "score - 3*(i-j)")
-    before = live(at)
-    at = put(at, "text_input", "position:formula:formula", "score - 3*(i-")
-    assert "^" in at.code[0].value
-    assert live(at) == before
-
-
-def test_a_formula_that_fails_on_the_cells_is_said_in_words():
-    at = put(open_layer(), "selectbox", "position", "formula")
-    at = put(at, "text_input", "position:formula:formula", "score / (i-j)")
-    assert at.error
-    assert "zero" in at.error[0].value
+def test_a_typed_formula_that_cannot_be_read_or_computed_is_said_in_words():
+    at, name = put(open_layer(), "selectbox", "position", "formula"), "position:formula:formula"
+    before = live(put(at, "text_input", name, "score - 3*(i-j)"))
+    at = put(at, "text_input", name, "score - 3*(i-")
+    assert "^" in at.code[0].value and live(at) == before, "the picture stays"
+    assert "zero" in put(at, "text_input", name, "score / (i-j)").error[0].value
 
 
 def test_folded_heads_show_either_map_and_the_weights_they_make():
@@ -150,16 +143,15 @@ def test_values_of_another_size_than_a_position_adds_are_refused_in_words():
     assert live(put(at, "selectbox", "position", "alibi"))
 
 
-def test_a_shared_key_head_is_named():
+def test_what_a_page_of_other_choices_shows():
+    at = open_page(kernel="linear", position="none", mask="none")
+    assert not at.error, "another kernel is said, and the steps stay exact"
+    assert live(at) == live(open_page(position="none", mask="none"))
     at = open_page(projection="grouped_query(kv_heads=2)", stage="1 Project", head="3")
     assert "Head 3 shares key and value head 1 of 2 with head 2." in drawn(at)["fact"]
-
-
-def test_another_kernel_is_said_and_the_steps_stay_exact():
-    at = open_page(kernel="linear", position="none", mask="none")
-    assert not at.error
-    before = live(open_page(position="none", mask="none"))
-    assert live(at) == before
+    assert r"\mathbf{0}" in live(open_page(mask="padding", real="0")), "a row without keys"
+    for text in ("", "   ", "\t"):
+        assert "no token" in put(open_layer(), "text_input", "tokens", text).warning[0].value
 
 
 def test_the_worked_example():
@@ -169,45 +161,29 @@ def test_the_worked_example():
     assert r"(0.36,\ 0.62)" in live(at) or r"(0.35,\ 0.62)" in live(at)
 
 
-def test_a_second_press_that_brings_an_older_stage_with_it_moves_one_stage():
-    """As a browser sends it that has not yet heard of the first press."""
-    at = put(open_layer(), "segmented_control", "stage", 5)
-    at = at.button(key="one:back").click().run()
-    at.segmented_control(key="one:stage").set_value(5)
-    at = at.button(key="one:next").click().run()
-    assert at.segmented_control(key="one:stage").value == 5
-
-
-def test_next_and_back_walk_the_six_stages():
+def test_next_and_back_walk_the_six_stages_also_when_a_press_brings_an_older_one_with_it():
+    """As a browser sends a second press that has not yet heard of the first one."""
     at = put(open_layer(), "segmented_control", "stage", 1)
     seen = [live(at)]
     for _ in range(5):
         at = at.button(key="one:next").click().run()
         seen.append(live(at))
-    assert len(set(seen)) == 6
-    assert at.button(key="one:next").disabled
+    assert len(set(seen)) == 6 and at.button(key="one:next").disabled
     at = at.button(key="one:back").click().run()
     assert live(at) == seen[4]
-
-
-def test_heads_follow_d_model():
-    at = put(open_layer(), "select_slider", "d_model", 64)
-    assert at.select_slider(key="one:heads").value == 4
-    at = put(at, "select_slider", "d_model", 9)
-    assert 9 % instance(at.select_slider(key="one:heads").value, int) == 0
+    at.segmented_control(key="one:stage").set_value(6)
+    at = at.button(key="one:back").click().run()
+    assert at.segmented_control(key="one:stage").value == 4
 
 
 def test_an_odd_head_cannot_turn_and_the_button_does_what_it_says():
-    at = put(put(open_layer(), "select_slider", "d_model", 9), "selectbox", "position", "rope")
+    at = put(open_layer(), "select_slider", "d_model", 9)
+    assert 9 % instance(at.select_slider(key="one:heads").value, int) == 0
+    at = put(at, "selectbox", "position", "rope")
     assert "odd size, 3" in at.error[0].value
     at = at.button(key="one:repair:position:alibi").click().run()
     assert not at.error
     assert at.selectbox(key="one:position").value == "alibi"
-
-
-@pytest.mark.parametrize("text", ["", "   ", "\t"])
-def test_no_token_is_answered_in_words(text):
-    assert "no token" in put(open_layer(), "text_input", "tokens", text).warning[0].value
 
 
 @pytest.mark.parametrize(
@@ -251,10 +227,12 @@ def test_any_text_gives_a_picture(text):
         ({"source": "Matrices Q, K, V", "matrices": "1,2,3|1,0|3"}, "Q has 3 columns and K has 2"),
     ],
 )
-def test_a_bad_link_is_refused_in_words_and_something_is_shown(link, says):
+def test_a_bad_link_is_refused_in_words_until_a_control_changes(link, says):
     at = open_page(**link)
     assert any(says in warning.value for warning in at.warning)
     assert live(at)
+    if "temperature" not in link:  # which stays in the link
+        assert not put(at.run(), "number_input", "seed", 9).warning
 
 
 def test_a_good_link_is_followed():
@@ -265,16 +243,6 @@ def test_a_good_link_is_followed():
     )
     assert at.segmented_control(key="one:stage").value == 2
     assert not at.button(key="one:back").disabled and not at.warning
-
-
-def test_a_refusal_goes_when_a_control_changes():
-    at = open_page(d_model="64", heads="7")
-    at = put(at.run(), "selectbox", "mask", "none")
-    assert not at.warning
-
-
-def test_a_row_without_keys_is_drawn():
-    assert r"\mathbf{0}" in live(open_page(mask="padding", real="0"))
 
 
 def test_the_formula_is_shown_as_a_textbook_writes_it():
@@ -293,4 +261,151 @@ def test_the_query_follows_the_last_word_until_another_is_picked():
     assert (
         put(at, "text_input", "tokens", "one two three four").button_group(key="one:query").value
         == "two"
+    )
+
+
+# What One query opens on: a projection, its question and its moves; earlier links; every control in the link.
+
+
+def test_opens_on_three_words_one_head_and_the_projection():
+    at = open_page()
+    made = drawn(at)["projection"]
+    assert drawn(at)["stage"] == 1
+    assert made["rows"] == ["The", "animal", "slept"]
+    assert [part["sign"] for part in made["parts"]] == ["q", "k", "v"]
+    assert [len(part["w"]) for part in made["parts"]] == [4, 4, 4]
+    assert (at.selectbox(key="one:mask").value, at.selectbox(key="one:position").value) == (
+        "none",
+        "none",
+    )
+    assert not at.warning
+    assert not at.error
+    assert "one:start" not in at.query_params
+    q = made["parts"][0]
+    assert sum(
+        float(x["text"].replace("−", "-")) * float(row[0]["text"].replace("−", "-"))
+        for x, row in zip(made["x"], q["w"], strict=True)
+    ) == pytest.approx(0.61, abs=0.02)
+    assert r"= \mathbf{0.61}" in live(at)
+
+
+@each(
+    ("link", "named"),
+    [
+        ({"stage": "5 Normalize"}, {}),
+        ({"stage": "6 Weigh values", "head": "2"}, {}),
+        ({"mask": "none"}, {}),
+        ({"d_model": "9"}, {"heads": "3"}),
+        ({"tokens": "red green blue", "query": "green"}, {}),
+        ({"source": "Matrices Q, K, V"}, {"position": "none", "mask": "none"}),
+    ],
+)
+def test_a_link_of_before_the_simple_start_shows_the_numbers_of_then(link, named):
+    """It is the link that names every value with which the page opened then."""
+    then = {
+        "tokens": SENTENCE,
+        "d_model": "16",
+        "heads": "4",
+        "position": "alibi",
+        "mask": "causal",
+        "stage": "5 Normalize",
+    }
+    at, full = open_page(**link), open_page(**(then | named | link), start="simple")
+    assert drawn(at) == drawn(full) and live(at) == live(full)
+    assert query_value(at, "one:start") == "layer"
+    again = open_page(
+        **(
+            {"start": "layer"}
+            | {name: text for name, text in link.items() if then.get(name) != text}
+        )
+    )
+    assert drawn(again) == drawn(
+        at
+    )  # as after a reload: the browser leaves out what the page opened with then
+
+
+def test_every_control_is_in_the_link():
+    at = open_page()
+    changes = [
+        ("text_input", "tokens", "red green blue"),
+        ("select_slider", "d_model", 8),
+        ("select_slider", "heads", 2),
+        ("pills", "head", 1),
+        ("pills", "query", "green"),
+        ("selectbox", "score", "additive"),
+        ("selectbox", "position", "alibi"),
+        ("selectbox", "mask", "padding"),
+        ("number_input", "real", 2),
+        ("selectbox", "normalizer", "sparsemax"),
+        ("number_input", "seed", 5),
+        ("segmented_control", "stage", 3),
+        ("pills", "predict", "another word"),
+    ]
+    for change in changes:
+        at = put(at, *change)
+    bound = {
+        "tokens": "red green blue",
+        "d_model": "8",
+        "heads": "2",
+        "head": "1",
+        "query": "green",
+        "real": "2",
+        "seed": "5",
+        "stage": "3 Scale + bias",
+        "predict": "another word",
+    }  # a browser writes these
+    written = {name.removeprefix("one:"): query_value(at, name) for name in at.query_params}
+    assert written.pop("start") == "simple"
+    again = open_page(**(written | bound), start="simple")
+    assert not again.warning
+    for kind, name, value in changes:
+        assert getattr(again, kind)(key=f"one:{name}").value == value, name
+    assert live(again) == live(at)
+
+
+def test_the_question_is_answered_by_the_weights_on_the_page():
+    at = open_page()
+    weights = {key["label"]: key["weight"]["value"] for key in drawn(at)["keys"]}
+    right = "the word itself" if max(weights, key=weights.get) == "slept" else "another word"
+    for option in ("the word itself", "another word"):
+        at = put(at, "pills", "predict", option)
+        assert any(m.value.startswith(":green[Right.]") for m in at.markdown) == (option == right)
+
+
+def test_every_thing_to_try_changes_the_picture():
+    for index in range(4):
+        at = open_page()
+        before = drawn(at)
+        at = at.button(key=f"one:try:{index}").click().run()
+        assert drawn(at) != before and not at.error
+        assert any(m.value.startswith("**Notice:**") for m in at.markdown)
+
+
+def test_six_words_have_a_query_for_which_each_head_attends_to_another_word():
+    at = open_page().button(key="one:try:1").click().run().button(key="one:try:3").click().run()
+    best = [
+        max(
+            drawn(put(at, "button_group", "head", head))["keys"],
+            key=lambda key: key["weight"]["value"],
+        )["label"]
+        for head in range(4)
+    ]
+    assert len(set(best)) > 1
+
+
+def test_leaving_out_the_division_keeps_the_word_and_says_both_weights():
+    at = open_page(query="animal", start="simple", stage="5 Normalize")
+    with_division = max(key["weight"]["value"] for key in drawn(at)["keys"])
+    at = open_page(query="animal", start="simple").button(key="one:try:2").click().run()
+    without = max(key["weight"]["value"] for key in drawn(at)["keys"])
+    notice = next(m.value for m in at.markdown if m.value.startswith("**Notice:**"))
+    assert (
+        drawn(at)["query"] == "animal"
+        and f"gives {number(without)} to" in notice
+        and without > with_division
+    )
+    assert f"divided by √4 it would give {number(with_division)}." in notice
+    at = at.button(key="one:try:1").click().run()
+    assert at.session_state["one:score"] == "scaled_dot", (
+        "each move sets all that its notice relies on"
     )

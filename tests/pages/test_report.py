@@ -227,23 +227,16 @@ def test_what_is_typed_and_moved_is_saved_at_once():
         ("b", "My note"),
         ("a", "Another"),
     ]
+    app.button(key="report:new").click().run()  # leaves the old one under its link
+    assert "Your report is empty" in page_text(app) and "report" not in app.query_params
+    assert read_report(report.id) == now
+    app = open_page(report)
     app.button(key="report:b:remove").click().run()
     assert [view.id for view in read_report(report.id).views] == ["a"]
     app.button(key="report:a:remove").click().run()
     assert "Your report is empty" in page_text(app)
-
-
-def test_a_new_report_leaves_the_old_one_under_its_link():
-    app = open_page(report := stored(VIEW))
-    app.button(key="report:new").click().run()
-    assert "Your report is empty" in page_text(app) and "report" not in app.query_params
-    assert read_report(report.id) == report
-
-
-def test_a_link_to_no_report_says_so():
-    assert "The report of this link is not on this server" in page_text(
-        open_at("report", report="0" * 16)
-    )
+    app = open_at("report", report="0" * 16)
+    assert "The report of this link is not on this server" in page_text(app)
 
 
 def test_the_html_file_has_live_parts_drawings_tables_and_links():
@@ -263,6 +256,8 @@ def test_the_html_file_has_live_parts_drawings_tables_and_links():
         and "My note" in parts[0]["below"]
     )
     assert "A &lt;title&gt;" in html and json.dumps("tree_view") in html
+    first = replace(VIEW, page="start", query={})  # the first page has no name in its link
+    assert report.address(first, "http://host/app/") == "http://host/app/"
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
@@ -270,10 +265,3 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
     text = page_text(open_page(stored(long)))
     assert "row 49" in text and "row 50" not in text and "The first 50 of 60 rows" in text
     assert b"row 59" in report.html_file(Report("x", "", (long,)), "")
-
-
-def test_a_page_that_is_the_first_has_no_name_in_its_link():
-    assert (
-        report.address(replace(VIEW, page="start", query={}), "http://host/app/")
-        == "http://host/app/"
-    )

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
+from core.runs import store
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
+from core.runs.store import copier, copy_now
 from core.tasks import TaskConfig
 from core.training import Record
 from dashboard.draw.formats import percent
+from dashboard.server import jobs
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,
     find_any_run,
@@ -59,19 +63,15 @@ def test_first_sight_shows_the_examples():
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
 
 
-def test_a_run_is_named():
+def test_a_run_is_named_and_found_by_a_search():
     run = made()
-    app = open_page(run.id)
-    app.text_input(key=f"runs:name:{run.id}").set_value("  <b>dear</b> ").run()
-    assert run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
-    app.text_input(key=f"runs:name:{run.id}").set_value("").run()
+    app, name = open_page(run.id), f"runs:name:{run.id}"
+    app.text_input(key=name).set_value("").run()
     assert "name" not in run.metadata()
-
-
-def test_a_search_leaves_what_it_finds():
-    made(name="dear")
+    app.text_input(key=name).set_value("  <b>dear</b> ").run()
+    assert run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
     app = open_page(search="dear")
-    assert app.dataframe[0].value["name"].tolist() == ["dear"]
+    assert app.dataframe[0].value["name"].tolist() == ["<b>dear</b>"]
     app.text_input(key="runs:search").set_value("*nobody*").run()
     assert not app.dataframe and "No run matches “*nobody*”" in page_text(app)
 
@@ -93,7 +93,7 @@ def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
     assert app.run().dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
 
 
-def test_deleting_can_be_undone():
+def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
     run = made(name="dear")
     app = open_page(run.id)
     app.button(key="runs:delete:go").click().run()
@@ -101,35 +101,25 @@ def test_deleting_can_be_undone():
     app.button(key="runs:undo").click().run()
     assert find_run(run.id) == run and not deleted_runs()
     assert query_value(app, "run") == run.id and "Deleted" not in page_text(app)
-
-
-def test_a_run_under_way_is_not_deleted():
     run = made("running")
     with run.lock():
         app = open_page(run.id)
-        (delete,) = [
-            popover for popover in app.get("popover") if popover.proto.popover.label == "Delete"
-        ]
-        assert delete.proto.popover.disabled and delete.proto.popover.help == "Stop the run first."
+        panels = [panel.proto.popover for panel in app.get("popover")]
+        (delete,) = [panel for panel in panels if panel.label == "Delete"]
+        assert delete.disabled and delete.help == "Stop the run first."
         app.button(key="runs:delete:go").click().run()
     assert find_run(run.id) == run
 
 
-def test_a_run_is_given_to_other_programs():
-    app = open_page(EXAMPLE_RUNS[0].id)
+@pytest.mark.parametrize("run", ["example_run", "example_recurrent"])
+def test_a_run_is_given_to_other_programs_that_can_have_it(run):
+    app = open_page(run)
     assert [button.proto.label for button in app.get("download_button")] == ["Download"]
     app.session_state["runs:formats"] = True
     files = {button.proto.label: button.proto for button in app.run().get("download_button")}
-    assert not files["TensorBoard"].disabled and not files["Hugging Face"].disabled
-
-
-def test_what_no_class_of_transformers_computes_says_so():
-    app = open_page("example_recurrent")
-    app.session_state["runs:formats"] = True
-    files = {button.proto.label: button.proto for button in app.run().get("download_button")}
-    assert files[
-        "Hugging Face"
-    ].disabled and "A recurrent that reads tokens has no equivalent" in page_text(app)
+    refused = run == "example_recurrent"
+    assert not files["TensorBoard"].disabled and files["Hugging Face"].disabled == refused
+    assert ("A recurrent that reads tokens has no equivalent" in page_text(app)) == refused
 
 
 def test_a_copy_is_made_of_an_example():
@@ -171,16 +161,82 @@ def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     assert "The zip cannot be read" in page_text(app) and len(list_runs()) == 1
 
 
-def test_a_link_to_no_run_says_so():
-    app = open_page("../../etc/passwd")
-    assert "not on this machine" in page_text(app) and len(app.dataframe[0].value) == 2
-
-
-def test_a_run_whose_settings_are_broken_stands_in_the_list():
+def test_a_run_whose_settings_are_broken_stands_in_the_list_and_a_link_to_none_says_so():
     run = made()
     (run.path / "run.json").write_text('{"config": {}}', encoding="utf-8")
-    app = open_page(run.id)
-    assert "cannot be read" in page_text(app)
+    assert "cannot be read" in page_text(open_page(run.id))
+    app = open_page("../../etc/passwd")
+    assert "not on this machine" in page_text(app) and len(app.dataframe[0].value) == 3
+
+
+# The Runs page with a store: what it says of it, and a run of another server that is opened.
+
+
+@pytest.fixture
+def become(monkeypatch, tmp_path):
+    """With a store: makes this process the server of a name."""
+    monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
+    monkeypatch.setattr(store, "_copiers", {})
+
+    def become(name: str) -> None:
+        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
+        monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
+
+    return become
+
+
+def test_a_run_of_another_server_is_fetched_and_its_link_opens_it(become):
+    become("red")
+    first, second = made(name="first"), made(name="second")
+    copy_now()
+    become("blue")
+    app = open_page()
+    assert (
+        "all are copied. 2 more runs are only there." in page_text(app)
+        and len(app.dataframe[0].value) == 2
+    )
+    app.session_state["runs:stored"] = True
+    app.run()
+    (menu,) = [box for box in app.selectbox if box.key == "runs:stored:run"]
+    assert menu.options[0].startswith("second · finished · red · ")
+    app.button(key="runs:stored:go").click().run()
+    assert [run.id for run in list_runs()] == [second.id] and "second" in app.dataframe[0].value[
+        "name"
+    ].tolist()
+    app = open_page()
+    app.switch_page("../pages/train.py")
+    app.query_params["run"] = first.id
+    app.run()
+    assert {run.id for run in list_runs()} == {first.id, second.id}, "a link opens it, too"
+
+
+def test_a_run_that_trains_elsewhere_does_not_continue_here(become):
+    become("red")
+    run = made("running")
+    with run.lock():
+        copy_now()
+    become("blue")
+    store.bring(run.id)
+    (copied,) = list_runs()
+    with pytest.raises(OSError, match="red trains this run"):
+        jobs.resume(copied)
+    assert copied.status().state == "paused"
+
+
+def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypatch):
+    become("red")
+    made()
+    copies = copier()
+
+    def refuse(*_args, **_more):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(type(copies.place.files), "find", refuse)
+    copy_now()
+    assert "cannot be reached (ConnectionError). Training goes on here" in page_text(open_page())
+    monkeypatch.setenv("ATTENTION_LAB_STORE", "nosuch://key:secret@host/lab")
+    text = page_text(open_page())
+    assert "The store nosuch://host/lab cannot be opened" in text and "secret" not in text
 
 
 # What the list of runs says of each, what a search finds, and what the link picks; and the runs that come along.

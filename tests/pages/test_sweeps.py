@@ -84,14 +84,6 @@ def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
     assert again.button(key="sweeps:stop").label == "Stop"
 
 
-def test_start_takes_what_has_been_read_since_the_page_was_made():
-    app = open_page()
-    app.session_state["sweeps:seeds"] = 2
-    app.button(key="sweeps:start").click().run()
-    (sweep,) = list_sweeps()
-    assert sweep.config().seeds == (0, 1)
-
-
 def test_stop_and_continue():
     app, sweep = started()
     app.button(key="sweeps:stop").click().run()
@@ -103,22 +95,18 @@ def test_stop_and_continue():
     assert all(not run.status().ended for run in sweep.runs().values())
 
 
-def test_equal_seconds_are_asked_for():
-    app = open_page()
-    app.segmented_control(key="sweeps:equal").set_value("seconds").run()
-    app.number_input(key="sweeps:seconds").set_value(2.0).run()
-    app.button(key="sweeps:start").click().run()
-    config = list_sweeps()[0].config()
-    assert config.equal == "seconds" and config.run(0, 0).max_train_seconds == 2.0
-
-
-def test_a_run_of_ones_own_may_be_the_base():
+def test_what_the_controls_ask_for_is_started():
     run = create_run(small_run(batch_size=9), name="nine at a time")
     app = open_page()
     app.selectbox(key="sweeps:from").set_value(run.id).run()
     assert any("nine at a time" in label for label in app.selectbox(key="sweeps:from").options)
+    app.segmented_control(key="sweeps:equal").set_value("seconds").run()
+    app.number_input(key="sweeps:seconds").set_value(2.0).run()
+    app.session_state["sweeps:seeds"] = 2  # read since the page was made
     app.button(key="sweeps:start").click().run()
-    assert list_sweeps()[0].config().base.batch_size == 9
+    config = list_sweeps()[0].config()
+    assert (config.base.batch_size, config.equal, config.seeds) == (9, "seconds", (0, 1))
+    assert config.run(0, 0).max_train_seconds == 2.0
 
 
 def test_too_few_values_are_refused_where_they_are_chosen():
@@ -128,16 +116,11 @@ def test_too_few_values_are_refused_where_they_are_chosen():
     assert "2 to 8 values" in page_text(app) and app.button(key="sweeps:start").disabled
 
 
-def test_a_link_to_no_sweep_says_so():
-    app = open_page(sweep="../../etc/passwd")
-    assert "not on this machine" in page_text(app)
-
-
-def test_a_broken_file_says_so_and_the_page_stays():
+def test_a_broken_file_and_a_link_to_no_sweep_say_so_and_the_page_stays():
     _, sweep = started()
     sweep.path.write_text('{"config": 3}', encoding="utf-8")
-    again = open_page(sweep=sweep.id)
-    assert "cannot be read" in page_text(again)
+    assert "cannot be read" in page_text(open_page(sweep=sweep.id))
+    assert "not on this machine" in page_text(open_page(sweep="../../etc/passwd"))
 
 
 @pytest.mark.parametrize("measure", ["sequence_accuracy", "token_accuracy", "loss", "expected"])
@@ -147,32 +130,22 @@ def test_every_measure_is_drawn(measure, over):
     assert len(app.get("vega_lite_chart")) == 2
 
 
-def test_old_link():
-    app = open_page(**{"sweeps:measure": "letters", "sweeps:over": "trained"})
-    assert app.selectbox(key="sweeps:measure").value == "token_accuracy"
-    assert app.segmented_control(key="sweeps:over").value == "train_seconds"
-
-
-def test_each_run_of_ones_own_is_a_link_to_it():
-    app, _ = started()
-    app.session_state["sweeps:runs"] = True
-    app.run()
-    links = [link.proto for link in app.get("page_link") if "seed" in link.proto.label]
-    assert {link.query_string.removeprefix("run=") for link in links} == {
-        run.id for run in list_runs()
-    }
-    assert {link.page for link in links} == {"train"}
-
-
-def test_a_fresh_page_shows_the_sweep_that_runs_until_the_kept_one_is_chosen():
+def test_a_fresh_page_shows_the_sweep_that_runs_with_its_runs_until_the_example_is_chosen():
     _, sweep = started()
     fresh = open_page()
+    fresh.session_state["sweeps:runs"] = True
+    links = [link.proto for link in fresh.run().get("page_link") if "seed" in link.proto.label]
+    assert {link.query_string for link in links} == {f"run={run.id}" for run in list_runs()}
+    assert {link.page for link in links} == {"train"}
     assert fresh.query_params["sweep"] == sweep.id and fresh.button(key="sweeps:stop")
     fresh.selectbox(key="sweeps:shown").set_value("").run()
     assert "sweep" not in fresh.query_params and fresh.run().button(key="sweeps:start")
 
 
 def test_a_link_brings_back_what_was_chosen():
+    app = open_page(**{"sweeps:measure": "letters", "sweeps:over": "trained"})
+    assert app.selectbox(key="sweeps:measure").value == "token_accuracy"
+    assert app.segmented_control(key="sweeps:over").value == "train_seconds"
     again = open_page(
         **{
             "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],

@@ -4,18 +4,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.attention import preset
+from core.entries import Choice
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
-from core.training import Record
+from core.tasks import TASKS, TaskConfig, make_task
+from core.training import Record, RunConfig, recommended
 from core.training.record import Prediction
 from dashboard.server import jobs
-from dashboard.ui import run_data
+from dashboard.ui import layer_pattern, run_data, uploads
 from dashboard.ui.run_data import EXAMPLE_RUN, load_run
 from pages import train
-from tests.pages.app import app_at, page_text, query_value
+from tests.pages.app import app_at, captions, page_text, query_value
 from tests.training.small import small_run
 
 
@@ -95,20 +98,19 @@ def unfolded(app: AppTest, group: str) -> AppTest:
     return app.run()
 
 
-def test_no_attention_can_be_asked_for():
+def test_a_mechanism_is_picked_by_name_or_none():
+    app, name = open_page(), "train:reverse:transformer:mechanism"
+    app.selectbox(key=name).set_value("linformer").run()
+    where = "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
+    assert where in page_text(app)
+    app.selectbox(key=name).set_value("mistral").run()
+    assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
+    config = trained(app).config().model.attention
+    assert config == preset("mistral").config(config.d_model, config.num_heads)
     app = open_page()
     app.selectbox(key="train:reverse:kind").set_value("recurrent").run()
     app.selectbox(key="train:reverse:recurrent:mechanism").set_value("none").run()
     assert trained(app).config().model.attention is None
-
-
-def test_a_published_mechanism_sets_all_six_axes():
-    app = open_page()
-    app.selectbox(key="train:reverse:transformer:mechanism").set_value("mistral").run()
-    config = trained(app).config().model.attention
-    expected = preset("mistral").config(config.d_model, config.num_heads)
-    assert config == expected
-    assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
 
 
 def test_a_typed_formula_can_be_trained_with():
@@ -125,36 +127,24 @@ def test_a_typed_formula_can_be_trained_with():
     assert trained(app).config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
 
-def test_a_kernel_that_gives_way_says_where():
-    app = open_page()
-    app.selectbox(key="train:reverse:transformer:mechanism").set_value("linformer").run()
-    assert (
-        "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
-        in page_text(app)
-    )
-
-
-def test_only_heads_that_divide_are_offered():
+def test_only_heads_that_divide_are_offered_and_what_cannot_be_says_so():
     app = unfolded(open_page(), "train:reverse:transformer:sizes")
     app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
     heads = app.select_slider(key="train:reverse:transformer:heads:96")
     assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
-
-
-def test_what_cannot_be_says_so_and_cannot_be_trained():
-    app = open_page()
     app.slider(key="train:reverse:length").set_value(2).run()
-    assert "too few" in page_text(app)
-    assert app.button(key="train:train").disabled
+    assert "too few" in page_text(app) and app.button(key="train:train").disabled
 
 
-def test_a_run_under_way_shows_stop_and_its_numbers():
+def test_a_run_under_way_shows_its_numbers_and_stop_which_asks_the_worker():
     run = half_way()
     with run.lock():
         app = open_page(run.id)
-    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-    assert "the correct letter gets 0.29 of the weight" in page_text(app)
-    assert "but sequence accuracy only 3\u00a0%" in page_text(app)
+        assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
+        assert "the correct letter gets 0.29 of the weight" in page_text(app)
+        assert "but sequence accuracy only 3\u00a0%" in page_text(app)
+        app.button(key="train:stop").click().run()
+    assert run.stop_request()
 
 
 def next_record(run: Run, step: int) -> None:
@@ -188,13 +178,6 @@ def test_a_step_picked_while_a_run_trains_stays_until_the_latest_is_wanted():
         assert "Examples at step 4" in page_text(app) and app.button(key="train:follow").disabled
 
 
-def test_stop_asks_the_worker():
-    run = half_way()
-    with run.lock():
-        open_page(run.id).button(key="train:stop").click().run()
-    assert run.stop_request()
-
-
 @pytest.mark.parametrize(
     "name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000]
 )
@@ -214,51 +197,48 @@ def test_a_run_that_waits_says_its_place():
 
 
 @pytest.mark.parametrize(
-    "state, message", [("failed", "The loss is no longer a number"), ("stopped", "Stopped;")]
+    "change, state, message, says",
+    [
+        (lambda run: None, "failed", "The loss is no longer a number", "no longer a number"),
+        (lambda run: None, "stopped", "Stopped;", "Stopped;"),
+        (
+            lambda run: run.append(
+                replace(run.records()[-1], step=3, sequence_accuracy=0.995, final=True)
+            ),
+            "finished",
+            "Finished after 3 steps.",
+            "ended before step 4, since at least 99\u00a0%",
+        ),
+        (
+            lambda run: (run.path / "run.json").write_text(
+                '{"config": {"steps": "many"}}', "utf-8"
+            ),
+            "finished",
+            "",
+            "cannot be read",
+        ),
+    ],
 )
-def test_an_ended_run_says_how(state, message):
+def test_an_ended_run_says_how(change, state, message, says):
     run = half_way()
+    change(run)
     run.set_status(state, message)
-    app = open_page(run.id)
-    assert message in page_text(app)
+    assert says in page_text(open_page(run.id))
+    empty = create_run(small_run())
+    empty.set_status("failed", "It broke.")
+    text = page_text(open_page(empty.id))
+    assert "before its first measurement" in text and "It broke." in text
 
 
-def test_a_run_that_ended_before_its_last_step_says_why():
-    run = half_way()
-    run.append(replace(run.records()[-1], step=3, sequence_accuracy=0.995, final=True))
-    run.set_status("finished", "Finished after 3 steps.")
-    assert "ended before step 4, since at least 99\u00a0%" in page_text(open_page(run.id))
-
-
-def test_a_run_that_ended_before_its_first_measurement():
-    run = create_run(small_run())
-    run.set_status("failed", "It broke.")
-    app = open_page(run.id)
-    assert "before its first measurement" in page_text(app) and "It broke." in page_text(app)
-
-
-def test_a_run_without_readable_settings():
-    run = half_way()
-    (run.path / "run.json").write_text('{"config": {"steps": "many"}}', encoding="utf-8")
-    run.set_status("finished")
-    app = open_page(run.id)
-    assert "cannot be read" in page_text(app)
-
-
-def test_a_link_brings_the_settings_of_its_run():
-    run = half_way(seed=41, learning_rate=1.7e-3)
-    run.set_status("finished")
-    app = open_page(run.id)
-    assert app.number_input(key="train:seed").value == 41
-    config, again = run.config(), trained(app).config()
-    assert (again.seed, again.learning_rate) == (41, 1.7e-3)
-    assert (again.model, again.task) == (config.model, config.task)
-
-
-def test_another_link_brings_its_own_settings_and_train_keeps_those_of_the_page():
-    first, second = half_way(seed=41), half_way(seed=42)
+def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page():
+    first, second = half_way(seed=41, learning_rate=1.7e-3), half_way(seed=42)
     for run in (first, second):
         run.set_status("finished")
+    app = open_page(first.id)
+    assert app.number_input(key="train:seed").value == 41
+    config, again = first.config(), trained(app).config()
+    assert (again.seed, again.learning_rate) == (41, 1.7e-3)
+    assert (again.model, again.task) == (config.model, config.task)
     app = open_page(first.id)
     app.number_input(key="train:seed").set_value(7).run()
     app.query_params["run"] = second.id
@@ -334,3 +314,243 @@ def test_the_right_option_is_the_value_that_reaches_one_half_first():
     assert question.options == tuple(steps) and question.options[question.answer] == min(
         steps, key=steps.get
     )
+
+
+# The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
+
+
+TASKS_READY = [
+    entry.key for entry in TASKS if not any(param.key == uploads.DATA for param in entry.params)
+]
+SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(key)).recommended]
+
+
+def script():
+    import streamlit as st
+
+    from pages.train import adopt, controls
+
+    if st.session_state.get("bring") is not None:
+        adopt(st.session_state.pop("bring"))
+    st.session_state["asked"] = controls()
+
+
+def controls_of(**state) -> tuple[RunConfig | None, AppTest]:
+    """What the setup asks for when the session holds `state`."""
+    app = AppTest.from_function(script, default_timeout=60)
+    for key, value in state.items():
+        app.session_state[key] = value
+    app.run()
+    return app.session_state["asked"], app
+
+
+@pytest.mark.parametrize("task, kind", SORTS)
+def test_every_task_and_model_asks_for_its_recipe(task, kind):
+    config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind})
+    assert not app.error
+    assert config == recommended(make_task(TaskConfig.of(task)), kind)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "decoder", "recurrent", "hybrid"])
+def test_every_option_is_drawn_and_asked_for(kind):
+    name = f"train:reverse:{kind}"
+    base = recommended(make_task(TaskConfig.of("reverse")), kind)
+    panels = {f"{name}:sizes": True, f"{name}:training": True}
+    _, app = controls_of(**{"train:reverse:kind": kind}, **panels)
+    assert not app.error
+    widgets = (app.slider, app.number_input, app.selectbox, app.toggle)
+    drawn = {element.key for group in widgets for element in group}
+    groups = train.of_training(base, "pairs")
+    params = [*train.of_model(base.model), *(p for group in groups.values() for p in group)]
+    assert {train.setting_key(name, param) for param in params} <= drawn
+
+
+def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
+    config, app = controls_of(
+        **{
+            "train:reverse:kind": "decoder",
+            "train:reverse:decoder:layers": 3,
+            "train:reverse:decoder:normalization": "rms",
+            "train:reverse:decoder:dropout": 0.1,
+            "train:reverse:decoder:optimizer": "sgd",
+            "train:reverse:decoder:patience": 7,
+        }
+    )
+    assert config is not None
+    assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (
+        3,
+        "rms",
+        "sgd",
+        7,
+    )
+    assert config.model.dropout == config.model.attention.dropout == 0.1
+    caption_text = captions(app)
+    assert "layers 3" in caption_text and "SGD" in caption_text, (
+        "a closed popover says what differs from the recipe"
+    )
+
+
+@pytest.mark.parametrize(
+    "task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")]
+)
+def test_the_settings_of_a_run_come_back_whole(task, kind):
+    changes = {"optimizer": "rmsprop", "weight_decay": 0.2, "warmup": 7, "seed": 5, "steps": 333}
+    changes |= {"schedule": "inverse_sqrt", "label_smoothing": 0.1, "patience": 3}
+    base = recommended(make_task(TaskConfig.of(task)), kind, learning_rate=1.7e-3, **changes)
+    config, app = controls_of(bring=base)
+    assert not app.error and config == base
+
+
+def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
+    usual = recommended(make_task(TaskConfig.of("reverse"))).model.attention
+    short = usual.with_(position=Choice.of("learned", max_len=3))
+    config, app = controls_of(**{"train:reverse:transformer:attention:now": short})
+    assert config is None and "max\\_len" in app.error[0].value
+
+
+def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
+    class File:
+        name = "mine.csv"
+
+        def __init__(self, data: bytes) -> None:
+            self.getvalue = lambda: data
+
+    state: dict = {}
+    monkeypatch.setattr(st, "session_state", state)
+    state["k:file"] = File("a,b\nü,2\n".encode())
+    uploads._take_file("k")
+    assert state["k"] == "a,b\nü,2\n" and "k:trouble" not in state
+    state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
+    uploads._take_file("k")
+    assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
+    state["k:file"] = File("a,b\nÄh €,2\n".encode("cp1252"))
+    uploads._take_file("k")
+    assert state["k:windows"] and "k:trouble" in state
+    uploads._take_file("k", "cp1252")
+    assert state["k"] == "a,b\nÄh €,2\n" and "k:trouble" not in state and "k:windows" not in state
+    state["k:file"] = File(b"a,b\n\x81\xe9,2\n")
+    uploads._take_file("k")
+    assert not state["k:windows"], "a byte that Windows-1252 leaves out"
+
+
+def data_app():
+    import streamlit as st
+
+    from core.tasks import task_entry
+    from dashboard.ui.uploads import data_widget
+
+    st.session_state.setdefault("k", "left\tright\n")
+    data_widget(
+        next(param for param in task_entry(st.session_state["task"]).params if param.key == "data"),
+        "k",
+    )
+
+
+@pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
+def test_windows_1252_is_one_click_away(task):
+    app = AppTest.from_function(data_app, default_timeout=60)
+    app.session_state["task"] = task
+    app.run()
+    app.file_uploader(key="k:file").set_value(
+        ("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")
+    ).run()
+    assert (
+        "Line 1 is not UTF" in app.markdown[0].value and app.session_state["k"] == "left\tright\n"
+    )
+    app.button(key="k:as-windows").click().run()
+    assert app.session_state["k"] == "naïve;€\n" and not [
+        b for b in app.button if b.key == "k:as-windows"
+    ]
+
+
+COLUMNS = "id,size,day,country,kind\n" + "".join(
+    f"{7 * i},{i % 5},{1 + i % 28}.3.2020,DE,{'ab'[i % 2]}\n" for i in range(40)
+)
+
+
+def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
+    config, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
+    caption_text = captions(app).replace("\\", "")
+    assert (
+        "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
+        in caption_text
+    )
+    (columns,) = app.multiselect
+    assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
+    columns.set_value(["size", "id"]).run()
+    assert app.session_state["asked"].task["columns"] == "size,id"
+    app.selectbox(key="train:own_table:dates").set_value("numbers").run()
+    assert app.multiselect[0].value == ["size", "id"], "what a person took stays"
+    app.multiselect[0].set_value(["size", "day"]).run()
+    assert app.session_state["asked"].task["columns"] == ""
+    assert "Dates as numbers" in captions(app)
+
+
+def test_the_columns_of_a_link_come_back():
+    base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="4,ID")))
+    config, app = controls_of(bring=base)
+    assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
+    older = recommended(
+        make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories"))
+    )
+    config, app = controls_of(bring=older)
+    assert app.multiselect[0].value == ["id", "size"] and config.task["columns"] == "id,size"
+
+
+@pytest.mark.parametrize(
+    "task, expected",
+    [
+        ("recall", ("recall", "decoder")),
+        ("iris", ("iris", "classifier")),
+        ("numbers", ("numbers", "transformer")),
+        ("series", ("series", "forecaster")),
+    ],
+)
+def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, expected):
+    assert layer_pattern._stacked_model(task) == expected
+
+
+def test_the_model_follows_the_data_until_a_person_takes_another():
+    sentences = "\n".join(
+        f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10)
+    )
+    config, app = controls_of(**{"train:task": "own_pairs"})
+    assert config.model.kind == "recurrent", "numerals, character by character"
+    app.session_state["train:own_pairs:data"] = sentences
+    app.run()
+    assert app.session_state["asked"].model.kind == "transformer", "sentences, word by word"
+    app.selectbox(key="train:own_pairs:kind").set_value("hybrid").run()
+    app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
+    app.run()
+    assert app.session_state["asked"].model.kind == "hybrid"
+    brought, _ = controls_of(
+        bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent")
+    )
+    assert brought.model.kind == "recurrent"
+
+
+def test_a_small_server_says_that_runs_start_later(monkeypatch):
+    assert "Memory is short" not in page_text(app_at("train").run())
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
+    assert "a run starts a few seconds after Train is pressed" in page_text(app_at("train").run())
+
+
+# The way from an ended run of Train to the example run beside it.
+
+
+def test_an_ended_run_of_the_same_task_leads_to_the_example_beside_it():
+    ids: list[str | None] = [None]
+    for changes in ({}, {"task": TaskConfig.of("copy")}):
+        run = half_way(**changes)
+        run.set_status("finished")
+        ids.append(run.id)
+    example, same, other = (
+        [
+            part.proto.query_string
+            for part in open_page(name).get("page_link")
+            if part.proto.label == "Compare with the example run"
+        ]
+        for name in ids
+    )
+    assert not example and not other
+    assert "example_run" in same[0] and str(ids[1]) in same[0]

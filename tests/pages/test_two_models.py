@@ -25,13 +25,8 @@ def test_one_word_moves_a_few_heads():
     text = page_text(app)
     assert "tired / wide puts" in text and "16 of 16 rows are in both" in text
     assert 0.85 < float(figure(app, "Overlap")) < 0.99
-
-
-def test_the_same_text_twice_is_the_same():
-    app = open_page()
-    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(
-        app.text_input(key="inside:text").value
-    ).run()
+    same = app.text_input(key="inside:text").value
+    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(same).run()
     assert (figure(app, "Overlap"), figure(app, "Heads that differ")) == ("1.00", "0 of 72")
 
 
@@ -72,26 +67,24 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
 
 
-def test_a_link_opens_the_second_model_and_the_kind(monkeypatch):
-    app = app_at("two_models")
-    for name, value in (
-        ("inside:model", "numbers"),
-        ("two_models:mode", "Two models"),
-        ("two_models:model:numbers", "all-MiniLM-L6-v2"),
-    ):
-        app.query_params[name] = value
-    assert "numbers and all-MiniLM-L6-v2" in page_text(app.run())
-    app = app_at("two_models")
-    app.query_params["inside:model"], app.query_params["two_models:kind:3"] = "numbers", "Decoder"
-    assert app.run().button_group[1].value == "causal"
+def test_a_link_opens_the_second_model_and_the_kind():
+    link = {"inside:model": "numbers", "two_models:mode": "Two models"}
+    app = open_at("two_models", **link, **{"two_models:model:numbers": "all-MiniLM-L6-v2"})
+    assert "numbers and all-MiniLM-L6-v2" in page_text(app)
+    app = open_at("two_models", **{"inside:model": "numbers", "two_models:kind:3": "Decoder"})
+    assert app.button_group[1].value == "causal"
 
 
-def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts():
+def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
     app = open_page(inside__model="induction")
     app.button(key="two_models:try:1").click().run()
     text = page_text(app)
     assert "The logit of king minus that of the" in text and "all heads of L1 together 100" in text
     assert "the attention of layer 0 brings the answer back" in text.lower() and not app.exception
+    with monkeypatch.context() as without:
+        for name in ("pair_of", "patch_source", "estimate_heads"):
+            without.setattr(patching, name, None)  # a rerun runs neither text again
+        assert not app.run().exception and "all heads of L1 together 100" in page_text(app)
     app.segmented_control(key="two_models:direction").set_value("noise").run()
     assert "From B into A" in page_text(app)
 
@@ -113,25 +106,12 @@ def test_each_pair_to_begin_with_is_patched(move, words):
     )
 
 
-def test_a_rerun_of_the_page_runs_neither_text_again(monkeypatch):
-    app = open_page(inside__model="induction")
-    app.button(key="two_models:try:1").click().run()
-    for name in ("pair_of", "patch_source", "estimate_heads"):
-        monkeypatch.setattr(patching, name, None)
-    assert not app.run().exception and "all heads of L1 together 100" in page_text(app)
-
-
-def test_texts_of_unlike_length_are_compared_but_not_patched():
+def test_what_cannot_be_patched_is_said():
     app = open_page(inside__model="induction")
     app.text_input(key="two_models:text:induction").set_value("the old").run()
     assert "write texts of equal length" in app.info[0].value and not app.exception
-
-
-def test_an_answer_that_is_no_token_is_said():
-    app = app_at("two_models")
-    app.query_params.update({"inside:model": "induction", "two_models:answer:A:induction": "zebra"})
-    app.run()
-    assert "is not in the vocabulary" in app.info[0].value
+    link = {"inside:model": "induction", "two_models:answer:A:induction": "zebra"}
+    assert "is not in the vocabulary" in open_at("two_models", **link).info[0].value
 
 
 @pytest.mark.parametrize(

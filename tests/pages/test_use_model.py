@@ -40,21 +40,21 @@ def test_first_sight_compares_sentences(app):
     assert "none of 72 heads changes it more" in text
     assert len(app.get("vega_lite_chart")) == 1
     assert "= 0.77" in app.latex[0].value
-
-
-def test_other_sentences_are_the_readers_own(app):
-    app.run()
-    app.text_area(key="use_model:more").set_value(
-        "A tired animal stayed on its side of the street.\n\n"
-    ).run()
-    assert "stayed on its side" in html_text(app)
-    assert "all 1 pairs" in html_text(app)
-    app.text_area(key="use_model:more").set_value(
-        "\n".join(f"Sentence {i}." for i in range(30))
-    ).run()
-    assert "at most 12" in app.info[0].value
-    app.text_area(key="use_model:more").set_value(" ").run()
-    assert "nothing to compare with" in app.info[0].value
+    sentence = app.text_input(key="inside:text").value
+    app.text_input(key="inside:text").set_value("  ").run()
+    assert "nothing to read" in app.info[0].value
+    app.text_input(key="inside:text").set_value(sentence)
+    app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
+    assert html_text(app) != text, "a pair is one input among the sentences"
+    others = app.text_area(key="use_model:more")
+    others.set_value("A tired animal stayed on its side of the street.\n\n").run()
+    assert "stayed on its side" in html_text(app) and "all 1 pairs" in html_text(app)
+    for sentences, says in (
+        ("\n".join(f"Sentence {i}." for i in range(30)), "at most 12"),
+        (" ", "nothing to compare with"),
+    ):
+        app.text_area(key="use_model:more").set_value(sentences).run()
+        assert says in app.info[0].value
 
 
 def test_the_translator_writes_and_each_word_can_be_picked(app):
@@ -64,6 +64,9 @@ def test_the_translator_writes_and_each_word_can_be_picked(app):
     words.set_value(0).run()
     assert "neun</b></span>, head" in html_text(app)
     assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
+    assert app.query_params["use_model:word"] in ("0", ["0"])
+    app.text_input(key="inside:text").set_value("seven hundred").run()
+    assert "use_model:word" not in app.query_params, "another answer has other words"
 
 
 def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
@@ -73,13 +76,6 @@ def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
     assert "The model reads your target" in html_text(app) and "neun und" in html_text(app)
     app.get("button_group")[0].set_value(0).run()
     assert "For <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
-
-
-def test_a_pair_is_one_input_among_the_sentences(app):
-    app.run()
-    alone = html_text(app)
-    app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
-    assert html_text(app) != alone
 
 
 def test_the_language_model_goes_on(app):
@@ -143,16 +139,15 @@ def test_the_masked_word_can_be_picked(app, tmp_path):
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
     assert not app.get("button_group")
     assert "The masked word is" in html_text(app)
-
-
-def test_a_word_of_the_first_sentence_of_a_pair_is_masked_and_the_second_stays(app, tmp_path):
-    app.query_params["inside:second"] = "Nine green boats wait."
-    shown(app, str(save("bert", tmp_path)))
+    app.text_input(key="inside:text").set_value("The animal was tired and " * 10).run()
+    assert not app.get("button_group"), "a long text has a list of words"
+    box = next(box for box in app.selectbox if box.label == "Masked word")
+    assert len(box.options) == 50 == len(set(box.options))
+    app.text_input(key="inside:text").set_value("The animal was tired.")
+    alone = html_text(app.run())
+    app.text_input(key="inside:second").set_value("Nine green boats wait.").run()
     words = next(one for one in app.get("button_group") if one.label == "Masked word")
-    assert "boats" not in words.options
-    alone = html_text(app)
-    app.text_input(key="inside:second").set_value("").run()
-    assert html_text(app) != alone, "the model reads both sentences"
+    assert "boats" not in words.options and html_text(app) != alone, "the model reads both"
 
 
 @pytest.mark.parametrize("page", ["use_model", "evidence"])
@@ -174,15 +169,6 @@ def test_other_jobs_lead_to_models_that_do_them(app):
     assert "The model writes" in html_text(app)
 
 
-def test_a_long_text_has_a_list_of_words_instead_of_buttons(app, tmp_path):
-    app.query_params["inside:text"] = "The animal was tired and " * 10
-    shown(app, str(save("bert", tmp_path)))
-    assert not app.get("button_group")
-    box = next(box for box in app.selectbox if box.label == "Masked word")
-    assert len(box.options) == 50 == len(set(box.options))
-    assert "The masked word is" in html_text(app)
-
-
 def test_ten_thousand_words_are_cut_and_told_shortly(app):
     app.query_params["inside:text"] = "word " * 10_000
     app.run()
@@ -191,12 +177,6 @@ def test_ten_thousand_words_are_cut_and_told_shortly(app):
     assert any(
         button.label.startswith("Switch off each of 72 heads, about") for button in app.button
     )
-
-
-def test_nothing_to_read_is_told(app):
-    app.run()
-    app.text_input(key="inside:text").set_value("  ").run()
-    assert "nothing to read" in app.info[0].value
 
 
 def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path):
@@ -208,14 +188,6 @@ def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path
     text = html_text(app)
     assert "This picture" in text and "is most similar to" in text
     assert "cosine of its vector with the original one" in text
-
-
-def test_a_link_opens_the_word_that_was_picked(app):
-    shown(app, "numbers")
-    app.get("button_group")[0].set_value(0).run()
-    assert app.query_params["use_model:word"] in ("0", ["0"])
-    app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "use_model:word" not in app.query_params, "another answer has other words"
 
 
 @pytest.mark.parametrize(("word", "token"), [("1", "tausend"), ("77777", "und"), ("x", "und")])
