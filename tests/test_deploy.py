@@ -415,8 +415,8 @@ DOCKERFILE = (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
 PORT = int(re.search(r"EXPOSE (\d+)", DOCKERFILE)[1])
 COMMAND = json.loads(re.search(r"^CMD (.*)", DOCKERFILE, re.M)[1])
 COMPOSE = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text(encoding="utf-8"))
-TEST_SCALING_TEXT = (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8")
-PARTS = {part["kind"]: part for part in yaml.safe_load_all(TEST_SCALING_TEXT)}
+KUBERNETES = (ROOT / "docs" / "deploy" / "kubernetes.yaml").read_text(encoding="utf-8")
+PARTS = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
 (CONTAINER,) = PARTS["StatefulSet"]["spec"]["template"]["spec"]["containers"]
 
 

@@ -129,11 +129,11 @@ def test_a_pressed_candidate_is_followed_a_phone_scrolls_the_tree_and_a_choice_s
 # Use a model in a real browser: the first sight, a word that is picked, a link, another job's model.
 
 
-TEST_USE_MODEL_DRAWN = ".av canvas"
+READ = ".av canvas"
 
 
 def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
-    open_page(page, "use_model", TEST_USE_MODEL_DRAWN)
+    open_page(page, "use_model", READ)
     sees(page, "Similarity of each pair", re.compile("is most similar to"))
     click(page.get_by_text("Other tasks and source"))
     click(page.get_by_role("button", name="numbers", exact=True))
@@ -150,6 +150,6 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
         page.get_by_text(re.compile("Without it the (logit|probability) of neun"))
     ).to_be_visible()
     page.goto("about:blank")
-    open_page(page, "use_model?inside:model=digits", TEST_USE_MODEL_DRAWN)
+    open_page(page, "use_model?inside:model=digits", READ)
     expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
     resize(page, 390, "light")

@@ -7,12 +7,12 @@ from playwright.sync_api import Page, expect
 from tests.browser.helpers import box_of, choose, click, enter, open_page, resize, wait_ready
 
 VIEW = ".step-view"
-PICTURE_OF = f"{VIEW} svg"
+STEPS = f"{VIEW} svg"
 
 
 def open_layer(page: Page) -> Page:
     """Six words, four heads, as a link of the first version opens them."""
-    return open_page(page, "one_query?one:stage=5+Normalize", PICTURE_OF)
+    return open_page(page, "one_query?one:stage=5+Normalize", STEPS)
 
 
 def fact(page: Page):
@@ -23,7 +23,7 @@ def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_
     page,
 ):
     page.set_viewport_size({"width": 2560, "height": 1200})
-    open_page(page, "one_query", PICTURE_OF)
+    open_page(page, "one_query", STEPS)
     main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
     assert box_of(page.locator(f"{VIEW} svg"))["width"] > 0.85 * main
     expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
@@ -81,7 +81,7 @@ def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_on
     open_page(
         page,
         "one_query?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green",
-        PICTURE_OF,
+        STEPS,
     )
     first = fact(page).text_content()
     assert "green" in first
@@ -95,7 +95,7 @@ def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
     open_page(
         page,
         "one_query?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize",
-        PICTURE_OF,
+        STEPS,
     )
     expect(fact(page)).to_contain_text("The first map gives it")
     expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
@@ -130,7 +130,7 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
 
 
 def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
-    open_page(page, "one_query?one:position=formula&one:stage=3+Scale+%2B+bias", PICTURE_OF)
+    open_page(page, "one_query?one:position=formula&one:stage=3+Scale+%2B+bias", STEPS)
     before = fact(page).text_content()
     page.get_by_role("button", name="More").click()
     box = page.get_by_label("Formula", exact=True).last
@@ -145,7 +145,7 @@ def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page
 def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
     page,
 ):
-    open_page(page, "one_query", PICTURE_OF)
+    open_page(page, "one_query", STEPS)
     page.locator(f"{VIEW} .press.row").first.click()
     expect(fact(page)).to_contain_text("The has a query")
     click(page.get_by_role("button", name="Next"))

@@ -88,7 +88,7 @@ NOT_OURS = [
     "[data-testid=stWidgetLabel][disabled]",
     ".katex-display",
 ]
-TEST_PAGES_CHECK = """([exclude, rules]) => axe.run({ exclude }, {
+AXE_CHECK = """([exclude, rules]) => axe.run({ exclude }, {
   ...rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false
 }).then((run) => run.violations.flatMap(
   ({ id, nodes }) => nodes.map(({ html, any }) => [id, html.slice(0, 200), any[0]?.message])))"""
@@ -176,9 +176,7 @@ def assert_accessible(
     if not page.evaluate("() => 'axe' in globalThis"):
         page.evaluate(AXE)
     for _ in range(12):  # half of the colors come with the next run of the page
-        violations = page.evaluate(
-            TEST_PAGES_CHECK, [[[selector] for selector in NOT_OURS], dict(rules)]
-        )
+        violations = page.evaluate(AXE_CHECK, [[[selector] for selector in NOT_OURS], dict(rules)])
         if not violations:
             return
         page.wait_for_timeout(400)

@@ -275,7 +275,7 @@ def test_a_clock_that_was_set_back_begins_the_seconds_of_a_stop_again(run, monke
 
 
 KILLS = int(os.environ.get("ATTENTION_LAB_KILLS") or 6)
-TEST_KILLED_AT_RANDOM_CONFIG = dict(steps=60, record_every=6, finish_early=False)
+KILLED = dict(steps=60, record_every=6, finish_early=False)
 
 
 def start(run: Run) -> int:
@@ -293,7 +293,7 @@ def start(run: Run) -> int:
 def whole(root: Path) -> tuple[list, dict, float]:
     """The records and the last state of a run that was not killed, and its seconds."""
     run, begin = (
-        create_run(small_run(**TEST_KILLED_AT_RANDOM_CONFIG), path=root),
+        create_run(small_run(**KILLED), path=root),
         time.perf_counter(),
     )
     os.waitpid(start(run), 0)
@@ -315,7 +315,7 @@ def base(tmp_path_factory):
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, base, tmp_path, worker_here):
     records, state, seconds = whole(base)
-    run = create_run(small_run(**TEST_KILLED_AT_RANDOM_CONFIG), path=tmp_path / "run")
+    run = create_run(small_run(**KILLED), path=tmp_path / "run")
     worker = start(run)
     time.sleep(random.Random(seed).uniform(0, seconds))
     os.kill(worker, signal.SIGKILL)
