@@ -31,8 +31,7 @@ def _page():
     from core.attention import AttentionConfig
     from dashboard.ui.mechanism import mechanism, to_text
 
-    start = st.session_state.get("start", AttentionConfig(16, 2))
-    config = mechanism("demo", start)
+    config = mechanism("demo", st.session_state.get("start", AttentionConfig(16, 2)))
     st.text(to_text(config) if config else "nothing")
 
 
@@ -121,9 +120,9 @@ def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
 
 
 @each("item", PRESETS)
-def test_every_preset_is_known_again(item):
-    key = preset_of(item.config())
-    assert preset(key).config() == item.config()
+def test_every_preset_is_known_again_and_survives_its_link(item):
+    config = item.config()
+    assert preset(preset_of(config)).config() == config == from_text(to_text(config))
 
 
 def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_mends_it(app):
@@ -220,12 +219,6 @@ def spaced(param) -> str:
         return param.check(f"{param.default} ", "test")
     except ConfigError:
         return param.default
-
-
-def test_every_preset_survives():
-    for item in PRESETS:
-        config = item.config()
-        assert from_text(to_text(config)) == config
 
 
 @given(st.text(max_size=60))

@@ -487,8 +487,7 @@ def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
     "entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name
 )
 def test_each_component_is_one_script_with_one_default_export(entry):
-    script = bundle(entry)
-    [line] = re.findall(r"^(?:export|import)\b.*", script, re.M)
+    [line] = re.findall(r"^(?:export|import)\b.*", bundle(entry), re.M)
     assert line.startswith("export default (component) => mount(component, {")
 
 
@@ -517,7 +516,6 @@ def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) 
     maps = []
     for layer in range(layers):
         weights = generator.dirichlet(np.full(columns, 0.2), (heads, rows)).astype(np.float32)
-        allowed = np.tril(np.ones((rows, columns), bool)) if mask else None
         maps.append(
             AttentionMap(
                 "self",
@@ -525,7 +523,7 @@ def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) 
                 weights,
                 tuple(f"q{i}" for i in range(rows)),
                 tuple(f"</script>{j}" for j in range(columns)),
-                allowed,
+                np.tril(np.ones((rows, columns), bool)) if mask else None,
             )
         )
     return AttentionTrace(tuple(maps), "a model")

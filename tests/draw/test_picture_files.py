@@ -577,8 +577,7 @@ def types(pdf: bytes) -> dict[str, float]:
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_figure_has_the_width_and_the_type_of_a_paper(name, millimetres):
     picture = PICTURES[name]
-    svg = file_of(picture, millimetres, "svg").decode()
-    root = ElementTree.fromstring(svg)
+    root = ElementTree.fromstring(file_of(picture, millimetres, "svg").decode())
     tags = {node.tag.rpartition("}")[2] for node in root.iter()}
     assert (
         root.get("width") == f"{millimetres:g}mm"

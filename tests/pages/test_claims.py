@@ -258,9 +258,8 @@ def test_two_results_stand_in_one_figure_in_the_colours_of_their_conditions():
 
 
 def test_an_interval_that_reaches_below_zero_is_cut_on_a_logarithmic_axis():
-    figure = replace(TINY.figures[0], log="y")
     spec = claims.results_figure(
-        figure,
+        replace(TINY.figures[0], log="y"),
         {"yours": ClaimResult(TINY, TINY.settle({"seeds": 2}), results(WORLD, 0.2, 2))},
         "light",
     )

@@ -89,8 +89,7 @@ def test_the_oldest_reports_go_first(monkeypatch):
     made = [report_of("a") for _ in range(3)]
     for age, one in enumerate(made):
         save(one)
-        path = export._path(one.id)
-        os.utime(path, (age, age))
+        os.utime(export._path(one.id), (age, age))
     assert [read_report(report.id) is not None for report in made] == [False, True, True]
 
 

@@ -334,8 +334,7 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made_run("same settings", 1.0)
     made_run("worse", 0.25, seed=1)
     made_run("better", 0.75, seed=2)
-    first = made_run("first", 0.5, trained=3.0)
-    fact = runs.fact_text([summarize(first)], list_summaries())
+    fact = runs.fact_text([summarize(made_run("first", 0.5, trained=3.0))], list_summaries())
     assert (
         "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
     )
