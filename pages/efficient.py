@@ -13,7 +13,7 @@ import streamlit as st
 import torch
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AttentionConfig, Choice, ConfigError
+from core.attention import Choice, ConfigError
 from core.attention.cost import (
     CPU,
     CUDA,
@@ -294,35 +294,27 @@ def implied_script(
     head: int,
 ) -> Script:
     """The maps of the kernels that have them, and their errors."""
-    drawn = [choice for choice in choices if choice.key in [each.kernel for each in implied]]
-    made = source_of(
-        [
-            AttentionConfig(D_MODEL, HEADS, mask="causal" if causal else "none", kernel=choice)
-            for choice in drawn
-        ]
-    )
+    kernels = [each.kernel for each in implied]
     code = f"""
-{attention_import(made)}
-from core.seeding import seeded_layer
-from core.tokens import embed, labels
+from core.attention import Choice
+from core.studies.efficient import implied
 
 tokens = {source_of(tokens)}
-layers = {made}
-x = embed(tokens, {D_MODEL}, seed={SEED})  # (1, T, C)
-weights = {{config.kernel.key: seeded_layer(config, {SEED})(x).weights[0] for config in layers}}  # (H, T, T)
-differences = {{key: float((each - weights["exact"]).abs().mean()) for key, each in weights.items()}}
-print("mean difference from the weights of exact attention", differences)
+choices = {source_of([choice for choice in choices if choice.key in kernels])}
+kernels = {{choice.key: implied(choice, tokens, causal={causal}) for choice in choices}}
+for key, each in kernels.items():
+    print(key, "mean difference from the weights of exact attention", each.mean_error)
 """
     draw = f"""
 from core.show import show_maps
+from core.tokens import labels
 
-show_maps({{key: each[{head}] for key, each in weights.items()}}, labels(tokens), labels(tokens))
+show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels(tokens), labels(tokens))
 """
-    return Script(
-        (Cell(WEIGHTS, code, draw, "efficient:maps"),),
-        {f"weights[{each.kernel!r}]": each.weights for each in implied}
-        | {"list(differences.values())": np.array([each.mean_error for each in implied])},
-    )
+    results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
+    errors = np.array([each.mean_error for each in implied])
+    results["[each.mean_error for each in kernels.values()]"] = errors
+    return Script((Cell(WEIGHTS, code, draw, "efficient:maps"),), results)
 
 
 # The page's sentence, conditions and table, from the measurements and the closed forms.
