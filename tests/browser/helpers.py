@@ -98,10 +98,10 @@ def choose(page: Page, label: str | re.Pattern[str], option: str, exact: bool = 
     field.scroll_into_view_if_needed()  # a list closes when what is around it scrolls
     click(field)
     page.get_by_role("option").first.wait_for()
-    wanted = page.get_by_role("option", name=option, exact=exact).first
-    if not wanted.is_visible():
+    choice = page.get_by_role("option", name=option, exact=exact).first
+    if not choice.is_visible():
         field.fill(option)
-    wanted.click()
+    choice.click()
     if exact:
         expect(field).to_have_value(option)
     wait_ready(page)
