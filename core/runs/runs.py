@@ -384,5 +384,8 @@ def restore(run_id: str, root: Path | None = None) -> Run | None:
 def deleted_runs(root: Path | None = None) -> list[Run]:
     """The deleted runs that can be restored, latest first."""
     deleted = (root or runs_folder()) / DELETED
-    runs = [Run(deleted / name) for name in run_names(deleted)]
-    return sorted(runs, key=lambda run: modified(run.path), reverse=True)
+    return sorted(
+        [Run(deleted / name) for name in run_names(deleted)],
+        key=lambda run: modified(run.path),
+        reverse=True,
+    )

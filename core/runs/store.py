@@ -499,8 +499,11 @@ class Copier:
         """The runs of the store that are not in the local folder, the newest first; StoreError."""
         if not self.read_at:
             self.read_rows()
-        homes = filter(Path.is_dir, (self.root, self.root / ".deleted"))
-        here = {name for home in homes for name in os.listdir(home)}
+        here = {
+            name
+            for home in filter(Path.is_dir, (self.root, self.root / ".deleted"))
+            for name in os.listdir(home)
+        }
         return [
             row
             for name, row in sorted(self.newest().items(), reverse=True)

@@ -306,8 +306,10 @@ def measure_teacher_forced(
             "known_loss": ((loss - unknown_loss) / max(1, count - unknown)),
         }
     if rows:
-        shares = (sum(mass[1:], mass[0]) / rows).tolist()
-        measured |= {"expected": tuple(map(tuple, shares)), "even": even / rows}
+        measured |= {
+            "expected": tuple(map(tuple, (sum(mass[1:], mass[0]) / rows).tolist())),
+            "even": even / rows,
+        }
     if tables:
         measured["confusion"] = tuple(map(tuple, torch.stack(tables).sum(0).tolist()))
     return measured
