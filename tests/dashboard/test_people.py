@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,14 +15,16 @@ from core.files import runs_folder, server_folder, without_paths
 from core.interpret.corpus_run import corpora_folder
 from core.plugins import folder as plugin_folder
 from core.runs.folder import RUN_ID
-from core.runs.runs import create_run, discard, find_run, list_runs, new_id
+from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id
 from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
+from core.training import Record
 from core.training.sweeps import SweepConfig
 from dashboard.server import hosting, jobs, limits, people, visitors
 from dashboard.server.limits import NotYours
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
+from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.run_data import copy_run, path_code
 from pages.sweeps import linked
 from tests.dashboard.conftest import ANNA, BEN, ended, set_at
@@ -266,3 +270,223 @@ def test_the_limit_of_open_files_is_raised_to_what_the_system_allows(
     monkeypatch.setattr("resource.setrlimit", set_limit)
     visitors.raise_file_limit()
     assert now[0] == (after, before[1])
+
+
+# The limits of a public copy hold and are said; people take turns in the queue, which tells how long it takes.
+
+
+def test_limits_are_said_and_hold(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=2")
+    with who(ANNA):
+        assert jobs.start(small_run()).config().max_seconds == 120, (
+            "a longer time becomes the limit"
+        )
+        with pytest.raises(limits.LimitReached, match="2,000 and take 120 s"):
+            jobs.start(small_run(steps=2_001))
+        jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
+        with pytest.raises(limits.LimitReached, match="2 of your runs wait or train.*over the 2"):
+            jobs.start(small_run())
+        assert len(list_runs()) == 2
+    with who(BEN):
+        jobs.start(small_run())
+
+
+def test_a_run_that_had_its_time_is_not_made_longer(who):
+    with who(ANNA):
+        run = ended(create_run(small_run()))
+        run.append(Record(4, loss=1.0, elapsed=121.0))
+        with pytest.raises(limits.LimitReached, match="has had the 120 s"):
+            jobs.resume(run, steps=10)
+
+
+def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "address_under_way=2")
+    for number in range(2):
+        with who(f"{number:032x}", "10.0.0.1"):
+            jobs.start(small_run())
+    with who(ANNA, "10.0.0.1"), pytest.raises(limits.LimitReached, match="from your network"):
+        jobs.start(small_run())
+    with who(ANNA, "10.0.0.2"):
+        jobs.start(small_run())
+
+
+def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
+    with who(ANNA):
+        first, second = (ended(create_run(small_run(seed=seed))) for seed in range(2))
+    with who(BEN):
+        his = [ended(create_run(small_run(seed=seed))) for seed in range(2)]
+        last = jobs.start(small_run())
+        assert list_runs() == [his[1], last]
+    with who(ANNA):
+        assert list_runs() == [first, second]
+
+
+def test_a_full_disk_is_a_sentence(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=1")
+    with who(ANNA):
+        (runs_folder() / "reports").mkdir(parents=True)
+        (runs_folder() / "reports" / "large").write_bytes(bytes(1_100_000))
+        with pytest.raises(
+            limits.LimitReached, match=r"take 1\.\d*\sMB, and here a person has 1\sMB. Delete some"
+        ):
+            jobs.start(small_run())
+
+
+def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypatch):
+    """Two runs, neither of which is too large alone; and whatever comes next is counted before it is stored."""
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "megabytes=5")
+    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
+    with who(ANNA):
+        runs = jobs.start_all([(small_run(seed=seed), {}) for seed in range(2)])
+        with runs[0].lock(), runs[1].lock():
+            for run in runs:
+                run.set_status("running", pid=os.getpid())
+                (run.path / "frames" / "0").write_bytes(bytes(2_000_000))
+            jobs.tick()
+            assert not any(run.stop_request() for run in runs)
+            limits.check_disk(900_000)
+            for ask in (
+                lambda: limits.check_disk(1_000_000),
+                lambda: limits.make_room(1_000_000),
+                lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
+            ):
+                with pytest.raises(
+                    limits.LimitReached, match=r"with this, and here a person has 5\sMB"
+                ):
+                    ask()
+            (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
+            jobs.tick()
+            assert [run.stop_request() for run in runs] == ["pause", "pause"]
+        runs[0].set_status("paused")
+        with pytest.raises(
+            limits.LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
+        ):
+            jobs.resume(runs[0])
+
+
+def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
+    monkeypatch.setattr(limits.st, "session_state", {})
+    files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
+    with who(ANNA, "10.0.0.1"):
+        for file in (files[0], files[0], files[1]):
+            limits.admit_upload(file)
+        with pytest.raises(limits.LimitReached, match="2 files in an hour"):
+            limits.admit_upload(files[2])
+        with pytest.raises(limits.LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
+            limits.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
+    with who(BEN, "10.0.0.1"):
+        limits.admit_upload(files[3])
+        with pytest.raises(limits.LimitReached, match="from your network"):
+            limits.admit_upload(files[4])
+
+
+def test_people_take_turns(who):
+    """Ten runs of a sweep, then the first run of another person: it is next."""
+    with who(ANNA):
+        swept = [create_run(small_run(seed=seed), sweep={"id": "s"}) for seed in range(3)]
+    with who(BEN):
+        first, second = (create_run(small_run(seed=seed)) for seed in range(2))
+    for at, run in enumerate([*swept, first, second]):
+        set_at(run, "queued", at + 1)
+    assert jobs.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
+    swept[0].set_status("running")
+    assert jobs.queue()[0] == [first, swept[1], second, swept[2]], (
+        "who has a worker already comes after others"
+    )
+
+
+def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    with who(ANNA):
+        busy, waits = (
+            create_run(small_run(steps=100, max_seconds=50.0, seed=seed)) for seed in range(2)
+        )
+    with who(BEN):
+        last = create_run(small_run(steps=100, max_seconds=50.0, seed=3))
+    busy.append(Record(20, loss=1.0, elapsed=2.0))
+    for at, run in enumerate((busy, waits, last)):
+        set_at(run, "queued" if at else "running", at)
+    assert jobs.place(busy) is None
+    assert jobs.place(last) == (1, pytest.approx(8.0)), "80 steps at a tenth of a second"
+    assert jobs.place(waits) == (2, pytest.approx(18.0)), "and a whole run of the same pace"
+    after = [jobs.places([waits, last], [], workers)[last] for workers in (1, 2)]
+    assert after == [(2, 50.0), (2, 0.0)], "without a pace, what it may take"
+    monkeypatch.delenv("ATTENTION_LAB_HOSTED")
+    waits = create_run(small_run(max_seconds=3_000.0))
+    left = [place.seconds for place in jobs.places([waits, last], [], 1).values()]
+    assert left == [0.0, None], "nothing tells how long it takes"
+
+
+def test_the_queue_is_read_once_however_many_poll(monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    runs = [create_run(small_run(seed=seed)) for seed in range(3)]
+    reads: list[int] = []
+    read = jobs.queue
+
+    def count() -> tuple[list, list]:
+        reads.append(1)
+        return read()
+
+    monkeypatch.setattr(jobs, "queue", count)
+    for _ in range(5):
+        assert [jobs.place(run).number for run in runs] == [1, 2, 3]
+    later = create_run(small_run(seed=4))
+    assert jobs.place(later).number == 4 and len(reads) == 2, (
+        "a run that was not there yet is looked for"
+    )
+    monkeypatch.setattr(jobs, "FRESH_SECONDS", 0.0)
+    runs[0].set_status("running")
+    assert [jobs.place(run) and jobs.place(run).number for run in (*runs, later)] == [
+        None,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_a_turn_has_an_end(who, monkeypatch):
+    with who(ANNA):
+        run = create_run(small_run())
+    with run.lock():
+        run.set_status("running", pid=None)
+        jobs._tick()
+        assert not run.stop_request()
+        set_at(run, "running", time.time() - 151)
+        jobs._tick()
+        assert run.stop_request() == "pause"
+
+
+def test_elsewhere_nothing_is_bounded():
+    most = small_run(steps=20_000, max_seconds=3_600.0)
+    assert limits.admit_config(most) == most and limits.most_steps() == 20_000
+    assert runs_folder() == server_folder() and people.mine(Run(server_folder()))
+
+
+def test_the_documentation_has_every_limit_and_model_of_the_list_as_it_is():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
+    rows = [
+        f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |"
+        for one in fields(limits.Limits)
+    ]
+    assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
+
+
+def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
+    with who(ANNA):
+        oldest, newer = (ended(create_run(small_run(seed=seed))) for seed in range(2))
+        copy = copy_run(oldest, "copy")
+        assert list_runs() == [oldest, copy] and not newer.exists()
+
+
+def test_many_pages_that_poll_read_all_runs_once(who, monkeypatch):
+    looks = []
+    monkeypatch.setattr(jobs, "_tick", lambda: looks.append(1))
+    monkeypatch.setattr(jobs, "_ticked", (None, 0.0))
+    for _ in range(30):
+        jobs.tick(fresh=60.0)
+    assert len(looks) == 1
+    jobs.tick()
+    assert len(looks) == 2, "what was just queued does not wait"
