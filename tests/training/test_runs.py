@@ -116,29 +116,29 @@ def made(tmp_path, second: int, state: str = "finished", **more) -> Run:
     return run
 
 
-def test_the_oldest_go_first_and_never_a_run_under_way(tmp_path):
+def test_the_oldest_go_first_never_a_run_under_way_and_a_name_keeps_a_run_longer(tmp_path):
     runs = [made(tmp_path, i, "" if i == 1 else "finished") for i in range(4)]
     prune(2, tmp_path)
     assert list_runs(tmp_path) == [runs[1], runs[3]]
+    named = [
+        made(tmp_path / "named", 0, name="dear"),
+        *(made(tmp_path / "named", i) for i in (1, 2)),
+    ]
+    for count, left in ((2, [named[0], named[2]]), (1, named[:1])):
+        prune(count, tmp_path / "named")
+        assert list_runs(tmp_path / "named") == left
 
 
-def test_a_name_keeps_a_run_longer(tmp_path):
-    runs = [made(tmp_path, 0, name="dear"), made(tmp_path, 1), made(tmp_path, 2)]
-    prune(2, tmp_path)
-    assert list_runs(tmp_path) == [runs[0], runs[2]]
-    prune(1, tmp_path)
-    assert list_runs(tmp_path) == [runs[0]]
-
-
-def test_all_runs_fit_into_the_room_there_is(tmp_path):
+def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp_path):
     runs = [made(tmp_path, i) for i in range(3)]
     runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
     assert folder_bytes(runs[0].path) > 5_000 > folder_bytes(runs[1].path)
-    room = sum(folder_bytes(run.path) for run in runs[1:])
-    prune(9, tmp_path, most=room)
-    assert list_runs(tmp_path) == runs[1:]
-    prune(9, tmp_path, most=room)
-    assert list_runs(tmp_path) == runs[1:], "what fits stays"
+    for _ in range(2):  # what fits stays
+        prune(9, tmp_path, most=sum(folder_bytes(run.path) for run in runs[1:]))
+        assert list_runs(tmp_path) == runs[1:]
+    discard(runs[2])
+    prune(9, tmp_path, most=folder_bytes(runs[1].path))
+    assert list_runs(tmp_path) == [runs[1]] and deleted_runs(tmp_path) == []
 
 
 def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
@@ -153,13 +153,6 @@ def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
     os.utime(deleted.path, (long_ago, long_ago))
     prune(9, tmp_path)
     assert restore(run.id, tmp_path) is None and not deleted.path.exists()
-
-
-def test_what_was_deleted_goes_before_any_run(tmp_path):
-    first, second = made(tmp_path, 0), made(tmp_path, 1)
-    discard(second)
-    prune(9, tmp_path, most=folder_bytes(first.path))
-    assert list_runs(tmp_path) == [first] and deleted_runs(tmp_path) == []
 
 
 def test_a_run_under_way_is_not_deleted_and_only_a_run_can_be_restored(tmp_path):
