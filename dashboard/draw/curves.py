@@ -125,7 +125,19 @@ def line_chart(
     layers = []
     for at, curve in enumerate(curves):
         layers += _curve_layers(curve, x, y, *style(curve, at, ink), percent if share else number)
-    layers += _name_layers(curves, (low, high), log, ink) if named else []
+    if named:
+        place = (lambda y: math.log(max(y, FLOOR))) if log else float
+        bottom, span = place(low), place(high) - place(low)
+        layers += _names_at_ends(
+            [
+                (
+                    curve.name,
+                    (place(curve.defined_points()[-1][1]) - bottom) / span,
+                    style(curve, at, ink)[0],
+                )
+                for at, curve in enumerate(curves)
+            ]
+        )
     if rule is not None:
         layers.append(layer("rule", [{"x": rule}], {"x": x}, color=ink.pick, strokeWidth=1.5))
     beside = (
@@ -192,27 +204,21 @@ def _curve_layers(
     ]
 
 
-def _name_layers(
-    curves: Sequence[Curve], ends: tuple[float, float], log: bool, ink: Ink
-) -> list[Spec]:
-    """Each curve's name right of its end, moved apart where ends meet."""
-    low, high = (math.log(end) if log else end for end in ends)
-    last = [curve.defined_points()[-1][1] for curve in curves]
-    shares = [
-        ((math.log(max(value, FLOOR)) if log else value) - low) / (high - low) for value in last
-    ]
+def _names_at_ends(ends: Sequence[tuple[str, float, str]]) -> list[Spec]:
+    """Each name in its colour, right of the plot at its share of the height, moved apart where ends meet."""
+    heights = separate([share for _, share, _ in ends])
     return [
         layer(
             "text",
             [{}],
             {},
             **NAME_STYLE,
-            text=curve.name,
-            color=style(curve, at, ink)[0],
+            text=name,
+            color=colour,
             x="width",
-            y={"expr": f"height * {round(1 - share, 4)}"},
+            y={"expr": f"height * {round(1 - height, 4)}"},
         )
-        for at, (curve, share) in enumerate(zip(curves, separate(shares), strict=True))
+        for (name, _, colour), height in zip(ends, heights, strict=True)
     ]
 
 
@@ -747,23 +753,16 @@ def lines(
             ),
             layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
         ]
-    # Each value's name stands right of the plot, at the height of its end, moved apart where ends meet.
-    shares = separate(
-        [(line.mean[-1] - scale.low) / (scale.high - scale.low) for line in means.values()]
+    layers += _names_at_ends(
+        [
+            (
+                names[index],
+                (line.mean[-1] - scale.low) / (scale.high - scale.low),
+                _colour_of(index, theme),
+            )
+            for index, line in means.items()
+        ]
     )
-    layers += [
-        layer(
-            "text",
-            [{}],
-            {},
-            **NAME_STYLE,
-            x="width",
-            text=names[index],
-            color=_colour_of(index, theme),
-            y={"expr": f"height * {1 - share:.4f}"},
-        )
-        for index, share in zip(means, shares, strict=True)
-    ]
     return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
