@@ -27,7 +27,6 @@ from core.claims.base import (
     Part,
     Sketch,
     State,
-    reasons_text,
     rule_lines,
 )
 from core.claims.catalogue import CLAIMS, claim_of
@@ -899,7 +898,7 @@ def _results(
         scope = f", {each.claim.scope}" if each.claim.scope else ""
         fact(
             f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
-            f"{', '.join(parts)}, over {len(each.seeds)} seeds.{reasons_text(judged)}"
+            f"{', '.join(parts)}, over {len(each.seeds)} seeds.{judged.reasons}"
         )
         st.html(parts_table(each.verdict.effects, theme()))
     caption(RULE)

@@ -359,9 +359,6 @@ class Claim:
         }
 
 
-# The verdict on a claim: computed from the intervals of its parts' quantities over the seeds.
-
-
 State = Literal["holds", "holds in part", "does not hold", "cannot be told here"]
 Outcome = Literal["holds", "refuted", "cannot be told"]
 
@@ -388,9 +385,10 @@ class Verdict:
     effects: tuple[Effect, ...]
 
     @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why parts cannot be told whatever their intervals are, each reason once."""
-        return tuple(dict.fromkeys(effect.reason for effect in self.effects if effect.reason))
+    def reasons(self) -> str:
+        """Why parts cannot be told, a sentence each after a space; empty where only intervals are too wide."""
+        reasons = dict.fromkeys(effect.reason for effect in self.effects if effect.reason)
+        return "".join(f" {reason[0].upper()}{reason[1:]}." for reason in reasons)
 
 
 def verdict(claim: Claim, settings: ClaimSettings, results: Results) -> Verdict:
@@ -445,12 +443,7 @@ def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) 
 def verdict_line(claim: Claim, judged: Verdict, seeds: int) -> str:
     """Such as: Verdict: holds in part, over 5 seeds, in models of d_model 64 with 2 layers."""
     scope = f", {claim.scope}" if claim.scope else ""
-    return f"Verdict: {judged.state}, over {seeds} seeds{scope}.{reasons_text(judged)}"
-
-
-def reasons_text(judged: Verdict) -> str:
-    """Why parts cannot be told, a sentence each after a space; empty where only intervals are too wide."""
-    return "".join(f" {reason[0].upper()}{reason[1:]}." for reason in judged.reasons)
+    return f"Verdict: {judged.state}, over {seeds} seeds{scope}.{judged.reasons}"
 
 
 def rule_lines(claim: Claim) -> list[str]:

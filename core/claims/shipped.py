@@ -114,9 +114,6 @@ def versions() -> dict[str, str]:
     }
 
 
-# What another person needs to measure a claim again, and to cite it: text files for a paper or a lesson.
-
-
 def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) -> str:
     """The command that measures a claim with these settings and seeds, or without them 0, 1, …"""
     plain = tuple(seeds) == tuple(range(len(seeds)))

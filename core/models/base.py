@@ -143,9 +143,6 @@ def weights_of(steps: Iterable[Steps]) -> list[Float[Tensor, "B H T S"]]:
     return [one.weights for one in steps if one.weights is not None]
 
 
-# The tokens on the axes of a model's maps.
-
-
 BEGIN, END, CLASS, ROW, AHEAD = "<bos>", "<eos>", "[class]", "row", "+"
 SENTENCE, SENTENCE_END = "sentence", "."
 Tokens = tuple[str, ...]
@@ -189,9 +186,6 @@ def sentence_spans(source: Sequence[str]) -> tuple[range, ...]:
         for start, end in zip(starts, [*ends, len(source)], strict=True)
         if start < end
     )
-
-
-# Embeddings of each type of source, positions, and the concatenation of two padded sequences.
 
 
 class Positions(nn.Module):

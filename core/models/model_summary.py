@@ -319,9 +319,6 @@ def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) 
     )
 
 
-# The parts of a deep model from those of a shallow one, before the deep one is built.
-
-
 def with_layers(tree: Part, layers: int, names: tuple[str, ...] = ()) -> Part:
     """The tree of a model of `layers` layers, from that of one whose layers are the whole pattern, which repeats.
 
@@ -369,9 +366,6 @@ def _moved(part: Part, path: str, cut: int) -> Part:
         path=path + part.path[cut:],
         children=tuple(_moved(child, path, cut) for child in part.children),
     )
-
-
-# What each module of a model puts out on one pass.
 
 
 @contextmanager

@@ -236,9 +236,6 @@ def check_lengths(mask: Bool[Tensor, "B S"]) -> Int[Tensor, " B"]:
     return lengths
 
 
-# The hybrid: a recurrent encoder with self-attention over its states.
-
-
 class HybridSeq2Seq(RecurrentSeq2Seq):
     """A recurrent encoder (as a rule a BiLSTM) under norm(x + self-attention(x)), and a recurrent decoder with
     cross-attention.
@@ -266,9 +263,6 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))
         return replace(memory, states=states, steps=(steps,) if record else ())
-
-
-# The hierarchical attention network: words to sentences, sentences to a document and its class. Yang 2016.
 
 
 @dataclass(frozen=True)

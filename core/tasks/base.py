@@ -346,9 +346,6 @@ def choose(generator: torch.Generator, high: int) -> int:
     return int(torch.randint(high, (), generator=generator))
 
 
-# Tasks whose examples have one length: a batch is drawn at once, as ids.
-
-
 LETTERS = string.ascii_lowercase + string.ascii_uppercase
 FEWEST = 20_000  # different sources, so that a tenth is enough
 _ODD, _MIX = 0x9E3779B97F4A7C15, -0x40A7B892E31B1A47
@@ -408,9 +405,6 @@ def in_held_out(rows: Int[Tensor, "N K"]) -> Bool[Tensor, " N"]:
         rows * torch.tensor([power - 2**64 if power >= 2**63 else power for power in powers])
     ).sum(1) * _MIX
     return (mixed >> 32) % 10 == 0
-
-
-# Finite sets of items with one class each: the split, the sampling of both sides and scikit-learn's baselines.
 
 
 HELD_OUT = 0.2

@@ -210,9 +210,6 @@ DOCUMENTS: TaskEntry = TaskEntry(
 )
 
 
-# Classes of texts: the text column of a person's own table, word by word.
-
-
 LONGEST = 128  # words; longer texts are cut, with a note
 
 

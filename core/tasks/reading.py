@@ -209,9 +209,6 @@ def line_numbers(lines: list[int]) -> str:
     return f"line{'s' if len(lines) > 1 else ''} {first}{more}"
 
 
-# Files of a person's own long data, named by their checksums, to which settings, links and runs refer.
-
-
 INLINE = 300_000  # characters; longer texts are stored
 UNUSED = 86_400.0  # seconds after which data without a run is deleted
 IN_RUN = "data"

@@ -114,9 +114,6 @@ SORT: TaskEntry = TaskEntry(
 )
 
 
-# Associative recall and induction: what followed this token when it occurred before?
-
-
 SYLLABLES = tuple(
     first + vowel + last
     for last in ("", "n")
@@ -271,9 +268,6 @@ INDUCTION: TaskEntry = TaskEntry(
 )
 
 
-# Addition: two numbers digit by digit to their sum.
-
-
 class Addition(RowTask):
     """a+b with leading zeros, so that all have one length; b+a is held out wherever a+b is.
 
@@ -348,9 +342,6 @@ ADDITION: TaskEntry = TaskEntry(
         ),
     ),
 )
-
-
-# A random seasonal series, whose next values are close to those of one season ago.
 
 
 DRIFT, NOISE, TREND = (

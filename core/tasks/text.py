@@ -150,9 +150,6 @@ TOPICS: TaskEntry = TaskEntry(
 )
 
 
-# Lines in which a passage of random words is repeated, for induction heads (Olsson 2022).
-
-
 BEGIN = "<bos>"
 SHORTEST = 4  # words of a passage
 RANK = 12  # word number r is drawn with probability proportional to 1 / (r + RANK)
@@ -270,9 +267,6 @@ REPEATS: TaskEntry = TaskEntry(
     ),
     check_lines,
 )
-
-
-# Sentences with a word that earlier words decide: a name that comes again, or a verb that agrees with its subject.
 
 
 NAMES = tuple(

@@ -93,8 +93,6 @@ def split_words(text: str, language: str) -> tuple[str, ...]:
 
 
 # A day as English, German and French speakers write it: the forms of Unicode's CLDR for four locales.
-
-
 ENGLISH = (
     (
         "January",

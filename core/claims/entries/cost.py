@@ -202,9 +202,6 @@ COST = Claim(
 )
 
 
-# The size ladder: what a larger model gains, and what it costs.
-
-
 SIZES = {
     "64 wide, 4 heads, 2 layers": (64, 4, 2),
     "128 wide, 8 heads, 3 layers": (128, 8, 3),
@@ -342,9 +339,6 @@ LADDER = Claim(
 )
 
 
-# Query heads that share keys and values keep quality at a fraction of the cache.
-
-
 HEADS, LENGTH = 8, 64
 MULTI_HEAD, GROUPED, MULTI_QUERY = "multi-head, 8 of 8", "grouped, 2 of 8", "multi-query, 1 of 8"
 PROJECTIONS = {
@@ -467,9 +461,6 @@ GROUPS = Claim(
     ),
     scope="in models of d_model 64 with 2 layers that read characters",
 )
-
-
-# Hybrid stacks: one full layer in four, or in six, keeps recall with a fraction of the cache.
 
 
 SIZE, LOOKBACK = 64, 1

@@ -241,9 +241,6 @@ HEADS = Claim(
 )
 
 
-# Induction heads form suddenly, the loss falls with them, and one layer has none.
-
-
 ONE_LAYER, TWO = "one layer", "two layers"
 INDUCTION_LAYERS = {ONE_LAYER: 1, TWO: 2}
 LOSS, SCORE = "Loss of the repeated words", "Induction score"
@@ -436,9 +433,6 @@ INDUCTION_CLAIM = Claim(
     ),
     scope="in models of d_model 64 with 1 and 2 layers",
 )
-
-
-# Head roles: what a head does on a few chosen sentences, on other texts, and without it.
 
 
 SENTENCES_OF, MESSAGES = "other sentences", "messages"

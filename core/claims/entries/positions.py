@@ -273,9 +273,6 @@ POSITIONS_CLAIM = Claim(
 )
 
 
-# Positions are added to the tokens' vectors, not concatenated: both ways at equal width.
-
-
 ADDED, JOINED = "added", "concatenated"
 ACCURACY, PARAMETERS = "Accuracy", "Parameters"
 LEARNED_PLACES = Learned(ACCURACY, 0.99)
@@ -390,9 +387,6 @@ CONCATENATION = Claim(
     no_published="The paper adds without a comparison and prints no figure.",
     scope=f"in models of d_model {WIDTH} with 1 layer that reverse {NUM_LETTERS} letters",
 )
-
-
-# Path length and parallelism: gradients over distance, seconds over length, and where n² d crosses n d².
 
 
 ATTENTION, RECURRENT = "attention", "recurrent (GRU)"

@@ -202,9 +202,6 @@ SCORES_CLAIM = Claim(
 )
 
 
-# Dividing by √d_k keeps the scores' variance at 1 and the gradient alive, and large heads train better with it.
-
-
 KEY_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 TRAINED = (16, 128)
 KEYS, QUERIES = 64, 128
@@ -336,9 +333,6 @@ SCALING = Claim(
     no_published="Vaswani et al. give the reason and no figure.",
     scope="in random queries and keys, and models of d_model 16 and 128 with 2 layers that recall one of 4 pairs",
 )
-
-
-# Differential attention cancels noise: on recall, more weight on the answer, less on the other pairs.
 
 
 PAIRS, ITEMS = 8, 500
@@ -526,9 +520,6 @@ DIFFERENCE = Claim(
     seeds=10,
     scope=f"in models of d_model 64 with 2 layers that recall one of {PAIRS} pairs",
 )
-
-
-# A trained model loses little where each query keeps its largest keys alone, chosen exactly or by an indexer.
 
 
 WINDOW, WINDOWS = 64, 100  # characters that are read together; held-out windows

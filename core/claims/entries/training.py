@@ -215,9 +215,6 @@ NORM = Claim(
 )
 
 
-# A causal mask makes training match generation, and a padding mask keeps a sentence's result apart from its batch.
-
-
 MASKED, OPEN = "causal mask", "no mask"
 TEACHER, GENERATION, PADDING = "Validation loss", "Loss of the last character", "Change by padding"
 LENGTH, WINDOWS, D_MODEL, HEADS, LAYERS = 32, 200, 48, 4, 2
@@ -381,9 +378,6 @@ CAUSAL = Claim(
     no_published="The paper gives the reason (positions must not see later ones) and no figure.",
     scope=f"in models of d_model {D_MODEL} with {LAYERS} layers that read characters",
 )
-
-
-# Label smoothing, dropout and warm-up: what each does to a small Transformer that translates.
 
 
 BASE, SMOOTHED, DROPPED, COLD = "neither", "label smoothing 0.1", "dropout 0.1", "no warm-up"

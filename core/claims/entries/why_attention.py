@@ -194,9 +194,6 @@ BOTTLENECK = Claim(
 )
 
 
-# The advantages over recurrent networks that tutorials list: heads for free, parallel work, weights to read.
-
-
 ONE, FOUR, RECURRENT = "Transformer, 1 head", "Transformer, 4 heads", "recurrent, with attention"
 MODELS = {
     ONE: ModelConfig.transformer(64, 1, position="sinusoidal"),
