@@ -1,7 +1,5 @@
 """Files as they come from outside or from a worn disk: bits turned, and values of JSON put wrong, lost or doubled."""
 
-from __future__ import annotations
-
 import copy
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dataclasses are read from plain values, and a value that does not fit is refused in a sentence."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path

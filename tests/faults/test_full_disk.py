@@ -1,7 +1,5 @@
 """A disk without room, which writes half of a file before it says so: what a worker and the server's buttons do."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,5 +1,6 @@
 """Typed formulas: Python's own arithmetic cell by cell, nothing but the formula's own error, and never a NaN."""
 
+import itertools
 import math
 
 import pytest
@@ -73,32 +74,24 @@ def truths():
 
 def agree(text, kind):
     score = torch.linspace(-2, 2, H * T * S, dtype=torch.float64).reshape(1, H, T, S)
+    cells = list(itertools.product(range(H), range(T), range(S)))
+
+    def theirs(h, i, j):
+        return python(text, i + OFFSET, j, h, score[0, h, i, j].item())
+
     assume(len(text) <= MAX_TEXT)
     try:
         ours = parse(text, kind)(CELLS, score if kind == "score" else None).expand(1, H, T, S)
     except FormulaError as error:
         assert not error.why.startswith(("it ", "a ")), f"{text} was not read: {error}"
-        assume(
-            "too large" not in error.why and "no finite" not in error.why
-        )  # Python goes on with an infinity
+        # Python goes on with an infinity
+        assume("too large" not in error.why and "no finite" not in error.why)
         with pytest.raises((ArithmeticError, ValueError)):
-            [
-                python(text, i + OFFSET, j, h, score[0, h, i, j].item())
-                for h in range(H)
-                for i in range(T)
-                for j in range(S)
-            ]
+            list(itertools.starmap(theirs, cells))
         return
-    for h in range(H):
-        for i in range(T):
-            for j in range(S):
-                want = python(text, i + OFFSET, j, h, score[0, h, i, j].item())
-                assert ours[0, h, i, j].item() == pytest.approx(want, rel=1e-9, abs=1e-9), (
-                    text,
-                    h,
-                    i,
-                    j,
-                )
+    for h, i, j in cells:
+        want = pytest.approx(theirs(h, i, j), rel=1e-9, abs=1e-9)
+        assert ours[0, h, i, j].item() == want, (text, h, i, j)
 
 
 @given(numbers())

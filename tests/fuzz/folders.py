@@ -1,7 +1,5 @@
 """The doors of folders: archives of runs, run folders, settings, records, sweeps, reports, and models."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

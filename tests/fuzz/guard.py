@@ -1,7 +1,5 @@
 """What no door may do with what it is given: run code, start a process, connect, or write outside of one folder."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

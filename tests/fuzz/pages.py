@@ -1,7 +1,5 @@
 """The doors of links: what each page reads of one, and each page opened by parameters near what it writes itself."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from functools import cache

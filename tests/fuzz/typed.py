@@ -1,7 +1,5 @@
 """The doors through which text comes: formulas, links, codes, answers and names."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The doors of uploads: tables, pairs, texts, trees, arrays, pictures, sounds and lessons."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """ONNX's own suite for Attention and RotaryEmbedding, computed by this house: only shapes, caches and names are theirs."""
 
-from __future__ import annotations
-
 import importlib
 from collections import Counter
 from collections.abc import Mapping
