@@ -409,20 +409,6 @@ def _minus(controls: Comparison, value: str) -> Comparison:
     return replace(controls, minus=(a, b))
 
 
-def _seed(controls: Comparison, value: str) -> Comparison:
-    (seed,) = _numbers(value, 1, "seed", "126")
-    if seed > LAST_SEED:
-        raise ConfigError(f"seed = {seed}; expected 0 to {LAST_SEED}.")
-    return replace(controls, seed=seed)
-
-
-def _length(controls: Comparison, value: str) -> Comparison:
-    (length,) = _numbers(value, 1, "length", "512")
-    if length not in LENGTHS:
-        raise ConfigError(f"length = {length}; expected one of {', '.join(map(str, LENGTHS))}.")
-    return replace(controls, length=length)
-
-
 def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
     parts = value.split(".")
     if len(parts) != count or not all(
@@ -434,14 +420,23 @@ def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _number(value: str, allowed: Sequence[int], expected: str, name: str, example: str) -> int:
+    (number,) = _numbers(value, 1, name, example)
+    if number not in allowed:
+        raise ConfigError(f"{name} = {number}; expected {expected}.")
+    return number
+
+
+SEED_VALUES = range(LAST_SEED + 1), f"0 to {LAST_SEED}", "seed", "126"
+LENGTH_VALUES = LENGTHS, f"one of {', '.join(map(str, LENGTHS))}", "length", "512"
 # in order of dependence: mechanisms are made at the sizes of the source
 READERS: dict[str, Callable[[Comparison, Any], Comparison]] = {
     "source": _source,
     "sizes": _sizes,
     "m": _read_mechanisms,
     "minus": _minus,
-    "seed": _seed,
-    "length": _length,
+    "seed": lambda controls, value: replace(controls, seed=_number(value, *SEED_VALUES)),
+    "length": lambda controls, value: replace(controls, length=_number(value, *LENGTH_VALUES)),
     "text": lambda controls, value: replace(controls, text=value),
 }
 
@@ -950,11 +945,11 @@ def _draw_result(
 ) -> Callable[[], None] | None:
     """Draw the maps, their difference and the table; returns what measures, None with nothing to measure."""
     tokens, results = maps.tokens, maps.results
-    tiles = {
-        index: _tile(controls, names, index, each)
-        for index, each in enumerate(results)
-        if not each.error
-    }
+    tiles = {}  # a mechanism's map under its name and rule, with its index as marker
+    for index, each in enumerate(results):
+        if not each.error:
+            note = "implied · " * each.implied + heading_note(controls.mechanisms[index])
+            tiles[index] = Tile(names[index], note, each.weights, each.mask, index)
     measure = None
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
@@ -990,12 +985,6 @@ def _draw_result(
             help="A layer with random parameters, which every mechanism can change.",
         )
     return measure
-
-
-def _tile(controls: Comparison, names: Sequence[str], index: int, result: MapResult) -> Tile:
-    """A mechanism's map under its name and rule, with its index as marker."""
-    note = "implied · " * result.implied + heading_note(controls.mechanisms[index])
-    return Tile(names[index], note, result.weights, result.mask, index)
 
 
 def _difference_and_table(

@@ -74,7 +74,7 @@ from dashboard.ui.panels import (
     paragraph,
     placeholder,
     room,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -926,6 +926,18 @@ def numbers_csv(data: SweepData) -> bytes:
 
 
 PAGE = "sweeps"
+HOW = r"""
+$$
+\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad
+t = \frac{\bar d}{s_d / \sqrt n}
+$$
+
+Every value is trained from the same seeds. The difference of two values is computed for each seed and tested by a
+paired t test (Student 1908) over all $n$ seeds; losses and errors by the differences of their logarithms, shares on a
+scale that ends at ±1. The p-values and the intervals of all pairs are corrected together (Bonferroni; Dunn 1961): if
+all values are equal, the chance of claiming any difference is at most 5 %, and an interval leaves out no difference
+exactly where p is below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one
+held-out item."""
 TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
 
 
@@ -992,7 +1004,8 @@ def page() -> None:
         if isinstance(data, SweepData):
             details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
             details("Make a claim of this sweep", partial(draw_claim, data), "sweeps:claim")
-    details("How a setting is varied and how differences are tested", _source, "sweeps:source")
+    how = partial(sources, HOW, vary, compare)
+    details("How a setting is varied and how differences are tested", how, "sweeps:source")
     next_page("sweeps")
     jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
 
@@ -1016,25 +1029,6 @@ def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: st
         interval=SLOW_POLL_INTERVAL,
         still_live=_is_live,
     )
-
-
-def _source() -> None:
-    """Draw how a setting is varied, and the test of differences."""
-    st.latex(
-        r"\bar x \pm t_{.975,\,n-1} \frac{s}{\sqrt n} \qquad d_i = x_i^{(a)} - x_i^{(b)} \qquad "
-        r"t = \frac{\bar d}{s_d / \sqrt n}"
-    )
-    st.markdown(
-        "Every value is trained from the same seeds. The difference of two values is computed for each "
-        "seed and tested by a paired t test (Student 1908) over all $n$ seeds; losses and errors by the "
-        "differences of their logarithms, shares on a scale that ends at ±1. The p-values and the intervals "
-        "of all pairs are corrected together (Bonferroni; Dunn 1961): if all values are equal, the chance of "
-        "claiming any difference is at most 5 %, and an interval leaves out no difference exactly where p is "
-        "below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one "
-        "held-out item."
-    )
-    source_panel(vary)
-    source_panel(compare)
 
 
 def _draw(data: SweepData) -> None:
