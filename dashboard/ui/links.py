@@ -80,12 +80,6 @@ def by_history() -> bool:
     return context is not None and context.is_history_navigation
 
 
-def forget_earlier_texts() -> None:
-    """Note that another page was opened: a link to this page that has an earlier text is a new one."""
-    for texts in st.session_state.get(WRITTEN, {}).values():
-        del texts[:-1]
-
-
 def write_link(name: str, text: str | None) -> None:
     """Write a text into the link, or remove it with None, where that changes it."""
     if (texts := _written(name))[-1:] != [text]:
@@ -152,9 +146,8 @@ def _written(name: str) -> list[str | None]:
 
 def link_param(param: Param, key: str) -> None:
     """The same for the value of a parameter, within its bounds."""
-    link_value(
-        key, param.default, lambda text: param.check(read_as(param.default)(text), param.name)
-    )
+    read = one_of([True, False]) if isinstance(param.default, bool) else type(param.default)
+    link_value(key, param.default, lambda text: param.check(read(text), param.name))
 
 
 def as_text(value: Any) -> str:
@@ -164,11 +157,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, tuple):
         return ".".join(map(str, value))
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def read_as(default: Any) -> Reader:
-    """The reader of a text as a value of the default's type."""
-    return one_of([True, False]) if isinstance(default, bool) else type(default)
 
 
 def one_of(options: Iterable[Any]) -> Reader:
@@ -343,7 +331,9 @@ def note_arrival(page: str) -> None:
     context = script_run()
     if context is not None and context.is_history_navigation and not st.query_params:
         context.is_history_navigation = False
-    forget_earlier_texts()
+    # a link to this page that has an earlier text is a new one
+    for texts in st.session_state.get(WRITTEN, {}).values():
+        del texts[:-1]
 
 
 def read_start(page: str, today: str, before: str) -> str:
