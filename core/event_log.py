@@ -125,7 +125,12 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
             **context(),
             **failure,
         }
-        words = (f"{key}={_quoted(value)}" for key, value in fields.items())
+        # a value as it is where it is one word, else in quotes and on one line
+        plain = {key: str(value) for key, value in fields.items()}
+        words = (
+            f"{key}={word if word.isprintable() and word and ' ' not in word else json.dumps(fields[key])}"
+            for key, word in plain.items()
+        )
         text = json.dumps(fields) if style == "json" else " ".join(words)
         return logging.LogRecord(name, level, path, line, text, (), None, function)
 
@@ -145,15 +150,6 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
     sys.excepthook = uncaught
     threading.excepthook = lambda args: log_error(args.exc_value) if args.exc_value else None
     sys.unraisablehook = lambda args: log_error(args.exc_value) if args.exc_value else None
-
-
-def _quoted(value: Value) -> str:
-    """As it is where it is one word, else in quotes and on one line."""
-    return (
-        str(value)
-        if str(value).isprintable() and " " not in str(value) and value != ""
-        else json.dumps(value)
-    )
 
 
 def _literal(message: object, path: str, function: str | None) -> str:

@@ -5,29 +5,27 @@ from core.attention.kernels.costs import exact_bytes, flops, kernel_cost
 from core.attention.kernels.exact import SAME, exact
 from core.entries import Axis, Entry
 
-EXACT = Entry(
-    "exact",
-    "Exact",
-    lambda config: exact,
-    r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
-    "Every step is computed as a whole matrix, so every step can be drawn.",
-    "Vaswani et al.",
-    2017,
-    "https://arxiv.org/abs/1706.03762",
-    short="every cell",
-    traits=SAME,
-    cost=lambda config, area: kernel_cost(
-        config, area, flops(config, area), exact_bytes(config, area)
-    ),
-)
-
 # build(config) -> function(AttentionInputs) -> Steps, a module where it has weights. Traits: "same" for a
 # kernel with exact's weights, which exact then records; "implied" for one with other weights, in its Steps when
 # recording; "own positions" where the kernel itself depends on positions; "reads mask" where it reads the mask's cells
 # to skip hidden ones; "state" where a decoder can carry one state in place of keys (why_no_state);
 # "layer only" where a layer alone knows its sizes or weights, so that `attend` refuses it.
 KERNELS = Axis(
-    EXACT,
+    Entry(
+        "exact",
+        "Exact",
+        lambda config: exact,
+        r"O(T S D)\ \text{time},\ O(T S)\ \text{memory}",
+        "Every step is computed as a whole matrix, so every step can be drawn.",
+        "Vaswani et al.",
+        2017,
+        "https://arxiv.org/abs/1706.03762",
+        short="every cell",
+        traits=SAME,
+        cost=lambda config, area: kernel_cost(
+            config, area, flops(config, area), exact_bytes(config, area)
+        ),
+    ),
     *softmax.ENTRIES,
     *implied.ENTRIES,
     *approximate.ENTRIES,

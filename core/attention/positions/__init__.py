@@ -101,34 +101,6 @@ def _cost(config: LayerConfig, area: Area) -> Cost:
     )
 
 
-JOINED = Entry(
-    "and",
-    "Two positions",
-    lambda config: Joined(
-        [
-            find(POSITIONS, "position", part.key).build(config.with_(position=part))
-            for part in config.position.parts
-        ]
-    ),
-    r"p_2 \circ p_1",
-    "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
-    "",
-    2024,
-    "",
-    short="both",
-    enters="scores",
-    parts=(Choice("rope"), Choice("formula")),
-    cost=_cost,
-    tables=lambda config, area: sum(
-        (
-            find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
-            for part in config.position.parts
-        ),
-        Cost(),
-    ),
-    refuse=_refuse,
-)
-
 # build(config) -> Position. Traits: "longest" where a table ends at max_len; "adjusts" where scores are changed in a
 # way that no bias can say; "values" where something is added to weights · v; "whole rows" where a cell depends on the
 # other keys of its row; "other rows" where it depends on the rows of earlier queries; "reads x" where the tokens' own
@@ -137,7 +109,33 @@ POSITIONS: Axis = Axis(
     *relative.ENTRIES,
     *rotary.ENTRIES,
     *contextual.ENTRIES,
-    JOINED,
+    Entry(
+        "and",
+        "Two positions",
+        lambda config: Joined(
+            [
+                find(POSITIONS, "position", part.key).build(config.with_(position=part))
+                for part in config.position.parts
+            ]
+        ),
+        r"p_2 \circ p_1",
+        "Two positions together, such as RoPE and a typed formula: rotations, biases and changes of the scores in turn.",
+        "",
+        2024,
+        "",
+        short="both",
+        enters="scores",
+        parts=(Choice("rope"), Choice("formula")),
+        cost=_cost,
+        tables=lambda config, area: sum(
+            (
+                find(POSITIONS, "position", part.key).tables(config.with_(position=part), area)
+                for part in config.position.parts
+            ),
+            Cost(),
+        ),
+        refuse=_refuse,
+    ),
     order="none sinusoidal learned shaw transformer_xl t5 rope p_rope linear_rope ntk_rope yarn "
     "longrope llama3_rope grid_rope deberta alibi kerple fire cope forgetting selective "
     "multi_token position_temperature formula and",
