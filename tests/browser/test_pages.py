@@ -76,9 +76,9 @@ WORDS = ("cards", "claims", "glossary", "lessons", "questions", "report")
 MORE_CONTROLS = {
     "transformer": "?run=seeded"
 }  # of a link; a trained model has the blocks that it has
-AXE = (Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js").read_text(
-    "utf-8"
-)
+AXE = (
+    Path(__file__).resolve().parents[1] / "components" / "node_modules" / "axe-core" / "axe.min.js"
+).read_text("utf-8")
 # Streamlit's own: a drop zone is a section that says it is none, and the label of a control that is off is pale, which
 # WCAG allows. A wide equation scrolls; browsers give it the focus by themselves. axe knows no skip link before links of
 # a shadow root.

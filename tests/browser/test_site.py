@@ -22,7 +22,7 @@ PAGES = (
     "api/attention.html",
     "write-a-plugin.html",
 )
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+AXE = ROOT / "tests" / "components" / "node_modules" / "axe-core" / "axe.min.js"
 CHECK = """rules => axe.run({ rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false })
   .then((run) => run.violations.map(({ id }) => id))"""
 WITHOUT_FORMULAS = ("presets", "cards", "claims")

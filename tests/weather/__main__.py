@@ -90,7 +90,7 @@ def checkout(folder: Path) -> Path:
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name)
-    for name in (".venv", "node_modules"):
+    for name in (".venv", "tests/components/node_modules"):
         (copy / name).symlink_to(ROOT / name)
     run("git", "init", "--quiet", str(copy))
     run("git", "-C", str(copy), "add", "--all")  # tests ask it for the lab's files

@@ -15,5 +15,5 @@ export default [
       "prefer-const": "error",
     },
   },
-  { files: ["tests/**/*.js", "docs/**/*.js", "*.config.js"], languageOptions: { globals: globals.node } },
+  { files: ["tests/**/*.js", "docs/**/*.js", "**/*.config.js"], languageOptions: { globals: globals.node } },
 ];
