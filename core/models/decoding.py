@@ -1,4 +1,4 @@
-"""Greedy decoding with a cache of keys and values and without one, which read the same text."""
+"""Greedy, beam and sampling search with a cache of keys and values or without, and the tree of what it considered."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import wraps
-from typing import Annotated, Any, Literal, ParamSpec
+from typing import Annotated, Any, Literal, ParamSpec, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
 from msgspec import Meta
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from core.models.base import Seq2Seq
@@ -168,12 +168,20 @@ def no_repeat(
 BOS, EOS, PAD = 1, 2, 0
 LONGEST = 4096
 P = ParamSpec("P")
-
-Decoder = Any  # a Seq2Seq, or anything else with its encode, start, step, and training = False
 EndTokens = int | Collection[int]  # the end mark, or all of them, even none
 Rules = Callable[
     [Tensor, Sequence[Sequence[int]]], Tensor
 ]  # log-probabilities (B, V), the tokens of each row → (B, V)
+
+
+class Decoder(Protocol):
+    """What a search needs of a model: a Seq2Seq, or anything else with encode, start and step."""
+
+    def encode(self, source: Tensor, source_mask: Tensor, /) -> Any: ...
+
+    def start(self, memory: Any, /) -> Any: ...
+
+    def step(self, memory: Any, state: Any, tokens: Tensor, /) -> tuple[Tensor, Any, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -301,14 +309,14 @@ def last_tree(search: Callable[P, Iterator[Tree]]) -> Callable[P, Tree]:
 @contextmanager
 def eval_mode(model: Decoder) -> Iterator[None]:
     """The model in evaluation mode; its own mode is restored."""
-    training = model.training
-    if training:
-        model.eval()
+    training = model if isinstance(model, nn.Module) and model.training else None
+    if training is not None:
+        training.eval()
     try:
         yield
     finally:
-        if training:
-            model.train()
+        if training is not None:
+            training.train()
 
 
 def length_cap(max_length: int | None, mask: Bool[Tensor, "B S"]) -> int:

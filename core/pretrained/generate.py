@@ -72,8 +72,6 @@ class DecoderState:
 class DecoderAdapter:
     """A decoder for core.models.decoding over a shared model, always in eval mode; each step holds the model's lock."""
 
-    training = False
-
     def __init__(self, pretrained: Pretrained, before: Sequence[int] = ()) -> None:
         """`before` is the prefix of an encoder–decoder's decoder, before the search's first token."""
         self.pretrained, self.before = pretrained, list(before)
