@@ -65,7 +65,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
     """Each page that has pictures as one file."""
     folder, paths = tmp_path_factory.mktemp("files"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pictures, "_run", run_here)
+        patch.setattr(pictures, "render", run_here)
         for step in STEPS:
             app = open_at(step.key)
             if pictures_of(app):
