@@ -17,6 +17,16 @@ from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
 
 # Absolute positions, added to the input: none, sinusoidal (Vaswani 2017) and learned (Gehring 2017).
 
+BASE = Param(
+    "base",
+    "Base",
+    10000.0,
+    2.0,
+    1e6,
+    1.0,
+    meaning="ratio of the longest wavelength to the shortest",
+)
+
 
 def sinusoids(
     positions: Float[Tensor, " T"], dim: int, base: float = 10000.0
@@ -449,17 +459,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Vaswani et al.",
         2017,
         "https://arxiv.org/abs/1706.03762",
-        (
-            Param(
-                "base",
-                "Base",
-                10000.0,
-                2.0,
-                1e6,
-                1.0,
-                meaning="ratio of the longest wavelength to the shortest",
-            ),
-        ),
+        (BASE,),
         short="x + waves",
         enters="x",
     ),
@@ -637,17 +637,7 @@ ENTRIES: tuple[Entry, ...] = (
         "Dai et al.",
         2019,
         "https://arxiv.org/abs/1901.02860",
-        (
-            Param(
-                "base",
-                "Base",
-                10000.0,
-                2.0,
-                1e6,
-                1.0,
-                meaning="ratio of the longest wavelength to the shortest",
-            ),
-        ),
+        (BASE,),
         short="(u·k + (q+v)·r[i−j])/√D",
         enters="scores",
         cost=_transformer_xl_cost,

@@ -180,23 +180,25 @@ def refuse_odd(config: LayerConfig) -> ConfigError | None:
     )
 
 
+BASE = Param(
+    "base",
+    "Base",
+    10000.0,
+    2.0,
+    1e7,
+    1.0,
+    meaning="ratio of the longest wavelength to the shortest",
+)
+LAYOUT = Param(
+    "layout",
+    "Layout",
+    "halves",
+    choices=("halves", "interleaved"),
+    meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
+)
 ROTARY_PARAMS = (
-    Param(
-        "base",
-        "Base",
-        10000.0,
-        2.0,
-        1e7,
-        1.0,
-        meaning="ratio of the longest wavelength to the shortest",
-    ),
-    Param(
-        "layout",
-        "Layout",
-        "halves",
-        choices=("halves", "interleaved"),
-        meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
-    ),
+    BASE,
+    LAYOUT,
     Param(
         "share",
         "Rotary share",

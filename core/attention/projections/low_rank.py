@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import Extended, Heads, Projection, append, linear, split_heads
 from core.attention.positions import enters
-from core.attention.positions.rotary import Rotary
+from core.attention.positions.rotary import BASE, LAYOUT, Rotary
 from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, kv_sizes, refuse_uneven
 from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
 
@@ -364,15 +364,7 @@ ENTRIES: tuple[Entry, ...] = (
                 1,
                 meaning="size of the latent vector that queries are computed from; 0 for none",
             ),
-            Param(
-                "base",
-                "Base",
-                10000.0,
-                2.0,
-                1e7,
-                1.0,
-                meaning="ratio of the longest wavelength to the shortest",
-            ),
+            BASE,
             Param(
                 "layout",
                 "Layout",
@@ -461,22 +453,8 @@ ENTRIES: tuple[Entry, ...] = (
                 1,
                 meaning="number G of tied states; it divides the number of query heads",
             ),
-            Param(
-                "base",
-                "Base",
-                10000.0,
-                2.0,
-                1e7,
-                1.0,
-                meaning="ratio of the longest wavelength to the shortest",
-            ),
-            Param(
-                "layout",
-                "Layout",
-                "halves",
-                choices=("halves", "interleaved"),
-                meaning="which dimensions form a pair: m with m + D/2, or 2m with 2m + 1",
-            ),
+            BASE,
+            LAYOUT,
         ),
         "v and half of k tied",
         traits=frozenset({"own positions"}),
