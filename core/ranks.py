@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-FEWEST = 3
+MIN_VALUES = 3
 
 
 def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
@@ -23,4 +23,4 @@ def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) ->
 
 
 def _ordered(*lists: np.ndarray) -> bool:
-    return all(len(values) >= FEWEST and float(np.ptp(values)) > 0 for values in lists)
+    return all(len(values) >= MIN_VALUES and float(np.ptp(values)) > 0 for values in lists)

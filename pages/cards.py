@@ -42,7 +42,7 @@ from dashboard.ui.panels import (
 
 
 FIRST, COMPARED = "gemma3", ("llama3", "deepseek_v32", "qwen3_next")
-MOST = 5  # models beside the chosen one: six curves in a figure
+MAX_BESIDE = 5  # models beside the chosen one: six curves in a figure
 STORING = tuple(one.key for one in CARDS if one.stores)
 
 
@@ -65,11 +65,11 @@ FIELDS = Fields(
         help="The published model whose card is drawn below.",
     ),
     compared=MultiSelect(
-        f"Up to {MOST} models",
+        f"Up to {MAX_BESIDE} models",
         STORING,
         COMPARED,
         text=name,
-        most=MOST,
+        most=MAX_BESIDE,
         help="Models whose caches are drawn beside that of the chosen one.",
     ),
 )

@@ -317,7 +317,7 @@ def tex(token: str) -> str:
 
 
 FIRST = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
-FEWEST, MOST = 2, 6
+MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
 MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
 LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
@@ -377,8 +377,10 @@ def clamped(controls: Comparison) -> Comparison:
 
 def _read_mechanisms(controls: Comparison, value: str | list[str]) -> Comparison:
     texts = [value] if isinstance(value, str) else list(value)
-    if not FEWEST <= len(texts) <= MOST:
-        raise ConfigError(f"It has {len(texts)} mechanisms; expected {FEWEST} to {MOST}.")
+    if not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS:
+        raise ConfigError(
+            f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}."
+        )
     return replace(controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts))
 
 
@@ -578,14 +580,14 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
     if not panel.open:
         return
     with panel:
-        count, full = len(names), len(names) >= MOST
+        count, full = len(names), len(names) >= MAX_MECHANISMS
         for index, name in enumerate(names):
             possible = {
                 CHANGE: True,
                 UP: index > 0,
                 DOWN: index < count - 1,
                 TWICE: not full,
-                REMOVE: count > FEWEST,
+                REMOVE: count > MIN_MECHANISMS,
             }
             key = f"compare:line:{index}"
             st.menu_button(
@@ -604,7 +606,9 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
             format_func=add_label,
             disabled=full,
             on_change=_add,
-            placeholder=f"At most {MOST} mechanisms" if full else "A preset, or one choice",
+            placeholder=f"At most {MAX_MECHANISMS} mechanisms"
+            if full
+            else "A preset, or one choice",
             help="A published mechanism, or dot-product attention with one part changed.",
         )
         st.selectbox(
@@ -672,7 +676,7 @@ def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
 def _add() -> None:
     controls, option = st.session_state[CONTROLS], st.session_state["compare:add"]
     st.session_state["compare:add"] = None
-    if option is None or len(controls.mechanisms) >= MOST:
+    if option is None or len(controls.mechanisms) >= MAX_MECHANISMS:
         return
     try:
         store_controls(

@@ -116,7 +116,7 @@ OLD_LABELS = OLD_NAMES["record"] | {
     "Expected place": "expected",
 }
 LABELS = ("First", "Second", "Third", "Fourth")
-MOST = len(LABELS)
+MAX_RUNS = len(LABELS)
 
 
 def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
@@ -171,7 +171,7 @@ def _linked_ids() -> list[str]:
 
 
 def _write_link() -> None:
-    ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MOST)]
+    ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MAX_RUNS)]
     st.query_params[LINK] = st.session_state[LAST] = ",".join(
         dict.fromkeys(name for name in ids if name)
     )
@@ -188,14 +188,14 @@ def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], 
             f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
             "cannot be read."
         )
-    if len(runs) > MOST:
-        messages.append(f"At most {MOST} runs can be compared; these are the first {MOST}.")
+    if len(runs) > MAX_RUNS:
+        messages.append(f"At most {MAX_RUNS} runs can be compared; these are the first {MAX_RUNS}.")
     while len(runs) < 2:
         other = rival(runs[0], summaries) if ids and runs else None
         runs.append(
             other or next(by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
         )
-    return runs[:MOST], " ".join(messages)
+    return runs[:MAX_RUNS], " ".join(messages)
 
 
 def draw_controls(

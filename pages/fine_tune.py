@@ -126,12 +126,12 @@ OURS = {
     "classify": "120 messages that are a question, a request, praise or a complaint",
     "pairs": "400 numbers in English words and the same numbers in digits",
 }
-LEAST = 0.005  # of a head's weight: less counts as unmoved
+MIN_CHANGE = 0.005  # of a head's weight: less counts as unmoved
 
 
 def gained(both: BeforeAfter, head: HeadChange) -> str:
     """The cell (query, key) of a head that gained most, and how far the head moved."""
-    if head.moved < LEAST:
+    if head.moved < MIN_CHANGE:
         return ""
     now = both.now.map(head.layer)
     weights, before = now.weights[head.head], both.first.map(head.layer).weights[head.head]

@@ -467,8 +467,8 @@ STYLE = """<style>
 .lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
-MOST = 256  # tokens of which all are shown
-LEAST = 0.005  # a weight below it is not written
+MAX_TOKENS = 256  # tokens of which all are shown
+MIN_WEIGHT = 0.005  # a weight below it is not written
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
@@ -727,11 +727,11 @@ def strip(
     `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
     some weight are shown.
     """
-    ink, shorten, gap = Ink.of(theme), len(tokens) > MOST, "<span>…</span>"
+    ink, shorten, gap = Ink.of(theme), len(tokens) > MAX_TOKENS, "<span>…</span>"
     cells: list[str] = []
     for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
         below, style = "", ""
-        if shorten and weight is not None and weight < LEAST:
+        if shorten and weight is not None and weight < MIN_WEIGHT:
             cells += [] if cells[-1:] == [gap] else [gap]
             continue
         if index == now:
@@ -742,7 +742,7 @@ def strip(
         elif weight is not None:
             ground = shade(weight, theme)
             style = f"background:{ground};color:{text_on(ground, theme)}"
-            below = number(weight) if weight >= LEAST else ""
+            below = number(weight) if weight >= MIN_WEIGHT else ""
         cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 

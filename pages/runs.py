@@ -587,7 +587,7 @@ def about_text(item: RunSummary) -> str:
 # The page Runs: a search, the list of runs, and the selected run with its curves and actions.
 
 
-MOST = 200  # runs to choose from
+MAX_OFFERED = 200  # runs to choose from
 
 ROW, HEAD, MAX_ROWS = 35, 38, 8  # pixels, pixels, rows
 FORMATS = {
@@ -847,7 +847,7 @@ def draw_store() -> None:
         return
     st.caption(plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
     if rows:
-        _fetch({row.id: row for row in rows[:MOST]})
+        _fetch({row.id: row for row in rows[:MAX_OFFERED]})
 
 
 def _fetch(rows: dict[str, StoredRun]) -> None:

@@ -179,7 +179,7 @@ def ordinary_tokens(tokenizer: Any) -> list[int]:
     ]
 
 
-FEWEST = 10  # items with a successor
+MIN_ITEMS = 10  # items with a successor
 GOULD = "Gould et al. 2023", "https://arxiv.org/abs/2312.09230"
 
 ORDERS: dict[str, tuple[str, ...]] = {
@@ -263,10 +263,10 @@ def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
     orders = token_orders(pretrained)
-    if (count := sum(len(order.pairs) for order in orders)) < FEWEST:
+    if (count := sum(len(order.pairs) for order in orders)) < MIN_ITEMS:
         raise PretrainedError(
             f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
-            f"with their successor; the test needs {FEWEST}."
+            f"with their successor; the test needs {MIN_ITEMS}."
         )
     return orders
 

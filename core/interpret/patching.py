@@ -141,7 +141,7 @@ def replace_outputs(
 
 Direction = Literal["denoise", "noise"]
 ROWS, NUMBERS = 96, 2**21  # rows in one batch, and at most so many cells of a map in it
-LEAST = 1e-4  # a difference between the two runs below which nothing can be told
+MIN_DIFFERENCE = 1e-4  # a difference between the two runs below which nothing can be told
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +300,7 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
 
 
 def _checked(pair: TextPair) -> TextPair:
-    if abs(pair.gap) < LEAST:
+    if abs(pair.gap) < MIN_DIFFERENCE:
         raise PretrainedError(
             "Both texts have the same difference between the two answers, so there is nothing that a "
             "part could bring back. Change the second text, or name other answers."

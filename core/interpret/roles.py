@@ -290,7 +290,7 @@ ROLES: tuple[Role, ...] = (
 
 
 MAX_UNKNOWN = 0.2  # of a sentence's tokens
-FEWEST = 5  # sentences that a model must know
+MIN_SENTENCES = 5  # sentences that a model must know
 LINES, LENGTH = 16, 8
 PICTURES = 30
 DECODED = 10  # sentences for which a decoder writes its own text, about: each takes seconds
@@ -328,8 +328,8 @@ def role_inputs(
         return RoleInputs((), "")
     lists = (
         ("sentences of your own", own_sentences, 1),
-        ("example sentences", SENTENCES, FEWEST),
-        ("example lines of numbers", NUMBERS, FEWEST),
+        ("example sentences", SENTENCES, MIN_SENTENCES),
+        ("example lines of numbers", NUMBERS, MIN_SENTENCES),
         ("lines of random words of the model's vocabulary", own_lines(tokenizer_of(pretrained)), 1),
     )
     for what, sentences, fewest in lists:

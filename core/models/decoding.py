@@ -374,7 +374,7 @@ def greedy(
     )
 
 
-MOST, PASSED_OVER = 200, 3
+MAX_SAMPLES, PASSED_OVER = 200, 3
 
 
 def sample_steps(
@@ -394,8 +394,8 @@ def sample_steps(
     Beside the drawn tokens stand the likeliest others. The same state of the generator (a CPU one) gives the same tree.
     `rules` may forbid tokens by −∞. ValueError for a setting out of bounds.
     """
-    if not 1 <= samples <= MOST:
-        raise ValueError(f"samples = {samples}; expected 1 to {MOST}.")
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise ValueError(f"samples = {samples}; expected 1 to {MAX_SAMPLES}.")
     sampling, counts = sampling or Sampling(), [samples]
     with eval_mode(model):
         search = Search(model, prompt, no_repeat, max_length, eos, rules)

@@ -29,7 +29,7 @@ from core.runs.runs import Run
 from core.settings import limits, settings
 
 KINDS = {"threads": int, "torch": str, "device": str, "capability": str, "libraries": str}
-LONGEST, MOST = 100, 5  # characters of a name, and machines, that are read from a file
+LONGEST, MAX_MACHINES = 100, 5  # characters of a name, and machines, that are read from a file
 SETTINGS = ("ATEN_", "DNNL_", "MKL_", "OMP_", "ONEDNN_")  # of PyTorch, MKL, oneDNN and OpenMP
 
 
@@ -78,7 +78,7 @@ def valid(data: object) -> list[dict[str, Any]]:
     """The valid machines in a run.json, oldest first."""
     listed = [
         {"libraries": "", **item}
-        for item in (data[-MOST:] if isinstance(data, list) else [])
+        for item in (data[-MAX_MACHINES:] if isinstance(data, list) else [])
         if isinstance(item, dict)
     ]  # until 0.16 no libraries were recorded
     longest = dict.fromkeys(KINDS, LONGEST) | {"libraries": 3 * LONGEST}

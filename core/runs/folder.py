@@ -336,7 +336,7 @@ def _rank(name: str) -> int:
 
 
 FILE, IN_MEMORY = ".index.sqlite", ":memory:"
-FEW = 100  # runs that are read each time
+MAX_UNINDEXED = 100  # runs that are read each time
 TURN = 50  # further runs that a refresh compares with their folders
 MAX_JOURNAL = 1_000_000  # bytes
 FILL_SECONDS = 0.3
@@ -436,7 +436,7 @@ class RunIndex:
         rows: list[tuple[object, ...]] = []
         end = time.monotonic() + seconds
         for name in missing:
-            if len(rows) >= FEW and time.monotonic() > end:
+            if len(rows) >= MAX_UNINDEXED and time.monotonic() > end:
                 break
             rows.append((*astuple(describe(name)), name))
         self.database.executemany(
@@ -512,7 +512,7 @@ def _matching(words: Sequence[str]) -> tuple[str, list[str]]:
 def unfinished(root: Path) -> list[str]:
     """The ids of the runs of a folder that wait or are under way, the oldest first."""
     names = run_names(root)
-    if len(names) > FEW:
+    if len(names) > MAX_UNINDEXED:
         with open_index(root) as index:
             return index.unfinished()
     runs = [RunFolder(root / name) for name in sorted(names)]
@@ -535,7 +535,7 @@ def open_index(root: Path) -> Iterator[RunIndex]:
     It is in a file; in memory for few runs, and where there can be no file. A broken file is replaced.
     """
     index = None
-    for _ in range(2 if len(run_names(root)) > FEW else 0):
+    for _ in range(2 if len(run_names(root)) > MAX_UNINDEXED else 0):
         with suppress(sqlite3.OperationalError, OSError):
             try:
                 (root / JOURNAL).touch()  # from now on changes are appended

@@ -130,7 +130,7 @@ def usual_changes() -> dict[str, float]:
 
 
 PROMPT = "the old cat saw the small bird . the old"
-MOST = 256  # tokens that are written
+MAX_TOKENS = 256  # tokens that are written
 LIMIT, WAIT = 30.0, 2.0  # seconds of one measurement at most; of waiting for another session's
 
 
@@ -210,7 +210,7 @@ def main() -> None:
     torch.set_num_threads(1)
     pairs = {}
     for name in (TRAINED, SEEDED):
-        rounds = [measure(name, MOST, time.process_time, float("inf")) for _ in range(ROUNDS)]
+        rounds = [measure(name, MAX_TOKENS, time.process_time, float("inf")) for _ in range(ROUNDS)]
         pairs[name] = asdict(
             Pair(
                 fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])

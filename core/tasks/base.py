@@ -347,7 +347,7 @@ def choose(generator: torch.Generator, high: int) -> int:
 
 
 LETTERS = string.ascii_lowercase + string.ascii_uppercase
-FEWEST = 20_000  # different sources, so that a tenth is enough
+MIN_SOURCES = 20_000  # different sources, so that a tenth is enough
 _ODD, _MIX = 0x9E3779B97F4A7C15, -0x40A7B892E31B1A47
 
 

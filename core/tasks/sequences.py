@@ -15,8 +15,8 @@ from core.entries import ConfigError, Param
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import (
-    FEWEST,
     LETTERS,
+    MIN_SOURCES,
     Batch,
     Example,
     Form,
@@ -70,10 +70,10 @@ class SequenceTask(RowTask):
 
 def check(length: int, vocab: int) -> None:
     """ConfigError for too few different sequences to hold some out."""
-    if vocab**length < FEWEST:
+    if vocab**length < MIN_SOURCES:
         raise ConfigError(
             f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
-            f"too few to hold some out; take vocab ** length ≥ {FEWEST:,}."
+            f"too few to hold some out; take vocab ** length ≥ {MIN_SOURCES:,}."
         )
 
 
@@ -201,9 +201,9 @@ def check_recall(pairs: int, keys: int) -> None:
         raise ConfigError(
             f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}."
         )
-    if (different := math.perm(keys, pairs) * keys**pairs * pairs) < FEWEST:
+    if (different := math.perm(keys, pairs) * keys**pairs * pairs) < MIN_SOURCES:
         raise ConfigError(
-            f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {FEWEST:,} "
+            f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {MIN_SOURCES:,} "
             "are needed, so that some can be held out. Take more pairs or more keys."
         )
 

@@ -122,7 +122,7 @@ def _fastest(run: Callable[[], object], times: int) -> float:
     return min(seconds)
 
 
-FEWEST = 6  # records before anything is said
+MIN_RECORDS = 6  # records before anything is said
 RISE = 1.1  # held-out loss over its smallest, with training still falling
 RISE_NATS = 0.03
 FADED = 1e-3  # of the largest part's gradient
@@ -160,7 +160,7 @@ def diagnose(
             "clipping."
         )
         return (Finding("diverged", "loss", f"The loss is no longer a number{where}.", advice),)
-    if len(measured) < FEWEST:
+    if len(measured) < MIN_RECORDS:
         return ()
     given = measured, config, baseline
     findings = [*_overfits(*given), *_bursts(*given), *_fades(*given), *_stands_still(*given)]
@@ -249,7 +249,7 @@ def _stands_still(
     """After the warm-up and a tenth of the run, the loss is that of the start or of guessing, and does not fall."""
     step, now, first = records[-1].step, _median_loss(records[-3:]), _loss(records[0])
     worse = now > max(first, baseline)
-    moves = now < (1 - MOVING) * _median_loss(records[-FEWEST:-3])
+    moves = now < (1 - MOVING) * _median_loss(records[-MIN_RECORDS:-3])
     stands = math.isfinite(now) and now >= STILL * min(first, baseline) and (worse or not moves)
     if step <= config.warmup + config.steps / 10 or not stands:
         return

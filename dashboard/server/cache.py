@@ -119,10 +119,10 @@ SHARED_BYTES, SHARED_PART = (
     600_000_000,
     1 / 8,
 )  # with uploads half of a small machine, which needs the rest to run
-MOST = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
+MAX_RESULTS = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
 
 LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
-CACHE_BYTES, CACHE_PART, LEAST = (
+CACHE_BYTES, CACHE_PART, MIN_BYTES = (
     2_600_000_000,
     1 / 2,
     100_000_000,
@@ -132,13 +132,13 @@ CACHE_BYTES, CACHE_PART, LEAST = (
 @cache
 def budget() -> Budget:
     """What results, models and uploads share."""
-    return Budget(min(CACHE_BYTES, max(LEAST, CACHE_PART * (total_bytes() - LIBRARIES))))
+    return Budget(min(CACHE_BYTES, max(MIN_BYTES, CACHE_PART * (total_bytes() - LIBRARIES))))
 
 
 # Of results, of those that are copied, and of models: bytes, at most a share of memory, and entries.
 LIMITS = {
-    "results": (SHARED_BYTES, SHARED_PART, MOST),
-    "copied": (SHARED_BYTES, SHARED_PART, MOST),
+    "results": (SHARED_BYTES, SHARED_PART, MAX_RESULTS),
+    "copied": (SHARED_BYTES, SHARED_PART, MAX_RESULTS),
     "models": (MODEL_BYTES, MODEL_PART, 8),
 }
 

@@ -177,7 +177,7 @@ def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
 def test_bigbird_in_pieces_is_the_same(monkeypatch):
     choice = Choice.of("bigbird", random=3)
     whole = build_mask(choice, 41, 37)
-    monkeypatch.setattr("core.attention.masks.layouts._MOST_CELLS", 5 * 37)
+    monkeypatch.setattr("core.attention.masks.layouts._MAX_CELLS", 5 * 37)
     assert torch.equal(build_mask(choice, 41, 37), whole)
 
 

@@ -11,7 +11,7 @@ from core.models.cards import card
 from core.models.decoding import write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.studies import cache as study
-from core.studies.cache import MOST, PROMPT, measure
+from core.studies.cache import MAX_TOKENS, PROMPT, measure
 from pages import cache as cache_page
 from tests.cases import each
 from tests.pages.app import app_at, html_text, page_text, set_control
@@ -170,7 +170,7 @@ def test_a_measurement_stops_at_its_limit():
 def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
     saved = study.load_measurement()
     for pair in saved.pairs.values():
-        assert pair.count == MOST and pair.same(MOST) and pair.ratio(MOST) > 1
+        assert pair.count == MAX_TOKENS and pair.same(MAX_TOKENS) and pair.ratio(MAX_TOKENS) > 1
     assert saved.date and "thread" in saved.machine
 
 

@@ -358,7 +358,7 @@ def indexed_run(root, number: int, state: str = "finished", **more) -> run_index
 @pytest.fixture(params=[0, 10**6], ids=["in a file", "in memory"])
 def root(request, tmp_path, monkeypatch):
     """A folder of six runs, whose index is a file or in memory; a refresh compares one further run."""
-    monkeypatch.setattr(run_index, "FEW", request.param)
+    monkeypatch.setattr(run_index, "MAX_UNINDEXED", request.param)
     monkeypatch.setattr(run_index, "TURN", 1)
     for number in range(6):
         indexed_run(tmp_path, number, "queued" if number == 3 else "finished")
@@ -378,7 +378,7 @@ def indexed(root) -> dict[str, str]:
 
 
 def test_it_follows_what_the_lab_changes(root):
-    assert (root / run_index.FILE).exists() == (run_index.FEW == 0)
+    assert (root / run_index.FILE).exists() == (run_index.MAX_UNINDEXED == 0)
     first, second = (
         run_index.RunFolder(root / "20260101-000000-abcdef"),
         run_index.RunFolder(root / "20260101-000001-abcdef"),
@@ -431,7 +431,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypat
 
 
 def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
-    if run_index.FEW:
+    if run_index.MAX_UNINDEXED:
         return  # has no journal
     monkeypatch.setattr(run_index, "MAX_JOURNAL", 100)
     for _ in range(9):
@@ -470,7 +470,7 @@ def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
         )
     run_index.RunFolder(root / "20260101-000004-abcdef").set_status("failed")
     with run_index.open_index(root) as index:
-        expected = ["20260101-000004-abcdef"] if run_index.FEW == 0 else index.ids()
+        expected = ["20260101-000004-abcdef"] if run_index.MAX_UNINDEXED == 0 else index.ids()
         index.fill(lambda name: run_index.Details(f"again {name}"))
         assert index.search(["again"]) == expected, "what changed is described again, and no more"
 

@@ -92,7 +92,7 @@ _PREFIX = "number of tokens of the text before "
 # Odd 63-bit constants of a multiplicative hash (SplitMix64's, cut), so that "random" needs no state.
 _MIX = (0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB)
 _LARGEST = 2**63 - 1
-_MOST_CELLS = 2**22  # ranked at once: 32 MB
+_MAX_CELLS = 2**22  # ranked at once: 32 MB
 
 
 def global_window(block: ScoreBlock, window: int, globals: int) -> Tensor:
@@ -136,7 +136,7 @@ def random_cells(rows: Tensor, columns: Tensor, free: Tensor, count: int, seed: 
     Any part of the mask, on any device, agrees with the whole.
     """
     start = ((seed + 1) * _MIX[2]) & _LARGEST
-    at_once, parts = max(1, _MOST_CELLS // columns.shape[1]), []
+    at_once, parts = max(1, _MAX_CELLS // columns.shape[1]), []
     for some, open_ in zip(rows.split(at_once), free.split(at_once), strict=True):
         rank = some * _MIX[0] + columns * _MIX[1] + start
         for shift, factor in (
@@ -155,7 +155,7 @@ def _bigbird_cost(config: LayerConfig, area: Area) -> Cost:
     hashed = (
         area.queries * -(-area.keys // int(config.mask["block"])) if config.mask["random"] else 0
     )
-    return Cost(0.0, 28 * min(hashed, _MOST_CELLS), area.cells)
+    return Cost(0.0, 28 * min(hashed, _MAX_CELLS), area.cells)
 
 
 LARGEST_DRAWING = 64  # rows or columns
