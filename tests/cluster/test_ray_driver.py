@@ -9,7 +9,7 @@ pytest.importorskip("ray")
 
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RpcError
 
-from core.runs import ray_driver, ray_job as job_module, ray_queue
+from core.runs import ray_driver, ray_queue
 from core.runs.folder import Changes, RunFolder
 from core.runs.runs import create_run
 from tests.training.small import small_run
@@ -83,24 +83,24 @@ UNAVAILABLE = ActorUnavailableError("not now", None)
 @pytest.fixture
 def played(monkeypatch):
     ray = PlayedRay()
-    monkeypatch.setattr(job_module, "ray", ray)
-    monkeypatch.setattr(job_module, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(job_module, "PAUSE", 0.0)
-    monkeypatch.setattr(job_module, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(ray_driver, "ray", ray)
+    monkeypatch.setattr(ray_driver, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(ray_driver, "PAUSE", 0.0)
+    monkeypatch.setattr(ray_driver, "ACTOR_SECONDS", 0.0)
     return ray
 
 
-def start_job(ray: PlayedRay, *answers: object) -> job_module.ClusterJob:
+def start_job(ray: PlayedRay, *answers: object) -> ray_driver.ClusterJob:
     run = create_run(small_run())
     entry = ray_queue.Entry(run.path, 7)
     entry.save()
     lock = run.lock()
     lock.acquire()
     ray.answers = list(answers)
-    return job_module.ClusterJob(entry, lock)
+    return ray_driver.ClusterJob(entry, lock)
 
 
-def advance_to_the_end(job: job_module.ClusterJob) -> None:
+def advance_to_the_end(job: ray_driver.ClusterJob) -> None:
     for _ in range(60):
         if not job.advance():
             assert not ray_queue.holds(job.run) and not job.run.alive()
@@ -211,9 +211,8 @@ def test_a_public_copy_names_no_machine_and_nothing_of_the_cluster(played, monke
     monkeypatch.setattr(RunFolder, "set_status", note)
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     job = start_job(played, *answers)
-    owner = ray_driver.Driver()
     for _ in range(60):
-        if not owner._advance(job):
+        if not job.advance():
             break
     assert job.run.status().state == "failed" and "nodes" not in job.run.metadata()
     waiting = create_run(small_run())
