@@ -93,9 +93,9 @@ class Item:
     @classmethod
     def at(cls, root: Path, path: Path) -> Item | None:
         """The item of this folder, or None where it is not among those of `root`."""
-        homes = (home for home in HOMES if home not in FILES and path.parent == root / home)
-        home = next(homes, None)
-        return None if home is None or not is_id(path.name) else cls(root, home, path.name)
+        homes = {root / home: home for home in HOMES if home not in FILES}
+        known = path.parent in homes and is_id(path.name)
+        return cls(root, homes[path.parent], path.name) if known else None
 
     @property
     def single(self) -> bool:
@@ -397,14 +397,9 @@ class Copier:
         every = [row for rows in self._rows.values() for row in rows.values()]
         return {row.id: row for row in sorted(every, key=lambda row: row.owned)}
 
-    def row(self, name: str) -> StoredRun | None:
-        """The item of that id, as `newest` has it."""
-        rows = [rows[name] for rows in self._rows.values() if name in rows]
-        return max(rows, key=lambda row: row.owned, default=None)
-
     def newer(self, item: Item) -> bool:
         """Whether another server has another version of an item, and is the one that may write it."""
-        row, manifest = self.row(item.id), item.manifest()
+        row, manifest = self.newest().get(item.id), item.manifest()
         if row is None or row.server == self.place.server or item.changed_here():
             return False
         may_write = manifest.server == row.server or row.owned > manifest.owned
@@ -515,33 +510,33 @@ class Copier:
 
         A run that is still under way elsewhere is paused here: a copy that another server alone continues.
         """
-        if (row := self.row(name)) is None:
+        if (row := self.newest().get(name)) is None:
             return False
         item = Item(self.root, row.home, name)
-        home, draft = item.folder.parent, item.folder.parent / f".draft-{name}"
+        draft, old = (self.root / item.home / f".draft-{mark}{name}" for mark in ("", "old-"))
         shutil.rmtree(draft, ignore_errors=True)
-        into, stored = (item.folder, item.names()) if item.single else (draft, [])
-        if not item.single:  # in the opposite order of writing: the status first
-            stored = [one for one in self.place.list(item.remote) if NAME.fullmatch(one)]
-            stored.sort(key=lambda one: one != STATUS)
+        stored = [one for one in self.place.list(item.remote) if NAME.fullmatch(one)]
+        stored.sort(key=lambda one: one != STATUS)  # in the opposite order of writing
         files = [one for one in stored if one not in LOCAL]
         for file in files:
             if (content := self.place.read(f"{item.remote}/{file}")) is not None:
-                write_atomically(into / file, content)
-            elif item.single:
-                return False
-        if not item.single:
+                write_atomically(draft / file, content)
+        copied = RunFolder(draft)
+        if not (draft / item.names()[0]).is_file() if item.single else not copied.exists():
+            shutil.rmtree(draft, ignore_errors=True)
+            return False
+        if item.single:
+            os.replace(draft / item.names()[0], item.folder / item.names()[0])
+        else:
             for folder in () if item.home else ("frames", "checkpoints"):
                 (draft / folder).mkdir(parents=True, exist_ok=True)
-            if not RunFolder(draft).exists():
-                shutil.rmtree(draft, ignore_errors=True)
-                return False
-            if not RunFolder(draft).status().ended:
-                RunFolder(draft).set_status("paused", f"It trains on {row.server}; this is a copy.")
+            if not copied.status().ended:
+                copied.set_status("paused", f"It trains on {row.server}; this is a copy.")
             if item.folder.exists():
-                item.folder.rename(home / f".draft-old-{name}")
-                shutil.rmtree(home / f".draft-old-{name}", ignore_errors=True)
+                item.folder.rename(old)
             draft.rename(item.folder)
+        for left in (draft, old):
+            shutil.rmtree(left, ignore_errors=True)
         sizes = {file: now for file in files if (now := version(item.folder / file)) is not None}
         item.write_manifest(Manifest(row.server, row.owned, row.stamp, sizes))
         return True
@@ -599,17 +594,16 @@ def copy_now() -> str:
     return now.trouble
 
 
-def watch() -> None:
-    """Copy from now on, for a thread of its own."""
-    while True:
-        started = time.monotonic()
-        copy_now()
-        time.sleep(max(PASS_SECONDS, 5 * (time.monotonic() - started)))
-
-
 @cache
 def begin_copying() -> None:
     """Begin to copy in a thread, where there is a store."""
+
+    def watch() -> None:
+        while True:
+            started = time.monotonic()
+            copy_now()
+            time.sleep(max(PASS_SECONDS, 5 * (time.monotonic() - started)))
+
     if settings().store:
         threading.Thread(target=watch, daemon=True, name="store").start()
 
@@ -631,14 +625,14 @@ def bring(name: str, home: str = "") -> None:
     item = Item(now.root, home, name)
     here = item.exists()
     # As of the last pass: no page waits for the store.
-    lacked = now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
+    lacked = name not in now.newest() and time.monotonic() - now.read_at < FRESH_SECONDS
     if now.read_at > 0 and (not now.newer(item) if here else lacked):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)
         with FileLock(now.root / LOCK):
             now.read_rows()
-            row = now.row(name)
+            row = now.newest().get(name)
             # What a worker of this machine writes stays as it is.
             at_rest = item.single or (item.run.status().ended and not item.run.alive())
             if row and row.home == home and (not here or (now.newer(item) and at_rest)):
