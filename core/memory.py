@@ -16,7 +16,7 @@ import psutil
 from core.settings import limits
 
 SMALL = 2_000_000_000  # bytes in all, below which nothing is held that only saves time
-ARENAS = 2
+MALLOC = {"M_TRIM_THRESHOLD": -1, "M_MMAP_THRESHOLD": -3, "M_ARENA_MAX": -8}  # of glibc's malloc.h
 CGROUPS = Path("/sys/fs/cgroup")
 V2 = ("memory.max", "memory.current", "inactive_file", "memory.events")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
@@ -76,14 +76,12 @@ def give_back() -> None:
         trim(0)
 
 
-def share_arenas() -> None:
-    """Let all threads allocate from ARENAS arenas of glibc from now on; does nothing on other systems.
-
-    By default threads spread over eight for each core, and what is free in one is of no use to a thread of another.
-    """
+def set_malloc(**options: int) -> None:
+    """Set how glibc allocates from now on, by the names of mallopt(3); does nothing on other systems."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(-8, ARENAS)  # M_ARENA_MAX in glibc's malloc.h
+    for name, value in options.items():
+        if mallopt is not None:
+            mallopt(MALLOC[name], value)
 
 
 def _allowed() -> float:

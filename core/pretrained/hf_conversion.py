@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,41 @@ CARRIED = frozenset(
 _HEADS = ("multi_head", "grouped_query", "multi_query")
 HEAD_SIZES = frozenset((key, "head_dim") for key in _HEADS)
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
+# The parts of a layer here, and what they are called in a layer of each class; {} is a projection.
+MARIAN_ENCODER = """
+    attention.projection.{}    self_attn.{}
+    around_attention.norm      self_attn_layer_norm
+    feed_forward.inner         fc1
+    feed_forward.outer         fc2
+    around_feed_forward.norm   final_layer_norm
+"""
+MARIAN_DECODER = f"""
+    {MARIAN_ENCODER.replace("attention.", "causal.").strip()}
+    cross.projection.{{}}      encoder_attn.{{}}
+    around_cross.norm          encoder_attn_layer_norm
+"""
+LLAMA = """
+    causal.projection.{}       self_attn.{}
+    feed_forward.inner         mlp.gate_proj
+    feed_forward.gate          mlp.up_proj
+    feed_forward.outer         mlp.down_proj
+    around_causal.norm         input_layernorm
+    around_feed_forward.norm   post_attention_layernorm
+"""
+GPT2 = """
+    causal.projection.{}       attn.{}
+    feed_forward.inner         mlp.c_fc
+    feed_forward.outer         mlp.c_proj
+    around_causal.norm         ln_1
+    around_feed_forward.norm   ln_2
+"""
+VIT = """
+    attention.projection.{}    attention.{}
+    feed_forward.inner         mlp.fc1
+    feed_forward.outer         mlp.fc2
+    around_attention.norm      layernorm_before
+    around_feed_forward.norm   layernorm_after
+"""
 
 
 @dataclass(frozen=True)
@@ -114,6 +150,22 @@ def _setting(config: ModelConfig, name: str, carried: frozenset[tuple[str, str]]
     return choice.key + (f" with {', '.join(changed)}" if changed else "")
 
 
+def layer_names(
+    layers: int, old: str, new: str, parts: str, projections: str = "q_proj k_proj v_proj o_proj"
+) -> dict[str, str]:
+    """The parts of so many layers, and their names in a class of the library: a line of `parts` has both.
+
+    {} stands in a line for each of the four `projections` of an attention.
+    """
+    four = dict(zip(("query", "key", "value", "output"), projections.split(), strict=True))
+    return {
+        f"{old}.{i}.{own.format(a)}": f"{new}.{i}.{their.format(b)}"
+        for own, their in map(str.split, parts.strip().splitlines())
+        for a, b in (four.items() if "{}" in own else [("", "")])
+        for i in range(layers)
+    }
+
+
 def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
     """Weights and biases under other names."""
     return {
@@ -153,25 +205,14 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     config, shape, source, target = model.config, task.shape, task.source_vocab, task.target_vocab
     order = torch.cat((torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)))
     state = {name: _reordered(name, weight, order) for name, weight in model.state_dict().items()}
-    names: dict[str, str] = {}
-    for i in range(config.layers):
-        for start, parts in (
-            ("encoder.", (("attention", "self_attn"),)),
-            ("", (("causal", "self_attn"), ("cross", "encoder_attn"))),
-        ):
-            old, new = f"{start}layers.{i}", f"model.{start or 'decoder.'}layers.{i}"
-            for own, their in parts:
-                names |= {
-                    f"{old}.{own}.projection.{a}": f"{new}.{their}.{b}" for a, b in PROJECTIONS
-                }
-                names[f"{old}.around_{own}.norm"] = f"{new}.{their}_layer_norm"
-            names |= {
-                f"{old}.feed_forward.inner": f"{new}.fc1",
-                f"{old}.feed_forward.outer": f"{new}.fc2",
-                f"{old}.around_feed_forward.norm": f"{new}.final_layer_norm",
-            }
+    four = "q_proj k_proj v_proj out_proj"
+    parts = ("encoder.layers", MARIAN_ENCODER), ("layers", MARIAN_DECODER)
+    encoder, decoder = (
+        layer_names(config.layers, own, f"model.{side}.layers", lines, four)
+        for side, (own, lines) in zip(("encoder", "decoder"), parts, strict=True)
+    )
     bias = state.get("output.bias", torch.zeros(shape.target))
-    weights = rename_weights(state, names) | {
+    weights = rename_weights(state, encoder | decoder) | {
         "model.encoder.embed_tokens.weight": vocabulary_rows(
             state["source.token.weight"], source, vocabulary
         ),
@@ -212,32 +253,15 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
 
 def _reordered(name: str, weight: Tensor, order: Tensor) -> Tensor:
     """A weight with the dimensions of a state reordered, on the side that meets a state."""
-    if name == "output.bias":
-        return weight
-    part = name.split(".")[-2]
-    if part in ("query", "key", "value", "inner", "token") or name == "output.weight":
+    reads = name.split(".")[-2] in ("query", "key", "value", "inner", "token")
+    if reads or name.startswith("output."):
         return weight[:, order] if weight.dim() == 2 else weight
     return weight[order]  # a norm, or a map whose output is added to the state
 
 
-PROJECTIONS = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("output", "out_proj"))
-O_PROJECTIONS = (*PROJECTIONS[:3], ("output", "o_proj"))
-
-
 def llama_names(layers: int) -> dict[str, str]:
     """The parts of a decoder with so many layers, and their names in a Llama."""
-    names = {"norm": "model.norm"}
-    for i in range(layers):
-        old, new = f"layers.{i}", f"model.layers.{i}"
-        names |= {f"{old}.causal.projection.{a}": f"{new}.self_attn.{b}" for a, b in O_PROJECTIONS}
-        names |= {
-            f"{old}.feed_forward.inner": f"{new}.mlp.gate_proj",
-            f"{old}.feed_forward.gate": f"{new}.mlp.up_proj",
-            f"{old}.feed_forward.outer": f"{new}.mlp.down_proj",
-            f"{old}.around_causal.norm": f"{new}.input_layernorm",
-            f"{old}.around_feed_forward.norm": f"{new}.post_attention_layernorm",
-        }
-    return names
+    return {"norm": "model.norm"} | layer_names(layers, "layers", "model.layers", LLAMA)
 
 
 def to_llama(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
@@ -288,31 +312,17 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     """A decoder with pre-LayerNorm and learned positions (Radford 2019)."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config, state, names = model.config, model.state_dict(), {"norm": "transformer.ln_f"}
-    size = max_tokens(task.shape, task)
-    weights: Weights = {}
-    for i in range(config.layers):
-        old, new = f"layers.{i}", f"transformer.h.{i}"
-        names |= {
-            f"{old}.around_causal.norm": f"{new}.ln_1",
-            f"{old}.around_feed_forward.norm": f"{new}.ln_2",
-        }
-        for part, transpose in (("weight", True), ("bias", False)):
-            maps = [
-                state[f"{old}.causal.projection.{name}.{part}"]
-                for name in ("query", "key", "value")
-            ]
-            own = {
-                "attn.c_attn": torch.cat(maps),
-                "attn.c_proj": state[f"{old}.causal.projection.output.{part}"],
-                "mlp.c_fc": state[f"{old}.feed_forward.inner.{part}"],
-                "mlp.c_proj": state[f"{old}.feed_forward.outer.{part}"],
-            }
-            weights |= {
-                f"{new}.{name}.{part}": weight.T if transpose else weight
-                for name, weight in own.items()
-            }
-    weights |= rename_weights(state, names) | {
+    config, state, size = model.config, model.state_dict(), max_tokens(task.shape, task)
+    names = layer_names(config.layers, "layers", "transformer.h", GPT2, "q k v c_proj")
+    weights = {
+        name: weight.T if weight.ndim == 2 else weight  # its matrices are (in, out)
+        for name, weight in rename_weights(state, {"norm": "transformer.ln_f"} | names).items()
+    }
+    for i, part in product(range(config.layers), ("weight", "bias")):
+        home = f"transformer.h.{i}.attn"
+        three = [weights.pop(f"{home}.{name}.{part}") for name in "qkv"]
+        weights[f"{home}.c_attn.{part}"] = torch.cat(three, -1)
+    weights |= {
         "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"],
         "transformer.wpe.weight": state["places.position.table.weight"][:size],
@@ -342,17 +352,7 @@ def to_vit(model: Any, task: Any, vocabulary: Vocabulary) -> Any:
 
     config, state = model.config, model.state_dict()
     names = {"encoder.norm": "vit.layernorm", "output": "classifier"}
-    for i in range(config.layers):
-        old, new = f"encoder.layers.{i}", f"vit.layers.{i}"
-        names |= {
-            f"{old}.attention.projection.{a}": f"{new}.attention.{b}" for a, b in O_PROJECTIONS
-        }
-        names |= {
-            f"{old}.feed_forward.inner": f"{new}.mlp.fc1",
-            f"{old}.feed_forward.outer": f"{new}.mlp.fc2",
-            f"{old}.around_attention.norm": f"{new}.layernorm_before",
-            f"{old}.around_feed_forward.norm": f"{new}.layernorm_after",
-        }
+    names |= layer_names(config.layers, "encoder.layers", "vit.layers", VIT)
     patch, (high, wide) = task.patch, task.grid
     weights = rename_weights(state, names) | {
         "vit.embeddings.cls_token": state["first"][None, None],

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.files import text_of
+from core.files import folder_bytes, modified, text_of
 from core.memory import free_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line
 from core.pretrained.load import (
@@ -83,19 +83,6 @@ def fetch_file(
         raise PretrainedError(
             f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again."
         )
-
-
-def fetch_small(repo: str, commit: str, name: str, most: int, token: str | None) -> bytes:
-    """A file of at most `most` bytes, in memory."""
-    data = b""
-    with hub_errors(repo, commit, token):
-        for chunk in _stream(repo, commit, name, token):
-            data += chunk
-            if len(data) > most:
-                raise PretrainedError(
-                    f"{name} of {repo} is larger than {most:,} bytes, so it is not read."
-                )
-    return data
 
 
 def _stream(
@@ -208,7 +195,7 @@ def downloaded_commits(repo: str) -> tuple[str, ...]:
         path.name
         for path in sorted(
             [path for path in _folders() if path.parent.name == repo.replace("/", "--")],
-            key=_used,
+            key=modified,
             reverse=True,
         )
     )
@@ -224,16 +211,12 @@ def make_room(need: int) -> None:
         )
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
-        if time.time() - _used(part) > STALE_SECONDS:  # its process has ended
+        if time.time() - modified(part) > STALE_SECONDS:  # its process has ended
             shutil.rmtree(part, ignore_errors=True)
-    folders = sorted(_folders(), key=_used)
-    sizes = [
-        sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        for folder in folders
-    ]
-    while folders and sum(sizes) + need > most:
-        shutil.rmtree(folders.pop(0), ignore_errors=True)
-        sizes.pop(0)
+    sizes = {folder: folder_bytes(folder) for folder in sorted(_folders(), key=modified)}
+    while sizes and sum(sizes.values()) + need > most:
+        shutil.rmtree(oldest := next(iter(sizes)), ignore_errors=True)
+        del sizes[oldest]
     free = shutil.disk_usage(storage_folder()).free
     if free < need + MARGIN:
         raise PretrainedError(
@@ -247,13 +230,6 @@ def _folders() -> list[Path]:
     return [
         path for path in storage_folder().glob("*/*") if path.is_dir() and path.suffix != ".part"
     ]
-
-
-def _used(folder: Path) -> float:
-    try:
-        return folder.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def check_folder(text: str, limit: int) -> Path:
@@ -374,8 +350,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
             repo, revision=revision, files_metadata=True, timeout=SECONDS
         )
     listed = {item.rfilename: item for item in info.siblings or ()}
-    weights = weight_files(listed, repo)
-    commit = str(info.sha or "")
+    weights, commit = weight_files(listed, repo), str(info.sha or "")
     if not COMMIT.fullmatch(commit):
         raise PretrainedError(f"The hub states no commit for {repo}, so its version is not known.")
     needed = [item for name, item in listed.items() if name in weights or BESIDE.fullmatch(name)]
@@ -387,7 +362,15 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         File(item.rfilename, int(item.size or 0), item.lfs.sha256 if item.lfs else None)
         for item in needed
     )
-    config = parse_config(fetch_small(repo, commit, "config.json", MAX_CONFIG, token), repo)
+    data = b""
+    with hub_errors(repo, commit, token):
+        for chunk in _stream(repo, commit, "config.json", token):
+            data += chunk
+            if len(data) > MAX_CONFIG:
+                raise PretrainedError(
+                    f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read."
+                )
+    config = parse_config(data, repo)
     refuse_config(config, repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
     if counted := getattr(info.safetensors, "parameters", None):
@@ -396,18 +379,16 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
         stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
         memory = stored * (2 if kind.endswith("float16") else 1)
-    plan = DownloadPlan(repo, commit, str(config["model_type"]), files, memory)
-    limit = most_bytes()
+    plan, limit = DownloadPlan(repo, commit, str(config["model_type"]), files, memory), most_bytes()
     if plan.size > limit:
         raise PretrainedError(
-            f"{plan.repo} is {format_bytes(plan.size)}; this page downloads at most "
+            f"{repo} is {format_bytes(plan.size)}; this page downloads at most "
             f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
             "small in its name."
         )
-    room = min(4 * limit, free_bytes())
-    if plan.memory > room:
+    if memory > (room := min(4 * limit, free_bytes())):
         raise PretrainedError(
-            f"{plan.repo} needs {format_bytes(plan.memory)} of memory in fp32, and "
+            f"{repo} needs {format_bytes(memory)} of memory in fp32, and "
             f"{format_bytes(room)} is free. Take a smaller model."
         )
     return plan

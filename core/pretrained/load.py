@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import json
 import math
 import os
@@ -25,7 +23,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.entries import quote, quote_name
-from core.memory import is_small
+from core.files import sha256 as digest_of
+from core.memory import is_small, set_malloc
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import (
     Head,
@@ -187,18 +186,15 @@ def read_config(file: Path, name: str) -> dict[str, Any]:
             raise PretrainedError(
                 f"{name} has a config.json that is not a regular file, so it is not opened."
             )
-        with file.open("rb") as stream:
-            data = stream.read(MAX_CONFIG + 1)
+        if (size := file.stat().st_size) > MAX_CONFIG:
+            raise PretrainedError(
+                f"{name} has a config.json of {size:,} bytes; at most {MAX_CONFIG:,} are read."
+            )
+        return parse_config(file.read_bytes(), name)
     except OSError as error:
         raise PretrainedError(
             f"{name} has no config.json that can be opened: {error.strerror}."
         ) from error
-    if len(data) > MAX_CONFIG:
-        raise PretrainedError(
-            f"{name} has a config.json of {file.stat().st_size:,} bytes; "
-            f"at most {MAX_CONFIG:,} are read."
-        )
-    return parse_config(data, name)
 
 
 def parse_config(data: bytes, name: str) -> dict[str, Any]:
@@ -363,9 +359,7 @@ def minilm_folder() -> Path:
 
 def verify(file: Path, sha256: str) -> None:
     """PretrainedError unless the file has that sha256."""
-    with file.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if digest != sha256:
+    if (digest := digest_of(file)) != sha256:
         raise PretrainedError(
             f"{file.name} has sha256 {digest[:12]}…, expected {sha256[:12]}…; "
             "the file is not the official model, so it is not loaded. Reinstall the package."
@@ -448,29 +442,14 @@ def untrained(pretrained: Pretrained, seed: int = 0) -> Pretrained:
 
 def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
     """A `Pretrained` of a loaded or newly built model: frozen, in eval mode, recordable if its family allows it."""
-    keep_freed_memory()
+    # glibc keeps up to 256 MB of freed memory for the next reading. Otherwise the pages of every map return to the
+    # system and are requested again one by one: a reading of 512 tokens is a fifth slower than its forward pass.
+    if not is_small():
+        set_malloc(M_MMAP_THRESHOLD=32 << 20, M_TRIM_THRESHOLD=256 << 20)
     model = model.eval().requires_grad_(False)
-    return Pretrained(
-        name,
-        model,
-        tokenizer,
-        max_tokens_of(model),
-        head_of(model),
-        reads_of(model),
-        make_recordable(model),
-    )
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep up to 256 MB of freed memory for the next reading; does nothing on other systems.
-
-    Otherwise the pages of every map return to the system and are requested again one by one, which makes a reading of
-    512 tokens a fifth slower than its forward pass.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None and not is_small():
-        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD in glibc's malloc.h
-        mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD
+    reads, recordable = reads_of(model), make_recordable(model)
+    most, head = max_tokens_of(model), head_of(model)
+    return Pretrained(name, model, tokenizer, most, head, reads, recordable)
 
 
 def max_tokens_of(model: Any) -> int:
@@ -483,35 +462,20 @@ def max_tokens_of(model: Any) -> int:
 
 def maps_bytes(model: Any, tokens: int) -> int:
     """The bytes of the maps of all heads on a text; for an encoder–decoder, of its encoder's."""
-    config = text_config(model)
-    return (
-        4
-        * _largest(config, "num_hidden_layers")
-        * _largest(config, "num_attention_heads")
-        * tokens**2
-    )
-
-
-def _largest(config: PreTrainedConfig, name: str) -> int:
-    """A count in the config; the largest where there is one a stage or a layer, 12 where there is none."""
+    config, count = text_config(model), 4 * tokens**2
     parts = config.per_layer_config if getattr(config, "is_heterogeneous", False) else [config]
-    values = [value for part in parts if (value := getattr(part, name, None))] or [12]
-    flat = [
-        one
-        for value in values
-        for one in (
-            value.values()
-            if isinstance(value, dict)
-            else value
-            if isinstance(value, list | tuple)
-            else (value,)
+    for name in ("num_hidden_layers", "num_attention_heads"):
+        # The largest where there is one a stage or a layer, 12 where there is none.
+        values = [value for part in parts if (value := getattr(part, name, None))] or [12]
+        most = int(
+            np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
         )
-    ]
-    if (most := int(max(flat))) < 1:
-        raise PretrainedError(
-            f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more."
-        )
-    return most
+        if most < 1:
+            raise PretrainedError(
+                f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more."
+            )
+        count *= most
+    return count
 
 
 def positions(model: Any) -> int:
@@ -519,30 +483,23 @@ def positions(model: Any) -> int:
     config = text_config(model)
     names = ("max_position_embeddings", "max_target_positions")  # Whisper has the latter
     limit = next((int(value) for name in names if (value := getattr(config, name, None))), 0)
-    limit = limit if limit > 0 else MAX_TOKENS
-    for name, module in model.named_modules():
+    tables = [
+        len(module.weight) - module.padding_idx - 1
+        for name, module in model.named_modules()
         # RoBERTa and related models number positions from after the padding index.
-        if (
-            name.endswith("position_embeddings")
-            and getattr(module, "padding_idx", None) is not None
-        ):
-            return min(limit, len(module.weight) - module.padding_idx - 1)
-    return limit
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
+    ]
+    return min(limit if limit > 0 else MAX_TOKENS, *tables[:1], sys.maxsize)
 
 
 def model_class(config: PreTrainedConfig) -> Any:
     """The class that the weights were saved from, if the library has it; else the base model."""
     import transformers
 
-    home = sys.modules.get(type(config).__module__.replace("configuration_", "modeling_"))
-    homes = [
-        transformers,
-        home or import_module(type(config).__module__.replace("configuration_", "modeling_")),
-    ]
+    home = import_module(type(config).__module__.replace("configuration_", "modeling_"))
     for name in getattr(config, "architectures", None) or ():
-        for candidate in (
-            getattr(one, name, None) for one in homes
-        ):  # the class of a part is not in the first
+        for one in (transformers, home):  # the class of a part is not in the first
+            candidate = getattr(one, name, None)
             if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
                 return candidate
     if type(config) not in transformers.MODEL_MAPPING:
@@ -642,7 +599,6 @@ def _reader(folder: Path, model: Any) -> Any:
         )
     with wrap_errors(f"{folder.name} has no readable tokenizer or processor"):
         reader = kind.from_pretrained(folder, **SAFE)
-    getattr(
-        reader, "tokenizer", reader
-    ).truncation_side = "right"  # some say left; a text is read from its beginning
+    # Some say left; a text is read from its beginning.
+    getattr(reader, "tokenizer", reader).truncation_side = "right"
     return replace(ImageProcessor.of(folder), tokenizer=reader) if reads == "picture" else reader

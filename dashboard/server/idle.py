@@ -17,7 +17,7 @@ from functools import cache
 
 from streamlit import runtime
 
-from core.memory import give_back, is_small, share_arenas
+from core.memory import give_back, is_small, set_malloc
 
 # 1.7 s of processor time; Start here needs them, pandas in Streamlit
 AT_START = ("torch", "core.attention", "pandas")
@@ -63,7 +63,8 @@ def begin() -> None:
 
     What these libraries hold is left out of full collections, of which each would spend 0.1 s on it.
     """
-    share_arenas()
+    # Threads spread over eight arenas for each core, and what is free in one is of no use to a thread of another.
+    set_malloc(M_ARENA_MAX=2)
     for name in AT_START:
         importlib.import_module(name)
     gc.collect()
