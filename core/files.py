@@ -68,33 +68,24 @@ def set_person(key: Callable[[], str]) -> None:
     _person[:] = [key]
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file atomically: a reader sees the old bytes or the new. Of a write that fails nothing stays."""
+def write_atomically(path: Path, data: bytes, new: bool = False) -> None:
+    """Replace a file atomically: a reader sees the old bytes or the new. Of a write that fails nothing stays.
+
+    With `new` FileExistsError where there is one, for all but one of several writers.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
     try:
         draft.write_bytes(data)
-        os.replace(draft, path)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise
-
-
-def create_atomically(path: Path, data: bytes) -> None:
-    """Write a file that does not exist yet; FileExistsError where it does, for all but one of several writers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
-    draft.write_bytes(data)
-    try:
-        os.link(draft, path)  # whole at once, which "xb" is not
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        with open(path, "xb") as file:
+        (os.link if new else os.replace)(draft, path)  # whole at once, which "xb" is not
+    except OSError as error:
+        if not new or isinstance(error, FileExistsError):
+            raise
+        with open(path, "xb") as file:  # a file system without links
             file.write(data)
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def clear_drafts(folder: Path) -> None:

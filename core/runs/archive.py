@@ -26,7 +26,6 @@ from core.files import disk_refused, read_checked, runs_folder, seconds_of, sent
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
 from core.runs.executor import line, valid
-from core.runs.folder import ENDED
 from core.runs.runs import LONGEST_NAME, Run, draft_folder, new_run
 from core.tasks import make_task, reading
 from core.training.config import BOUNDS, OPTIMIZERS, RunConfig
@@ -74,8 +73,8 @@ def read_records(path: Path) -> list[Record]:
                 raise ValueError(f"{where}: {error}") from error
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where} cannot be read: {error}") from error
-            if len(result) > 1 and result[-1].step < result[-2].step:
-                raise ValueError(f"{where}: step {result[-1].step} comes after {result[-2].step}.")
+            before, now = result[-2:][0].step, result[-1].step
+            _refuse_if(now < before, f"{where}: step {now} comes after {before}.")
     raise ValueError(f"metrics.jsonl has more than {MAX_RECORDS:,} lines.")
 
 
@@ -94,17 +93,15 @@ def frames(run: Run, config: RunConfig) -> None:
             if map_kind in get_args(Kind) and index.isdecimal() and int(index) < len(examples):
                 axes = axis_tokens(task, examples[int(index)])
                 size = tuple(map(len, map_tokens(config.model, map_kind, *axes)))
-            if kind != "F16" or size is None or shape[2:] != size:
-                raise ValueError(
-                    f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
-                    f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example."
-                )
             _refuse_if(
-                (
-                    heads.setdefault(name, shape[:2]) != shape[:2]
-                    or not 0 < shape[0] * shape[1] <= 12 * 64
-                ),
-                f"{where}: {name} has {shape[:2]} layers and heads; other frames {heads[name]}.",
+                kind != "F16" or size is None or shape[2:] != size,
+                f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
+                f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example.",
+            )
+            usual = heads.setdefault(name, shape[:2])
+            _refuse_if(
+                usual != shape[:2] or not 0 < shape[0] * shape[1] <= 12 * 64,
+                f"{where}: {name} has {shape[:2]} layers and heads; other frames {usual}.",
             )
 
 
@@ -124,8 +121,8 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     for step in run.checkpoint_steps():
         where = f"checkpoints/{step:06d}.safetensors"
         saved, text = tensors(run.checkpoint_path(step), where)
-        if missing := sorted(weights.keys() - saved.keys()):
-            raise ValueError(f"{where} has no {missing[0]}, which this model needs.")
+        missing = min(weights.keys() - saved.keys(), default="")
+        _refuse_if(bool(missing), f"{where} has no {missing}, which this model needs.")
         for name, (_, shape) in saved.items():
             fits: tuple[tuple[int, ...], ...] = (known[name],) if name in known else ()
             if (state := OPTIMIZER_STATE.fullmatch(name)) and int(state[1]) < len(shapes):
@@ -188,14 +185,11 @@ def pack(run: Run) -> bytes:
     ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
     out, name = io.BytesIO(), run.id
-    metadata = {
-        key: value
-        for key, value in run.metadata().items()
-        if key in ("name", "created", "parent", "machines")
-    }
-    status = run.status()
+    kept, status = ("name", "created", "parent", "machines"), run.status()
+    metadata = {"config": run.config().to_json()}
+    metadata |= {key: value for key, value in run.metadata().items() if key in kept}
     texts = {
-        "run.json": json.dumps({"config": run.config().to_json(), **metadata}, indent=1).encode(),
+        "run.json": json.dumps(metadata, indent=1).encode(),
         "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
         "metrics.jsonl": b"".join(
             json.dumps(r.to_json(), ensure_ascii=False).encode() + b"\n" for r in run.records()
@@ -272,10 +266,8 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
                 path.rename(run.path / path.parent.name / path.name)
             for record in records:
                 run.append(record)
-            if status.state in ENDED:
-                run.set_status(status.state, status.message[:MAX_TEXT])
-            else:
-                run.set_status("stopped", "It was still training when it was copied.")
+            left = ("stopped", "It was still training when it was copied.")
+            run.set_status(*(status.state, status.message[:MAX_TEXT]) if status.ended else left)
         return Run((root or runs_folder()) / run.id)
 
 
@@ -284,10 +276,9 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
     infos: dict[str, zipfile.ZipInfo] = {}
     tops = set()
     for info in file.infolist():
-        match = NAMES.fullmatch(info.filename)
-        if match is None:
-            if FOLDERS.fullmatch(info.filename):
-                continue
+        if FOLDERS.fullmatch(info.filename):
+            continue
+        if (match := NAMES.fullmatch(info.filename)) is None:
             raise ValueError(f"The zip holds {quote(info.filename)}, which is not a file of a run.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
@@ -304,14 +295,16 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
         len(infos) > MAX_FILES,
         f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.",
     )
-    total = sum(info.file_size for info in infos.values())
-    if total > (most := MAX_UNPACKED if most is None else most):
-        raise ValueError(
-            f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB "
-            "are allowed."
-        )
-    if missing := {"run.json", "metrics.jsonl"} - infos.keys():
-        raise ValueError(f"The zip has no {sorted(missing)[0]}, so it is not a run.")
+    total, most = (
+        sum(one.file_size for one in infos.values()),
+        MAX_UNPACKED if most is None else most,
+    )
+    _refuse_if(
+        total > most,
+        f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB are allowed.",
+    )
+    missing = min({"run.json", "metrics.jsonl"} - infos.keys(), default="")
+    _refuse_if(bool(missing), f"The zip has no {missing}, so it is not a run.")
     return [(info, name) for name, info in infos.items()]
 
 
@@ -375,20 +368,11 @@ def write_tensorboard(run: Run, folder: Path) -> Path:
             f"{folder} has event files already, which TensorBoard would mix; take another folder."
         )
     start, frames = seconds_of(run.metadata().get("created")), set(run.frame_steps())
+    config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
+    machine = line(run.metadata().get("machines"))
+    words = [run.name, machine and f"Trained on {machine}", f"```json\n{config}\n```"]
     with SummaryWriter(str(folder)) as writer:
-        config = json.dumps(settings_of(run), indent=1, ensure_ascii=False)
-        machine = line(run.metadata().get("machines"))
-        writer.add_text(
-            "run",
-            "\n\n".join(
-                [
-                    run.name,
-                    *([f"Trained on {machine}"] if machine else []),
-                    f"```json\n{config}\n```",
-                ]
-            ),
-            walltime=start,
-        )
+        writer.add_text("run", "\n\n".join(filter(None, words)), walltime=start)
         for record in records:
             at = {"global_step": record.step, "walltime": start + record.elapsed}
             for tag, value in scalars(record).items():
@@ -431,13 +415,12 @@ def write_wandb(run: Run, folder: Path) -> Path:
         raise ValueError(WANDB_MISSING) from error
     records = _records(run)
     folder.mkdir(parents=True, exist_ok=True)
-    settings = wandb.Settings(console="off", silent=True, x_disable_stats=True)
     target = wandb.init(
         project="attention-lab",
         name=run.name,
         dir=str(folder),
         mode="offline",
-        settings=settings,
+        settings=wandb.Settings(console="off", silent=True, x_disable_stats=True),
         config=settings_of(run),
     )
     for record in records:

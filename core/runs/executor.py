@@ -37,17 +37,16 @@ def machine(device: str) -> dict[str, Any]:
     """Threads, torch's version, the processor or GPU, its instruction set or compute capability, and its libraries:
     which of MKL and oneDNN compute, and what the environment sets of them."""
     name, capability = processor(), torch.backends.cpu.get_cpu_capability()
+    name = name if device == "cpu" else f"{name} ({device})"
     if device == "cuda":
         name = torch.cuda.get_device_name()
         capability = ".".join(map(str, torch.cuda.get_device_capability()))
-    elif device != "cpu":
-        name = f"{name} ({device})"
     onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-    on = (("MKL", torch.backends.mkl.is_available()), ("oneDNN", onednn))
-    named = [
-        f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(SETTINGS)
-    ]
-    libraries = ", ".join([f"{key} {'on' if there else 'off'}" for key, there in on] + named)
+    on = {"MKL": torch.backends.mkl.is_available(), "oneDNN": onednn}
+    named = [f"{key}={one}" for key, one in sorted(os.environ.items()) if key.startswith(SETTINGS)]
+    libraries = ", ".join(
+        [f"{key} {'on' if there else 'off'}" for key, there in on.items()] + named
+    )
     return {
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
@@ -105,12 +104,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 @cache
 def gpus() -> tuple[float, ...]:
     """The memory of each CUDA device in MB, in PyTorch's order."""
-    if not torch.cuda.is_available():
-        return ()
-    return tuple(
-        torch.cuda.get_device_properties(number).total_memory / 1e6
-        for number in range(torch.cuda.device_count())
-    )
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return tuple(torch.cuda.get_device_properties(n).total_memory / 1e6 for n in range(count))
 
 
 def number_of(run: Run) -> int | None:
@@ -134,11 +129,6 @@ def limit_memory(run: Run) -> None:
 
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def start_process(run: Run) -> subprocess.Popen:
-    """A worker that trains or measures a run's folder, and writes its log there."""
-    return spawn_worker([str(run.path)], log=run.path / "worker.log", gpu=number_of(run))
 
 
 def spawn_worker(
@@ -173,6 +163,11 @@ MAX_RUNS = 1_000  # that are handed to a cluster at once
 POLL_SECONDS = 0.2
 
 
+def start_process(run: Run) -> subprocess.Popen:
+    """A worker that trains or measures a run's folder, and writes its log there."""
+    return spawn_worker([str(run.path)], log=run.path / "worker.log", gpu=number_of(run))
+
+
 class Executor:
     """Where runs are worked on: worker processes of this machine, whose queue is the caller's."""
 
@@ -190,18 +185,17 @@ class Executor:
 
     def admit(self, run: Run, busy: Sequence[Run]) -> bool:
         """Whether a run can start beside the busy ones; where it needs a GPU, its number is written into run.json."""
-        taken, gpu = Counter(number_of(one) for one in busy), None
+        taken = Counter(number_of(one) for one in busy)
+        room = [
+            max(1, int(memory // limits().gpu_mb)) - taken[number]
+            for number, memory in enumerate(gpus())
+        ]
+        needed = bool(room) and bool(ray_queue.needs(run.metadata(), True).gpus)
+        if needed and max(room) < 1:
+            return False
         with suppress(OSError):  # it was deleted, or waits on, since the disk is full
-            if gpus() and ray_queue.needs(run.metadata(), True).gpus:
-                room = [
-                    max(1, int(memory // limits().gpu_mb)) - taken[number]
-                    for number, memory in enumerate(gpus())
-                ]
-                if max(room) < 1:
-                    return False
-                gpu = room.index(max(room))
-            if gpus():
-                run.update_metadata(gpu=gpu)
+            if room:
+                run.update_metadata(gpu=room.index(max(room)) if needed else None)
             return True
         return False
 

@@ -31,7 +31,6 @@ from core.files import (
     REPORTS,
     SWEEPS,
     converted,
-    create_atomically,
     hosted,
     read_object,
     seconds_of,
@@ -275,7 +274,7 @@ class Store:
         """
         with self._trouble(), suppress(FileExistsError):
             if "local" in self.files.protocol:
-                create_atomically(Path(f"{self.root}/{name}"), data)
+                write_atomically(Path(f"{self.root}/{name}"), data, new=True)
             else:
                 self.files.pipe_file(f"{self.root}/{name}", data, mode="create")
             return True

@@ -64,20 +64,18 @@ class Outcome:
         if run is None:
             return cls("lost", "Its folder was deleted before it ended.")
         status, records = run.status(), one_a_step(run.records())
-        columns = {name: tuple(_measure(record, name) for record in records) for name in MEASURES}
+        names = (*MEASURES, "train_seconds", "even", "elapsed")
+        columns = {name: tuple(_measure(record, name) for record in records) for name in names}
+        seconds, evens, elapsed = (columns.pop(name) for name in names[-3:])
         return cls(
             status.state,
             status.message,
             tuple(r.step for r in records),
-            tuple(_short(r.train_seconds) for r in records),
-            {
-                name: column
-                for name, column in columns.items()
-                if any(v is not None for v in column)
-            },
+            seconds,
+            {name: column for name, column in columns.items() if {*column} - {None}},
             records[-1].held_out if records else 0,
-            _short(next((r.even for r in records if r.even is not None), None)),
-            _short(records[-1].elapsed) if records else 0.0,
+            next((even for even in evens if even is not None), None),
+            elapsed[-1] if elapsed else 0.0,
         )
 
     @property
@@ -120,13 +118,10 @@ class Outcome:
         return replace(outcome, message=text_of(outcome.message))
 
 
-def _measure(record: Record, name: str) -> float | None:
-    if name == "expected":
-        return _short(max(map(max, record.expected))) if record.expected else None
-    return _short(getattr(record, name))
-
-
-def _short(value: float | None) -> Any:
+def _measure(record: Record, name: str) -> Any:
+    """A number of a record, rounded; of "expected" that of the best head."""
+    value = getattr(record, name)
+    value = max(map(max, value)) if value and name == "expected" else value
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
@@ -150,7 +145,13 @@ class Sweep:
         refuse_if(
             not isinstance(data, dict), f"The {name} of a sweep are an object; got {quote(data)}."
         )
-        return {_cell(key): value for key, value in data.items()}
+        wrong = next((key for key in data if not CELL.fullmatch(key)), None)
+        refuse_if(
+            wrong is not None,
+            f"A run of a sweep is named by index and seed, such as 0:1; got {quote(wrong)}.",
+        )
+        cells = {key: key.split(":") for key in data}
+        return {(int(index), int(seed)): data[key] for key, (index, seed) in cells.items()}
 
     def config(self) -> SweepConfig:
         """The sweep's config; ConfigError when the file does not hold one."""
@@ -216,15 +217,6 @@ def _key(cell: Cell) -> str:
     return f"{cell[0]}:{cell[1]}"
 
 
-def _cell(key: str) -> Cell:
-    refuse_if(
-        not CELL.fullmatch(key),
-        f"A run of a sweep is named by index and seed, such as 0:1; got {quote(key)}.",
-    )
-    index, seed = key.split(":")
-    return int(index), int(seed)
-
-
 def sweep_comparisons(
     config: SweepConfig, outcomes: Mapping[Cell, Outcome], measure: str
 ) -> list[Comparison]:
@@ -269,11 +261,8 @@ def find_sweep(sweep_id: object, root: Path | None = None) -> Sweep | None:
 
 def list_sweeps() -> list[Sweep]:
     """Every sweep, oldest first."""
-    return [
-        sweep
-        for path in sorted(sweeps_folder().glob("*.json"))
-        if (sweep := find_sweep(path.stem)) is not None
-    ]
+    sweeps = (find_sweep(path.stem) for path in sorted(sweeps_folder().glob("*.json")))
+    return [sweep for sweep in sweeps if sweep is not None]
 
 
 def delete_sweep(sweep: Sweep) -> None:
@@ -348,24 +337,19 @@ def run_sweep(sweep: Sweep, workers: int) -> bool:
 def summary(sweep: Sweep) -> list[str]:
     """A line for each value with its mean and 95 % interval, then the tests of all pairs of values."""
     config, outcomes = sweep.config(), sweep.outcomes()
-    lines = []
-    for index, value in enumerate(config.values):
+    values, lines = [value_text(config.axis, value) for value in config.values], []
+    for index, value in enumerate(values):
         of_value = [
             outcomes[cell] for cell in config.cells if cell[0] == index and cell in outcomes
         ]
         finished = sum(outcome.state == "finished" for outcome in of_value)
-        parts = [
-            f"{value_text(config.axis, value)}:",
-            f"{finished} of {len(config.seeds)} seeds",
-            *measure_texts(of_value),
-        ]
+        parts = [f"{value}:", f"{finished} of {len(config.seeds)} seeds", *measure_texts(of_value)]
         lines.append("  ".join(parts))
     # The differences of all pairs on the measure that ranks the values, once all runs have ended.
     names = {name for outcome in outcomes.values() for name in outcome.measures}
     measure = next((name for name in MEASURES if name in names), None)
     if measure is None or not all(outcome.ended for outcome in outcomes.values()):
         return lines
-    values = [value_text(config.axis, value) for value in config.values]
     differences = [
         f"{values[pair.first]} {'/' if pair.unit == 'times' else '-'} {values[pair.second]}: {measure} "
         f"{pair.difference:.4g} (interval {pair.low:.4g} to {pair.high:.4g})  p {pair.p:.3g}  n {pair.count}  "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -201,13 +202,10 @@ class Session:
         load_weights(self.model, tensors)
         if text.get("optimizer") == self.config.optimizer:
             state: dict[int, dict[str, Tensor]] = defaultdict(dict)
-            for name, value in tensors.items():
-                if name.startswith("optimizer."):
-                    _, index, part = name.split(".", 2)
-                    state[int(index)][part] = value
-            self.optimizer.load_state_dict(
-                {"state": dict(state), "param_groups": self.optimizer.state_dict()["param_groups"]}
-            )
+            for name in (name for name in tensors if name.startswith("optimizer.")):
+                _, index, part = name.split(".", 2)
+                state[int(index)][part] = tensors[name]
+            self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": dict(state)})
         self.data.set_state(tensors["generator.data"])
         torch.set_rng_state(tensors["generator.torch"])
         if self.device == "cuda" and "generator.cuda" in tensors:
@@ -233,13 +231,9 @@ class Session:
                     f"The {what} is no longer a number at step {step.number}; take a smaller "
                     "learning rate."
                 )
-            sums.loss += loss
-            sums.gradient += gradient
-            sums.indexer += indexer
-            sums.tokens += step.tokens
-            sums.busy += step.seconds
-            sums.data += step.data
-            sums.count += 1
+            more = Interval(loss, gradient, indexer, step.tokens, step.seconds, step.data, 1)
+            for name, value in vars(more).items():
+                setattr(sums, name, getattr(sums, name) + value)
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -294,14 +288,11 @@ def prepare(config: RunConfig) -> Session:
 
 def parts_of(model: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The parameters by part of the model, in order: "source", "encoder.layers.0", …, "output"."""
-    parts: dict[str, list[nn.Parameter]] = {}
+    parts: dict[str, list[nn.Parameter]] = defaultdict(list)
     for name, weight in model.named_parameters():
-        words = name.split(".")[:-1]
-        numbered = [i for i, word in enumerate(words) if word.isdecimal()]
-        parts.setdefault(
-            ".".join(words[: numbered[0] + 1] if numbered else words[:1] or [name]), []
-        ).append(weight)
-    return parts
+        numbered = re.match(r"(\w+\.)*?\d+(?=\.)", name)
+        parts[numbered[0] if numbered else name.partition(".")[0]].append(weight)
+    return dict(parts)
 
 
 PASS = 0.99

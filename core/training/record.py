@@ -147,16 +147,13 @@ class Record:
         Some numbers of a run that diverged are NaN or infinite; with `finite` they are refused.
         """
         data = renamed(data, "record")
-        if isinstance(data.get("buckets"), list | tuple):
+        if isinstance(buckets := data.get("buckets"), list | tuple):
             data["buckets"] = [
-                renamed(bucket, "record") if isinstance(bucket, dict) else bucket
-                for bucket in data["buckets"]
+                renamed(one, "record") if isinstance(one, dict) else one for one in buckets
             ]
-        if isinstance(norms := data.get("gradients"), dict):  # null: a norm that was not finite
-            data["gradients"] = {
-                name: math.nan if norm is None and not finite else norm
-                for name, norm in norms.items()
-            }
+        if isinstance(norms := data.get("gradients"), dict) and not finite:
+            # null: a norm that was not finite
+            data["gradients"] = {k: math.nan if norm is None else norm for k, norm in norms.items()}
         record = read(data, cls, "A record")
         for name, value in data.items():
             for number in _numbers(value) if name != "examples" else ():  # those are texts
