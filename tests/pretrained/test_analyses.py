@@ -1,4 +1,4 @@
-"""Every analysis of every architecture that is drawn: a number that keeps the rule of its analysis, or a true sentence.
+"""Every architecture: drawn as it is, each analysis a number that keeps its rule, or a true sentence.
 
 `python -m tests.pretrained.test_analyses [FAMILY …]` prints how many types are right, refused and wrong by analysis.
 """
@@ -35,7 +35,13 @@ from core.pretrained import Array, PretrainedError, encode, forward, read
 from core.pretrained.attention_recorder import repeat_kv
 from core.pretrained.base import first_line
 from tests.cases import each
-from tests.pretrained.test_attention_recorder import DRAWN, EXPECTED, GIVEN, built
+from tests.pretrained.test_attention_recorder import (
+    BUILT,
+    EXPECTED,
+    GIVEN,
+    built,
+    outcome as drawn_as,
+)
 
 SENTENCE = "The animal did cross the street."
 GROUPS = 12
@@ -51,8 +57,8 @@ def close(one, other):
 class Case:
     """A tiny model with uneven weights, its inputs, and what several analyses share."""
 
-    def __init__(self, model_type):
-        self.pretrained = built(model_type)
+    def __init__(self, pretrained):
+        self.pretrained = pretrained
         numbers = torch.Generator().manual_seed(5)
         with torch.no_grad():
             for weight in self.pretrained.model.parameters():
@@ -87,6 +93,10 @@ class Case:
     @cache  # noqa: B019
     def contributions(self):
         return measure_contributions(self.baseline())
+
+    @cache  # noqa: B019
+    def vocabularies(self):
+        return read_vocabularies(self.pretrained)
 
     def first(self):
         return frozenset({(self.trace.maps[0].kind, 0, 0)})
@@ -248,7 +258,7 @@ def attribution(case):
 
 def circuits(case):
     """Scores and outputs of one token are its state, with the scale of its norm, through the matrices."""
-    heads, tables = read_heads(case.pretrained), read_vocabularies(case.pretrained)
+    heads, tables = read_heads(case.pretrained), case.vocabularies()
     composer = Composer(heads)
     for result in (composer.into(later) for later in range(len(heads))):
         assert all(bool(one.isfinite().all()) for one in result.scores.values())
@@ -270,12 +280,12 @@ def circuits(case):
 
 def embeddings(case):
     """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
-    tables, batch = read_vocabularies(case.pretrained), encode(case.pretrained, case.inputs)[0]
+    batch = encode(case.pretrained, case.inputs)[0]
     if (
         not case.pretrained.reads_text
         or "input_ids" not in batch
-        or len(tables.embeddings) < 2
-        or (case.pretrained.model.config.is_encoder_decoder)
+        or case.pretrained.model.config.is_encoder_decoder
+        or len((tables := case.vocabularies()).embeddings) < 2
     ):
         return
     states, (one, other) = [], (5, 6)
@@ -329,26 +339,30 @@ def outcome(case, analysis):
         return f"refused: {sentence}"
 
 
-def outcomes(model_type):
-    """The outcome of every analysis of one type; an exception as WRONG."""
-    case, results = Case(model_type), {}
+def outcomes(pretrained):
+    """The outcome of every analysis of one model; an exception as WRONG."""
+    case, results = Case(pretrained), {}
     for analysis in ANALYSES:
         try:
             results[analysis] = outcome(case, analysis)
         except Exception as error:
             results[analysis] = f"WRONG {type(error).__name__}: {first_line(error)}"
-    for method in (Case.baseline, Case.calls, Case.contributions):
+    for method in (Case.baseline, Case.calls, Case.contributions, Case.vocabularies):
         method.cache_clear()
     return results
 
 
 @pytest.mark.parametrize("part", range(GROUPS))
-def test_every_analysis_of_every_architecture_is_right_or_refused_in_words(part):
-    @each("model_type", DRAWN[part::GROUPS])
+def test_every_architecture_is_drawn_and_analysed_or_refused_in_words(part):
+    @each("model_type", BUILT[part::GROUPS])
     def check(model_type):
-        assert not {
-            name: one for name, one in outcomes(model_type).items() if one.startswith("WRONG")
-        }
+        wrong = {}
+
+        def analyse(pretrained):
+            results = outcomes(pretrained)
+            wrong.update((name, one) for name, one in results.items() if one.startswith("WRONG"))
+
+        assert (drawn_as(model_type, analyse), wrong) == (EXPECTED[model_type], {})
 
     check()
     gc.collect()
@@ -365,7 +379,7 @@ if __name__ == "__main__":
                     "not built" if EXPECTED[name].startswith("not built") else "not drawn"
                 ] += 1
             continue
-        for analysis, result in outcomes(name).items():
+        for analysis, result in outcomes(built(name)).items():
             counts[analysis][result.split()[0].rstrip(":")] += 1
             if not result.startswith("right"):
                 reasons[analysis, result.replace(name, "…")].append(name)
