@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -321,6 +323,7 @@ MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
 MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
 LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
+NUMBERS = {"sizes": "16.2.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
 # The session's keys of the controls, and of the link that they wrote.
 CONTROLS, WRITTEN = "compare:setup", "compare:written"
 
@@ -331,34 +334,36 @@ def default_controls() -> Comparison:
     return Comparison(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
 
 
+def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
+    """All controls as query parameters, in the order in which they are read: mechanisms need the source's sizes."""
+    return {
+        "source": controls.source,
+        "sizes": f"{controls.d_model}.{controls.num_heads}.{controls.head}",
+        "m": [to_text(config, sizes=False) for config in controls.mechanisms],
+        "minus": "{}.{}".format(*controls.minus),
+        "seed": str(controls.seed),
+        "length": str(controls.length),
+        "text": controls.text,
+    }
+
+
 def to_query(controls: Comparison) -> dict[str, str | list[str]]:
     """The controls as query parameters, without those that have their default."""
-    default = default_controls()
-    parameters: dict[str, str | list[str]] = {}
-    mechanisms = [to_text(config, sizes=False) for config in controls.mechanisms]
-    if mechanisms != list(FIRST):
-        parameters["m"] = mechanisms
-    for name in ("source", "text", "seed", "length"):
-        if getattr(controls, name) != getattr(default, name):
-            parameters[name] = str(getattr(controls, name))
-    if controls.seeded and (controls.sizes, controls.head) != (
-        (default.d_model, default.num_heads),
-        default.head,
-    ):
-        parameters["sizes"] = f"{controls.d_model}.{controls.num_heads}.{controls.head}"
-    if controls.minus != default.minus:
-        parameters["minus"] = f"{controls.minus[0]}.{controls.minus[1]}"
-    return parameters
+    default = link_texts(default_controls())
+    return {name: text for name, text in link_texts(controls).items() if text != default[name]}
+
+
+PARAMETERS = tuple(link_texts(default_controls()))
 
 
 def from_query(query: Query) -> tuple[Comparison, list[str]]:
     """The controls of a link, and a warning for each parameter that is not valid and keeps its default."""
     controls, refused = default_controls(), []
-    for name, read in READERS.items():
+    for name in PARAMETERS:
         if name not in query:
             continue
         try:
-            controls = read(controls, query[name])
+            controls = with_parameter(controls, name, query[name])
         except (ConfigError, ValueError) as error:
             refused.append(f"The link's {name} is not used. {plain(str(error))}")
     return clamped(controls), refused
@@ -375,72 +380,47 @@ def clamped(controls: Comparison) -> Comparison:
     return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
 
 
-def _read_mechanisms(controls: Comparison, value: str | list[str]) -> Comparison:
-    texts = [value] if isinstance(value, str) else list(value)
-    if not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS:
-        raise ConfigError(
-            f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}."
+def with_parameter(controls: Comparison, name: str, value: Any) -> Comparison:
+    """The controls with one parameter of a link; ConfigError for a text that it cannot have."""
+    last = len(controls.mechanisms) - 1
+    if name == "m":
+        texts = [value] if isinstance(value, str) else value
+        if not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS:
+            raise ConfigError(
+                f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}."
+            )
+        return replace(
+            controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
         )
-    return replace(controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts))
-
-
-def _source(controls: Comparison, value: str) -> Comparison:
-    if value != SEEDED and value not in MINILM:
+    if name == "source" and value not in (SEEDED, *MINILM):
         raise ConfigError(
             f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
             f"{LAYERS - 1}.{HEADS - 1}."
         )
-    return replace(controls, source=value)
-
-
-def _sizes(controls: Comparison, value: str) -> Comparison:
-    d_model, num_heads, head = _numbers(value, 3, "sizes", "16.2.0")
-    if d_model > WIDEST:
-        raise ConfigError(f"d_model = {d_model}; expected 1 to {WIDEST}.")
-    check_sizes(d_model, num_heads)
-    if num_heads > MAX_HEADS:
-        raise ConfigError(f"num_heads = {num_heads}; expected at most {MAX_HEADS} here.")
-    return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
-
-
-def _minus(controls: Comparison, value: str) -> Comparison:
-    a, b = _numbers(value, 2, "minus", "1.0")
-    last = len(controls.mechanisms) - 1
-    if max(a, b) > last or a == b:
-        raise ConfigError(f"minus = {a}.{b}; expected two different mechanisms from 0 to {last}.")
-    return replace(controls, minus=(a, b))
-
-
-def _numbers(value: str, count: int, name: str, example: str) -> list[int]:
-    parts = value.split(".")
-    if len(parts) != count or not all(
-        part.isascii() and part.isdigit() and len(part) < 7 for part in parts
-    ):
+    if name in ("source", "text"):
+        return replace(controls, **{name: value})
+    example = NUMBERS[name]
+    if not re.fullmatch(re.sub("[0-9]+", "[0-9]{1,6}", re.escape(example)), value):
         raise ConfigError(
             f"{name} = {quote(value)}; expected whole numbers such as {name}={example}."
         )
-    return [int(part) for part in parts]
-
-
-def _number(value: str, allowed: Sequence[int], expected: str, name: str, example: str) -> int:
-    (number,) = _numbers(value, 1, name, example)
-    if number not in allowed:
-        raise ConfigError(f"{name} = {number}; expected {expected}.")
-    return number
-
-
-SEED_VALUES = range(LAST_SEED + 1), f"0 to {LAST_SEED}", "seed", "126"
-LENGTH_VALUES = LENGTHS, f"one of {', '.join(map(str, LENGTHS))}", "length", "512"
-# in order of dependence: mechanisms are made at the sizes of the source
-READERS: dict[str, Callable[[Comparison, Any], Comparison]] = {
-    "source": _source,
-    "sizes": _sizes,
-    "m": _read_mechanisms,
-    "minus": _minus,
-    "seed": lambda controls, value: replace(controls, seed=_number(value, *SEED_VALUES)),
-    "length": lambda controls, value: replace(controls, length=_number(value, *LENGTH_VALUES)),
-    "text": lambda controls, value: replace(controls, text=value),
-}
+    numbers = [int(part) for part in value.split(".")]
+    if name == "sizes":
+        check_sizes(*numbers[:2])
+        if numbers[0] > WIDEST or numbers[1] > MAX_HEADS:
+            raise ConfigError(
+                f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads."
+            )
+    if name == "minus" and (max(numbers) > last or numbers[0] == numbers[1]):
+        raise ConfigError(f"minus = {value}; expected two different mechanisms from 0 to {last}.")
+    if name == "length" and numbers[0] not in LENGTHS:
+        raise ConfigError(f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.")
+    changes: dict[str, Any] = {name: numbers[0]}
+    if name == "sizes":
+        changes = dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
+    elif name == "minus":
+        changes = {"minus": tuple(numbers)}
+    return replace(controls, **changes)
 
 
 def load_controls() -> tuple[Comparison, list[str]]:
@@ -463,7 +443,7 @@ def link_query() -> dict[str, str | list[str]]:
     """The link's parameters that this page reads."""
     return {
         name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
-        for name in READERS
+        for name in PARAMETERS
         if name in st.query_params
     }
 
@@ -497,7 +477,7 @@ def heads_of(d_model: int) -> list[int]:
 EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
 WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
 LONGEST_TEXT = 20_000  # as many as are read
-UNCHANGED = "plain"
+UNCHANGED = ""
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
@@ -605,7 +585,8 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
             key="compare:add",
             format_func=add_label,
             disabled=full,
-            on_change=_add,
+            on_change=_take,
+            args=("add",),
             placeholder=f"At most {MAX_MECHANISMS} mechanisms"
             if full
             else "A preset, or one choice",
@@ -617,7 +598,8 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
             None,
             key="compare:layers",
             format_func=lambda key: card(key).name,
-            on_change=_compare_layers,
+            on_change=_take,
+            args=("layers",),
             placeholder="A model with unlike layers",
             help="Replace the list by the different attentions of a published model's layers, in small.",
         )
@@ -664,44 +646,30 @@ def add_label(option: str) -> str:
 
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
     """The mechanism of an option of `addable`; ConfigError where the sizes (d_model, heads) do not fit it."""
-    d_model, heads = sizes
-    if option == UNCHANGED:
-        return AttentionConfig(d_model, heads)
-    axis, _, key = option.partition("=")
-    if axis == "preset":
-        return preset(key).config(d_model, heads)
-    return AttentionConfig(d_model, heads).with_(**{axis: Choice(key)})
+    known = option.removeprefix("preset=")
+    return from_text(option, sizes) if known == option else preset(known).config(*sizes)
 
 
-def _add() -> None:
-    controls, option = st.session_state[CONTROLS], st.session_state["compare:add"]
-    st.session_state["compare:add"] = None
-    if option is None or len(controls.mechanisms) >= MAX_MECHANISMS:
+def _take(name: str) -> None:
+    """Add the picked mechanism, or compare each attention of the picked model's pattern once."""
+    controls, picked = st.session_state[CONTROLS], st.session_state[f"compare:{name}"]
+    st.session_state[f"compare:{name}"] = None
+    if picked is None:
         return
     try:
-        store_controls(
-            replace(
-                controls, mechanisms=(*controls.mechanisms, mechanism_of(option, controls.sizes))
-            )
-        )
-    except ConfigError as error:
-        st.session_state["compare:refused"] = f"{add_label(option)} is not added. {error}"
-
-
-def _compare_layers() -> None:
-    """Compare each attention of the picked model's pattern once."""
-    controls, key = st.session_state[CONTROLS], st.session_state["compare:layers"]
-    st.session_state["compare:layers"] = None
-    if key is None:
-        return
-    try:
-        attentions = tuple(dict.fromkeys(card(key).small(*controls.sizes)))
+        if name == "add":
+            new = mechanism_of(picked, controls.sizes)
+            controls = replace(controls, mechanisms=(*controls.mechanisms, new))
+        else:
+            attentions = tuple(dict.fromkeys(card(picked).small(*controls.sizes)))
+            controls = replace(controls, mechanisms=attentions, minus=(1, 0))
+        store_controls(controls)
     except ConfigError as error:
         st.session_state["compare:refused"] = (
-            f"The layers of {card(key).name} are not compared. {error}"
+            f"{add_label(picked)} is not added. {error}"
+            if name == "add"
+            else f"The layers of {card(picked).name} are not compared. {error}"
         )
-        return
-    store_controls(replace(controls, mechanisms=attentions, minus=(1, 0)))
 
 
 def _reorder(order: Sequence[int]) -> None:
@@ -758,19 +726,16 @@ def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[s
     first, second = controls.minus
     both = first != second and first in drawn and second in drawn
     difference = f"difference = weights[{names[first]!r}] - weights[{names[second]!r}]\n" * both
-    imports = "from core.studies.compare import Comparison, compare"
-    call = "compare(comparison)"
-    if not controls.seeded:
-        imports = "from core.pretrained import load_minilm\n"
-        imports += "from core.studies.compare import Comparison, compare_pretrained"
-        call = "compare_pretrained(load_minilm(), comparison)"
+    call = "compare" if controls.seeded else "compare_pretrained"
+    model = "" if controls.seeded else "load_minilm(), "
+    load = "" if controls.seeded else "from core.pretrained import load_minilm\n"
     maps = f"""
 {attention_import(made)}
-{imports}
+{load}from core.studies.compare import Comparison, {call}
 
 names = {source_of([names[index] for index in drawn])}
 comparison = {made}
-maps = {call}
+maps = {call}({model}comparison)
 tokens = maps.tokens.names
 weights = {{name: each.weights for name, each in zip(names, maps.results)}}  # (T, T) of the drawn head
 {difference}"""
@@ -784,19 +749,13 @@ costs = {{name: closed_form_cost(config, {controls.length}) for name, config in 
 for name, cost in costs.items():
     print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
 """
-    shown = [results[index].weights for index in drawn]
+    shown = np.stack([results[index].weights for index in drawn])
     known = [closed_form_cost(config, controls.length) for config in configs]
     values = {
-        "list(weights.values())": np.stack(shown),
+        "list(weights.values())": shown,
         "list(measures.values())": np.array(
-            [
-                (
-                    float(analysis.entropy(each[None]).mean()),
-                    float(analysis.mean_distance(each[None])[0]),
-                )
-                for each in shown
-            ]
-        ),
+            [analysis.entropy(shown).mean(1), analysis.mean_distance(shown)]
+        ).T,
         "[(cost.parameters, cost.flops) for cost in costs.values()]": np.array(
             [(cost.parameters, cost.flops) for cost in known]
         ),
@@ -922,12 +881,12 @@ def _compute_maps(controls: Comparison) -> Maps | None:
         with one_thread(len(tokenize(controls.text).tokens) <= SHORT):
             if controls.seeded:
                 maps = shared(study.compare, shown)
-            elif st.session_state.get(LOADED, False):
-                maps = study_of(study.compare_pretrained, EMBEDDED, shown)
             else:
+                new = not st.session_state.get(LOADED)
+                words = "Loading the model, 91 MB, first time only"
                 with (
-                    st.spinner("Loading the model, 91 MB, first time only"),
-                    st.skeleton(height=MAPS_HEIGHT),
+                    st.spinner(words) if new else nullcontext(),
+                    st.skeleton(height=MAPS_HEIGHT) if new else nullcontext(),
                 ):
                     maps = study_of(study.compare_pretrained, EMBEDDED, shown)
     except PretrainedError as error:

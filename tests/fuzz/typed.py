@@ -28,7 +28,7 @@ from dashboard.ui.lessons import (
     parse_link,
     read_code,
 )
-from pages.compare import READERS, default_controls, from_query, to_query
+from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.guard import Door, seeded
 
@@ -125,16 +125,14 @@ def choice(case: tuple[str, str], _: Path) -> None:
 
 def query(rng: random.Random) -> dict[str, Any]:
     """The parameters of a link of Compare, some of them changed."""
-    whole = to_query(default_controls()) | {
-        "sizes": "16.2.0",
+    whole = link_texts(default_controls()) | {
         "source": "5.11",
-        "minus": "1.0",
         "seed": "3",
         "length": "256",
         "text": "a b c",
         "m": ["score=dot", "position=alibi"],
     }
-    names = rng.sample(sorted(READERS.keys() & whole.keys()), rng.randint(1, 3))
+    names = rng.sample(sorted(whole), rng.randint(1, 3))
     return {
         name: [damaged_text(part, rng) for part in value]
         if isinstance(value := whole[name], list)
