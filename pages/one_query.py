@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,14 +19,13 @@ from core.attention import (
     AttentionConfig,
     Choice,
     ConfigError,
-    Entry,
     entry,
     heads_that_divide,
     preset,
     reference,
 )
 from core.attention.kernels.exact import exact
-from core.attention.masks import COMPOSITIONS, MASKS
+from core.attention.masks import MASKS
 from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
@@ -41,6 +41,7 @@ from core.studies.one_query import (
     measure_scaling,
 )
 from core.tokens import SENTENCE, labels, tokenize
+from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import (
     added,
     coloured,
@@ -50,6 +51,7 @@ from dashboard.draw.formats import (
     name as latex_name,
     number,
     plain,
+    rule,
 )
 from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import Ink
@@ -65,20 +67,20 @@ from dashboard.draw.step_view import (
 from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
 from dashboard.server.cache import cached
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
-from dashboard.ui.links import KEEP, between, fragment, is_new, link_value, read_start, write_start
+from dashboard.ui.links import between, fragment, is_new, link_value, read_start, write_start
 from dashboard.ui.mechanism import (
     D_MODELS,
     choice_from_text,
+    choice_in_session,
+    choice_state,
     choice_text,
-    is_text,
-    joinable,
+    draw_choice,
     keep_heads,
     note_heads,
-    params_of,
+    preset_label,
     preset_of,
     refusal,
-    repairs,
-    unreadable,
+    show_refusal,
 )
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
@@ -130,8 +132,6 @@ SOURCES = {
 NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
 EXACT = Choice("exact")
 PADDING = 2  # keys, when a padding mask is first chosen
-PARTS = ("causal", "local")  # with which a composed mask starts
-MAX_DEPTH = 2  # parts of parts are plain masks here; deeper ones come by a link alone
 WORKED, CUSTOM = "worked", "custom"
 PLAIN = ("self_attention", "vaswani")  # which have nothing to compare
 ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
@@ -168,6 +168,13 @@ def default_heads(values: Values) -> int:
 
 def last_word(names: Sequence[str]) -> str:
     return next((name for name in reversed(names) if any(c.isalnum() for c in name)), names[-1])
+
+
+def names_of(values: Values) -> tuple[str, ...]:
+    """The names of the queries, for the errors of a link those of its sentence."""
+    if "names" in values:
+        return tuple(values.names)
+    return labels(tokenize(values.tokens).tokens)
 
 
 def quiet(values: Values, width: int, is_list: bool) -> dict[str, Any]:
@@ -240,19 +247,19 @@ FIELDS = Fields(
     ),
     query=Segmented(
         "Query",
-        lambda values: {name: plain(name) for name in values.names},
-        lambda values: last_word(values.names),
+        lambda values: {name: plain(name) for name in names_of(values)},
+        lambda values: last_word(names_of(values)),
         pills=True,
         most=MAX_ROW_PILLS,
-        when=lambda values: values.names,
+        when=names_of,
         also=lambda values: quiet(values, 260, len(values.names) > MAX_ROW_PILLS),
     ),
     head=Segmented(
         "Head",
-        lambda values: range(values.fields["num_heads"]),
+        lambda values: range(values.heads or 1),  # typed matrices are one head
         pills=True,
         most=MAX_HEAD_PILLS,
-        also=lambda values: quiet(values, 90, values.fields["num_heads"] > MAX_HEAD_PILLS),
+        also=lambda values: quiet(values, 90, (values.heads or 1) > MAX_HEAD_PILLS),
     ),
     half=Segmented(
         "Half",
@@ -265,49 +272,19 @@ FIELDS = Fields(
 OTHER_NAMES = ("focus", "matrices", "predict", "root:predict", "start")  # of what a link holds
 
 
-def read_choice(axis: str, path: str = "") -> Choice:
-    """The choice in the session at a path: the axis, or mask:0 for the first part of a mask."""
-    path = path or axis
-    item, params = entry(axis, get(path, default_choice(axis, path))), {}
-    for param in item.params:
-        name = f"{path}:{item.key}:{param.key}"
-        value = get(name, param.default)
-        # For a text that cannot be read, the last that could, so that the picture stays
-        if is_text(param) and unreadable(param, value):
-            value = get(f"{name}:read", param.default)
-        elif is_text(param):
-            put(f"{name}:read", value)
-        params[param.key] = value
-    parts = (read_choice(axis, f"{path}:{n}") for n in range(part_count(path, item.key)))
-    return Choice.of(item.key, *parts, **params)
+def base_of(axis: str) -> Choice:
+    """The choice with which the page opens where none was picked."""
+    opens = None if get("source") == "matrices" else start(axis)
+    return complete(opens or getattr(AttentionConfig(), axis).key, AXES[axis], axis)
 
 
-def write_choice(axis: str, choice: Choice, path: str = "") -> None:
+def read_choice(axis: str) -> Choice:
+    return choice_in_session(axis, base_of(axis), key=key(axis))
+
+
+def write_choice(axis: str, choice: Choice) -> None:
     """Set the widgets of a choice; for a link or a callback, before they are drawn."""
-    path = path or axis
-    put(path, choice.key)
-    for name, value in choice.params:
-        put(f"{path}:{choice.key}:{name}", value)
-    if choice.parts:
-        put(f"{path}:parts", len(choice.parts))
-    for n, part in enumerate(choice.parts):
-        write_choice(axis, part, f"{path}:{n}")
-
-
-def default_choice(axis: str, path: str) -> str:
-    """The key of the choice at a path where none was picked."""
-    if path == axis:
-        opens = None if get("source") == "matrices" else start(axis)
-        return opens or getattr(AttentionConfig(), axis).key
-    parts = tuple(part.key for part in entry(axis, "and").parts) or PARTS
-    return parts[min(int(path.rpartition(":")[2]), len(parts) - 1)]
-
-
-def part_count(path: str, name: str) -> int:
-    """The number of parts of a mask, or of joined positions."""
-    if name not in COMPOSITIONS:
-        return 0
-    return 1 if name == "not" else int(get(f"{path}:parts", len(PARTS)))
+    st.session_state.update(choice_state(key(axis), choice))
 
 
 def needs_real(mask: Choice) -> bool:
@@ -432,8 +409,7 @@ def _draw_more() -> None:
         is_worked = get("is_worked", True) and values.config == worked
         put("preset", WORKED if is_worked else CUSTOM)
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
-        item.key: item.name if str(item.year) in item.name else f"{item.name}, {item.year}"
-        for item in PRESETS
+        item.key: preset_label(item.key) for item in PRESETS
     }
     st.selectbox(
         "Preset",
@@ -445,8 +421,6 @@ def _draw_more() -> None:
     )
     for line in sentences(values):
         st.caption(plain(line))
-    if error := st.session_state.pop(key("preset_refused"), ""):
-        st.error(plain(error))
     sizes = FIELDS.draw("d_model", "heads", into=HERE, source=source)
     if not typed:
         note_heads(key("d_model"), sizes.d_model, sizes.heads)
@@ -459,43 +433,12 @@ def _draw_more() -> None:
             hidden = {
                 item.key for item in AXES[axis] if item.enters == "x" or "reads x" in item.traits
             }
-        draw_choice(axis, axis.capitalize(), help=note, without=hidden)
+        draw_choice(
+            axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
+        )
         if axis == "mask":
             FIELDS.draw("real", into=HERE, **read_controls())
     FIELDS.draw("seed", into=HERE)
-
-
-def draw_choice(
-    axis: str,
-    label: str,
-    path: str = "",
-    *,
-    help: str,
-    without: Collection[str] = (),
-) -> None:
-    """Draw the list of the axis's entries, and below it the picked one's parameters and its parts, each the same way."""
-    path = path or axis
-    hidden = {*without, *(COMPOSITIONS if path.count(":") >= MAX_DEPTH else ())}
-    if path != axis:
-        hidden |= {item.key for item in AXES[axis]} - {item.key for item in joinable(axis)}
-    first = default_choice(axis, path)
-    shown = (get(path), first)
-    options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in shown]
-    name = st.selectbox(
-        label,
-        options,
-        options.index(first),
-        format_func=lambda name: entry(axis, name).name,
-        key=key(path),
-        help=help,
-        **KEEP,
-    )
-    item = entry(axis, name)
-    params_of(item, key=key(path), keep=KEEP)
-    for n in range(part_count(path, name)):
-        part = f"{path}:{n}"
-        number = part.removeprefix(f"{axis}:").replace(":", ".")
-        draw_choice(axis, f"{item.name}: part {number}", part, help=HELP[axis])
 
 
 def draw_picks(values: Values) -> None:
@@ -556,31 +499,23 @@ def apply_pick() -> None:
 
 
 def _apply_preset() -> None:
-    """Set all six axes to a preset, at the first of these sizes that it fits, or keep why it does not fit the page's."""
-    name = get("preset")
-    if name == WORKED:
-        put("source", "matrices")
-        put("reset_matrices", True)
-        for axis in AXES:
-            write_choice(axis, getattr(AttentionConfig(), axis))
-    if name in (WORKED, CUSTOM):
+    """Set all six axes to a preset, at the first of these sizes that it fits: every one fits the last or the one before."""
+    name, config = get("preset"), AttentionConfig()
+    if name == CUSTOM:
         return
-    put("source", "sentence")
-    item, refused = preset(name), None
-    values = FIELDS.read("d_model", "heads", source="sentence")
-    sizes = (values.d_model, values.heads), (values.d_model, item.heads)
-    for size in (*sizes, ROOMY, (ROOMY[0], item.heads)):
-        try:
-            config = item.config(*size)
-        except ConfigError as error:
-            refused = refused or error
-            continue
+    put("source", "matrices" if name == WORKED else "sentence")
+    put("reset_matrices", name == WORKED)
+    if name != WORKED:
+        item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
+        sizes = (values.d_model, values.heads), (values.d_model, item.heads)
+        for size in (*sizes, ROOMY, (ROOMY[0], item.heads)):
+            with suppress(ConfigError):
+                config = item.config(*size)
+                break
         put("d_model", config.d_model)
         put("heads", config.num_heads)
-        for axis in AXES:
-            write_choice(axis, getattr(config, axis))
-        return
-    put("preset_refused", str(refused))
+    for axis in AXES:
+        write_choice(axis, getattr(config, axis))
 
 
 def sentences(values: Values) -> list[str]:
@@ -606,10 +541,10 @@ def stage_words(
     config: AttentionConfig, reading: Reading, real: int | None, typed: bool
 ) -> tuple[StageTexts, ...]:
     """Title, short name, rule and column head of the six stages."""
-    source = "Q, K, V given" if typed else rule("projection", config.projection)
+    source = "Q, K, V given" if typed else rule("projection", config.projection, changed=False)
     places = enters(config.position)
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
-    score = rule("score", config.score)
+    score = rule("score", config.score, changed=False)
     head = score if len(score) <= MAX_HEAD else "score"
     normalizer = entry("normalizer", config.normalizer.key)
     name, params = normalizer.name.lower(), {param.key: param for param in normalizer.params}
@@ -618,10 +553,10 @@ def stage_words(
         for key, value in config.normalizer.params
         if value != params[key].default
     )
-    mask = question = rule("mask", config.mask, length=real)
+    mask = question = rule("mask", config.mask, changed=False, length=real)
     if config.mask.key != "none":  # the rule, and the question put to each key
         mask, question = f"allow {mask}", re.sub(r"\bi\b", str(reading.query), mask) + " ?"
-    folded = f", {rule('projection', config.projection)}" if reading.folded else ""
+    folded = f", {rule('projection', config.projection, changed=False)}" if reading.folded else ""
     factor = ", × factor" if reading.reweighed else ""
     return (
         StageTexts("Project", "q", source + position, "k"),
@@ -636,19 +571,6 @@ def stage_words(
             "weight × v",
         ),
     )
-
-
-def rule(axis: str, choice: Choice, **values: Any) -> str:
-    """A choice's rule in plain signs with its parameters and further values; a composed one by its parts."""
-    if choice.parts:
-        parts = [rule(axis, part, **values) for part in choice.parts]
-        return (
-            f"not ({parts[0]})"
-            if choice.key == "not"
-            else {"and": ", ", "or": " or "}[choice.key].join(parts)
-        )
-    item = entry(axis, choice.key)
-    return (item.short or item.name).format(**dict(choice.params), **values)
 
 
 def short_number(value: float) -> str:
@@ -1295,13 +1217,6 @@ MEANING = {
 
 SHOWN = (4, 64, 512)  # sizes of the bars
 NAMES = ["without √D", "divided by √D"]
-X: Spec = {
-    "field": "D",
-    "type": "quantitative",
-    "scale": {"type": "log", "base": 2, "domain": [1, 512]},
-    "axis": {"values": list(DIMS), "grid": False, "title": "head size D"},
-}
-
 WEIGHTS = 5  # the stage whose picture tells the answer of the question
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 WIDE = "\u2003"  # a space that Markdown keeps
@@ -1311,8 +1226,9 @@ STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 def page() -> None:
     """Draw the page from top to bottom."""
     read_start("one", "simple", "layer")
-    put("link_errors", link_errors())  # before the first widget takes its value out of the link
-    sync_link()
+    put(
+        "link_errors", link_errors() + sync_link()
+    )  # before a widget takes its value out of the link
     title(
         "One query, step by step",
         "You will understand how one word's query, key and value lead to its output.",
@@ -1387,14 +1303,7 @@ def show_error(values: Values) -> None:
         return
     fields = {**values.fields, "dropout": 0.0}
     if error := refusal(fields):
-        st.error(plain(str(error)))
-        for axis, choice in repairs(fields, error):
-            st.button(
-                f"Use {axis} = {choice_text(choice, axis)}",
-                on_click=write_choice,
-                args=(axis, choice),
-                key=key(f"repair:{axis}:{choice_text(choice, axis)}"),
-            )
+        show_refusal(fields, error, "one", write_choice)
 
 
 def picture(values: Values) -> Reading | None:
@@ -1464,16 +1373,11 @@ def sources(config: AttentionConfig) -> None:
         "The formula as a textbook writes it. Every choice on this page is tested against it:"
     )
     source_panel(reference.attention)
-    entries_panel(draw_entries_of(config))
+    entries_panel(
+        entry(axis, leaf.key) for axis in STAGE_ORDER for leaf in getattr(config, axis).leaves()
+    )
     st.markdown("The code that just ran. It has the same steps for every choice:")
     source_panel(exact)
-
-
-def draw_entries_of(config: AttentionConfig) -> list[Entry]:
-    """The entry of every choice in use, in the order of the stages; a composed mask by its parts."""
-    return [
-        entry(axis, leaf.key) for axis in STAGE_ORDER for leaf in getattr(config, axis).leaves()
-    ]
 
 
 def root_of_d() -> None:
@@ -1527,109 +1431,84 @@ def root_of_d() -> None:
 
 
 def curves(points: tuple[Scaling, ...]) -> None:
-    """Draw variance and entropy over D."""
-    # Variance (both axes logarithmic) and entropy over D
-    ink = Ink.of(theme())
-    even = math.log(KEYS)
-    y = {"field": "value", "type": "quantitative"}
-    label = {"value": even, "D": DIMS[-1], "text": f"uniform weights, ln {KEYS} = {number(even)}"}
-    bound = [
-        layer("rule", [{"value": even}], {"y": y}, strokeDash=[2, 3], color=ink.quiet),
-        layer(
-            "text",
-            [label],
-            {"y": y, "x": {"field": "D", "type": "quantitative"}, "text": {"field": "text"}},
-            align="right",
-            dx=-6,
-            dy=-8,
-            fontSize=12,
-            color=ink.quiet,
-        ),
-    ]
-    figures = (
-        _figure(
-            "Variance of the scores",
-            [(p.dims, p.variance, p.scaled_variance) for p in points],
-            ink,
-            {"type": "log"},
-            [],
-        ),
-        _figure(
-            "Entropy of the weights, nats",
-            [(p.dims, p.entropy, p.scaled_entropy) for p in points],
-            ink,
-            {"domain": [0, 5]},
-            bound,
-        ),
-    )
-    for column, figure, alt in zip(
-        st.columns(2, gap="medium"), figures, ("Variance", "Entropy"), strict=True
+    """Draw variance (both axes logarithmic) and entropy over D, without √D and divided by it."""
+    ink, even = Ink.of(theme()), math.log(KEYS)
+    uniform = Curve(f"uniform: {number(even)}", [(d, even) for d in DIMS], (), ink.quiet, 3)
+    for column, alt, unit, log, bound in zip(
+        st.columns(2, gap="medium"),
+        ("Variance", "Entropy"),
+        ("of the scores", "of the weights, nats"),
+        (True, False),
+        ([], [uniform]),
+        strict=True,
     ):
-        draw_chart(
-            column, figure, theme=None, key=key(alt), alt=f"{alt} with and without √D as D grows"
+        fields = zip(NAMES, (alt.lower(), f"scaled_{alt.lower()}"), (1, 0), strict=True)
+        pairs = [
+            Curve(name, [(p.dims, getattr(p, field)) for p in points], (), ink.series[at], at)
+            for name, field, at in fields
+        ]
+        figure = line_chart(
+            f"{alt} {unit}", "head size D", [*pairs, *bound], ink, log=log, log_x=True
         )
+        alt_text = f"{alt} with and without √D as D grows"
+        draw_chart(column, figure, theme=None, key=key(alt), alt=alt_text)
     fact(scaling_fact(points))
 
 
 # The page's link: widgets of fixed name bind themselves; the six choices are written here, each as a few words.
 
 
-def choice_of(axis: str, text: str) -> Choice:
-    """The choice that a link names; links of the first version held the names of entries."""
-    named = {item.name: item.key for item in AXES[axis]}
-    return choice_from_text(named.get(text, text), axis)
+def sync_link() -> list[str]:
+    """Take the choices and the pressed key from a link that says new ones, and write those of the session into it.
 
-
-def read_focus(text: str) -> tuple[str, int]:
-    """The word of the query and the index of the key that was pressed for it."""
-    name, _, index = text.rpartition(":")
-    return name, between(0, 999)(index)
-
-
-def sync_link() -> None:
-    """Take the choices and the pressed key from a link that says new ones, and write those of the session into it."""
+    Returns a sentence for each choice that is refused.
+    """
+    errors = []
     for axis in AXES:
         name, now = key(f"{axis}:choice"), read_choice(axis)
+        # Links of the first version held the names of entries
+        named = {item.name: item.key for item in AXES[axis]}
+
+        def read(text: str, axis: str = axis, named: dict[str, str] = named) -> Choice:
+            return choice_from_text(named.get(text, text), axis)
+
+        try:
+            if is_new(key(axis)):
+                read(text := st.query_params[key(axis)])
+        except ConfigError as error:
+            errors.append(
+                f"The link says {axis} = {plain(text[:40])}, which cannot be read. {plain(str(error))} "
+                f"{entry(axis, base_of(axis).key).name} is shown."
+            )
         st.session_state[name] = now
-        default = complete(Choice(default_choice(axis, axis)), AXES[axis], axis)
         write = partial(choice_text, axis=axis)
-        link_value(name, default, partial(choice_of, axis), write, name=key(axis))
+        link_value(name, base_of(axis), read, write, name=key(axis))
         if st.session_state[name] != now:
             write_choice(axis, st.session_state[name])
-    link_value(key("focus"), None, read_focus, lambda focus: f"{focus[0]}:{focus[1]}")
+    link_value(
+        key("focus"),
+        None,
+        lambda text: (text.rpartition(":")[0], between(0, 999)(text.rpartition(":")[2])),
+        lambda focus: f"{focus[0]}:{focus[1]}",
+    )
+    return errors
 
 
 def link_errors() -> list[str]:
-    """A sentence for each text of the link that is refused."""
+    """A sentence for each other text of the link that is refused."""
     link = {
         name.removeprefix("one:"): text
         for name, text in st.query_params.items()
         if name.startswith("one:")
     }
-    errors = []
-    for axis in AXES:
-        try:
-            if is_new(key(axis)):
-                choice_of(axis, link[axis])
-        except ConfigError as error:
-            errors.append(
-                f"The link says {axis} = {plain(link[axis][:40])}, which cannot be read. {plain(str(error))} "
-                f"{entry(axis, default_choice(axis, axis)).name} is shown."
-            )
-    errors += FIELDS.refused("source", "seed", "stage")
-    errors += [
+    unknown = [
         f"The link says {plain(name[:40])} = {plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
         if name not in (*FIELDS.fields, *AXES, *OTHER_NAMES) and "matrices" not in name
     ]
-    if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
-        errors += FIELDS.refused("tokens", "d_model", "heads", source="sentence")
-        heads = link.get("heads", "")
-        count = int(heads) if re.fullmatch("[0-9]{1,3}", heads) else get("heads", start("heads"))
-        names = labels(tokenize(link.get("tokens", get("tokens", start("tokens")))).tokens)
-        given = {"names": names, "maps": 1, "fields": {"num_heads": count}}
-        errors += FIELDS.refused("query", "head", **given)
-    return errors
+    typed = link.get("source", get("source")) in ("matrices", SOURCES["matrices"])
+    of_sentence = () if typed else ("tokens", "d_model", "heads", "query", "head")
+    return unknown + FIELDS.refused("source", "seed", "stage", *of_sentence)
 
 
 def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
@@ -1672,47 +1551,6 @@ def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
     ]
     return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {
         "config": config(ink)
-    }
-
-
-def _figure(title: str, rows: list[tuple], ink: Ink, scale: Spec, bound: list[Spec]) -> Spec:
-    """Two curves with names at their ends, and the bound over them; rows are (D, without √D, divided by √D)."""
-    values = [
-        {"D": dims, "value": value, "text": number(value), "series": name}
-        for dims, *both in rows
-        for name, value in zip(NAMES, both, strict=True)
-    ]
-    below = 14 if bound else -10  # the name goes under its line where the bound is over it
-    ends = [value for value in values if value["D"] == DIMS[-1]]
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": scale,
-        "axis": {"title": None, "tickCount": 4},
-    }
-    encoding = {
-        "x": X,
-        "y": y,
-        "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]]),
-    }
-    dash = series_encoding("series", NAMES, [[5, 3], [1, 0]])
-    tooltip = [{"field": "series"}, {"field": "D"}, {"field": "text", "title": "value"}]
-    layers = [
-        layer("line", values, {**encoding, "strokeDash": dash}, strokeWidth=2),
-        layer("point", values, {**encoding, "tooltip": tooltip}, opacity=0, size=200),
-        layer("point", ends, encoding, filled=True, size=45, opacity=1),
-        layer(
-            "text",
-            ends,
-            {**encoding, "text": {"field": "series"}},
-            align="right",
-            dx=-6,
-            fontSize=12,
-            dy={"expr": f"datum.series == '{NAMES[1]}' ? {below} : -10"},
-        ),
-    ]
-    return titled_figure(title, layers + bound, 190, ink) | {
-        "config": config(ink, titleAnchor="middle")
     }
 
 

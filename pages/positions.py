@@ -38,12 +38,12 @@ from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.links import BOUND, between, fragment, link_value, read_linked, write_linked
 from dashboard.ui.mechanism import (
     D_MODELS,
+    draw_parts,
     is_text,
     keep_heads,
     note_heads,
     param_widget,
     params_of,
-    parts_from,
 )
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
@@ -168,7 +168,7 @@ def draw_controls() -> Values:
         note_heads("positions:d_model", values.d_model, values.heads)
         rest = st.container()
     with row:
-        parts = parts_from("position", item, Choice(item.key), PARAMS, BOUND)
+        parts = draw_parts("position", item.key, Choice(item.key), key=PARAMS, keep=BOUND)
     params = {}
     for param in item.params[:MAX_IN_ROW]:
         with row.cell(column_span=2 if is_text(param) else 1):

@@ -64,6 +64,7 @@ from dashboard.ui.mechanism import (
     mechanism,
     note_heads,
     param_widget,
+    preset_label,
     preset_of,
     to_text,
 )
@@ -781,10 +782,7 @@ def choose_attention(
         )
         if current not in options:
             options.append(current)
-        labels = LABELS | {
-            item.key: item.name if str(item.year) in item.name else f"{item.name} {item.year}"
-            for item in PRESETS
-        }
+        labels = LABELS | {item.key: preset_label(item.key) for item in PRESETS}
 
         def select() -> None:
             key = st.session_state[f"{name}:mechanism"]

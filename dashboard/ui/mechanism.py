@@ -30,9 +30,6 @@ from dashboard.draw.formats import plain
 from dashboard.ui.links import BOUND, KEEP
 from dashboard.ui.panels import details, field_error
 
-# Widgets of an entry's parameters.
-
-
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
 
@@ -90,46 +87,122 @@ def params_of(
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
-    """The values that those widgets will have, before they are drawn."""
-    return {
-        param.key: st.session_state.get(f"{key}:{item.key}:{param.key}", param.default)
-        for param in item.params
-    }
+    """The values that those widgets have, or will have; of a text that cannot be read, the last that could."""
+    state, values = st.session_state, {}
+    for param in item.params:
+        name = f"{key}:{item.key}:{param.key}"
+        value = state.get(name, param.default)
+        if is_text(param) and unreadable(param, value):
+            value = state.get(f"{name}:read", param.default)
+        elif is_text(param):
+            state[f"{name}:read"] = value
+        values[param.key] = value
+    return values
 
 
-def joinable(axis: str) -> list[Entry]:
-    """The entries that a composed choice of the axis can join; of positions those that rotate or change scores."""
+# A choice on an axis as widgets: the list of its entries, then the parts and the parameters of the picked one.
+
+
+PARTS = Choice("causal"), Choice("local")  # with which a composed mask starts
+MAX_PARTS = 3
+MAX_NESTED = 2  # parts of parts are plain masks here; deeper ones come by a link alone
+
+
+def draw_choice(
+    axis: str,
+    label: str,
+    base: Choice,
+    *,
+    key: str,
+    help: str | None,
+    keep: dict[str, Any] = KEEP,
+    without: Collection[str] = (),
+    depth: int = 0,
+) -> Choice:
+    """Draw the widgets of a choice that starts from `base`, of entries that are not in `without`; returns it."""
+    hidden = {*without, *(COMPOSITIONS if depth >= MAX_NESTED else ())}
+    if depth and axis == "position":  # only those that rotate or change scores can be joined
+        hidden |= {item.key for item in AXES[axis] if item.parts or item.enters not in JOINABLE}
+    shown = (st.session_state.get(key), base.key)
+    options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in shown]
+    name = st.selectbox(
+        label,
+        options,
+        options.index(base.key),
+        key=key,
+        help=help,
+        format_func=lambda name: entry(axis, name).name if depth else entry_label(axis, name),
+        **keep,
+    )
+    parts = draw_parts(axis, name, base, key=key, keep=keep, depth=depth)
+    return Choice.of(name, *parts, **params_of(entry(axis, name), key=key, base=base, keep=keep))
+
+
+def draw_parts(
+    axis: str, name: str, base: Choice, *, key: str, keep: dict[str, Any] = KEEP, depth: int = 0
+) -> list[Choice]:
+    """Draw the parts of a composed choice, for masks joined by and or by or also how many there are."""
+    count = len(part_starts(axis, name, base, key))
+    label = entry(axis, name).name
+    if axis == "mask" and name in ("and", "or"):
+        most = max(MAX_PARTS, count)
+        counter = f"{key}:{name}:parts"
+        st.number_input(f"{label}: parts", 1, most, count, key=counter, help=COUNT_HELP, **keep)
     return [
-        item
-        for item in AXES[axis]
-        if not item.parts and (axis != "position" or item.enters in ("q, k", "scores"))
+        draw_choice(
+            axis,
+            f"{label}: part {n + 1}",
+            part,
+            key=part_key(key, name, n),
+            help="One of the choices that act together",
+            keep=keep,
+            depth=depth + 1,
+        )
+        for n, part in enumerate(part_starts(axis, name, base, key))
     ]
 
 
-def parts_from(
-    axis: str, item: Entry, base: Choice, key: str, keep: dict[str, Any]
-) -> tuple[Choice, ...]:
-    """Draw the parts of a composed choice, starting from those of another choice of that entry, else from its own."""
-    names, parts = [one.key for one in joinable(axis)], []
-    start = base.parts if base.key == item.key and base.parts else item.parts
-    for n, part in enumerate(start):
-        own = part_key(key, item.key, n)
-        name = st.selectbox(
-            f"Part {n + 1}",
-            names,
-            names.index(part.key),
-            key=own,
-            format_func=lambda name: entry(axis, name).name,
-            help="One of the choices that act together",
-            **keep,
-        )
-        params = params_of(entry(axis, name), key=own, base=part, keep=keep)
-        parts.append(Choice.of(name, **params))
-    return tuple(parts)
+def part_starts(axis: str, name: str, base: Choice, key: str) -> tuple[Choice, ...]:
+    """What each part of a choice starts from: the parts of `base` where it is of that entry, else the entry's own."""
+    start = base.parts * (base.key == name) or entry(axis, name).parts
+    if axis == "mask" and name in COMPOSITIONS:
+        start = start or PARTS[: 1 if name == "not" else 2]
+    count = st.session_state.get(f"{key}:{name}:parts", len(start))
+    return (*start, *start[-1:] * (count - len(start)))[:count]
 
 
 def part_key(key: str, name: str, number: int) -> str:
     return f"{key}:{name}:part{number}"
+
+
+def choice_in_session(axis: str, base: Choice, *, key: str) -> Choice:
+    """The choice that those widgets have, or will have, before they are drawn."""
+    name = st.session_state.get(key, base.key)
+    parts = (
+        choice_in_session(axis, part, key=part_key(key, name, n))
+        for n, part in enumerate(part_starts(axis, name, base, key))
+    )
+    return Choice.of(name, *parts, **params_in_session(entry(axis, name), key=key))
+
+
+def choice_state(key: str, choice: Choice) -> dict[str, Any]:
+    """The state of the widgets for a choice, with all its parts; for a link or a callback, before they are drawn."""
+    values: dict[str, Any] = {key: choice.key}
+    values |= {f"{key}:{choice.key}:{name}": value for name, value in choice.params}
+    if choice.parts:
+        values[f"{key}:{choice.key}:parts"] = len(choice.parts)
+    for n, part in enumerate(choice.parts):
+        values |= choice_state(part_key(key, choice.key, n), part)
+    return values
+
+
+def entry_label(axis: str, name: str) -> str:
+    """An entry in a list: its name, and its paper's year."""
+    item = entry(axis, name)
+    return f"{item.name} · {item.year}" if item.paper else item.name
+
+
+# The widget of one parameter.
 
 
 def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
@@ -366,12 +439,6 @@ class _Reader:
         return float(word)
 
 
-MAX_PARTS = 3
-JOINS = {"one": "One mask", "and": "All of", "or": "Any of"}
-NONE, COMPOSED = "-", "="  # no third part; a part that is itself composed, which cannot be edited
-
-Part = tuple[bool, Choice]  # whether it is negated, and what
-
 AXIS_NAMES = {
     "projection": "Projection",
     "score": "Score",
@@ -384,9 +451,12 @@ AXIS_HELP = {
     "projection": "Where queries, keys and values come from.",
     "score": "How a query is compared with a key.",
     "position": "How the order of the tokens enters.",
+    "mask": "Which keys each query may attend to.",
     "normalizer": "How scores become weights.",
     "kernel": "How attention is computed: exactly, or by a cheaper approximation.",
 }
+JOINABLE = ("q, k", "scores")
+COUNT_HELP = "How many masks are joined"
 OWN = "own"  # the preset of a mechanism that is no preset
 MAX_REPAIRS = 3
 
@@ -416,10 +486,12 @@ def mechanism(
     for axis in (name for name in AXES if name in axes):
         cells[axis] = grid.container()
         with cells[axis]:
-            fields[axis] = (
-                mask_parts(key, base.mask)
-                if axis == "mask"
-                else _axis(key, axis, getattr(base, axis))
+            fields[axis] = draw_choice(
+                axis,
+                AXIS_NAMES[axis],
+                getattr(base, axis),
+                key=f"{key}:{axis}",
+                help=AXIS_HELP[axis],
             )
         broken |= _broken(axis, fields[axis])
     config = None if broken else _build(key, fields, cells)
@@ -435,7 +507,7 @@ def mechanism(
                 on_change=_take_preset,
                 args=(key,),
                 help="A published mechanism. Choosing one sets all six axes.",
-                format_func=lambda name: "Your own choices" if name == OWN else _preset_label(name),
+                format_func=lambda name: "Your own choices" if name == OWN else preset_label(name),
             )
             if config is not None and (known := preset_of(config)):
                 changed = preset(known).changed(config.d_model, config.num_heads)
@@ -456,19 +528,7 @@ def adopt(key: str, config: AttentionConfig) -> None:
     """Set every widget of an editor to a mechanism; for a callback, before the widgets are drawn."""
     st.session_state.setdefault(f"{key}:mechanism", {})["base"] = config
     for axis in AXES:
-        choice = getattr(config, axis)
-        st.session_state.update(
-            adopt_mask(key, choice) if axis == "mask" else _state(f"{key}:{axis}", choice)
-        )
-
-
-def _state(key: str, choice: Choice) -> dict[str, Any]:
-    """The widgets' state for a choice, with all its parts."""
-    values: dict[str, Any] = {key: choice.key}
-    values |= {f"{key}:{choice.key}:{name}": value for name, value in choice.params}
-    for n, part in enumerate(choice.parts):
-        values |= _state(part_key(key, choice.key, n), part)
-    return values
+        st.session_state.update(choice_state(f"{key}:{axis}", getattr(config, axis)))
 
 
 def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
@@ -521,30 +581,6 @@ def clashes(
     return [(axis, item, str(error)) for axis, item, error in pairs if error]
 
 
-def _axis(key: str, axis: str, base: Choice) -> Choice:
-    keys = [item.key for item in AXES[axis]]
-    name = st.selectbox(
-        AXIS_NAMES[axis],
-        keys,
-        keys.index(base.key),
-        key=f"{key}:{axis}",
-        **KEEP,
-        help=AXIS_HELP.get(axis),
-        format_func=lambda key: entry_label(entry(axis, key)),
-    )
-    item = entry(axis, name)
-    return Choice.of(
-        name,
-        *parts_from(axis, item, base, f"{key}:{axis}", KEEP),
-        **params_of(item, key=f"{key}:{axis}", base=base, keep=KEEP),
-    )
-
-
-def entry_label(item: Entry) -> str:
-    """An entry in a list: its name, and its paper's year."""
-    return f"{item.name} · {item.year}" if item.paper else item.name
-
-
 def _broken(axis: str, choice: Choice) -> bool:
     item = entry(axis, choice.key)
     own = any(
@@ -562,15 +598,24 @@ def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> Attent
         return AttentionConfig(**fields)
     named = [cells[axis] for axis in error.axes if axis in cells]
     with named[0] if named else st.container():
-        st.error(plain(str(error)))
-        for axis, choice in repairs(fields, error):
-            st.button(
-                f"Use {axis} = {choice_text(choice, axis)}",
-                key=f"{key}:repair:{axis}:{choice.key}",
-                on_click=adopt,
-                args=(key, AttentionConfig(**{**fields, axis: choice})),
-            )
+        show_refusal(
+            fields,
+            error,
+            key,
+            lambda axis, choice: adopt(key, AttentionConfig(**{**fields, axis: choice})),
+        )
     return None
+
+
+def show_refusal(
+    fields: Fields, error: ConfigError, key: str, use: Callable[[str, Choice], None]
+) -> None:
+    """Draw why these fields cannot go together, and a button for each choice that repairs them."""
+    st.error(plain(str(error)))
+    for axis, choice in repairs(fields, error):
+        text = choice_text(choice, axis)
+        name = f"{key}:repair:{axis}:{text}"
+        st.button(f"Use {axis} = {text}", key=name, on_click=use, args=(axis, choice))
 
 
 def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
@@ -581,7 +626,8 @@ def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
     st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
 
 
-def _preset_label(name: str) -> str:
+def preset_label(name: str) -> str:
+    """A preset in a list: its name, and its paper's year."""
     item = preset(name)
     return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
 
@@ -595,84 +641,3 @@ def _take_preset(key: str) -> None:
         adopt(key, preset(name).config(current.d_model, current.num_heads))
     except ConfigError as error:
         store["refused"] = str(error)
-
-
-# The mask of a mechanism as widgets: one mask, or up to three joined by and or by or, each negated or not.
-
-
-def mask_parts(key: str, base: Choice) -> Choice:
-    """Draw the widgets and return their mask."""
-    join, parts = split(base)
-    names = list(JOINS)
-    operator = st.selectbox(
-        "Mask",
-        names,
-        names.index(join),
-        format_func=JOINS.__getitem__,
-        key=f"{key}:mask:join",
-        help="One mask, or two or three that are joined",
-        **KEEP,
-    )
-    count = 1 if operator == "one" else MAX_PARTS
-    drawn = [
-        _draw_part(f"{key}:mask:{index}", index, *_part_at(parts, index)) for index in range(count)
-    ]
-    masks = [mask for mask in drawn if mask is not None]
-    return masks[0] if operator == "one" else Choice.of(operator, *masks)
-
-
-def _part_at(parts: list[Part], index: int) -> Part:
-    return parts[index] if index < len(parts) else (False, Choice(NONE if index > 1 else "none"))
-
-
-def adopt_mask(key: str, choice: Choice) -> dict[str, Any]:
-    """The widgets' state for this mask."""
-    join, parts = split(choice)
-    values: dict[str, Any] = {f"{key}:mask:join": join}
-    for index in range(MAX_PARTS):
-        negated, part = _part_at(parts, index)
-        name = f"{key}:mask:{index}"
-        values |= {name: COMPOSED if part.parts else part.key, f"{name}:not": negated}
-        if not part.parts:
-            values |= {f"{name}:{part.key}:{param}": value for param, value in part.params}
-    return values
-
-
-def split(choice: Choice) -> tuple[str, list[Part]]:
-    """How a mask is joined, and its parts; one that the widgets cannot edit is a single part."""
-    if choice.key in ("and", "or") and 2 <= len(choice.parts) <= MAX_PARTS:
-        return choice.key, [_negated(part) for part in choice.parts]
-    if choice.key in ("and", "or") and len(choice.parts) == 1:
-        return split(choice.parts[0])
-    return "one", [_negated(choice)]
-
-
-def _negated(choice: Choice) -> Part:
-    return (True, choice.parts[0]) if choice.key == "not" else (False, choice)
-
-
-def _draw_part(key: str, index: int, negated: bool, base: Choice) -> Choice | None:
-    """The mask of one row, inverted where the row says so; None for no third mask."""
-    names = {NONE: "no third mask", COMPOSED: choice_text(base, "mask") if base.parts else ""}
-    options = [NONE] * (index > 1) + [
-        item.key for item in AXES["mask"] if item.key not in COMPOSITIONS
-    ]
-    options += [COMPOSED] * bool(base.parts)
-    name = st.selectbox(
-        f"Mask {index + 1}",
-        options,
-        options.index(COMPOSED if base.parts else base.key),
-        format_func=lambda name: names.get(name) or entry("mask", name).name,
-        key=key,
-        label_visibility="collapsed",
-        help="Which keys each query may attend to",
-        **KEEP,
-    )
-    if name == NONE:
-        return None
-    if name != COMPOSED:
-        base = Choice.of(name, **params_of(entry("mask", name), key=key, base=base, keep=KEEP))
-    inverted = st.toggle(
-        "Not", negated, key=f"{key}:not", help="Invert this mask: allow what it forbids", **KEEP
-    )
-    return Choice.of("not", base) if inverted else base

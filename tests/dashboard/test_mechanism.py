@@ -12,14 +12,12 @@ from dashboard.draw.formats import plain
 from dashboard.ui.fields import Number, Select, Toggle, Values
 from dashboard.ui.links import as_text
 from dashboard.ui.mechanism import (
-    adopt_mask,
     choice_from_text,
     choice_text,
     clashes,
     from_text,
     preset_of,
     repairs,
-    split,
     to_text,
 )
 from tests.cases import each
@@ -60,8 +58,6 @@ def test_it_starts_from_what_the_page_says_and_follows_a_new_wish(app):
 def test_every_entry_of_every_axis_can_be_chosen_or_is_refused_in_words(app):
     app.run()
     for axis, entries in AXES.items():
-        if axis == "mask":
-            continue
         for item in entries:
             select(app, axis, item.key)
             assert shown_text(app) != "nothing" or app.error, (
@@ -79,15 +75,14 @@ def test_a_parameter_is_a_widget_and_its_value_is_the_config_s(app):
 
 
 def test_masks_are_joined_and_turned(app):
-    select(app.run(), "mask:join", "and")
-    select(app, "mask:0", "causal")
-    select(app, "mask:1", "local")
-    app.toggle(key="demo:mask:1:not").set_value(True).run()
+    select(app.run(), "mask", "and")
+    select(app, "mask:and:part1", "not")
+    select(app, "mask:and:part1:not:part0", "local")
     turned = Choice.of("not", Choice.of("local", window=2))
     assert from_text(shown_text(app)).mask == Choice.of("and", Choice("causal"), turned)
-    select(app, "mask:2", "local")
-    assert len(from_text(shown_text(app)).mask.parts) == 3
-    select(app, "mask:join", "one")
+    app.number_input(key="demo:mask:and:parts").set_value(3).run()
+    assert from_text(shown_text(app)).mask.parts == (Choice("causal"), turned, turned.parts[0])
+    select(app, "mask", "causal")
     assert from_text(shown_text(app)).mask.key == "causal"
 
 
@@ -153,21 +148,6 @@ def test_a_repair_is_offered_only_where_it_mends():
     fields |= {"score": Choice("additive"), "kernel": Choice("fused")}
     error = ConfigError("no", kernel=("fused", "exact"), score="concat")
     assert repairs(fields, error) == [("kernel", Choice("exact"))]
-
-
-def test_split_and_adopt_agree():
-    mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=7)))
-    assert split(mask)[0] == "and"
-    state = adopt_mask("k", mask)
-    assert (state["k:mask:join"], state["k:mask:1"], state["k:mask:1:not"]) == (
-        "and",
-        "local",
-        True,
-    )
-    assert state["k:mask:1:local:window"] == 7
-    assert to_text(AttentionConfig(16, 2, mask=mask)).endswith(
-        "mask=and(causal,not(local(window=7)))"
-    )
 
 
 # A mechanism survives its link exactly, whatever is in it; a broken link gives a sentence.

@@ -26,7 +26,6 @@ from dashboard.draw.step_view import (
 )
 from dashboard.ui.mechanism import D_MODELS
 from pages import one_query
-from pages.one_query import draw_entries_of as entries_of
 from tests.cases import each
 
 CONFIG = AttentionConfig(16, 4, position=Choice("alibi"), mask=Choice("causal"))
@@ -263,12 +262,6 @@ def test_the_rule_of_the_third_stage_names_scale_and_slope():
     assert one_query.stage_words(CONFIG, reading(), None, False)[2].head == "÷2 − ¼·distance"
     plain = CONFIG.with_(score=Choice("dot"), position=Choice("none"))
     assert one_query.stage_words(plain, reading(plain), None, False)[2].rule == "unchanged"
-
-
-def test_the_sources_name_every_choice_in_use_and_a_composed_mask_by_its_parts():
-    config = CONFIG.with_(mask=BOTH)
-    keys = [item.key for item in entries_of(config)]
-    assert keys == ["multi_head", "alibi", "scaled_dot", "causal", "local", "softmax"]
 
 
 def test_step_1_is_a_matrix_times_the_word_where_it_is_nothing_else():

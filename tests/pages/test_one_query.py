@@ -80,9 +80,9 @@ def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
 
 def test_a_mask_of_masks_is_chosen_part_by_part():
     at = put(open_layer(), "selectbox", "mask", "or")
-    at = put(at, "selectbox", "mask:0", "causal_local")
-    at = put(at, "number_input", "mask:0:causal_local:lookback", 1)
-    at = put(at, "selectbox", "mask:1", "not")
+    at = put(at, "selectbox", "mask:or:part0", "causal_local")
+    at = put(at, "number_input", "mask:or:part0:causal_local:lookback", 1)
+    at = put(at, "selectbox", "mask:or:part1", "not")
     assert at.query_params["one:mask"] == "or(causal_local(lookback=1),not(causal))"
     assert r"0 \le i - j \le w \vee (\neg(j \le i))" in live(
         put(at, "segmented_control", "stage", 4)
@@ -100,7 +100,7 @@ def test_a_link_carries_every_choice_with_its_parameters_and_brings_it_back():
     at = open_page(**links)
     assert not at.warning
     assert {axis: at.query_params[f"one:{axis}"] for axis in links} == links
-    assert at.number_input(key="one:mask:1:0:local:window").value == 1
+    assert at.number_input(key="one:mask:and:part1:or:part0:local:window").value == 1
     assert at.slider(key="one:normalizer:entmax:alpha").value == 1.75
     at = put(at, "selectbox", "mask", "causal")
     assert "one:mask" not in at.query_params

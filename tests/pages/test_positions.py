@@ -316,7 +316,7 @@ def test_one_query_draws_both_and_writes_both_equations():
     )
     assert not app.exception and not app.error and not app.warning
     assert "q_i = R_i(x_i W_q)" in live(app)
-    app.selectbox(key="one:position:0").set_value("alibi").run()
+    app.selectbox(key="one:position:and:part0").set_value("alibi").run()
     app = open_at(
         "one_query", "one:", position=app.query_params["one:position"], stage="3 Scale + bias"
     )
@@ -325,7 +325,7 @@ def test_one_query_draws_both_and_writes_both_equations():
         or "alibi" in app.query_params["one:position"]
     )
     assert r"m_h\,|i - j| + s_{ij} - 0.25 \cdot i" in live(app)
-    assert "sinusoidal" not in app.selectbox(key="one:position:1").options
+    assert "sinusoidal" not in app.selectbox(key="one:position:and:part1").options
 
 
 def test_a_sentence_names_both():
