@@ -20,7 +20,7 @@ from core.studies import masks
 from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain
+from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain, rule
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import mask_board
@@ -29,7 +29,7 @@ from dashboard.server.cache import cached
 from dashboard.ui.fields import Fields, Number, Select, Text, Values
 from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.links import fragment, read_linked, write_linked
-from dashboard.ui.mechanism import is_text, param_widget, unreadable
+from dashboard.ui.mechanism import is_text, param_widget, params_in_session
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,
@@ -149,18 +149,14 @@ def draw_mask(
     params = entry("mask", mask).params
     if any(map(is_text, params)):
         grid = below.grid(6, min_column_width=120)
-    values, stale = {}, False
+    drawn = {}
     for param in params:
-        widget = f"{name}:{mask}:{param.key}"
+        widget = key(f"{name}:{mask}:{param.key}")
         # One cell each, so that an error is drawn under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            value = param_widget(replace(param, name=param.name + suffix), key=key(widget))
-        if is_text(param) and unreadable(param, value):
-            value, stale = st.session_state.get(key(f"{widget}:read"), param.default), True
-        elif is_text(param):
-            st.session_state[key(f"{widget}:read")] = value
-        values[param.key] = value
-    return Choice.of(mask, **values), stale
+            drawn[param.key] = param_widget(replace(param, name=param.name + suffix), key=widget)
+    values = params_in_session(entry("mask", mask), key=key(name))
+    return Choice.of(mask, **values), values != drawn
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
@@ -266,13 +262,9 @@ def mask_latex(mask: Choice) -> str:
     return entry("mask", mask.key).latex.split(r",\quad w_{ij}")[0]
 
 
-def rule(mask: Choice) -> str:
+def rule_of(mask: Choice) -> str:
     """A mask's rule in plain signs, with its numbers."""
-    if mask.parts:
-        parts = [rule(part) for part in mask.parts]
-        return f"not ({parts[0]})" if mask.key == "not" else f" {mask.key} ".join(parts)
-    item = entry("mask", mask.key)
-    return (item.short or item.name).format(**dict(mask.params), length="length")
+    return rule("mask", mask, changed=False, length="length")
 
 
 def title_text(mask: Choice) -> str:
@@ -454,7 +446,9 @@ def show(controls: Values, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int
         )
         return None
     if controls.stale:
-        st.caption(f"The maps show the last rule that could be read: {plain(rule(controls.mask))}.")
+        st.caption(
+            f"The maps show the last rule that could be read: {plain(rule_of(controls.mask))}."
+        )
     try:
         with one_thread():
             effect = cached(
@@ -482,7 +476,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
-    name, note = title_text(mask), rule(mask)
+    name, note = title_text(mask), rule_of(mask)
     beside = len(effect.names) <= MAX_BESIDE
     left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
     with left:

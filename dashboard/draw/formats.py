@@ -207,18 +207,24 @@ def coloured(text: str, colour: str) -> str:
     return rf"\textcolor{{{colour}}}{{{text}}}"
 
 
-def rule(axis: str, choice: Choice) -> str:
-    """The rule with its parameters, joined from the parts of a composed choice; other changed parameters follow it."""
+def rule(axis: str, choice: Choice, *, changed: bool = True, **values: object) -> str:
+    """The rule with its parameters and further values, joined from the parts of a composed choice.
+
+    Other parameters that are not at their defaults follow it where `changed` ones are asked for.
+    """
     from core.attention import entry  # torch comes with it
 
     item = entry(axis, choice.key)
-    if choice.key == "not":
-        return f"not ({rule(axis, choice.parts[0])})"
     if choice.parts:
-        return f" {choice.key} ".join(
-            rule(axis, part) for part in choice.parts if part.key != "none"
-        )
+        parts = [
+            rule(axis, part, changed=changed, **values)
+            for part in choice.parts
+            if part.key != "none" or choice.key == "not"
+        ]
+        return f"not ({parts[0]})" if choice.key == "not" else f" {choice.key} ".join(parts)
     params = dict(choice.params)
+    if not changed:
+        return (item.short or item.name).format(**params, **values)
     try:
         text = item.short.format(**params)
     except KeyError:
