@@ -547,11 +547,12 @@ def archive(result: Shipped, measured: ClaimResult) -> bytes:
     """The files of a result in a ZIP, in a folder with the claim's key."""
     claim, out = measured.claim, io.BytesIO()
     figures = {
-        f"figure-{at}-{_slug(figure.measure)}": {
+        f"figure-{at}-{_slug(figure.measure)}.{kind}": {
             "spec": results_figure(figure, {"": measured}, "light", named=True),
-            "formats": ["svg", "pdf"],
+            "format": kind,
         }
         for at, figure in enumerate(claim.figures, 1)
+        for kind in ("svg", "pdf")
     }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
         for name, data in (shipped.text_files(claim, result) | render(figures)).items():

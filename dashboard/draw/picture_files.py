@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,18 +22,14 @@ from dashboard.draw.pictures import (
     ChartPicture,
     MapsPicture,
     Picture,
-    Point,
-    Series,
     column_names,
     drawing_file,
-    drawn_by_name,
+    is_number,
+    render,
     size_of,
     with_own_ids,
 )
 from dashboard.draw.vega import Spec
-
-# A picture as a file of any format: images for papers and slides, its numbers for programs and tables.
-
 
 if TYPE_CHECKING:
     from core.interpret.trace import AttentionTrace
@@ -90,48 +85,68 @@ class Source:
 
 
 def picture_file(picture: Picture, name: str, source: Source) -> bytes:
-    """The picture in a format of IMAGES or NUMBERS; KeyError for another one."""
+    """The picture in a format of IMAGES or NUMBERS; KeyError for another one.
+
+    An NPZ has the arrays by name and the source, or all heads of a trace, which a page can open again; in JSON what is
+    not finite is null.
+    """
     if name in IMAGES:
         kind, scale = IMAGES[name]
         svg = framed_svg(picture, source)
         return svg.encode() if kind == "svg" else drawing_file(svg, kind, scale)
-    if NUMBERS[name] == "csv":
+    kind = NUMBERS[name]
+    if kind == "csv":
         return csv_file(*picture.table())
-    return {"npz": npz_of, "json": json_of, "tex": latex_of}[NUMBERS[name]](picture, source)
+    if kind == "tex":
+        return latex_of(picture, source)
+    if kind == "npz" and isinstance(picture, MapsPicture) and picture.trace is not None:
+        return trace_npz(picture.trace)
+    arrays = picture.arrays()
+    if kind == "npz":  # a slash in a name makes a folder
+        named = {name.replace("/", "∕"): array for name, array in arrays.items()}
+        return _npz(named | {"source": np.array(source.line)})
+    data = {
+        "title": picture.title,
+        "page": source.page,
+        "date": source.day,
+        **source.about,
+        "controls": dict(source.controls),
+        "numbers": {
+            name: np.where(np.isfinite(array), array, np.array(None)).tolist()
+            if array.dtype.kind == "f"
+            else array.tolist()
+            for name, array in arrays.items()
+        },
+    }
+    return json.dumps(data, ensure_ascii=False, indent=1, default=str).encode()
 
 
 def framed_svg(picture: Picture, source: Source) -> str:
     """The drawing on white, under its title and above its source; ValueError for what cannot be drawn."""
     inner = picture.svg()
     width, height = size_of(inner)
+    wide = max(width, 320)
+    # broken at their spaces where they are wider than the picture, by the width of a letter
     heads, lines = (
-        _wrapped(line, max(width, 320), letter)
+        textwrap.wrap(line, max(24, int(wide / letter))) or [""]
         for line, letter in ((picture.title, 8.2), (source.line, 5.4))
     )
     top = MARGIN + TITLE + 19 * (len(heads) - 1)
-    whole_width = max(width, 320) + 2 * MARGIN
-    whole_height = top + height + MARGIN + SOURCE + 15 * (len(lines) - 1)
-    above = "".join(
-        f'<text x="{MARGIN}" y="{MARGIN + 14 + 19 * at}" font-size="15" font-weight="600" '
-        f'fill="{LIGHT_INK.text}">{escape(line)}</text>'
-        for at, line in enumerate(heads)
-    )
-    below = "".join(
-        f'<text x="{MARGIN}" y="{top + height + 20 + 15 * at:.0f}" font-size="11" '
-        f'fill="{LIGHT_INK.quiet}">{escape(line)}</text>'
-        for at, line in enumerate(lines)
+    around = "".join(
+        f'<text x="{MARGIN}" y="{y + pitch * at:.0f}" font-size="{size}" font-weight="{weight}" '
+        f'fill="{fill}">{escape(line)}</text>'
+        for parts, y, pitch, size, weight, fill in (
+            (heads, MARGIN + 14, 19, 15, 600, LIGHT_INK.text),
+            (lines, top + height + 20, 15, 11, 400, LIGHT_INK.quiet),
+        )
+        for at, line in enumerate(parts)
     )
     return svg_of(
-        round(whole_width),
-        round(whole_height),
-        f"<title>{escape(picture.title)}</title>{WHITE}{above}{placed(inner, MARGIN, top)}{below}",
+        round(wide + 2 * MARGIN),
+        round(top + height + MARGIN + SOURCE + 15 * (len(lines) - 1)),
+        f"<title>{escape(picture.title)}</title>{WHITE}{placed(inner, MARGIN, top)}{around}",
         f'font-family="{PICTURE_FONT}"',
     )
-
-
-def _wrapped(line: str, width: float, letter: float) -> list[str]:
-    """A line broken at its spaces where it is wider than the picture; `letter` is the width of one in pixels."""
-    return textwrap.wrap(line, max(24, int(width / letter))) or [""]
 
 
 def csv_file(
@@ -154,16 +169,6 @@ def _cell(value: object) -> object:
     return value
 
 
-def npz_of(picture: Picture, source: Source) -> bytes:
-    """The arrays of a picture by name, and its source; all heads of a trace, which a page can open again."""
-    if isinstance(picture, MapsPicture) and picture.trace is not None:
-        return trace_npz(picture.trace)
-    arrays = {
-        name.replace("/", "∕"): array for name, array in picture.arrays().items()
-    }  # a slash makes a folder
-    return _npz(arrays | {"source": np.array(source.line)})
-
-
 def trace_npz(trace: AttentionTrace) -> bytes:
     """Every layer's weights (H, T, S) float32 as kind_layer, with the tokens of its rows and columns."""
     arrays: dict[str, np.ndarray] = {}
@@ -183,46 +188,34 @@ def _npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     return out.getvalue()
 
 
-def json_of(picture: Picture, source: Source) -> bytes:
-    """Title, source, controls and arrays; what is not finite is null."""
-    data = {
-        "title": picture.title,
-        "page": source.page,
-        "date": source.day,
-        **source.about,
-        "controls": dict(source.controls),
-        "numbers": {name: _listed(array) for name, array in picture.arrays().items()},
-    }
-    return json.dumps(data, ensure_ascii=False, indent=1, default=str).encode()
-
-
-def _listed(array: np.ndarray) -> Any:
-    return (
-        np.where(np.isfinite(array), array, np.array(None)) if array.dtype.kind == "f" else array
-    ).tolist()
-
-
 def latex_of(picture: Picture, source: Source) -> bytes:
     """The table for the package booktabs, a row a line of a chart, with its title as the caption, and a label.
 
-    Its source is a comment.
+    Its source is a comment. A line of a chart has a few places along the axis, with the first and the last, of those
+    that all lines share if there are any.
     """
     series = picture.series() if isinstance(picture, ChartPicture) else None
-    notes, caption, label = [source.line], picture.title, _label(source.page, picture.title)
+    notes, caption = [source.line], picture.title
     if series is None:
         head, rows = picture.table()
         columns = "".join(
-            "r" if rows and all(_is_number(row[at]) for row in rows) else "l"
+            "r" if rows and all(is_number(row[at]) for row in rows) else "l"
             for at in range(len(head))
         )
         heads = [_latex_row([latex(name) for name in head])]
         lines = [_latex_row(map(_latex_cell, row)) for row in rows]
     else:
-        places = _places(series)
-        every = len({place for line in series.lines.values() for place in line})
-        notes += [f"{len(places)} of {every} places along {series.axis}; the CSV has all"] * (
-            len(places) < every
-        )
+        every = list(dict.fromkeys(place for line in series.lines.values() for place in line))
+        if all(map(is_number, every)):
+            every.sort()
+        shared = [place for place in every if all(place in line for line in series.lines.values())]
+        most = shared if len(shared) > 1 else every
+        ends = np.linspace(0, len(most) - 1, min(MAX_PLACES, len(most)))
+        places = [most[round(at)] for at in ends]
+        if len(places) < len(every):
+            notes.append(
+                f"{len(places)} of {len(every)} places along {series.axis}; the CSV has all"
+            )
         caption += f" ({series.band})" if series.band else ""
         columns = "l" + "r" * len(places)
         heads = [
@@ -230,18 +223,26 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             rf"\cmidrule(lr){{2-{len(places) + 1}}}",
             _latex_row(["", *map(_latex_cell, places)]),
         ]
+        points = [point for line in series.lines.values() for point in line.values()]
+        # ± where every band is as far below as above, else the ends of each band
         even = all(
             math.isclose(value - band[0], band[1] - value, rel_tol=1e-3, abs_tol=1e-12)
-            for line in series.lines.values()
-            for value, band in line.values()
+            for value, band in points
             if band
         )
-        lines = [
-            _latex_row(
-                [_latex_cell(name), *(_latex_point(line.get(place), even) for place in places)]
-            )
-            for name, line in series.lines.items()
-        ]
+        lines = []
+        for name, line in series.lines.items():
+            cells = [_latex_cell(name)]
+            for value, band in (line.get(place, (None, None)) for place in places):
+                if value is None or band is None:
+                    cells.append(_latex_cell(value))
+                elif even:
+                    cells.append(rf"${value:.4g} \pm {band[1] - value:.2g}$")
+                else:
+                    low, high = map(_latex_cell, band)
+                    cells.append(f"{_latex_cell(value)} [{low}, {high}]")
+            lines.append(_latex_row(cells))
+    plain = f"{source.page}-{picture.title}".encode("ascii", "ignore").decode().lower()
     return "\n".join(
         [
             *("% " + " ".join(note.split()) for note in notes),
@@ -249,7 +250,7 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{latex(' '.join(caption.split()))}}}",
-            rf"\label{{tab:{label}}}",
+            rf"\label{{tab:{_slug(plain, '[^a-z0-9]+')}}}",
             rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             *heads,
@@ -269,54 +270,15 @@ def _latex_row(cells: Iterable[str]) -> str:
     return ("{}" if line[:1] in ("[", "*") else "") + line + r" \\"
 
 
-def _label(*parts: str) -> str:
-    """Words as a label that LaTeX takes in any file."""
-    plain = "-".join(parts).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:NAME_LENGTH].rstrip("-")
-
-
-def _places(series: Series) -> list[Any]:
-    """A few places along the axis, with the first and the last, of those that all lines share if there are any."""
-    places = list(dict.fromkeys(place for line in series.lines.values() for place in line))
-    if all(_is_number(place) for place in places):
-        places.sort()
-    shared = [place for place in places if all(place in line for line in series.lines.values())]
-    places = shared if len(shared) > 1 else places
-    most = min(MAX_PLACES, len(places))
-    return [places[round(at)] for at in np.linspace(0, len(places) - 1, most)]
-
-
-def _latex_point(point: Point | None, even: bool) -> str:
-    """A value, with ± where every band is as far below as above, else with the ends of its band."""
-    value, band = point or (None, None)
-    if value is None or band is None:
-        return _latex_cell(value)
-    low, high = band
-    return (
-        rf"${value:.4g} \pm {high - value:.2g}$"
-        if even
-        else f"{_latex_cell(value)} [{_latex_cell(low)}, {_latex_cell(high)}]"
-    )
-
-
-def _is_number(value: object) -> bool:
-    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _latex_cell(value: object) -> str:
     if value is None or isinstance(value, float) and math.isnan(value):
         return "--"
-    return (
-        latex(f"{value:.4g}".replace("-", "−")) if isinstance(value, float) else latex(str(value))
-    )
+    return latex(f"{value:.4g}".replace("-", "−") if isinstance(value, float) else str(value))
 
 
-def _slug(text: str) -> str:
-    plain = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-")
-    return plain[:NAME_LENGTH].rstrip("-")
-
-
-# A picture as a figure of a paper: as wide as its column, type of 8 points, axes with titles, nothing around it.
+def _slug(text: str, between: str = r"[^\w]+") -> str:
+    """A part of a file's name, or a label that LaTeX takes in any file."""
+    return re.sub(between, "-", text).strip("-")[:NAME_LENGTH].rstrip("-")
 
 
 WIDTHS = {"8.5 cm, one column": 85.0, "17 cm, two columns": 170.0}  # mm
@@ -347,8 +309,8 @@ class NotForPaper(ValueError):
 
 def paper_file(picture: Picture, millimetres: float, file_format: str) -> bytes:
     """The picture as "svg" with its text as outlines, or as "pdf" with its fonts; NotForPaper says what is too wide."""
-    job = {"formats": [file_format], "millimetres": millimetres}
-    return drawn_by_name({"paper": paper_drawing(picture, millimetres) | job})["paper"]
+    job = {"format": file_format, "millimetres": millimetres}
+    return render({"": paper_drawing(picture, millimetres) | job})[""]
 
 
 def why_not(picture: Picture, millimetres: float) -> str:
@@ -368,8 +330,8 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
     if isinstance(picture, ChartPicture):
         return {"spec": paper_spec(picture, pixels)}
     if isinstance(picture, MapsPicture):
-        maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
         room = pixels * FONT / TYPE
+        maps = picture.maps if len(picture.maps) > 1 else (replace(picture.maps[0], name=""),)
         inner = maps_svg(
             maps,
             picture.row,
@@ -378,28 +340,24 @@ def paper_drawing(picture: Picture, millimetres: float) -> dict[str, Any]:
             picture.picked,
             room - 2 * FIGURE_MARGIN,
         )
-        return {"svg": _on_white(inner, room, size_of(inner)[1])}
-    inner = picture.svg()
-    width, height = size_of(inner)
-    smallest = min(
-        (float(size) for size in re.findall(r'font-size[:=]\s?"?([\d.]+)', inner)), default=FONT
-    )
-    room = pixels * smallest / TYPE
-    if width > room:
-        raise NotForPaper(
-            f"At {millimetres / 10:g} cm the type of this drawing would have "
-            f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
-        )
-    return {"svg": _on_white(inner, room, height)}
-
-
-def _on_white(inner: str, width: float, height: float) -> str:
-    return svg_of(
-        round(width, 3),
+        width, height = size_of(inner)
+    else:
+        inner = picture.svg()
+        width, height = size_of(inner)
+        sizes = map(float, re.findall(r'font-size[:=]\s?"?([\d.]+)', inner))
+        room = pixels * min(sizes, default=FONT) / TYPE
+        if width > room:
+            raise NotForPaper(
+                f"At {millimetres / 10:g} cm the type of this drawing would have "
+                f"{POINTS * room / width:.1f} points; a paper needs {POINTS:g}."
+            )
+    svg = svg_of(
+        round(room, 3),
         round(height + 2 * FIGURE_MARGIN, 3),
-        WHITE + placed(inner, round((width - size_of(inner)[0]) / 2, 1), FIGURE_MARGIN),
+        WHITE + placed(inner, round((room - width) / 2, 1), FIGURE_MARGIN),
         f'font-family="{FAMILY}"',
     )
+    return {"svg": svg}
 
 
 def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
@@ -411,27 +369,19 @@ def paper_spec(picture: ChartPicture, pixels: float) -> Spec:
     height = spec.get("height")
     if isinstance(height, (int, float)):
         spec["height"] = min(height, TALLEST * pixels)
-    config = _sized({**spec.get("config", {}), "background": "white", "font": FAMILY})
+    config = _sized({**spec.pop("config", {}), "background": "white", "font": FAMILY})
+    look = {"labelFontSize": TYPE, "titleFontSize": TYPE, "labelFont": FAMILY, "titleFont": FAMILY}
     for name in ("axis", "legend", "header"):
-        config[name] = {
-            **config.get(name, {}),
-            "labelFontSize": TYPE,
-            "titleFontSize": TYPE,
-            "labelFont": FAMILY,
-            "titleFont": FAMILY,
-        }
+        config[name] = config.get(name, {}) | look
     config["axis"] |= {"titleAnchor": "middle", "titleLimit": 0}
     names = [name for name, *_ in picture.spec.get("usermeta", {}).get("names", ())]
     if names:
         config["legend"]["columns"] = max(1, int(pixels / (LETTER * max(map(len, names)) + SYMBOL)))
     config["text"] = {**config.get("text", {}), "fontSize": TYPE, "font": FAMILY}
-    sized: Spec = _sized({name: part for name, part in spec.items() if name != "config"})
-    titled = (
-        sized
-        if TITLE_MARKS in json.dumps(sized.get("layer", ()))
-        else _titled(sized, quantity, pixels)
-    )
-    return _in_cells(titled, pixels) | {
+    sized: Spec = _sized(spec)
+    if TITLE_MARKS not in json.dumps(sized.get("layer", ())):
+        sized = _titled(sized, quantity, pixels)
+    return _in_cells(sized, pixels) | {
         "width": pixels,
         "config": config,
         "padding": TYPE / 2 + 2,
@@ -467,16 +417,13 @@ def _in_cells(spec: Spec, pixels: float) -> Spec:
             if isinstance(mark, Mapping) and mark.get("type") == "text":
                 layer = {**layer, "mark": {**mark, "limit": cell}}
             if x.get("axis", 1) is not None and LETTER * max(map(len, places)) > cell:
-                above = (x.get("axis") or {}).get("orient") == "top"
+                axis = x.get("axis") or {}
                 upright = {
                     "labelAngle": -90,
-                    "labelAlign": "left" if above else "right",
+                    "labelAlign": "left" if axis.get("orient") == "top" else "right",
                     "labelBaseline": "middle",
                 }
-                encoding = {
-                    **layer["encoding"],
-                    "x": {**x, "axis": {**(x.get("axis") or {}), **upright}},
-                }
+                encoding = {**layer["encoding"], "x": {**x, "axis": axis | upright}}
                 layer = {**layer, "encoding": encoding}
         layers.append(layer)
     return {**spec, "layer": layers} if "layer" in spec else layers[0]
@@ -488,24 +435,22 @@ def _titled(spec: Spec, quantity: str, pixels: float) -> Spec:
         {**layer, "encoding": dict(layer.get("encoding", {}))}
         for layer in spec.get("layer", [spec])
     ]
-    for channel in ("x", "y"):
+    tall = spec.get("height")
+    lengths = {"x": PLOT * pixels, "y": tall if isinstance(tall, (int, float)) else PLOT * pixels}
+    for channel, length in lengths.items():
         drawn = [
-            layer
+            (layer, one)
             for layer in layers
             if isinstance(one := layer["encoding"].get(channel), Mapping)
             and "field" in one
             and one.get("axis", 1) is not None
         ]
         titles = (
-            one.get("title") or (one.get("axis") or {}).get("title") or ""
-            for one in (layer["encoding"][channel] for layer in drawn)
+            one.get("title") or (one.get("axis") or {}).get("title") or "" for _, one in drawn
         )
-        own = [title.strip() for title in map(str, titles) if title.strip()]
-        for layer in drawn:
-            one = layer["encoding"][channel]
-            name = own[0] if own else _name_of(drawn[0], drawn[0]["encoding"][channel], quantity)
-            tall = spec.get("height")
-            length = tall if channel == "y" and isinstance(tall, (int, float)) else PLOT * pixels
+        own = next(filter(None, (str(title).strip() for title in titles)), "")
+        for layer, one in drawn:
+            name = own or _name_of(*drawn[0], quantity)
             lines = textwrap.wrap(name, max(10, int(length / LETTER))) or None
             layer["encoding"][channel] = {
                 **{name: part for name, part in one.items() if name != "title"},
@@ -565,41 +510,40 @@ def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
     from pypdf.annotations import Link
 
     heading = [*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)]
-    sheets: list[list[_Piece]] = [[]]
+    sheets: list[list[tuple[_Piece, float]]] = [[]]  # the pieces of each with their tops
+    y: float = SHEET_MARGIN
     for block in [heading, *(_block(entry, f"v{at}-") for at, entry in enumerate(entries))]:
-        tall = sum(piece.height for piece in (*sheets[-1], *block))
-        if sheets[-1] and tall > HIGH - 2 * SHEET_MARGIN:
+        if sheets[-1] and y + sum(piece.height for piece in block) > HIGH - SHEET_MARGIN:
             sheets.append([])
-        sheets[-1] += [*block, _Piece("", APART)]
-    pages = [
-        list(
-            zip(
-                sheet,
-                accumulate((piece.height for piece in sheet), initial=SHEET_MARGIN),
-                strict=False,
-            )
-        )
-        for sheet in sheets
-    ]
+            y = SHEET_MARGIN
+        for piece in (*block, _Piece("", APART)):
+            sheets[-1].append((piece, y))
+            y += piece.height
     jobs = {}
-    for at, page in enumerate(pages):
+    for at, sheet in enumerate(sheets):
         parts = (
-            f'<g transform="translate({SHEET_MARGIN} {y:.1f})">{piece.svg}</g>' for piece, y in page
+            f'<g transform="translate({SHEET_MARGIN} {y:.1f})">{piece.svg}</g>'
+            for piece, y in sheet
         )
         svg = svg_of(WIDE, HIGH, WHITE + "".join(parts), f'font-family="{PICTURE_FONT}"')
-        jobs[str(at)] = {"svg": svg, "formats": ["pdf"]}
+        jobs[str(at)] = {"svg": svg, "format": "pdf"}
     writer = PdfWriter()
-    for at, file in enumerate(drawn_by_name(jobs).values()):
-        sheet = writer.add_page(PdfReader(io.BytesIO(file)).pages[0])
-        scale = float(sheet.mediabox.height) / HIGH
-        for piece, y in pages[at]:
+    for at, file in enumerate(render(jobs).values()):
+        page = writer.add_page(PdfReader(io.BytesIO(file)).pages[0])
+        scale = float(page.mediabox.height) / HIGH
+        for piece, y in sheets[at]:
             if piece.link:
-                left, low, wide, high = (
+                left, low, right, high = (
                     scale * part
-                    for part in (SHEET_MARGIN, HIGH - y - piece.height, piece.width, HIGH - y)
+                    for part in (
+                        SHEET_MARGIN,
+                        HIGH - y - piece.height,
+                        SHEET_MARGIN + piece.width,
+                        HIGH - y,
+                    )
                 )
-                box = (left, low, left + wide, high)
-                writer.add_annotation(at, Link(rect=box, url=piece.link, border=[0, 0, 0]))
+                link = Link(rect=(left, low, right, high), url=piece.link, border=[0, 0, 0])
+                writer.add_annotation(at, link)
     writer.add_metadata({"/Title": title, "/Creator": "Attention Lab"})
     out = io.BytesIO()
     writer.write(out)

@@ -1,13 +1,8 @@
-"""What a page shows, with its numbers: maps, charts, drawings and tables, each for a file of any format.
-
-Every picture has `title`, `about` (model, head, text), `arrays()` (its numbers by name), `table()`, and `svg()` where
-it is `drawn`, which a table is not.
-"""
+"""What a page shows, with its numbers: maps, charts, drawings and tables, each for a file of any format."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import subprocess
 import sys
@@ -17,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from xml.etree import ElementTree
 
 import numpy as np
@@ -47,6 +42,8 @@ NAMES = {
     b"h": "Z",
 }  # of what a clip path of a PDF is drawn with, in a path's `d`
 STEP = re.compile(rb"((?:-?[\d.]+\s+)*)([mlch])\s")
+CLIPS = re.compile(rb"\bW\*?\s+n")  # what ends a clip path of a PDF
+TEXT = f"{{{SVG}}}text"
 
 
 def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
@@ -54,12 +51,29 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
     root = ElementTree.fromstring(svg)
+    fonts: dict[ElementTree.Element, dict[str, str]] = {root: _some(root, FONT)}
     texts: list[tuple[ElementTree.Element, str]] = []
-    _find(root, {}, texts)
-    paths = _paths(list(dict.fromkeys(clip for _, clip in texts)), to_pdf)
+    for node in root.iter():
+        fonts |= {child: fonts[node] | _some(child, FONT) for child in node}
+        if node.tag == TEXT:  # the SVG of it alone, as it is placed before its transform
+            alone = ElementTree.Element(TEXT, fonts[node] | _some(node, PLACE))
+            alone.text = node.text
+            alone.extend(list(node))
+            clip = ElementTree.tostring(alone, encoding="unicode")
+            texts.append((node, clip if "".join(alone.itertext()).strip() else ""))
+    inked = list(dict.fromkeys(clip for _, clip in texts if clip))
+    parts = "".join(
+        f'<clipPath id="c{at}">{clip}</clipPath><rect x="-9999" y="-9999" width="19998" height="19998" '
+        f'clip-path="url(#c{at})"/>'
+        for at, clip in enumerate(inked)
+    )
+    pdf = to_pdf(f'<svg xmlns="{SVG}" width="100" height="100">{parts}</svg>')
+    streams = map(_inflated, re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL))
+    drawn = next((stream for stream in streams if re.search(CLIPS, stream)), b"")
+    outlines = [_path(part.rpartition(b" cm\n")[2]) for part in re.split(CLIPS, drawn)[:-1]]
+    paths = {"": ""} | dict(zip(inked, outlines, strict=True))
     for node, clip in texts:
-        for child in list(node):
-            node.remove(child)
+        del node[:]
         node.tag, node.text = f"{{{SVG}}}path", None
         for name in (*FONT, *PLACE):
             node.attrib.pop(name, None)
@@ -67,44 +81,8 @@ def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _find(
-    node: ElementTree.Element, font: Mapping[str, str], texts: list[tuple[ElementTree.Element, str]]
-) -> None:
-    """Add each text with the SVG of it alone, as it is placed before its transform."""
-    font = {**font, **{name: node.attrib[name] for name in FONT if name in node.attrib}}
-    if node.tag == f"{{{SVG}}}text":
-        alone = ElementTree.Element(
-            f"{{{SVG}}}text",
-            {**font, **{name: node.attrib[name] for name in PLACE if name in node.attrib}},
-        )
-        alone.text = node.text
-        alone.extend(list(node))
-        texts.append((node, ElementTree.tostring(alone, encoding="unicode")))
-        return
-    for child in node:
-        _find(child, font, texts)
-
-
-def _paths(clips: list[str], to_pdf: Callable[[str], bytes]) -> dict[str, str]:
-    """The outline of each text as the `d` of a path; one without ink has none."""
-    inked = [clip for clip in clips if "".join(ElementTree.fromstring(clip).itertext()).strip()]
-    if not inked:
-        return dict.fromkeys(clips, "")
-    parts = "".join(
-        f'<clipPath id="c{at}">{clip}</clipPath><rect x="-9999" y="-9999" width="19998" height="19998" '
-        f'clip-path="url(#c{at})"/>'
-        for at, clip in enumerate(inked)
-    )
-    pdf = to_pdf(f'<svg xmlns="{SVG}" width="100" height="100">{parts}</svg>')
-    contents = (
-        _inflated(match[1])
-        for match in re.finditer(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
-    )
-    drawn = next(content for content in contents if re.search(rb"\bW\*?\s+n", content))
-    outlines = [
-        _path(part.rpartition(b" cm\n")[2]) for part in re.split(rb"\bW\*?\s+n", drawn)[:-1]
-    ]
-    return dict.fromkeys(clips, "") | dict(zip(inked, outlines, strict=True))
+def _some(node: ElementTree.Element, names: Sequence[str]) -> dict[str, str]:
+    return {name: node.attrib[name] for name in names if name in node.attrib}
 
 
 def _inflated(stream: bytes) -> bytes:
@@ -135,13 +113,21 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
 
 
-def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """NAME.FORMAT of each job by name, made in a process of its own.
+def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
+    """Figures on white by name."""
+    files = render({name: {"spec": spec, "format": "svg"} for name, spec in specs.items()})
+    return {name: data.decode() for name, data in files.items()}
 
-    A job has a `spec` or an `svg`, the `formats` (svg, pdf, png) and, where it has one, the `scale` of a PNG. With
+
+def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+    """The file of each job by its name, made in a process of its own.
+
+    A job has a `spec` or an `svg`, the `format` (svg, pdf, png) and, where it has one, the `scale` of a PNG. With
     `millimetres` it is as wide as this: an SVG with its text as outlines, or a PDF. CalledProcessError for what is
     neither a spec nor an SVG.
     """
+    if not jobs:
+        return {}
     done = subprocess.run(
         [sys.executable, "-m", "dashboard.draw.pictures"],
         input=json.dumps(jobs).encode(),
@@ -153,22 +139,9 @@ def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
     return {name: b64decode(text) for name, text in json.loads(done.stdout).items()}
 
 
-def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
-    """Figures on white by name."""
-    jobs = {name: {"spec": spec, "formats": ["svg"]} for name, spec in specs.items()}
-    return {name: data.decode() for name, data in drawn_by_name(jobs).items()}
-
-
-def drawn_by_name(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-    """The only file of each job, by its name."""
-    files = render(jobs) if jobs else {}
-    return {name: files[f"{name}.{job['formats'][0]}"] for name, job in jobs.items()}
-
-
 def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
     """An SVG as "pdf" or, enlarged by `scale`, "png"."""
-    job = {"svg": svg, "formats": [file_format], "scale": scale}
-    return drawn_by_name({"drawing": job})["drawing"]
+    return render({"": {"svg": svg, "format": file_format, "scale": scale}})[""]
 
 
 def with_own_ids(svg: str, start: str) -> str:
@@ -177,33 +150,28 @@ def with_own_ids(svg: str, start: str) -> str:
 
 
 def convert(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The files of each job of `render` as base64, converted in this process."""
+    """The file of each job of `render` as base64, converted in this process."""
     import vl_convert
 
     files: dict[str, str] = {}
     for name, job in jobs.items():
-        svg = job["svg"] if "svg" in job else vl_convert.vegalite_to_svg(_on_white(job["spec"]))
-        if "millimetres" in job and job["formats"] == ["svg"]:
-            svg = outlined(as_wide_as(svg, job["millimetres"], "mm"), vl_convert.svg_to_pdf)
-        elif "millimetres" in job:  # of a pixel of an SVG, a PDF makes a point
-            svg = as_wide_as(svg, job["millimetres"] / 25.4 * 72, "")
+        spec, kind, millimetres = job.get("spec", {}), job["format"], job.get("millimetres")
+        svg = job.get("svg") or vl_convert.vegalite_to_svg({
+            **spec,
+            "width": WIDTH if spec.get("width", "container") == "container" else spec["width"],
+            "config": {**spec.get("config", {}), "background": "white"},
+        })  # fmt: skip
+        if millimetres and kind == "svg":
+            svg = outlined(as_wide_as(svg, millimetres, "mm"), vl_convert.svg_to_pdf)
+        elif millimetres:  # of a pixel of an SVG, a PDF makes a point
+            svg = as_wide_as(svg, millimetres / 25.4 * 72, "")
         make: dict[str, Callable[[], bytes]] = {
             "svg": svg.encode,
             "pdf": partial(vl_convert.svg_to_pdf, svg),
             "png": partial(vl_convert.svg_to_png, svg, scale=job.get("scale", 1.0)),
         }
-        files |= {f"{name}.{kind}": b64encode(make[kind]()).decode() for kind in job["formats"]}
+        files[name] = b64encode(make[kind]()).decode()
     return files
-
-
-def _on_white(spec: Spec) -> Spec:
-    """A spec of a fixed width with a white background."""
-    width = spec.get("width", "container")
-    return {
-        **spec,
-        "width": WIDTH if width == "container" else width,
-        "config": {**spec.get("config", {}), "background": "white"},
-    }
 
 
 def as_wide_as(svg: str, most: float, unit: str) -> str:
@@ -249,43 +217,44 @@ class Series:
     band: str
 
 
-class Picture(Protocol):
-    """A picture of the page and its numbers."""
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture of the page and its numbers; `about` has its model, head and text, where it has them."""
 
-    @property
-    def title(self) -> str: ...
+    drawn: ClassVar[bool] = True
+    title: str
+    about: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
-    @property
-    def about(self) -> Mapping[str, str]:
-        """Model, head and text, where it has them."""
+    def table(self) -> tuple[list[str], Rows]:
+        """Its numbers and words as rows under a head."""
+        raise NotImplementedError
 
-    def arrays(self) -> Arrays: ...
-
-    def table(self) -> tuple[list[str], Rows]: ...
-
-    @property
-    def drawn(self) -> bool: ...
+    def arrays(self) -> Arrays:
+        """The columns of its table by name."""
+        head, rows = self.table()
+        return {
+            name or f"column {at + 1}": _column([row[at] for row in rows])
+            for at, name in enumerate(head)
+        }
 
     def svg(self) -> str:
         """The drawing; ValueError for what is not drawn."""
+        raise ValueError(f"{self.title} is a table, which has no drawing.")
 
 
 @dataclass(frozen=True, eq=False)
-class MapsPicture:
+class MapsPicture(Picture):
     """Maps in lines of `across`, 0 for a square; `row` is the outlined query, `reads` the words over the maps.
 
     `trace` is what they are of, with all its heads, where there is one, and `pick` its picked layer and head.
     """
 
-    drawn = True
-    title: str
     maps: tuple[PictureMap, ...]
     row: int | None = None
     reads: str = ""
     across: int = 0
     trace: AttentionTrace | None = None
     pick: tuple[int, int] = (0, 0)
-    about: Mapping[str, str] = field(default_factory=dict)
 
     def arrays(self) -> Arrays:
         """The cells of each map by its name, and the names of its rows and columns."""
@@ -324,39 +293,33 @@ class MapsPicture:
     @property
     def picked(self) -> int | None:
         """The number of the picked head among the maps, where they are all heads of the trace."""
+        heads = [len(item.weights) for item in self.trace.maps] if self.trace else []
         layer, head = self.pick
-        shown = (
-            self.trace is not None
-            and len(self.maps) == sum(len(item.weights) for item in self.trace.maps) > 1
-        )
-        return (
-            sum(len(item.weights) for item in self.trace.maps[:layer]) + head
-            if shown and self.trace
-            else None
-        )
+        return sum(heads[:layer]) + head if len(self.maps) == sum(heads) > 1 else None
 
 
 @dataclass(frozen=True, eq=False)
-class ChartPicture:
+class ChartPicture(Picture):
     """A Vega-Lite figure; `data` is its table where it is not inside of the spec."""
 
-    drawn = True
-    title: str
     spec: Spec
     data: Any = None
-    about: Mapping[str, str] = field(default_factory=dict)
-
-    def arrays(self) -> Arrays:
-        """The columns of its table."""
-        head, rows = self.table()
-        return {name: _column([row[at] for row in rows]) for at, name in enumerate(head)}
 
     def table(self) -> tuple[list[str], Rows]:
         """Every row that is drawn, under the titles of its axes, by layer where the layers have their own; not those
         that only place words."""
         tables = _values(self.spec)
         if self.data is not None:
-            rows = _without_words(self.spec, rows_of(self.data))
+            marks: dict[Any, set[str]] = {}
+            for part in self.spec.get("layer", ()):
+                for one in _filters(part):
+                    marks.setdefault(one, set()).add(_mark(part))
+            words = [one for one, types in marks.items() if types == {"text"}]
+            rows = [
+                row
+                for row in rows_of(self.data)
+                if not any(str(row.get(name)) == value for name, value in words)
+            ]
         elif len(tables) == 1:
             rows = tables[0]
         else:
@@ -369,42 +332,31 @@ class ChartPicture:
         lines: dict[str, dict[Any, Point]] = {}
         axis, words = "", dict[str, str]()
         for part in self.spec.get("layer", (self.spec,)):
-            encoding = part.get("encoding", {})
             words |= {
                 one["field"]: str(one.get("title") or "").strip()
-                for one in _listed(encoding.get("tooltip", ()))
-                if "field" in one
+                for channel, one in _channels({"encoding": part.get("encoding", {})})
+                if channel == "tooltip" and "field" in one
             }
-            x, y = (encoding.get(name) or {} for name in ("x", "y"))
+            x, y = (part.get("encoding", {}).get(name) or {} for name in ("x", "y"))
             if _mark(part) != "line" or "field" not in x or "field" not in y:
                 continue
             axis = axis or _title(x) or str(x["field"])
-            for row in self._rows_of(part):
-                if row.get(y["field"]) is not None:
-                    name = next(
-                        (str(row[key]) for key in LINE_NAMES if key != x["field"] and row.get(key)),
-                        "",
+            data = part.get("data") or self.spec.get("data") or {}
+            for row in data.get("values", []) if self.data is None else rows_of(self.data):
+                if row.get(y["field"]) is not None and all(
+                    str(row.get(name)) == value for name, value in _filters(part)
+                ):
+                    names = (
+                        str(row[key]) for key in LINE_NAMES if key != x["field"] and row.get(key)
                     )
                     low, high = row.get("low"), row.get("high")
                     band = None if low is None or high is None else (float(low), float(high))
-                    lines.setdefault(name, {})[row[x["field"]]] = (row[y["field"]], band)
-        if not lines:
-            return None
+                    lines.setdefault(next(names, ""), {})[row[x["field"]]] = (row[y["field"]], band)
         if len(lines) > 1:
             lines.pop("", None)  # a line without a name is a reference beside those that have one
         ends = [words[name] for name in ("spread", "told_low", "told_high") if words.get(name)]
-        return Series(
-            axis, {name or self.title: line for name, line in lines.items()}, " to ".join(ends)
-        )
-
-    def _rows_of(self, part: Spec) -> list[dict[str, Any]]:
-        """The rows that a layer draws."""
-        data = part.get("data") or self.spec.get("data") or {}
-        rows = rows_of(self.data) if self.data is not None else data.get("values", [])
-        for step in part.get("transform", ()):
-            if match := FILTER.fullmatch(str(step.get("filter", ""))):
-                rows = [row for row in rows if str(row.get(match[1])) == match[2]]
-        return list(rows)
+        named = {name or self.title: line for name, line in lines.items()}
+        return Series(axis, named, " to ".join(ends)) if lines else None
 
     def whole_spec(self) -> Spec:
         """The spec with its rows and the names of its curves inside, in the colours of a light page."""
@@ -416,33 +368,19 @@ class ChartPicture:
         return whole
 
     def svg(self) -> str:
-        return figure_svgs({"figure": self.whole_spec()})["figure"]
+        return figure_svgs({"": self.whole_spec()})[""]
 
 
 @dataclass(frozen=True, eq=False)
-class TablePicture:
+class TablePicture(Picture):
     """A table of words and numbers."""
 
     drawn = False
-    title: str
     head: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
-    @property
-    def about(self) -> Mapping[str, str]:
-        return {}
-
-    def arrays(self) -> Arrays:
-        return {
-            name or f"column {at + 1}": _column([row[at] for row in self.rows])
-            for at, name in enumerate(self.head)
-        }
-
     def table(self) -> tuple[list[str], Rows]:
         return list(self.head), [list(row) for row in self.rows]
-
-    def svg(self) -> str:
-        raise ValueError(f"{self.title} is a table, which has no drawing.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -459,18 +397,19 @@ class DrawnPicture(TablePicture):
 def rows_of(data: Any) -> list[dict[str, Any]]:
     """The rows of a table of pyarrow or pandas, or of a list of them."""
     if hasattr(data, "to_pylist"):
-        return list(data.to_pylist())
-    if hasattr(data, "to_dict"):
-        return list(data.to_dict("records"))
-    return list(data)
+        data = data.to_pylist()
+    return list(data.to_dict("records") if hasattr(data, "to_dict") else data)
 
 
 def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
-    """The titles that a reader sees of the fields; the field's own name where it has none, or shares it."""
+    """The titles that a reader sees of the fields; the field's own name where it has none, or shares it.
+
+    That of an axis comes before that of a legend or tooltip.
+    """
     titles: dict[str, str] = {}
-    for part in (True, False):
-        for name, title in _titles(spec, part):
-            titles.setdefault(name, title)
+    for _, one in sorted(_channels(spec), key=lambda pair: pair[0] not in ("x", "y")):
+        if "field" in one and (title := _title(one)):
+            titles.setdefault(one["field"], title)
     names = [titles.get(name, name) for name in fields]
     return [
         title if names.count(title) == 1 else name
@@ -478,32 +417,24 @@ def column_names(spec: Spec, fields: Sequence[str]) -> list[str]:
     ]
 
 
-def _titles(spec: Any, axes: bool) -> Iterator[tuple[str, str]]:
-    """The titles of fields on the axes of a spec and its parts, or else in its legends and tooltips."""
+def _channels(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every channel of a spec and its parts by name, each line of a tooltip as one."""
     if isinstance(spec, list):
         for part in spec:
-            yield from _titles(part, axes)
-    if not isinstance(spec, Mapping):
-        return
-    for channel, values in spec.get("encoding", {}).items():
-        for one in values if isinstance(values, list) else [values]:
-            if (channel in ("x", "y")) == axes and "field" in one and (title := _title(one)):
-                yield one["field"], title
-    for name in ("layer", "hconcat", "vconcat", "concat", "spec"):
-        yield from _titles(spec.get(name), axes)
+            yield from _channels(part)
+    elif isinstance(spec, Mapping):
+        for channel, values in spec.get("encoding", {}).items():
+            for one in values if isinstance(values, list) else [values]:
+                yield channel, one
+        for name in ("layer", "hconcat", "vconcat", "concat", "spec"):
+            yield from _channels(spec.get(name))
 
 
 def _title(channel: Mapping[str, Any]) -> str:
     """The title of an axis, a legend or a line of a tooltip; empty where it has none."""
-    for part in (
-        channel,
-        channel.get("axis") or {},
-        channel.get("legend") or {},
-        channel.get("header") or {},
-    ):
-        if isinstance(part.get("title"), str) and (title := part["title"].strip()):
-            return str(title)
-    return ""
+    parts = (channel, *(channel.get(name) or {} for name in ("axis", "legend", "header")))
+    titles = (part["title"].strip() for part in parts if isinstance(part.get("title"), str))
+    return next(filter(None, titles), "")
 
 
 def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
@@ -522,33 +453,24 @@ def _values(spec: Any) -> Sequence[list[dict[str, Any]]]:
     return tables
 
 
-def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
 def _mark(part: Any) -> str:
     mark = part.get("mark", "")
     return str(mark.get("type", "") if isinstance(mark, Mapping) else mark)
 
 
-def _without_words(spec: Spec, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of a figure's own table but for those that only marks of text draw, whose numbers are places."""
-    marks: dict[tuple[str, str], set[str]] = {}
-    for part in spec.get("layer", ()):
-        for step in part.get("transform", ()):
-            if match := FILTER.fullmatch(str(step.get("filter", ""))):
-                marks.setdefault((match[1], match[2]), set()).add(_mark(part))
-    words = [key for key, types in marks.items() if types == {"text"}]
-    return [row for row in rows if not any(str(row.get(name)) == value for name, value in words)]
+def _filters(part: Spec) -> list[tuple[Any, ...]]:
+    """Field and value of those rows of a figure's own table that a layer draws."""
+    texts = (str(step.get("filter", "")) for step in part.get("transform", ()))
+    return [match.groups() for match in map(FILTER.fullmatch, texts) if match]
+
+
+def is_number(value: object) -> bool:
+    """Whether a cell of a table is a number, or empty among numbers."""
+    return value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
     """Numbers as float64, None as NaN; anything else as text."""
-    if values and all(
-        value is None or isinstance(value, (int, float)) and not isinstance(value, bool)
-        for value in values
-    ):
-        return np.array(
-            [math.nan if value is None else value for value in values], dtype=np.float64
-        )
+    if values and all(map(is_number, values)):
+        return np.array(values, dtype=np.float64)
     return np.array(["" if value is None else str(value) for value in values])

@@ -557,8 +557,8 @@ AXES = {
 
 def file_of(picture: Picture, millimetres: float, kind: str) -> bytes:
     """The file as a process of its own makes it, made in this one."""
-    job = {**paper_drawing(picture, millimetres), "formats": [kind], "millimetres": millimetres}
-    return b64decode(convert({"paper": job})[f"paper.{kind}"])
+    job = {**paper_drawing(picture, millimetres), "format": kind, "millimetres": millimetres}
+    return b64decode(convert({"paper": job})["paper"])
 
 
 def types(pdf: bytes) -> dict[str, float]:
