@@ -23,9 +23,6 @@ if TYPE_CHECKING:  # at run time torch would come with them
     from core.interpret.trace import AttentionTrace
     from core.pretrained import Array, Line
 
-# Maps too large to send whole: the blocks of tokens that one cell stands for.
-
-
 LIMIT = 512  # cells across and down which travel to the browser; more than that are pooled
 
 Window: TypeAlias = tuple[int, int, int, int]  # rows [from, to), columns [from, to)
@@ -83,17 +80,6 @@ class Blocks:
     def _each(self, reduce: np.ufunc, values: np.ndarray) -> np.ndarray:
         down = reduce.reduceat(values, self.rows[:-1] - self.rows[0], axis=-2)
         return np.asarray(reduce.reduceat(down, self.columns[:-1] - self.columns[0], axis=-1))
-
-    def payload(self) -> dict[str, Any]:
-        return {"rows": self.rows.tolist(), "cols": self.columns.tolist(), "pooled": self.pooled}
-
-
-def names(tokens: Sequence[str], ends: np.ndarray) -> list[str]:
-    """The name of each block: its token's, or its first and last token's."""
-    return [
-        tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
-        for start, stop in zip(ends[:-1], ends[1:], strict=True)
-    ]
 
 
 # An AttentionTrace as plain values and base64 bytes for the canvas.
@@ -159,17 +145,15 @@ def thumbnails(maps: Sequence[Any], signed: bool = False) -> dict[str, Any]:
     if is_pooled and not signed:
         # A mean over blocks of cells is far below one, so a pooled grid shares the 99.5th percentile as full ink.
         high = max(float(np.quantile(everything, 0.995)), 1e-6)
-    parts = []
-    for small, item, each in zip(pooled, maps, blocks, strict=True):
-        cells = to_bytes(small, low, high)
+    parts = [to_bytes(small, low, high) for small in pooled]
+    for at, (item, each) in enumerate(zip(maps, blocks, strict=True)):
         if item.mask is not None:
             planes = _planes(item.mask, item.weights.shape)
             # a block of cells counts as masked only when all of it is
             allowed = planes if each is None else each.pool_mask(planes)
-            cells = np.where(allowed, cells, np.uint8(MASKED))
-        parts.append(cells)
+            parts[at] = np.where(allowed, parts[at], np.uint8(MASKED))
     return {
-        "shapes": [[int(size) for size in cells.shape] for cells in parts],
+        "shapes": [list(cells.shape) for cells in parts],
         "layers": list(range(len(maps))),
         "pooled": is_pooled,
         "low": float(low),
@@ -224,7 +208,12 @@ def one_map(
     values = weights if small else weights[heads]
     if blocks is not None:
         mask = None if mask is None else np.broadcast_to(mask, weights.shape)[heads]
-        values, ends = blocks.weights(values, mask, pool), blocks.payload()
+        values = blocks.weights(values, mask, pool)
+        ends = {
+            "rows": blocks.rows.tolist(),
+            "cols": blocks.columns.tolist(),
+            "pooled": blocks.pooled,
+        }
         mask = None if mask is None else blocks.pool_mask(mask)
     shape = (len(weights) if blocks is None else 1, *values.shape[1:])
     return {
@@ -238,13 +227,16 @@ def one_map(
 
 
 def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
-    """The names of the drawn rows and columns."""
-    rows, columns = (
-        [token_text(str(name)) for name in line] for line in (attention.queries, attention.keys)
-    )
-    if blocks is None:
-        return {"queries": rows, "keys": columns}
-    return {"queries": names(rows, blocks.rows), "keys": names(columns, blocks.columns)}
+    """The names of the drawn rows and columns; that of a block is its token's, or its first and last token's."""
+    drawn = {}
+    for name, axis in (("queries", "rows"), ("keys", "columns")):
+        tokens = [token_text(str(token)) for token in getattr(attention, name)]
+        ends = np.arange(len(tokens) + 1) if blocks is None else getattr(blocks, axis)
+        drawn[name] = [
+            tokens[start] if stop == start + 1 else f"{tokens[start]}…{tokens[stop - 1]}"
+            for start, stop in zip(ends[:-1], ends[1:], strict=True)
+        ]
+    return drawn
 
 
 def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
@@ -437,11 +429,10 @@ def attention_view(
     own, shared = stores(key, link)
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
     reads = reads or READS[trace.maps[state.layer].kind]
+    heard = f"Attention weights of head {trace.label(state.layer, state.head)}"
     if layout == "grid":
         heard = f"All {sum(len(item.weights) for item in trace.maps)} heads"
-    else:
-        heard = f"Attention weights of head {trace.label(state.layer, state.head)}"
-    look = {
+    data = _data(trace, state, layout, signed, roles, frames, own, pool) | {
         "fact": fact or heard,
         "title": title,
         "reads": reads,
@@ -462,20 +453,7 @@ def attention_view(
         "showChoice": show_choice and dict(key=show_choice[0], values=[*show_choice[1]]),
         "pinLists": pin_lists,
     }
-    data = _data(trace, state, layout, signed, roles, frames, own, pool) | look
-    add(
-        key,
-        functools.partial(
-            picture_of,
-            trace,
-            state,
-            layout,
-            signed=signed,
-            frames=frames,
-            row=query,
-            reads=reads,
-        ),
-    )
+    add(key, lambda: picture_of(trace, state, layout, signed, frames, query, reads))
     takers: dict[str, Any] = {
         f"on_{field}_change": functools.partial(take, key, link if field == "pick" else None, field)
         for field in FIELDS
@@ -488,79 +466,52 @@ def picture_of(
     trace: AttentionTrace,
     state: ViewState,
     layout: str,
-    *,
     signed: bool,
     frames: Frames,
     row: int | None,
     reads: str,
 ) -> MapsPicture:
     """The picture that is drawn: the head, all heads, or the frame of a step."""
-    item = trace.maps[state.layer]
-    queries, keys = (tuple(map(token_text, names)) for names in (item.queries, item.keys))
-    about = {
-        "model": trace.source.rstrip("/").rpartition("/")[2],
-        "head": trace.label(state.layer, state.head),
-        "text": " ".join(queries),
-    }
-    if layout == "grid":
-        scale = span(np.concatenate([each.weights.ravel() for each in trace.maps]), signed)
-        maps = tuple(
-            _named(
-                trace.label(layer, head),
-                each.weights[head],
-                tuple(map(token_text, each.queries)),
-                tuple(map(token_text, each.keys)),
-                each.visible[head],
-                signed,
-                scale,
-            )
-            for layer, each in enumerate(trace.maps)
-            for head in range(len(each.weights))
-        )
-        return MapsPicture(
-            "All heads",
-            maps,
-            reads=reads,
-            across=len(item.weights),
-            trace=trace,
-            pick=(state.layer, state.head),
-            about={name: about[name] for name in ("model", "text")},
-        )
-    name, weights = about["head"], item.weights[state.head]
+    pick, attention, is_grid = (state.layer, state.head), trace.maps[state.layer], layout == "grid"
+    heads = [
+        (layer, head) for layer, each in enumerate(trace.maps) for head in range(len(each.weights))
+    ]
+    drawn = [
+        (trace.label(*head), trace.maps[head[0]], head[1], trace.maps[head[0]].weights[head[1]])
+        for head in (heads if is_grid else [pick])
+    ]
     if layout == "frames" and frames:
         step, weights = next((pair for pair in frames if pair[0] == state.frame), frames[-1])
-        name = f"Step {step:,}"
-    drawn = _named(
-        name,
-        weights,
-        queries,
-        keys,
-        item.visible[state.head],
-        signed,
-        span(weights, signed),
+        drawn = [(f"Step {step:,}", attention, state.head, weights)]
+    low, high = span(np.concatenate([weights.ravel() for *_, weights in drawn]), signed)
+    maps = tuple(
+        PictureMap(
+            name,
+            weights,
+            tuple(map(token_text, each.queries)),
+            tuple(map(token_text, each.keys)),
+            mask=each.visible[head],
+            low=low,
+            high=high,
+            signed=signed,
+            noun="" if signed else "weight",
+        )
+        for name, each, head, weights in drawn
     )
+    about = {
+        "model": trace.source.rstrip("/").rpartition("/")[2],
+        "head": trace.label(*pick),
+        "text": " ".join(map(token_text, attention.queries)),
+    }
     return MapsPicture(
-        f"Attention of {about['head']}",
-        (drawn,),
-        state.pin[0] if state.pin else row,
+        "All heads" if is_grid else f"Attention of {about['head']}",
+        maps,
+        None if is_grid else state.pin[0] if state.pin else row,
         reads,
+        across=len(attention.weights) if is_grid else 0,
         trace=None if layout == "frames" else trace,
-        pick=(state.layer, state.head),
-        about=about,
-    )
-
-
-def _named(
-    name: str,
-    weights: np.ndarray,
-    queries: tuple[str, ...],
-    keys: tuple[str, ...],
-    mask: np.ndarray,
-    signed: bool,
-    scale: tuple[float, float],
-) -> PictureMap:
-    return PictureMap(
-        name, weights, queries, keys, "", mask, *scale, signed, "" if signed else "weight"
+        pick=pick,
+        about={name: text for name, text in about.items() if name != "head" or not is_grid},
     )
 
 
@@ -590,19 +541,6 @@ def _settled(
     return ViewState(layer, head, settle_pin(own, key, pin, (rows, columns)), step)
 
 
-def _blocks(trace: AttentionTrace, state: ViewState, own: dict[str, Any]) -> Blocks | None:
-    """The blocks of a large map or of its zoomed window, which lasts while the map keeps its size."""
-    rows, columns = trace.maps[state.layer].weights.shape[1:]
-    if own.get("whole") != (rows, columns):
-        own["whole"], own["window"] = (rows, columns), None
-    window: Window | None = own.get("window")
-    if window is not None:
-        top, bottom, left, right = window
-        if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
-            window = own["window"] = None
-    return Blocks.of((rows, columns), window)
-
-
 def _data(
     trace: AttentionTrace,
     state: ViewState,
@@ -613,9 +551,28 @@ def _data(
     own: dict[str, Any],
     pool: Pool,
 ) -> dict[str, Any]:
-    attention = trace.maps[state.layer]
-    blocks = _blocks(trace, state, own) if layout == "one" else None
-    data: dict[str, Any] = {
+    """The numbers that are drawn; a large map as blocks, or its zoomed window, which lasts while it keeps its size."""
+    attention, blocks, more = trace.maps[state.layer], None, {}
+    if layout == "one":
+        rows, columns = attention.weights.shape[1:]
+        if own.get("whole") != (rows, columns):
+            own["whole"], own["window"] = (rows, columns), None
+        top, bottom, left, right = own.get("window") or (0, rows, 0, columns)
+        if not (0 <= top < bottom <= rows and 0 <= left < right <= columns):
+            own["window"] = None
+        blocks = Blocks.of((rows, columns), own.get("window"))
+        more = {"one": one_map(attention, state.head, blocks, pool), "part": own["window"]}
+    elif layout == "grid":
+        more = {
+            "grid": grid(trace, signed),
+            "roles": [[*head, category] for head, category in (roles or {}).items()],
+        }
+    else:
+        more = {
+            "frames": frame_maps(frames or ()),
+            "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
+        }
+    return {
         "layout": layout,
         "layer": state.layer,
         "head": state.head,
@@ -624,15 +581,5 @@ def _data(
         "pins": list(state.pins) if state.pins else [state.pin] if state.pin else [],
         "heads": int(attention.weights.shape[0]),
         **labels(attention, blocks),
-    }
-    if layout == "grid":
-        return data | {
-            "grid": grid(trace, signed),
-            "roles": [[*head, category] for head, category in (roles or {}).items()],
-        }
-    if layout == "one":
-        return data | {"one": one_map(attention, state.head, blocks, pool), "part": own["window"]}
-    return data | {
-        "frames": frame_maps(frames or ()),
-        "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
+        **more,
     }

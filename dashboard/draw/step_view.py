@@ -21,9 +21,6 @@ from dashboard.draw.maps import PictureMap
 from dashboard.draw.page_exports import add
 from dashboard.draw.pictures import MapsPicture
 
-# One head of one attention as plain numbers.
-
-
 ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
 
 
@@ -96,13 +93,6 @@ class Reading:
         return len(self.normalized) > 1
 
 
-def folds(steps: Steps) -> int:
-    """How many score heads are combined into one head of weights."""
-    assert steps.raw is not None
-    assert steps.weights is not None
-    return steps.raw.shape[1] // steps.weights.shape[1]
-
-
 def read(
     steps: Steps,
     queries: tuple[str, ...],
@@ -120,7 +110,7 @@ def read(
     raw, weights = steps.raw, steps.weights
     if raw is None or weights is None or steps.scores is None:
         raise ValueError("these Steps hold no scores; let the exact kernel make them")
-    each = folds(steps)
+    each = raw.shape[1] // weights.shape[1]  # score heads that are combined into one of weights
     met = head * each + half
 
     def one(tensor: Tensor, at: int = met) -> np.ndarray:
@@ -129,17 +119,13 @@ def read(
     def expand(tensor: Tensor) -> np.ndarray:
         return tensor.detach().expand(raw.shape)[0, met].numpy()
 
-    scale = (
-        float(expand(steps.scale)[0, 0]) if isinstance(steps.scale, Tensor) else float(steps.scale)
-    )
+    scale = steps.scale
+    scale = float(expand(scale)[0, 0] if isinstance(scale, Tensor) else scale)
     bias = None if steps.bias is None else expand(steps.bias).astype(float)
     scores, final = one(steps.scores), one(weights, head)
-    before = one(raw) * scale + (0.0 if bias is None else bias) if adjusts else scores
-    normalized = (
-        tuple(one(steps.normalized, head * each + n) for n in range(each))
-        if steps.normalized is not None
-        else (final,)
-    )
+    normalized: tuple[np.ndarray, ...] = (final,)
+    if steps.normalized is not None:
+        normalized = tuple(one(steps.normalized, head * each + n) for n in range(each))
     return Reading(
         queries,
         keys,
@@ -150,7 +136,7 @@ def read(
         one(raw),
         scale,
         bias,
-        before,
+        one(raw) * scale + (0.0 if bias is None else bias) if adjusts else scores,
         scores,
         np.ones(raw.shape[-2:], bool) if steps.mask is None else expand(steps.mask),
         normalized,
@@ -192,17 +178,24 @@ def payload(
 
     `projection` is what step 1 draws alone, where it is a matrix times x.
     """
-    vectors = top_of(reading.q, reading.k, reading.v, reading.out)
-    scores = top_of(reading.raw, reading.scores)
-    most = max(1.0, top_of(reading.weights))
-    rows, columns = (
-        window(len(reading.queries), reading.query),
-        window(len(reading.keys), reading.query),
-    )
+    vectors, scores, most = tops(reading)
+    i, count, dims = reading.query, len(reading.keys), reading.q.shape[1]
+    rows, columns = window(len(reading.queries), i), window(count, i)
     listed = shown_keys(reading, focus)
-    cells = CellFormat(vectors, scores)
-    i, end = reading.query, plain(most)
+    seen, allowed = columns.stop - columns.start, reading.allowed[rows, columns]
+    keys = f"{seen} of {count}" if seen < count else f"{count} key{'s' if count > 1 else ''}"
+    raw, scaled = reading.raw[rows, columns], reading.scores[rows, columns]
+    sign = "signed" if reading.signed else "weight"
+    against = "every key" if count > 1 else "the only key"
+    if len(listed) < count and reading.sees:
+        share = max(0.0, 1 - float(np.nan_to_num(reading.weights[i, listed]).sum()))
+        against = (
+            f"the {len(listed)} of {count} keys with most weight; the others share {number(share)}"
+        )
+    elif len(listed) < count:
+        against = f"{len(listed)} of {count} keys, the nearest"
     # Weights are blue from 0, or signed where any is below zero; up to 1 unless one is larger.
+    end = plain(most)
     ends = [f"−{end}", "0", end] if reading.signed else ["0", "", end]
     return {
         "stage": stage,
@@ -213,16 +206,25 @@ def payload(
         "rows": list(reading.queries[rows.start : rows.stop]),
         "stages": [{"title": w.title, "short": w.short, "rule": w.rule} for w in words],
         "heads": [w.head for w in words],
-        "maps": maps(reading, rows, columns, vectors, scores, most),
+        "maps": [
+            small_map(
+                reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dim{'s' if dims > 1 else ''}"
+            ),
+            small_map(raw, scores, note=keys),
+            small_map(scaled, scores),
+            small_map(scaled, scores, allowed),
+            small_map(reading.weights[rows, columns], most, allowed, scale=sign),
+            small_map(reading.out[rows, :MAP_CELLS], vectors),
+        ],
         "weights": {
             "signed": reading.signed,
             "ends": ends,
             "words": f"weights {ends[0]} … {ends[2]}",
         },
-        "q": cells.vector(reading.q[i]),
-        "out": cells.vector(reading.out[i]),
-        "keys": [key_line(reading, j, focus, cells, whys.get(j, ""), most) for j in listed],
-        "against": against(reading, listed),
+        "q": vector(reading.q[i], vectors),
+        "out": vector(reading.out[i], vectors),
+        "keys": [key_line(reading, j, focus, whys.get(j, "")) for j in listed],
+        "against": against,
         "sum": number(float(reading.weights[i].sum())),
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
         "fact": "".join(text for text, _ in fact),
@@ -232,16 +234,19 @@ def payload(
     }
 
 
-@dataclass(frozen=True)
-class CellFormat:
-    vectors: float
-    scores: float
+def tops(reading: Reading) -> tuple[float, float, float]:
+    """The ends of the scales of vectors, scores and weights."""
+    return (
+        top_of(reading.q, reading.k, reading.v, reading.out),
+        top_of(reading.raw, reading.scores),
+        max(1.0, top_of(reading.weights)),
+    )
 
-    def vector(self, values: np.ndarray) -> list[dict]:
-        cells = [cell(value, self.vectors) for value in values[:DIMS]]
-        return [
-            {**each, "text": formats.cell(each["text"])} for each in cells
-        ]  # side by side there is little room
+
+def vector(values: np.ndarray, top: float) -> list[dict]:
+    """The cells of a vector, whose numbers have little room side by side."""
+    cells = [cell(value, top) for value in values[:DIMS]]
+    return [each | {"text": formats.cell(each["text"])} for each in cells]
 
 
 def cell(value: float, top: float) -> dict:
@@ -249,20 +254,19 @@ def cell(value: float, top: float) -> dict:
     return {"text": number(value), "level": round(level, 3)}
 
 
-def key_line(
-    reading: Reading, j: int, focus: int, cells: CellFormat, why: str, most: float
-) -> dict:
-    i = reading.query
+def key_line(reading: Reading, j: int, focus: int, why: str) -> dict:
+    """A key with all its steps, in numbers and levels."""
+    i, (vectors, scores, most) = reading.query, tops(reading)
     weight, allowed = float(reading.weights[i, j]), bool(reading.allowed[i, j])
-    scored = cell(reading.scores[i, j], cells.scores)
+    scored = cell(reading.scores[i, j], scores)
     value = reading.v[j] if allowed else np.nan_to_num(reading.v[j])
     return {
         "index": j,
         "label": reading.keys[j],
         "best": bool(reading.sees and j == reading.best),
         "focus": j == focus,
-        "k": cells.vector(reading.k[j]),
-        "raw": cell(reading.raw[i, j], cells.scores),
+        "k": vector(reading.k[j], vectors),
+        "raw": cell(reading.raw[i, j], scores),
         "scores": scored,
         "bias": None if reading.bias is None else number(float(reading.bias[i, j])),
         "masked": scored if allowed else None,
@@ -271,33 +275,8 @@ def key_line(
             "value": weight / most if math.isfinite(weight) else 0.0,
             "text": number(weight) if allowed else "0",
         },
-        "wv": cells.vector(weight * value),
+        "wv": vector(weight * value, vectors),
     }
-
-
-def maps(
-    reading: Reading, rows: slice, columns: slice, vectors: float, scores: float, most: float
-) -> list[dict]:
-    """The six small maps: query, score, scaled, masked, weights, output."""
-    allowed = reading.allowed[rows, columns]
-    dims, keys = reading.q.shape[1], len(reading.keys)
-    listed = columns.stop - columns.start
-    keys_note = f"{listed} of {keys}" if listed < keys else f"{keys} keys" if keys > 1 else "1 key"
-    return [
-        small_map(
-            reading.q[rows, :MAP_CELLS], vectors, note=f"{dims} dims" if dims > 1 else "1 dim"
-        ),
-        small_map(reading.raw[rows, columns], scores, note=keys_note),
-        small_map(reading.scores[rows, columns], scores),
-        small_map(reading.scores[rows, columns], scores, allowed),
-        small_map(
-            reading.weights[rows, columns],
-            most,
-            allowed,
-            scale="signed" if reading.signed else "weight",
-        ),
-        small_map(reading.out[rows, :MAP_CELLS], vectors),
-    ]
 
 
 def small_map(
@@ -336,16 +315,6 @@ def shown_keys(reading: Reading, focus: int) -> list[int]:
     weights = np.nan_to_num(reading.weights[reading.query])
     order = sorted(range(count), key=lambda j: (j != focus, -weights[j], abs(j - reading.query)))
     return sorted(order[:LIST_KEYS])
-
-
-def against(reading: Reading, listed: list[int]) -> str:
-    count = len(reading.keys)
-    if len(listed) == count:
-        return "every key" if count > 1 else "the only key"
-    share = 1 - float(np.nan_to_num(reading.weights[reading.query, listed]).sum())
-    if not reading.sees:
-        return f"{len(listed)} of {count} keys, the nearest"
-    return f"the {len(listed)} of {count} keys with most weight; the others share {number(max(0.0, share))}"
 
 
 def top_of(*arrays: np.ndarray) -> float:
@@ -417,57 +386,30 @@ def step_view(
 
 def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
     """All stages of one head as maps: queries, scores, scaled, masked, weights, output."""
-    dimensions = tuple(map(str, range(reading.q.shape[1])))
-    widths = tuple(map(str, range(reading.out.shape[1])))
-    vectors, scores = top_of(reading.q, reading.out), top_of(reading.raw, reading.scores)
-    weights = max(1.0, top_of(reading.weights))
-    low = -weights if reading.signed else 0.0
-
-    def stage(
-        at: int,
-        values: np.ndarray,
-        columns: tuple[str, ...],
-        end: float,
-        noun: str,
-        mask: np.ndarray | None = None,
-    ) -> PictureMap:
-        return PictureMap(
-            titles[at],
+    vectors, (_, scores, most) = top_of(reading.q, reading.out), tops(reading)
+    dims, widths = (tuple(map(str, range(one.shape[1]))) for one in (reading.q, reading.out))
+    stages = (
+        (reading.q, dims, vectors, "query", None),
+        (reading.raw, reading.keys, scores, "score", None),
+        (reading.scores, reading.keys, scores, "score", None),
+        (reading.scores, reading.keys, scores, "score", reading.allowed),
+        (reading.weights, reading.keys, most, "weight", reading.allowed),
+        (reading.out, widths, vectors, "output", None),
+    )
+    maps = tuple(
+        PictureMap(
+            title,
             values,
             reading.queries,
             columns,
-            "",
-            mask,
-            -end,
-            end,
-            True,
-            noun,
-            "dimension" if noun in ("query", "output") else "",
+            mask=mask,
+            low=-end if noun != "weight" or reading.signed else 0.0,
+            high=end,
+            signed=noun != "weight" or reading.signed,
+            noun=noun,
+            across="dimension" if noun in ("query", "output") else "",
         )
-
-    maps = (
-        stage(0, reading.q, dimensions, vectors, "query"),
-        stage(1, reading.raw, reading.keys, scores, "score"),
-        stage(2, reading.scores, reading.keys, scores, "score"),
-        stage(3, reading.scores, reading.keys, scores, "score", reading.allowed),
-        PictureMap(
-            titles[4],
-            reading.weights,
-            reading.queries,
-            reading.keys,
-            "",
-            reading.allowed,
-            low,
-            weights,
-            reading.signed,
-            "weight",
-        ),
-        stage(5, reading.out, widths, vectors, "output"),
+        for title, (values, columns, end, noun, mask) in zip(titles, stages, strict=True)
     )
-    return MapsPicture(
-        "Attention step by step",
-        maps,
-        reading.query,
-        READS["self"],
-        about={"text": " ".join(reading.queries)},
-    )
+    about = {"text": " ".join(reading.queries)}
+    return MapsPicture("Attention step by step", maps, reading.query, READS["self"], about=about)
