@@ -40,7 +40,7 @@ from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
-from dashboard.draw.page_exports import Cell, Script, add_script, begin_fragment, source_of
+from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
 from dashboard.draw.page_views import tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.server.cache import measurements
@@ -539,7 +539,7 @@ def _run(
 @fragment
 def _results(search: Search, pretrained: Pretrained) -> None:
     """Draw what a step changes, which reruns alone."""
-    begin_fragment()
+    begin(keeps_about=True)
     with input_errors():
         _outputs(search, pretrained)
 

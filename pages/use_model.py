@@ -44,7 +44,7 @@ from core.studies.use_model import (
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number, plain
-from dashboard.draw.page_exports import Cell, Script, add_script, begin_fragment, source_of
+from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
 from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
 from dashboard.navigation import step_of
@@ -463,7 +463,7 @@ def page() -> None:
 
 @fragment
 def _view() -> None:
-    begin_fragment()
+    begin(keeps_about=True)
     choice = choose_model(needs=("model",), at_once=False)
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None

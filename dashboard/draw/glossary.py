@@ -494,22 +494,21 @@ _LITERAL = re.compile(r"(`[^`]*`|\$[^$]*\$|\]\([^)]*\)|\\.)")
 
 
 def explain_markdown(text: str) -> str:
-    """The Markdown with HTML in which the first use of each term carries its explanation, and all else is escaped."""
+    """The Markdown with HTML in which the first use of each term carries its explanation, and all else is escaped.
+
+    What Markdown shows unchanged has no `<` that it might take for a tag should it read the part anew.
+    """
     seen: set[str] = set()
     parts = _LITERAL.split(re.sub(r"(?<=\w)\\-(?=\w)", "-", text))
-    return "".join(
-        _literal(part) if index % 2 else explain(part, seen, _without_tags)
-        for index, part in enumerate(parts)
-    )
-
-
-def _literal(part: str) -> str:
-    """A part that Markdown shows unchanged, without a `<` that it might take for a tag should it read the part anew."""
-    return part.replace("<", {"$": r"\lt ", "]": "%3C"}.get(part[0], "<"))
-
-
-def _without_tags(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")  # a > may begin a quotation
+    parts[::2] = [
+        # a > may begin a quotation
+        explain(part, seen, lambda text: text.replace("&", "&amp;").replace("<", "&lt;"))
+        for part in parts[::2]
+    ]
+    parts[1::2] = [
+        part.replace("<", {"$": r"\lt ", "]": "%3C"}.get(part[0], "<")) for part in parts[1::2]
+    ]
+    return "".join(parts)
 
 
 def find_terms(text: str) -> list[Term]:

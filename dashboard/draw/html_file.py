@@ -23,7 +23,7 @@ from dashboard.draw.pictures import ChartPicture, MapsPicture, Picture, figure_s
 
 
 if TYPE_CHECKING:
-    from core.interpret.trace import AttentionMap, AttentionTrace
+    from core.interpret.trace import AttentionTrace
 
 FOLDER = COMPONENTS / "standalone"
 MAX_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
@@ -47,30 +47,20 @@ class Part:
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
     """A whole file that shows the parts below each other; `source` is its last line."""
     names = list(dict.fromkeys(part.name for part in parts if part.name))
-    styles = {name: css_of(name) for name in names}
-    shown = [
-        {
-            "name": part.name,
-            "root": part.root,
-            "title": part.title,
-            "data": dict(part.data),
-            "html": part.html,
-            "below": part.below,
-        }
-        for part in parts
-    ]
-    values = {"parts": shown, "styles": styles, "palette": for_browser()}
-    template = (FOLDER / "page.html").read_text("utf-8")
+    values = {
+        "parts": [vars(part) | {"data": dict(part.data)} for part in parts],
+        "styles": {name: css_of(name) for name in names},
+        "palette": for_browser(),
+    }
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     fields = {
         "TITLE": escape(title),
         "SOURCE": escape(source),
-        # JSON that cannot end the script in which it stands
-        "DATA": json.dumps(values, ensure_ascii=False, separators=(",", ":")).replace(
-            "<", "\\u003c"
-        ),
+        "DATA": text.replace("<", "\\u003c"),  # so that it cannot end the script in which it stands
         "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
         "DRIVER": bundle(FOLDER / "driver.js"),
     }
+    template = (FOLDER / "page.html").read_text("utf-8")
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
 
 
@@ -99,44 +89,32 @@ def trace_part(
     signed: bool = False,
 ) -> Part:
     """Every head of a trace, 16 bits a weight, opened at a head; `query` is the row in the accent."""
-    cells = _cells(trace)
+    cells = sum(item.weights.size for item in trace.maps)
     if not cells:
         raise ValueError("a file needs at least one map; this trace has none")
-    if not fits(trace):
+    if cells > MAX_CELLS:
         raise ValueError(
             f"this trace has {cells:,} weights; a file holds {MAX_CELLS:,}: take fewer tokens or layers"
         )
+    layers = [
+        {
+            **labels(item, None),
+            "reads": READS[item.kind],
+            **dict(zip(("heads", "rows", "cols"), item.weights.shape, strict=True)),
+            "values": packed(np.asarray(item.weights), False),
+            "mask": allowed_bits(item.mask, item.weights.shape, range(len(item.weights))),
+        }
+        for item in trace.maps
+    ]
     data = {
         "layer": layer,
         "head": head,
         "query": query,
         "signed": signed,
         "numbers": list(trace.numbers),
-        "layers": [_layer(item) for item in trace.maps],
+        "layers": layers,
     }
     return Part(title, "attention_view", "av", data)
-
-
-def fits(trace: AttentionTrace) -> bool:
-    """Whether a file can hold every weight of a trace."""
-    return _cells(trace) <= MAX_CELLS
-
-
-def _cells(trace: AttentionTrace) -> int:
-    return sum(item.weights.size for item in trace.maps)
-
-
-def _layer(item: AttentionMap) -> dict[str, Any]:
-    heads, rows, columns = item.weights.shape
-    return {
-        **labels(item, None),
-        "reads": READS[item.kind],
-        "heads": heads,
-        "rows": rows,
-        "cols": columns,
-        "values": packed(np.asarray(item.weights), False),
-        "mask": allowed_bits(item.mask, item.weights.shape, range(heads)),
-    }
 
 
 def page_file(
@@ -188,7 +166,7 @@ def scrolled(svg: str) -> str:
 def _whole_trace(picture: Picture) -> AttentionTrace | None:
     """The trace of a picture that a file can hold; a larger one is shown as the page draws it."""
     trace = picture.trace if isinstance(picture, MapsPicture) else None
-    return trace if trace is not None and fits(trace) else None
+    return trace if trace and sum(item.weights.size for item in trace.maps) <= MAX_CELLS else None
 
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -100,52 +100,47 @@ def fits(values: int, maps: Sequence[Tile]) -> bool:
 
 
 def pack(maps: Sequence[Tile], difference: Pair | None, signed: bool) -> dict[str, Any]:
-    """What the browser needs of the maps; ValueError when there are too many, or the difference names none of them."""
+    """What the browser needs of the maps; ValueError when there are too many, or the difference names none of them.
+
+    All have one scale but those with their own: 0 to 1 or to a larger maximum, and symmetric for signed numbers.
+    """
     if len(maps) > MAX_TILES:
         raise ValueError(f"multiples draws at most {MAX_TILES} maps; got {len(maps)}")
     if difference is not None and not all(0 <= at < len(maps) for at in difference):
         raise ValueError(
             f"difference = {difference}; expected two of the maps, 0 to {len(maps) - 1}"
         )
-    together = _span(maps, signed)
-    tiles = [_tile(tile, index, together, signed) for index, tile in enumerate(maps)]
-    end = None if difference is None else difference_span(maps[difference[0]], maps[difference[1]])
-    return {
-        "tiles": tiles,
-        "difference": None if difference is None else list(difference),
-        "differenceEnd": end,
-    }
-
-
-def _tile(tile: Tile, index: int, together: tuple[float, float], signed: bool) -> dict[str, Any]:
-    values = np.asarray(tile.weights, dtype=np.float32)
-    negative = signed or tile.signed or values.min(initial=0.0) < MIN_NEGATIVE
-    low, high = tile.span or ((-together[1], together[1]) if negative else together)
-    return {
-        "name": tile.name,
-        "note": tile.note,
-        "marker": index if tile.marker is None else int(tile.marker),
-        "signed": bool(negative),
-        "low": float(low),
-        "high": float(high),
-        "rows": values.shape[0],
-        "cols": values.shape[1],
-        "values": packed(values, values.size <= EXACT_CELLS),
-        "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),
-    }
-
-
-def _span(maps: Sequence[Tile], signed: bool) -> tuple[float, float]:
-    """One scale for all maps: 0 to 1 or to a larger maximum; symmetric for signed numbers."""
     sizes = [
         np.abs(tile.weights[np.isfinite(tile.weights)]).max(initial=0.0)
         for tile in maps
         if tile.span is None
     ]
-    largest = float(max(sizes, default=1.0))
-    if signed:
-        return -(largest or 1.0), largest or 1.0
-    return 0.0, largest if largest > 1.0005 else 1.0
+    end = float(max(sizes, default=1.0))
+    end = (end or 1.0) if signed else end if end > 1.0005 else 1.0
+    tiles = []
+    for index, tile in enumerate(maps):
+        values = np.asarray(tile.weights, dtype=np.float32)
+        negative = signed or tile.signed or values.min(initial=0.0) < MIN_NEGATIVE
+        low, high = tile.span or (-end if negative else 0.0, end)
+        tiles.append(
+            {
+                "name": tile.name,
+                "note": tile.note,
+                "marker": index if tile.marker is None else int(tile.marker),
+                "signed": bool(negative),
+                "low": float(low),
+                "high": float(high),
+                "rows": values.shape[0],
+                "cols": values.shape[1],
+                "values": packed(values, values.size <= EXACT_CELLS),
+                "mask": allowed_bits(tile.mask, (1, *values.shape), [0]),
+            }
+        )
+    return {
+        "tiles": tiles,
+        "difference": difference and list(difference),
+        "differenceEnd": difference and difference_span(*(maps[at] for at in difference)),
+    }
 
 
 def difference_span(first: Tile, second: Tile) -> float:
@@ -160,8 +155,7 @@ def difference_span(first: Tile, second: Tile) -> float:
 
 def telling_column(tile: Tile, query: int) -> int:
     """The key with the largest finite weight in a row."""
-    row = np.nan_to_num(np.asarray(tile.weights[query], dtype=np.float64), nan=-np.inf)
-    return int(row.argmax())
+    return int(np.nan_to_num(np.float64(tile.weights[query]), nan=-np.inf).argmax())
 
 
 def multiples(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, TypeAlias
@@ -214,21 +214,21 @@ def _is_default(item: Field, value: Any) -> bool:
 
 def _changed_params(value: Any) -> Arguments:
     """The parameters of a choice or a task that are not the defaults of every entry of that key."""
-    entries = [entry for entry in _entries() if entry.key == value.key]
-    defaults = [{param.key: param.default for param in entry.params} for entry in entries]
+    from core.attention import AXES
+    from core.tasks import TASKS
+
+    every: list[Iterable[Any]] = [*AXES.values(), TASKS]
+    defaults = [
+        {param.key: param.default for param in entry.params}
+        for entries in every
+        for entry in entries
+        if entry.key == value.key
+    ]
     return [
         (key, one)
         for key, one in value.params
         if not defaults or any(each.get(key) != one for each in defaults if key in each)
     ]
-
-
-def _entries() -> Iterator[Any]:
-    from core.attention import AXES
-    from core.tasks import TASKS
-
-    for entries in (*AXES.values(), TASKS):
-        yield from entries
 
 
 # What the page that is drawn has noted for Export. A picture is made when Export opens: a rerun does not pay for it.
@@ -260,14 +260,9 @@ def notes() -> PageNotes:
     return page
 
 
-def begin() -> None:
-    """Forget the pictures of the run before."""
-    st.session_state["page_pictures"] = PageNotes()
-
-
-def begin_fragment() -> None:
-    """Forget the pictures of the run before, in a fragment that draws all of the page's."""
-    st.session_state["page_pictures"] = PageNotes(notes().about)
+def begin(keeps_about: bool = False) -> None:
+    """Forget the pictures of the run before; a fragment that draws all of the page's keeps what they are of."""
+    st.session_state["page_pictures"] = PageNotes(notes().about if keeps_about else {})
 
 
 def add(key: str, make: Callable[[], Picture]) -> None:
@@ -280,20 +275,9 @@ def describe(**about: str) -> None:
     notes().about.update(about)
 
 
-def page_pictures() -> dict[str, Picture]:
-    """The pictures of the page by key, in the order in which they were drawn."""
-    return {key: make() for key, make in notes().pictures.items()}
-
-
 def add_script(make: Callable[[], Script], part: str = "") -> None:
     """Note how the page's script is made, from the controls and the result that are drawn.
 
     A page of several fragments, each of which runs alone, notes one for each part.
     """
     notes().scripts[part] = make
-
-
-def page_script() -> Script | None:
-    """What the page computes as Python; None for a page that computes nothing, or that could not."""
-    makes = notes().scripts.values()
-    return join(make() for make in makes) if makes else None

@@ -246,10 +246,7 @@ def tree_view(
     )
 
 
-# A model as the papers draw it: stacks of blocks with residual paths, its layers opening in place.
-
-
-# The text of a part's columns, and which parts are attentions.
+# A model as the papers draw it, stacks of blocks with residual paths whose layers open in place; and as nested parts.
 
 
 COLUMNS = ("output", "parameters", "FLOPs", "for backward", "mean ± std", "gradient")
@@ -424,15 +421,34 @@ def paths_of(stacks: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """The blocks of a stack from the input on; a layer has sublayers, each with its residual path."""
+    """The blocks of a stack from the input on; a layer has sublayers, each with its residual path.
+
+    These are attention and feed-forward, with the path of the residual connection and norm around each.
+    """
     nodes: list[dict[str, Any]] = []
     kinds: dict[str, int] = {}  # of unlike attentions, in the order of the layers
     for part in parts:
         if part.path == "encoder":
             nodes += _nodes(part.children)
         elif part.path.rpartition(".")[2].isdecimal():
+            paths = {child.path for child in part.children}
+            sublayers = []
+            for child in part.children:
+                above, _, last = child.path.rpartition(".")
+                if is_attention(child.path) or last == "feed_forward":
+                    around = f"{above}.around_{last}"
+                    sublayers.append(
+                        {
+                            "path": child.path,
+                            "title": child.title,
+                            "type": {"feed_forward": "feed", "cross": "cross"}.get(
+                                last, "attention"
+                            ),
+                            "around": around if around in paths else "",
+                        }
+                    )
+            nodes.append({"path": part.path, "title": part.title, "sublayers": sublayers})
             name, _, kind = part.title.partition(": ")
-            nodes.append({"path": part.path, "title": part.title, "sublayers": _sublayers(part)})
             if kind:
                 nodes[-1]["title"] = f"Layer {name.rpartition(' ')[2]}: {kind}"
                 nodes[-1]["kind"] = kinds.setdefault(kind, len(kinds))
@@ -442,22 +458,3 @@ def _nodes(parts: Sequence[Part]) -> list[dict[str, Any]]:
                 {"path": part.path, "title": "Positions" if adds else part.title, "adds": adds}
             )
     return nodes
-
-
-def _sublayers(layer: Part) -> list[dict[str, Any]]:
-    """Attention and feed-forward, each with the path of the residual connection and norm around it."""
-    paths = {child.path for child in layer.children}
-    result = []
-    for child in layer.children:
-        above, _, last = child.path.rpartition(".")
-        if is_attention(child.path) or last == "feed_forward":
-            around = f"{above}.around_{last}"
-            result.append(
-                {
-                    "path": child.path,
-                    "title": child.title,
-                    "type": {"feed_forward": "feed", "cross": "cross"}.get(last, "attention"),
-                    "around": around if around in paths else "",
-                }
-            )
-    return result

@@ -23,7 +23,7 @@ from core.runs.store import bring_all
 from dashboard.draw.components import copy_buttons
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.html_file import live_part, page_file, table_html
-from dashboard.draw.page_exports import Script, begin, notes, page_pictures, page_script
+from dashboard.draw.page_exports import Script, begin, join, notes
 from dashboard.draw.picture_files import (
     FORMATS,
     IMAGES,
@@ -91,10 +91,6 @@ class Report:
     id: str
     title: str = ""
     views: tuple[ReportView, ...] = field(default=())
-
-    def with_view(self, view: ReportView) -> Report:
-        """The report with one more view at its end."""
-        return replace(self, views=(*self.views, view))
 
     def change(self, view: str, **values: Any) -> Report:
         """The report with other values for the view of that id."""
@@ -210,32 +206,35 @@ NOTEBOOK_TYPE = "application/x-ipynb+json"
 
 def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
     """Draw the script of the page, a button that copies it, and its two files; nothing where it computes nothing."""
-    script = page_script()
-    if script is None:
+    makes = notes().scripts.values()
+    if not makes:
         return
+    script = join(make() for make in makes)
     text = script.text(source.line)
     st.caption("What the page shows, computed again")
     st.code(text, language="python", height=HEIGHT)
     copy_buttons({"Copy as Python": ("text", text.encode)}, key="export:copy-python")
+    notebook = partial(notebook_file, script, source, pictures)
     with st.container(horizontal=True):
-        st.download_button(
-            "Python",
-            text,
-            source.file_name("", "py"),
-            "text/x-python",
-            on_click="ignore",
-            key="export:python",
-            help="The script above as a file",
-        )
-        st.download_button(
-            "Notebook",
-            partial(notebook_file, script, source, pictures),
-            source.file_name("", "ipynb"),
-            NOTEBOOK_TYPE,
-            on_click="ignore",
-            key="export:notebook",
-            help="The same cells for Jupyter, with the page's pictures",
-        )
+        for name, data, suffix, mime, about in (
+            ("Python", text, "py", "text/x-python", "The script above as a file"),
+            (
+                "Notebook",
+                notebook,
+                "ipynb",
+                NOTEBOOK_TYPE,
+                "The same cells for Jupyter, with the page's pictures",
+            ),
+        ):
+            st.download_button(
+                name,
+                data,
+                source.file_name("", suffix),
+                mime,
+                on_click="ignore",
+                key=f"export:{name.lower()}",
+                help=about,
+            )
 
 
 def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
@@ -255,8 +254,8 @@ MAX_PART = 3_000_000  # bytes of a live component; beyond, a report has the draw
 
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
-    """Draw the field for a note and the button that adds the picked picture."""
-    report, fact = current_report(), notes().fact
+    """Draw the field for a note and the button that adds the picked picture, or says why it does not fit."""
+    report, said = current_report(), notes().fact
     st.caption("To your report, beside what you add from other pages")
     note = st.text_area(
         "Your note",
@@ -265,32 +264,41 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
         height=80,
         help="Stands below the picture and the page's sentence. You can change it in the report.",
     )
-    if fact:
-        st.caption(f"The page's sentence goes with it: {plain(fact)}")
+    if said:
+        st.caption(f"The page's sentence goes with it: {plain(said)}")
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button(
+        pressed = st.button(
             "Add to report",
             icon=":material/playlist_add:",
             key="export:report",
             help="The picture, its numbers, the sentence, your note, and a link that opens this view again.",
-        ):
-            _add(report or Report(new_id()), view_of(key, pictures, source, note or ""))
+        )
         st.page_link(
             step_of(REPORT).page(),
             label="Open the report",
             icon=step_of(REPORT).icon,
             query_params={REPORT: report.id} if report else None,
         )
-    st.caption(room(report))
-
-
-def room(report: Report | None) -> str:
-    """How much of its room a report takes."""
-    views, taken = (len(report.views), size_of(report)) if report else (0, 0)
-    return (
-        f"The report has {views} of at most {MAX_VIEWS} views and takes {byte_size(taken)} of at most "
+    views, taken = (report.views, size_of(report)) if report else ((), 0)
+    st.caption(
+        f"The report has {len(views)} of at most {MAX_VIEWS} views and takes {byte_size(taken)} of at most "
         f"{byte_size(MAX_BYTES)}."
     )
+    if not pressed:
+        return
+    view = view_of(key, pictures, source, note or "")
+    try:
+        save(replace(report or Report(new_id()), views=(*views, view)))
+    except (ReportFull, OSError) as error:
+        st.error(plain(sentence_of(error)))
+        return
+    count = len(views) + 1
+    st.toast(
+        f"Added to your report, which has {count} view{'s' if count > 1 else ''}.",
+        icon=":material/playlist_add:",
+    )
+    del st.session_state["export:note"]
+    st.rerun()
 
 
 def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str) -> ReportView:
@@ -299,8 +307,6 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
     head, rows = picture.table()
     part = live_part(key, pictures, notes().drawn)
     live = None if part is None else [part.name, part.root, dict(part.data)]
-    if live is not None and len(json.dumps(live, default=str)) > MAX_PART:
-        live = None
     return ReportView(
         new_id(),
         picture.title,
@@ -310,26 +316,10 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
         note,
         source.line,
         picture.svg() if picture.drawn else "",
-        list(head),
+        head,
         rows if len(rows) <= MAX_ROWS else [],
-        live,
+        live if len(json.dumps(live, default=str)) <= MAX_PART else None,
     )
-
-
-def _add(report: Report, view: ReportView) -> None:
-    """Save the report with the view and close the dialog, or say why it does not fit."""
-    try:
-        save(report.with_view(view))
-    except (ReportFull, OSError) as error:
-        st.error(plain(sentence_of(error)))
-        return
-    count = len(report.views) + 1
-    st.toast(
-        f"Added to your report, which has {count} view{'s' if count > 1 else ''}.",
-        icon=":material/playlist_add:",
-    )
-    del st.session_state["export:note"]
-    st.rerun()
 
 
 # The numbers of a picture as a table on the page: to be read, heard, or walked through by keyboard.
@@ -369,7 +359,7 @@ def show_where_requested(page: str) -> None:
 
 @st.dialog("Export", width="medium")
 def _dialog(page: str) -> None:
-    pictures = page_pictures()
+    pictures = {name: make() for name, make in notes().pictures.items()}
     if not pictures:
         st.markdown("This page shows no picture yet.")
         code_section(source_of(page), pictures)
@@ -383,30 +373,29 @@ def _dialog(page: str) -> None:
     )
     picture = pictures[key]
     source = source_of(page, picture)
-    sections: dict[str, Callable[[], None]] = {"Picture": partial(_files, picture, source)}
-    if st.session_state[CURRENT] != REPORT:
-        sections["Report"] = partial(report_section, key, pictures, source)
-    if notes().scripts:
-        sections["Python"] = partial(code_section, source_of(page), pictures)
-    sections["Whole page"] = partial(_whole_page, source, pictures)
-    for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
-        with tab:
-            draw()
+    whole = Source(source.page, source.day, notes().about, {})
+    has_report = st.session_state[CURRENT] != REPORT
+    names = ["Picture", *["Report"] * has_report, *["Python"] * bool(notes().scripts), "Whole page"]
+    tabs = dict(zip(names, st.tabs(names), strict=True))
+    with tabs["Picture"]:
+        _files(picture, source)
+    if "Report" in tabs:
+        with tabs["Report"]:
+            report_section(key, pictures, source)
+    if "Python" in tabs:
+        with tabs["Python"]:
+            code_section(source_of(page), pictures)
+    with tabs["Whole page"]:
+        st.caption("Every picture of the page in one file, alive without a network")
+        st.download_button(
+            "HTML",
+            partial(page_file, whole, pictures, notes().drawn),
+            f"{source.page}.html",
+            "text/html",
+            on_click="ignore",
+            help="Opens in any browser, in both themes.",
+        )
     st.caption(source.line.replace("$", r"\$"))
-
-
-def _whole_page(source: Source, pictures: dict[str, Picture]) -> None:
-    """Draw the button of the page's one HTML file."""
-    st.caption("Every picture of the page in one file, alive without a network")
-    about = Source(source.page, source.day, notes().about, {})
-    st.download_button(
-        "HTML",
-        partial(page_file, about, pictures, notes().drawn),
-        f"{source.page}.html",
-        "text/html",
-        on_click="ignore",
-        help="Opens in any browser, in both themes.",
-    )
 
 
 def _files(picture: Picture, source: Source) -> None:
@@ -428,8 +417,26 @@ def _files(picture: Picture, source: Source) -> None:
                     key=f"export:{st.session_state[CURRENT]}:{name}",
                 )
     if picture.drawn:
-        _for_a_paper(picture, source)
         copied["Picture"] = "png", partial(picture_file, picture, "PNG, 2 ×", source)
+        width = st.selectbox(
+            "For a paper",
+            list(WIDTHS),
+            key="export:paper",
+            help="Type of 8 points and titles of the axes; no title and no source, which are for your "
+            "caption. The SVG has its text as outlines.",
+        )
+        if problem := why_not(picture, WIDTHS[width]):
+            st.caption(problem)
+        with st.container(horizontal=True):
+            for label, suffix in FORMATS.items() if not problem else ():
+                st.download_button(
+                    label,
+                    partial(paper_file, picture, WIDTHS[width], suffix),
+                    source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix),
+                    MIME[suffix],
+                    on_click="ignore",
+                    key=f"export:paper:{suffix}",
+                )
     if st.toggle("Show them as a table", key="export:table", help="Arrow keys scroll it."):
         head, rows = picture.table()
         if len(rows) > SHOWN_ROWS:
@@ -442,31 +449,6 @@ def _files(picture: Picture, source: Source) -> None:
     copied["Table"] = "text", lambda: csv_file(*picture.table(), dialect="excel-tab")
     copied["LaTeX table"] = "text", partial(latex_of, picture, source)
     copy_buttons(copied, key="export:copy")
-
-
-def _for_a_paper(picture: Picture, source: Source) -> None:
-    """Draw the choice of a width and the buttons of the figure that is so wide."""
-    width = st.selectbox(
-        "For a paper",
-        list(WIDTHS),
-        key="export:paper",
-        help="Type of 8 points and titles of the axes; no title and no source, which are for your "
-        "caption. The SVG has its text as outlines.",
-    )
-    problem = why_not(picture, WIDTHS[width])
-    if problem:
-        st.caption(problem)
-        return
-    with st.container(horizontal=True):
-        for label, suffix in FORMATS.items():
-            st.download_button(
-                label,
-                partial(paper_file, picture, WIDTHS[width], suffix),
-                source.file_name(f"{WIDTHS[width]:g} mm {picture.title}", suffix),
-                MIME[suffix],
-                on_click="ignore",
-                key=f"export:paper:{suffix}",
-            )
 
 
 def source_of(page: str, picture: Picture | None = None) -> Source:

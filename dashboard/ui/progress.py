@@ -13,7 +13,7 @@ import streamlit as st
 from core import plugins
 from core.files import sentence_of
 from dashboard.draw.formats import plain
-from dashboard.draw.page_exports import begin_fragment
+from dashboard.draw.page_exports import begin
 from dashboard.server.cache import measurements
 from dashboard.ui.links import fragment
 
@@ -46,7 +46,7 @@ def fragment_unless_measuring(draw: Callable[[], object]) -> None:
 
 @fragment
 def _fragment(draw: Callable[[], object]) -> None:
-    begin_fragment()
+    begin(keeps_about=True)
     token = _in_fragment.set(True)
     try:
         draw()
