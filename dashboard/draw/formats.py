@@ -50,15 +50,12 @@ def percent(share: float | None) -> str:
     if share is None:
         return "–"
     value = 100 * float(share)
-    size, away = abs(value), abs(100 - abs(value))
     if not math.isfinite(value):
         return number(value)
-    decimals = 0
-    if 0 < size < 0.5:
-        decimals = _places(size)
-    elif 99.5 <= size < 100 and away > 100 * EXACT:
-        decimals = _places(away)
-    return f"{MINUS if value < 0 else ''}{_rounded(size, max(0, decimals))}{SPACE}%"
+    size, away = abs(value), abs(100 - abs(value))
+    nearly = 99.5 <= size < 100 and away > 100 * EXACT
+    decimals = max(0, _places(size if 0 < size < 0.5 else away if nearly else 1.0))
+    return f"{MINUS if value < 0 else ''}{_rounded(size, decimals)}{SPACE}%"
 
 
 def cell(text: str) -> str:
@@ -73,15 +70,16 @@ def score(value: float) -> str:
 
 def latex(value: float) -> str:
     """`number` for an equation, where LaTeX sets the minus."""
+    if math.isnan(value):
+        return r"\text{NaN}"
     text = number(value).replace(MINUS, "-").replace(",", "{,}").replace("∞", r"\infty")
-    text = r"\text{NaN}" if "not" in text else text
     return re.sub(r"e(-?\d+)$", r" \\cdot 10^{\1}", text)
 
 
 def byte_size(count: float) -> str:
     """An amount of memory or of a file: 12 bytes, 655 kB, 2.1 MB; MB = 10⁶ bytes."""
     scaled = _scaled(count, THOUSANDS)
-    return f"{count:.0f}{SPACE}bytes" if scaled is None else f"{scaled}B"
+    return f"{scaled}B" if scaled else f"{count:.0f}{SPACE}bytes"
 
 
 def operations(count: float) -> str:

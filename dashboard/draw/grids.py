@@ -329,30 +329,19 @@ def forecast_chart(
         line("what came", target, ink.text, [1, 0]),
         line("the model", forecast, ink.series[0], [1, 0]),
     ]
-    if weights is not None:
-        layers.append(_weight_dots(past, weights.mean(0), at, theme))
-    return figure(layers, height=200)
-
-
-def _weight_dots(past: Sequence[float], weights: np.ndarray, at: Spec, theme: Theme) -> Spec:
-    """A dot on each place of the past, larger and fuller with its weight."""
-    most = float(weights.max()) or 1.0
-    rows = [
-        {"x": i, "y": value, "w": float(w), "told": number(w)}
-        for i, (value, w) in enumerate(zip(past, weights, strict=False))
-    ]
-    shared = {"field": "w", "type": "quantitative", "legend": None}
-    return layer(
-        "circle",
-        rows,
-        {
-            **at,
-            "size": {**shared, "scale": {"domain": [0, most], "range": [0, 120]}},
-            "color": {
-                **shared,
-                "scale": {"domain": [0, most], "range": colour_scale(theme), "interpolate": "rgb"},
-            },
+    if weights is not None:  # a dot on each place of the past, larger and fuller with its weight
+        mean = weights.mean(0)
+        domain = [0, float(mean.max()) or 1.0]
+        shared = {"field": "w", "type": "quantitative", "legend": None}
+        full = {"domain": domain, "range": colour_scale(theme), "interpolate": "rgb"}
+        channels = {
+            "size": {**shared, "scale": {"domain": domain, "range": [0, 120]}},
+            "color": {**shared, "scale": full},
             "tooltip": [whole_tip("x", "place"), text_tip("told", "weight")],
-        },
-        opacity=1,
-    )
+        }
+        rows = [
+            {"x": i, "y": value, "w": float(w), "told": number(w)}
+            for i, (value, w) in enumerate(zip(past, mean, strict=False))
+        ]
+        layers.append(layer("circle", rows, at | channels, opacity=1))
+    return figure(layers, height=200)

@@ -16,10 +16,9 @@ from dashboard.draw.formats import number, percent, score
 from dashboard.draw.palette import BAR, Ink, Theme, shade, text_on
 
 # Held-out examples as HTML tables, errors marked in the accent; everything is escaped here.
-
-
 CODE = ";font-family:'Source Code Pro',monospace;font-size:13px"  # for what is compared letter by letter
 MAX_SIGNS = 400  # of one cell
+ANYWHERE, RIGHT = "overflow-wrap:anywhere", "text-align:right"
 
 
 def escaped(text: str) -> str:
@@ -42,120 +41,101 @@ def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
 
 
 def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
-    """Input, output with wrong tokens underlined, and how many are wrong."""
-    look = "overflow-wrap:anywhere" + ("" if separator else CODE)
+    """Input, output with wrong tokens underlined, and how many are wrong or missing."""
+    look = ANYWHERE + ("" if separator else CODE)
     rows = [
         (
-            _cell(escaped(separator.join(e.source)), line, look),
-            _cell(marked(e, separator, pick), line, look),
-            _cell(str(_count(e)), line, "text-align:right"),
+            escaped(separator.join(e.source)),
+            marked(e, separator, pick),
+            str(sum(wrong_tokens(e.target, e.predicted)) + missing(e.target, e.predicted)),
         )
         for e in examples
     ]
-    return _table(("input", "output", "wrong"), rows, line, right=(2,))
+    return _table(("input", "output", "wrong"), rows, line, (look, look, RIGHT))
 
 
 def answers(
     sources: Sequence[str], examples: Sequence[Prediction], separator: str, pick: str, line: str
 ) -> str:
     """A source (HTML already), the answer, underlined where it is wrong, and what it should be."""
-    rows = []
-    for source, each in zip(sources, examples, strict=True):
-        rows.append(
-            (
-                _cell(source, line, "overflow-wrap:anywhere"),
-                _cell(marked(each, separator, pick), line),
-                _cell("" if each.right else html.escape(separator.join(each.target)), line),
-            )
-        )
-    return _table(("input", "answer", "should be"), rows, line)
+    rows = [
+        (source, marked(e, separator, pick), "" if e.right else escape(separator.join(e.target)))
+        for source, e in zip(sources, examples, strict=True)
+    ]
+    return _table(("input", "answer", "should be"), rows, line, (ANYWHERE, "", ""))
 
 
 def continued(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
     """The start of each text, how the model continued it, and how the text did."""
-    look = "overflow-wrap:anywhere;white-space:pre-wrap" + ("" if separator else CODE)
+    look = f"{ANYWHERE};white-space:pre-wrap" + ("" if separator else CODE)
     rows = [
-        tuple(
-            _cell(text, line, look)
-            for text in (
-                escaped(separator.join(e.source)),
-                escaped(separator.join(e.predicted)) or "<i>nothing yet</i>",
-                escaped(separator.join(e.target)),
-            )
+        (
+            escaped(separator.join(e.source)),
+            escaped(separator.join(e.predicted)) or "<i>nothing yet</i>",
+            escaped(separator.join(e.target)),
         )
         for e in examples
     ]
-    return _table(("input", "output", "original"), rows, line)
+    return _table(("input", "output", "original"), rows, line, (look,) * 3)
 
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
-    cells = [
-        (
-            _cell(f"{i + 1}", line),
-            _cell(number(own), line, "text-align:right"),
-            _cell(number(naive), line, "text-align:right"),
-        )
-        for i, (own, naive) in enumerate(rows)
-    ]
-    return _table(
-        ("window", "error", "error of repeating the last season"), cells, line, right=(1, 2)
-    )
+    cells = [(f"{i + 1}", number(own), number(naive)) for i, (own, naive) in enumerate(rows)]
+    names = ("window", "error", "error of repeating the last season")
+    return _table(names, cells, line, ("", RIGHT, RIGHT))
 
 
 def lengths(buckets: Sequence[Bucket], line: str) -> str:
     """How many held-out sources of each length, exact match, and BLEU and chrF where they were measured."""
-    scores = [
-        (name, key)
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
-        if getattr(buckets[0], key) is not None
+    measured = {"BLEU": "bleu", "chrF": "chrf"}
+    scores = [name for name, key in measured.items() if getattr(buckets[0], key) is not None]
+    rows = [
+        (
+            escape(bucket.lengths),
+            f"{bucket.count}",
+            escape(percent(bucket.sequence_accuracy)),
+            *(escape(score(getattr(bucket, measured[name]))) for name in scores),
+        )
+        for bucket in buckets
     ]
-    names = ("tokens", "held out", "exact", *(name for name, _ in scores))
-    rows = []
-    for bucket in buckets:
-        cells = [bucket.lengths, f"{bucket.count}", percent(bucket.sequence_accuracy)]
-        cells += [score(getattr(bucket, key)) for _, key in scores]
-        rows.append(tuple(_cell(html.escape(text), line, "text-align:right") for text in cells))
-    return _table(names, rows, line, right=range(len(names)))
+    names = ("tokens", "held out", "exact", *scores)
+    return _table(names, rows, line, (RIGHT,) * len(names))
 
 
 def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink) -> str:
     """The confusion matrix: a row a class, a column a prediction, each cell tinted by its share of the row."""
-    head = [_cell(text, ink.hairline, "text-align:right", "th") for text in map(escaped, classes)]
+    line, names = ink.hairline, list(map(escaped, classes))
+    head = [_cell(text, line, RIGHT, "th") for text in names]
     rows = []
-    for name, row in zip(classes, counts, strict=True):
+    for name, row in zip(names, counts, strict=True):
+        shares = [round(45 * count / max(1, sum(row))) for count in row]
         cells = [
             _cell(
                 f"{count:,}" if count else "·",
-                ink.hairline,
-                f"text-align:right;background:color-mix(in srgb, "
-                f"{ink.pick} {round(45 * count / max(1, sum(row)))}%, transparent)",
+                line,
+                f"{RIGHT};background:color-mix(in srgb, {ink.pick} {share}%, transparent)",
             )
-            for count in row
+            for count, share in zip(row, shares, strict=True)
         ]
-        rows.append(f"<tr>{_cell(escaped(name), ink.hairline, tag='th')}{''.join(cells)}</tr>")
+        rows.append(f"<tr>{_cell(name, line, tag='th')}{''.join(cells)}</tr>")
     return (
         '<div style="overflow-x:auto"><table aria-label="Confusion matrix" style="border-collapse:collapse;'
-        f'font-size:14px"><thead><tr>{_cell("is ↓, predicted →", ink.hairline, "opacity:.75", "th")}'
+        f'font-size:14px"><thead><tr>{_cell("is ↓, predicted →", line, "opacity:.75", "th")}'
         f"{''.join(head)}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def marked(example: Prediction, separator: str, pick: str) -> str:
     """The output as HTML, wrong tokens underlined."""
-    parts = []
-    for token, wrong in zip(
-        example.predicted, wrong_tokens(example.target, example.predicted), strict=True
-    ):
-        safe = html.escape(token)
-        mark = f'<b style="color:{pick};text-decoration:underline;text-underline-offset:3px">{safe}</b>'
-        parts.append(mark if wrong else safe)
-    return html.escape(separator).join(parts) or "<i>nothing yet</i>"
-
-
-def _count(example: Prediction) -> int:
-    return sum(wrong_tokens(example.target, example.predicted)) + missing(
-        example.target, example.predicted
+    mark = f'<b style="color:{pick};text-decoration:underline;text-underline-offset:3px">'
+    tokens, wrong = example.predicted, wrong_tokens(example.target, example.predicted)
+    return (
+        html.escape(separator).join(
+            f"{mark}{escape(token)}</b>" if is_wrong else escape(token)
+            for token, is_wrong in zip(tokens, wrong, strict=True)
+        )
+        or "<i>nothing yet</i>"
     )
 
 
@@ -166,13 +146,16 @@ def _cell(content: str, line: str, more: str = "", tag: str = "td") -> str:
 
 
 def _table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], line: str, right: Sequence[int] = ()
+    names: Sequence[str], rows: Sequence[Sequence[str]], line: str, styles: Sequence[str]
 ) -> str:
+    """Rows of HTML under their names; `styles` are those of the columns."""
     head = "".join(
-        _cell(name, line, f"opacity:.75{';text-align:right' if i in right else ''}", "th")
-        for i, name in enumerate(names)
+        _cell(name, line, f"opacity:.75{';' + RIGHT if style == RIGHT else ''}", "th")
+        for name, style in zip(names, styles, strict=True)
     )
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(map(_cell, row, [line] * len(row), styles))}</tr>" for row in rows
+    )
     return (
         '<table style="width:100%;border-collapse:collapse;font-size:14px">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -206,20 +189,20 @@ class DocumentWeights:
 def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: Ink) -> str:
     """A table with a row a sentence: its weight as a bar and a number, and its words; the deciding one is outlined."""
     rows = []
-    for index, span in enumerate(sentence_spans(weights.tokens)):
-        share = float(weights.sentences[index])
+    for span, share in zip(
+        sentence_spans(weights.tokens), map(float, weights.sentences), strict=True
+    ):
         words = " ".join(
             _word(weights.tokens[i], float(weights.words[i]), share, theme) for i in span
         )
-        outline = (
-            f"outline:2px solid {ink.pick};outline-offset:-2px;border-radius:4px;"
-            if span == deciding
-            else ""
-        )
-        note = f' <b style="color:{ink.pick};white-space:nowrap">decides</b>' if outline else ""
+        outline = note = ""
+        if span == deciding:
+            outline = f"outline:2px solid {ink.pick};outline-offset:-2px;border-radius:4px;"
+            note = f' <b style="color:{ink.pick};white-space:nowrap">decides</b>'
         rows.append(
-            f'<tr style="{outline}">'
-            f'<td style="padding:4px;vertical-align:middle">{_bar(share, theme, ink)}</td>'
+            f'<tr style="{outline}"><td style="padding:4px;vertical-align:middle">'
+            f'<div style="width:{BAR_WIDTH}px;height:12px;background:{ink.hairline}"><div style="height:12px;'
+            f'width:{min(max(share, 0.0), 1.0) * BAR_WIDTH:.1f}px;background:{BAR[theme]}"></div></div></td>'
             f'<td style="padding:4px;text-align:right;vertical-align:middle">{number(share)}</td>'
             f'<td style="padding:4px 8px;line-height:26px;width:100%">{words}{note}</td></tr>'
         )
@@ -232,13 +215,6 @@ def lines(weights: DocumentWeights, deciding: range | None, theme: Theme, ink: I
         '<div style="overflow-x:auto"><table aria-label="Weights of sentences and words" style="width:100%;'
         f'border-collapse:separate;border-spacing:0 2px;font-size:14px"><thead><tr>{head}</tr></thead><tbody>'
         f"{''.join(rows)}</tbody></table></div>"
-    )
-
-
-def _bar(share: float, theme: Theme, ink: Ink) -> str:
-    return (
-        f'<div style="width:{BAR_WIDTH}px;height:12px;background:{ink.hairline}"><div style="height:12px;'
-        f'width:{min(max(share, 0.0), 1.0) * BAR_WIDTH:.1f}px;background:{BAR[theme]}"></div></div>'
     )
 
 

@@ -255,7 +255,7 @@ MAX_PART = 3_000_000  # bytes of a live component; beyond, a report has the draw
 
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
     """Draw the field for a note and the button that adds the picked picture, or says why it does not fit."""
-    report, said = current_report(), notes().fact
+    report, fact = current_report(), notes().fact
     st.caption("To your report, beside what you add from other pages")
     note = st.text_area(
         "Your note",
@@ -264,8 +264,8 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
         height=80,
         help="Stands below the picture and the page's sentence. You can change it in the report.",
     )
-    if said:
-        st.caption(f"The page's sentence goes with it: {plain(said)}")
+    if fact:
+        st.caption(f"The page's sentence goes with it: {plain(fact)}")
     with st.container(horizontal=True, vertical_alignment="center"):
         pressed = st.button(
             "Add to report",

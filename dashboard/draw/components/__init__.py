@@ -75,16 +75,15 @@ def _join(
                 f"{file.name} imports {missing} from {other.name}, which does not export it"
             )
     exports[file] = EXPORT.findall(text)
-    order = list(modules)
-    body = IMPORT.sub(lambda match: _constant(match, file, order), EXPORT.sub("", text))
+
+    def constant(line: re.Match[str]) -> str:
+        at = list(modules).index((file.parent / line[2]).resolve())
+        return f"const {{{line[1].replace(' as ', ': ')}}} = __module{at};\n"
+
+    body = IMPORT.sub(constant, EXPORT.sub("", text))
     if other_form := OTHER.search(body):
         raise ValueError(f"{file.name}: cannot join the line {other_form.group()!r}")
     return body
-
-
-def _constant(line: re.Match[str], file: Path, order: list[Path]) -> str:
-    names, source = line.groups()
-    return f"const {{{names.replace(' as ', ': ')}}} = __module{order.index((file.parent / source).resolve())};\n"
 
 
 # What the browser components share: how a component is mounted, its modules joined, its palette and its styles.
