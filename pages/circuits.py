@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
 
 from core.interpret import circuits as core_circuits
-from core.interpret.circuits import Composer, CompositionKind, HeadMatrices, fold_gain, thin_svd
-from core.interpret.trace import Kind, to_numpy
+from core.interpret.circuits import Composer, CompositionKind, fold_gain, thin_svd
+from core.interpret.trace import to_numpy
 from core.pretrained import PretrainedError
 from core.studies.circuits import (
     PAIR,
@@ -19,7 +20,6 @@ from core.studies.circuits import (
     AttentionMeasures,
     Circuits,
     Edge,
-    Extremes,
     Head,
     InductionCircuit,
     carriers,
@@ -37,7 +37,7 @@ from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink, Theme
-from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer
+from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer, quoted
 from dashboard.server.cache import measurements
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Values
 from dashboard.ui.links import fragment
@@ -103,13 +103,24 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         }
         for row, head in circuits.all()
     ]
+    # Whole numbers with a name each
     at = {
-        "x": _axis(
-            "x", "head", [str(head) for head in range(max(node["x"] for node in nodes) + 1)], ink
-        ),
-        "y": _axis(
-            "y", None, [circuits.layer_name(row) for row in range(len(circuits.heads))], ink
-        ),
+        name: {
+            "field": name,
+            "type": "quantitative",
+            "title": title,
+            "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False},
+            "axis": {
+                **axis_style(ink),
+                "values": list(range(len(labels))),
+                "labelExpr": f"[{','.join(map(quoted, labels))}][datum.value]",
+                "grid": False,
+            },
+        }
+        for name, title, labels in (
+            ("x", "head", circuits.head_names),
+            ("y", None, circuits.layer_names),
+        )
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
     tips = [{"field": "name", "title": "heads"}, {"field": "by", "title": "composition"}]
@@ -148,49 +159,32 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
     }
 
 
-def _axis(name: str, title: str | None, labels: Sequence[str], ink: Ink) -> Spec:
-    """Whole numbers with a name each."""
-    named = "[" + ",".join(f"'{label}'" for label in labels) + "][datum.value]"
-    return {
-        "field": name,
-        "type": "quantitative",
-        "title": title,
-        "scale": {"domain": [-0.5, len(labels) - 0.5], "nice": False, "zero": False},
-        "axis": {
-            **axis_style(ink),
-            "values": list(range(len(labels))),
-            "labelExpr": named,
-            "grid": False,
-        },
-    }
-
-
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
     """A bar for each singular value, largest first."""
-    ink = Ink.of(theme)
+    style = axis_style(Ink.of(theme))
     rows = [
-        {"rank": index + 1, "value": float(value), "text": number(float(value))}
-        for index, value in enumerate(values)
+        {"rank": rank, "value": float(value), "text": number(float(value))}
+        for rank, value in enumerate(values, 1)
     ]
     at = {
         "x": {
             "field": "rank",
             "type": "ordinal",
             "title": None,
-            "axis": {**axis_style(ink), "labelAngle": 0, "labelOverlap": True, "grid": False},
+            "axis": {**style, "labelAngle": 0, "labelOverlap": True, "grid": False},
         },
         "y": {
             "field": "value",
             "type": "quantitative",
             "title": None,
-            "axis": {**axis_style(ink), "tickCount": 3, "grid": False},
+            "axis": {**style, "tickCount": 3, "grid": False},
         },
         "tooltip": [
             {"field": "rank", "title": "direction"},
             {"field": "text", "title": "singular value"},
         ],
     }
-    return figure([layer("bar", rows, at, color=ink.series[0], cornerRadius=1)], 110)
+    return figure([layer("bar", rows, at, color=Ink.of(theme).series[0], cornerRadius=1)], 110)
 
 
 # The controls: the kind of composition, the number of edges, the head, and the token that is followed.
@@ -222,7 +216,7 @@ FIELDS = Fields(
     ),
     head=Select(
         "Head to open",
-        lambda values: list(values.names),
+        lambda values: list(values.circuits.names),
         lambda values: values.circuits.name(default_head(values.circuits)),
         hidden=True,
         also=lambda values: {
@@ -241,102 +235,68 @@ FIELDS = Fields(
 )
 
 
-def _chosen(ref: ModelRef, circuits: Circuits) -> Head | None:
-    """The head that was picked on another page."""
-    if (stored := current_head(ref)) is None:
-        return None
-    kind, (layer, head) = stored
-    return next(
-        (
-            (row, head)
-            for row, one in enumerate(circuits.heads)
-            if (one.kind, one.layer) == (kind, layer) and head < len(one.w_v)
-        ),
-        None,
-    )
-
-
-def names_of(circuits: Circuits) -> dict[str, Head]:
-    return {circuits.name(head): head for head in circuits.all()}
-
-
 def _choose(ref: ModelRef, circuits: Circuits) -> None:
-    row, head = names_of(circuits)[st.session_state[HEAD]]
+    row, head = circuits.names[st.session_state[HEAD]]
     choose_head(ref, circuits.heads[row].kind, (circuits.heads[row].layer, head))
-
-
-def pick_from(key: str, ref: ModelRef, circuits: Circuits) -> None:
-    """Open the head that was pressed in a figure; for a callback."""
-    point = pressed_point(key)
-    if point and (name := f"{point['layer']}·H{point['head']}") in names_of(circuits):
-        st.session_state[HEAD] = name
-        _choose(ref, circuits)
 
 
 def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
     """Draw the controls in one row; returns the model, the kind of composition (None where heads compose in none), how
     many edges, a head, and a token with its word."""
-    names, state = names_of(circuits), st.session_state
+    names, state = circuits.names, st.session_state
     with st.container(horizontal=True, vertical_alignment="top", key="circuits:row"):
         drawn = FIELDS.draw("kind", "edges", into=HERE, circuits=circuits)
         if state.setdefault(OF, ref) != ref or state.get(HEAD) not in names:
-            state[HEAD] = circuits.name(_chosen(ref, circuits) or default_head(circuits))
+            # The head that was picked on another page
+            stored = current_head(ref)
+            picked = (
+                name
+                for name, (row, head) in names.items()
+                if stored == (circuits.heads[row].kind, (circuits.heads[row].layer, head))
+            )
+            state[HEAD] = next(picked, circuits.name(default_head(circuits)))
         state[OF] = ref
-        given = {"ref": ref, "circuits": circuits, "names": names}
-        head = names[FIELDS.draw("head", into=HERE, **given).head]
-        token, word = _token_field(ref, circuits, head)
+        head = names[FIELDS.draw("head", into=HERE, ref=ref, circuits=circuits).head]
+        # The token that is followed; the usual one where nothing was typed, and after an error, which is written below
+        token, word = 0, ""
+        if circuits.has_tokens(head[0]):
+            token, word = study_of(default_token, ref, circuits.heads[head[0]].reads, given=WEIGHTS)
+            with st.container(width=room(190)):
+                typed = FIELDS.draw("token", into=HERE, word=word).token.strip()
+                try:
+                    if typed:
+                        (token, pieces), word = token_of(load_model(ref), typed), typed
+                        if pieces > 1:
+                            words = f"“{word[:40]}” is {pieces} tokens; the first is taken."
+                            st.caption(plain(words))
+                except PretrainedError as error:
+                    field_error(error)
     return Values(ref=ref, kind=drawn.kind, edges=drawn.edges, head=head, token=token, word=word)
-
-
-def _token_field(ref: ModelRef, circuits: Circuits, head: Head) -> tuple[int, str]:
-    """The token that is followed; the usual one where nothing was typed, and after an error, which is written below."""
-    if not circuits.has_tokens(head[0]):
-        return 0, ""
-    token, word = study_of(default_token, ref, circuits.heads[head[0]].reads, given=WEIGHTS)
-    with st.container(width=room(190)):
-        typed = FIELDS.draw("token", into=HERE, word=word).token
-        try:
-            if typed.strip():
-                token, pieces = token_of(load_model(ref), typed)
-                word = typed.strip()
-                if pieces > 1:
-                    st.caption(plain(f"“{word[:40]}” is {pieces} tokens; the first is taken."))
-        except PretrainedError as error:
-            field_error(error)
-    return token, word
 
 
 # What the page computes as Python.
 
 
-HEADS = "The matrices of every head, with the norms' gains folded in, and two measures of each."
-SCRIPT_EDGES = (
-    "Composition of each head with the heads before it, less the level of random matrices."
-)
-SCRIPT_HEAD = "One head: the singular values of its circuits, and what they make of one token."
 PATCHED = "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts."
 
 
 def script(controls: Values, circuits: Circuits) -> Script:
     """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
-    copying = [one.copying for one in circuits.measures]
-    results = {
-        "[one.tolist() for one in ranks]": np.array(
-            [one.ranks.tolist() for one in circuits.measures]
-        )
-    }
-    tokens = copying[0] is not None
-    more = (
-        "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
-        if tokens
-        else ""
+    ranks, copying = (
+        [getattr(one, name) for one in circuits.measures] for name in ("ranks", "copying")
     )
+    results: dict[str, Any] = {"[one.tolist() for one in ranks]": [one.tolist() for one in ranks]}
+    imports, more = "", ""
+    if copying[0] is not None:
+        imports = "copying_scores, "
+        more = "\ncopying = [copying_scores(one, vocabularies) for one in heads]  # -1 to 1"
+        results["[one.tolist() for one in copying]"] = [one.tolist() for one in copying]
     cells = [
         model_cell(controls.ref),
         Cell(
-            HEADS,
+            "The matrices of every head, with the norms' gains folded in, and two measures of each.",
             f"""
-from core.interpret.circuits import {"copying_scores, " if tokens else ""}effective_rank, ov_factors, qk_factors
+from core.interpret.circuits import {imports}effective_rank, ov_factors, qk_factors
 from core.interpret.circuits import read_heads, read_vocabularies
 
 heads = read_heads(model)  # of each layer W_Q, W_K, W_V (H, C, D) and W_O (H, D, C)
@@ -354,16 +314,8 @@ alt.Chart(pd.DataFrame(cells)).mark_rect().encode(x="head:O", y="layer:O", color
             "circuits:rank",
         ),
     ]
-    if tokens:
-        results["[one.tolist() for one in copying]"] = np.array(
-            [one.tolist() for one in copying if one is not None]
-        )
     if controls.kind is not None:
-        pairs = circuits.pairs(controls.kind)
-        cells.append(
-            Cell(
-                SCRIPT_EDGES,
-                f"""
+        code = f"""
 from core.interpret.circuits import compositions
 
 scores = compositions(heads)  # by kind (Q, K, V), earlier and later layer: (heads, heads)
@@ -371,18 +323,39 @@ pairs = sorted(((float(score), (earlier, a), (later, b)) for (kind, earlier, lat
                 if kind == {controls.kind!r} for a, row in enumerate(one) for b, score in enumerate(row)), reverse=True)
 for score, source, target in pairs[:{controls.edges}]:
     print(f"{controls.kind}: {{source}} -> {{target}} {{score:+.3f}}")
-""",
-            )
+"""
+        says = (
+            "Composition of each head with the heads before it, less the level of random matrices."
         )
-        results["[score for score, *_ in pairs]"] = np.array([edge.score for edge in pairs])
-    more, values = _head(controls, circuits)
-    cells.append(Cell(SCRIPT_HEAD, more))
+        cells.append(Cell(says, code))
+        pairs = circuits.pairs(controls.kind)
+        results["[score for score, *_ in pairs]"] = [edge.score for edge in pairs]
+    row, head = controls.head
+    one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
+    singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
+    lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
+    results["ov"] = singular["OV"]
+    if "QK" in singular:
+        lines.append(f"qk = qk_factors(heads[{row}])[1][{head}]  # of W_Q W_K transposed")
+        results["qk"] = singular["QK"]
+    if circuits.has_tokens(row):
+        lines[:0] = ["from core.pretrained.generate import token_names", ""]
+        lines.append(f"token = {token}  # {controls.word!r}")
+        for name, verb, meaning in (
+            ("written", "raises", "what attending to it adds to each logit"),
+            ("attended", "matches", "the score of its query with each key"),
+        ):
+            if (values := getattr(tables, name)(one, head, token)) is not None:
+                lines += [
+                    f"{name} = vocabularies.{name}(heads[{row}], {head}, token)  # (V,) {meaning}",
+                    f'print("{verb}", *token_names(model, {name}.topk(8).indices).values())',
+                ]
+                results[name] = to_numpy(values)
+    says = "One head: the singular values of its circuits, and what they make of one token."
+    cells.append(Cell(says, "\n".join(lines)))
     if (circuit := _induction(controls.ref, circuits)) is not None:
         clean, swapped = (source_of(one.text) for one in PAIR)
-        cells.append(
-            Cell(
-                PATCHED,
-                f"""
+        code = f"""
 from core.pretrained import ModelInputs
 from core.interpret.patching import pair_of, patch, ranked
 
@@ -392,40 +365,10 @@ pair = pair_of(model, clean, swapped)
 best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the difference), the largest first
 shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
 print(best[:5])
-""",
-            )
-        )
-        results["shares"] = np.array(circuit.effects)
-    return Script(tuple(cells), results | values)
-
-
-def _head(controls: Values, circuits: Circuits) -> tuple[str, dict[str, np.ndarray]]:
-    row, head = controls.head
-    one, tables = circuits.heads[row], circuits.vocabularies
-    singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
-    lines = [f"ov = ov_factors(heads[{row}])[1][{head}]  # singular values of W_V W_O"]
-    results = {"ov": singular["OV"]}
-    if "QK" in singular:
-        lines.append(f"qk = qk_factors(heads[{row}])[1][{head}]  # of W_Q W_K transposed")
-        results["qk"] = singular["QK"]
-    if circuits.has_tokens(row):
-        lines[:0] = ["from core.pretrained.generate import token_names", ""]
-        lines += [
-            f"token = {controls.token}  # {controls.word!r}",
-            f"written = vocabularies.written(heads[{row}], {head}, token)  # (V,) what attending to it adds to "
-            "each logit",
-            'print("raises", *token_names(model, written.topk(8).indices).values())',
-        ]
-        results["written"] = to_numpy(tables.written(one, head, controls.token))
-        attended = tables.attended(one, head, controls.token)
-        if attended is not None:
-            lines += [
-                f"attended = vocabularies.attended(heads[{row}], {head}, token)  # (V,) the score of its query "
-                "with each key",
-                'print("matches", *token_names(model, attended.topk(8).indices).values())',
-            ]
-            results["attended"] = to_numpy(attended)
-    return "\n".join(lines), results
+"""
+        cells.append(Cell(PATCHED, code))
+        results["shares"] = circuit.effects
+    return Script(tuple(cells), {name: np.asarray(value) for name, value in results.items()})
 
 
 # The page's sentences and equations.
@@ -441,15 +384,15 @@ PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     """The strongest composition of a kind, beside that of random matrices."""
     first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
-    names = [plain(circuits.name(head)) for head in (first.target, first.source)]
+    target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
         return (
             f"No head takes its {PARTS[kind]} from an earlier one more than random matrices would: the highest "
-            f"{kind}-composition, {names[1]} → {names[0]}, is **{signed(first.score)}** beside the mean of random "
+            f"{kind}-composition, {source} → {target}, is **{signed(first.score)}** beside the mean of random "
             f"matrices, and one of these reaches {signed(most)}."
         )
     return (
-        f"The {PARTS[kind]} of **{names[0]}** take most from **{names[1]}**: their {kind}-composition is "
+        f"The {PARTS[kind]} of **{target}** take most from **{source}**: their {kind}-composition is "
         f"**{number(first.score + circuits.random_level)}**, {signed(first.score)} above the "
         f"{number(circuits.random_level)} that random matrices have on average."
     )
@@ -457,61 +400,50 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
 
 def drawn_text(circuits: Circuits, kind: CompositionKind, above: int, edges: Sequence[Edge]) -> str:
     """Which compositions are lines, and what random matrices reach."""
-    most, count = circuits.chance(kind)
-    pairs = len(circuits.pairs(kind))
-    text = (
-        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
-        "which the earlier head has its own singular values and random directions, none is above it. "
-    )
+    (most, count), pairs = circuits.chance(kind), len(circuits.pairs(kind))
+    drawn = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
     if not edges:
-        return f"{text}Neither is any of the {pairs:,} pairs of heads."
-    text += f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
-    if above > 1:
-        text += (
-            "; all are drawn"
-            if len(edges) == above
-            else f"; the {len(edges):,} strongest are drawn"
-        )
-        text += f", the thinnest with {signed(edges[-1].score)}"
-    return f"{text}."
+        drawn = f"Neither is any of the {pairs:,} pairs of heads"
+    elif above > 1:
+        drawn += "; all are" if len(edges) == above else f"; the {len(edges):,} strongest are"
+        drawn += f" drawn, the thinnest with {signed(edges[-1].score)}"
+    return (
+        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+        f"which the earlier head has its own singular values and random directions, none is above it. {drawn}."
+    )
 
 
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     """The circuit by patching, by composition and by where the heads attend."""
     first, second = (plain(circuits.name(head)) for head in circuit.patched)
     gained, regained = (percent(effect) for effect in circuit.effects)
-    word = plain(circuit.word)
-    text = (
+    word, composed = plain(circuit.word), (circuit.composed.source, circuit.composed.target)
+    pair = " → ".join(plain(circuits.name(head)) for head in composed)
+    names = (
+        f"The strongest K-composition is another pair, {pair} ({signed(circuit.composed.score)}): several "
+        "heads share the work."
+    )
+    if composed == circuit.patched:
+        names = (
+            "The weights alone name the same two: the strongest K-composition of the model is "
+            f"{pair} ({signed(circuit.composed.score)})."
+        )
+    return (
         f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”, with “dark” and "
         f"“cold” swapped another word. Put back one at a time, **{first}** brings back {gained} of the difference, "
-        f"the most in layer 0, and **{second}** {regained}, the most in layer 1. "
-    )
-    composed = (circuit.composed.source, circuit.composed.target)
-    if composed == circuit.patched:
-        text += (
-            f"The weights alone name the same two: the strongest K-composition of the model is "
-            f"{first} → {second} ({signed(circuit.composed.score)}). "
-        )
-    else:
-        other = " → ".join(plain(circuits.name(head)) for head in composed)
-        text += (
-            f"The strongest K-composition is another pair, {other} ({signed(circuit.composed.score)}): several "
-            "heads share the work. "
-        )
-    return text + (
-        f"{first} puts {number(circuit.previous)} of its weight on the token before, and the last query of "
-        f"{second} puts {number(circuit.answer)} on “{word}”."
+        f"the most in layer 0, and **{second}** {regained}, the most in layer 1. {names} {first} puts "
+        f"{number(circuit.previous)} of its weight on the token before, and the last query of {second} puts "
+        f"{number(circuit.answer)} on “{word}”."
     )
 
 
 def head_fact(circuits: Circuits, head: Head) -> str:
     """A head's copying score, its effective rank, and the earlier heads that it takes most from."""
     row, index = head
-    name, size = plain(circuits.name(head)), circuits.heads[row].w_v.shape[-1]
-    text = f"Head :primary[**{name}**]"
-    copying = circuits.measures[row].copying
-    if copying is not None:
-        score = float(copying[index])
+    measures, size = circuits.measures[row], circuits.heads[row].w_v.shape[-1]
+    text = f"Head :primary[**{plain(circuits.name(head))}**]"
+    if measures.copying is not None:
+        score = float(measures.copying[index])
         does = (
             "copies: attending to a token raises that token"
             if score > 0.5
@@ -520,32 +452,18 @@ def head_fact(circuits: Circuits, head: Head) -> str:
             else "neither copies nor removes what it attends to"
         )
         text += f" {does}, with a copying score of **{number(score)}**. Its OV circuit"
-    text += (
-        f" has an effective rank of {number(float(circuits.measures[row].ranks[index]))} of {size}."
-    )
+    text += f" has an effective rank of {number(float(measures.ranks[index]))} of {size}."
     best = circuits.best_into(head)
-    if not best:
-        return f"{text} No head that it reads comes before it, so it composes with none."
     parts = [
         f"its {PARTS[kind]} from **{plain(circuits.name(edge.source))}** ({signed(edge.score)})"
         for kind, edge in best.items()
         if edge.score > circuits.chance(kind)[0]
     ]
-    if not parts:
+    if parts:
+        return f"{text} It takes {' and '.join(parts)} more than random matrices would."
+    if best:
         return f"{text} It composes with no earlier head more than random matrices do."
-    return f"{text} It takes {' and '.join(parts)} more than random matrices would."
-
-
-def no_embedding(word: str, stream: Kind) -> str:
-    """Why a token has no effect: a vocabulary that two languages share has words that one side lacks."""
-    return f"The {STREAMS[stream]} has no embedding of “{plain(word)}”. Type a word that it reads."
-
-
-def extreme_rows(values: Extremes) -> list[list[str]]:
-    return [
-        [up, signed(high), down, signed(low)]
-        for (up, high), (down, low) in zip(values.most, values.least, strict=True)
-    ]
+    return f"{text} No head that it reads comes before it, so it composes with none."
 
 
 def equations(
@@ -572,39 +490,37 @@ def equations(
 
 def conditions(circuits: Circuits, name: str, row: int) -> str:
     """What was folded in, left out and read through what."""
-    one, tables = circuits.heads[row], circuits.vocabularies
+    one, tables, has_tokens = circuits.heads[row], circuits.vocabularies, circuits.has_tokens(row)
+    widths = "Its tokens have embeddings of another width or vocabulary"
+    unread = widths if tables.embeddings else "It reads no tokens"
     parts = [
-        f"{plain(name)}: from the weights alone; no text was read.",
-        "The gain of the norm before each matrix is folded into it, and the centering of a LayerNorm; biases, "
-        "positions and the changing scale of the norms are left out, and so is what feed-forward layers do in "
-        "between.",
-    ]
-    if one.kv_heads < len(one.w_v):
-        parts.append(f"{len(one.w_v)} query heads share {one.kv_heads} heads of keys and values.")
-    if one.w_q is None:
-        parts.append(
-            "This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit."
-        )
-    if one.gated:
-        parts.append(
+        (
+            True,
+            f"{plain(name)}: from the weights alone; no text was read. The gain of the norm before each matrix is "
+            "folded into it, and the centering of a LayerNorm; biases, positions and the changing scale of the norms "
+            "are left out, and so is what feed-forward layers do in between.",
+        ),
+        (
+            one.kv_heads < len(one.w_v),
+            f"{len(one.w_v)} query heads share {one.kv_heads} heads of keys and values.",
+        ),
+        (
+            one.w_q is None,
+            "This family normalizes queries and keys, so no one matrix compares them: there is no QK circuit.",
+        ),
+        (
+            one.gated,
             "The query's token gates what the head writes, by numbers of its own for each dimension or head; "
-            "the circuits are those of a gate of 1."
-        )
-    if not circuits.has_tokens(row):
-        parts.append(_no_tokens(one, circuits))
-    else:
-        parts.append("Special tokens are left out of the lists.")
-    if circuits.has_tokens(row) and one.writes in tables.by_embedding:
-        parts.append(
-            "There is no unembedding here, so what is written is read through the embedding of the tokens."
-        )
-    return " ".join(parts)
-
-
-def _no_tokens(one: HeadMatrices, circuits: Circuits) -> str:
-    if not circuits.vocabularies.embeddings:
-        return "It reads no tokens, so its circuits cannot be read as words."
-    return "Its tokens have embeddings of another width or vocabulary, so its circuits cannot be read as words."
+            "the circuits are those of a gate of 1.",
+        ),
+        (has_tokens, "Special tokens are left out of the lists."),
+        (not has_tokens, f"{unread}, so its circuits cannot be read as words."),
+        (
+            has_tokens and one.writes in tables.by_embedding,
+            "There is no unembedding here, so what is written is read through the embedding of the tokens.",
+        ),
+    ]
+    return " ".join(sentence for holds, sentence in parts if holds)
 
 
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
@@ -630,18 +546,17 @@ def page() -> None:
     )
     choice = choose_weights(FIRST, ("model", "qkv"))
     if choice is not None:
-        with input_errors():
-            _measured(choice[0])
+        _measured(choice[0])
     next_page("circuits")
 
 
+@input_errors()
 def _measured(ref: ModelRef) -> None:
     with st.spinner("Reading the weights of every head, once per model"):
         rows = range(len(study_of(head_weights, ref).heads))
     measured = measure_with_progress(MEASURED, ref, rows, measures_of(ref), "layers", UNASKED)
-    if len(measured) < len(rows):
-        return
-    _circuits(ref)  # Stop cannot interrupt a fragment
+    if len(measured) == len(rows):
+        _circuits(ref)  # Stop cannot interrupt a fragment
 
 
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
@@ -663,11 +578,11 @@ def circuits_of(ref: ModelRef) -> Circuits:
         measurements(MEASURED, ref),
         measures_of(ref),
     )
-    rows = range(len(weights.heads))
-    for row in rows:
+    for row in range(len(weights.heads)):
         if row not in values:
             values[row] = measure(row)
-    return Circuits(weights.heads, weights.vocabularies, tuple(values[row] for row in rows))
+    measured = tuple(values[row] for row in range(len(weights.heads)))
+    return Circuits(weights.heads, weights.vocabularies, measured)
 
 
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
@@ -678,17 +593,29 @@ def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
 
 
 @fragment
+@input_errors()
 def _circuits(ref: ModelRef) -> None:
     """Draw the controls and all that they change, which reruns alone."""
-    with input_errors():
-        _draw(ref)
-
-
-def _draw(ref: ModelRef) -> None:
     circuits = circuits_of(ref)
     controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
-    _graph(controls, circuits)
+    if (kind := controls.kind) is None:
+        st.caption(
+            "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
+        )
+    else:
+        edges = circuits.edges(kind)
+        drawn = edges[: controls.edges]
+        chart_title(f"Composition: from which earlier heads the {PARTS[kind]} of a head read")
+        _pickable(
+            graph(circuits, drawn, controls.head, theme()),
+            "circuits:graph",
+            controls,
+            circuits,
+            "Heads by layer, connected where a later one reads what an earlier one writes",
+        )
+        fact(edges_fact(circuits, kind))
+        caption(drawn_text(circuits, kind, len(edges), drawn))
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
@@ -713,39 +640,17 @@ def _draw(ref: ModelRef) -> None:
     details("Papers and source", partial(sources, papers, *SOURCES), "circuits:source")
 
 
-def _graph(controls: Values, circuits: Circuits) -> None:
-    if controls.kind is None:
-        st.caption(
-            "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
-        )
-        return
-    edges = circuits.edges(controls.kind)
-    drawn = edges[: controls.edges]
-    chart_title(f"Composition: from which earlier heads the {PARTS[controls.kind]} of a head read")
-    _pickable(
-        graph(circuits, drawn, controls.head, theme()),
-        "circuits:graph",
-        controls,
-        circuits,
-        "Heads by layer, connected where a later one reads what an earlier one writes",
-    )
-    fact(edges_fact(circuits, controls.kind))
-    caption(drawn_text(circuits, controls.kind, len(edges), drawn))
-
-
 def _grids(controls: Values, circuits: Circuits) -> None:
     """Draw copying, effective rank and the best composition of every head."""
-    copying = {
-        (row, head): float(one.copying[head])
-        for row, one in enumerate(circuits.measures)
-        if one.copying is not None
-        for head in range(len(one.copying))
-    }
-    ranks = {
-        (row, head): float(value)
-        for row, one in enumerate(circuits.measures)
-        for head, value in enumerate(one.ranks)
-    }
+    copying, ranks = (
+        {
+            (row, head): float(value)
+            for row, one in enumerate(circuits.measures)
+            if (values := getattr(one, name)) is not None
+            for head, value in enumerate(values)
+        }
+        for name in ("copying", "ranks")
+    )
     best = {
         head: max(edge.score for edge in edges.values())
         for head in circuits.all()
@@ -757,6 +662,8 @@ def _grids(controls: Values, circuits: Circuits) -> None:
         ("Best composition", best, "above random", True),
     )
     shown = [one for one in grids if one[1]]
+    layers, heads = circuits.layer_names, circuits.head_names
+    picked = layers[controls.head[0]], heads[controls.head[1]]
     for column, (name, values, unit, has_sign) in zip(
         st.columns(len(shown), gap="medium"), shown, strict=True
     ):
@@ -764,26 +671,18 @@ def _grids(controls: Values, circuits: Circuits) -> None:
             chart_title(name)
             rows = [
                 {
-                    "layer": circuits.layer_name(row),
-                    "head": str(head),
+                    "layer": layers[row],
+                    "head": heads[head],
                     "change": value,
                     "name": circuits.name((row, head)),
                     "by": signed(value) if has_sign else number(value),
                 }
                 for (row, head), value in values.items()
             ]
-            heads = max(len(one.w_v) for one in circuits.heads)
-            layers = [circuits.layer_name(row) for row in range(len(circuits.heads))]
+            tips = (("name", "head"), ("by", unit))
             _pickable(
                 effect_grid(
-                    rows,
-                    layers,
-                    [str(head) for head in range(heads)],
-                    (layers[controls.head[0]], str(controls.head[1])),
-                    theme(),
-                    title=unit,
-                    tips=(("name", "head"), ("by", unit)),
-                    has_sign=has_sign,
+                    rows, layers, heads, picked, theme(), title=unit, tips=tips, has_sign=has_sign
                 ),
                 f"circuits:{unit.split()[0]}",
                 controls,
@@ -793,23 +692,26 @@ def _grids(controls: Values, circuits: Circuits) -> None:
 
 
 def _pickable(spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str) -> None:
-    draw_chart(
-        st,
-        spec,
-        key=key,
-        alt=alt,
-        selection_mode=[PICKED],
-        on_select=lambda: pick_from(key, controls.ref, circuits),
-    )
+    """Draw a figure of heads; a press opens one."""
+
+    def pick() -> None:
+        point = pressed_point(key)
+        if point and (name := f"{point['layer']}·H{point['head']}") in circuits.names:
+            st.session_state[HEAD] = name
+            _choose(controls.ref, circuits)
+
+    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=pick)
 
 
 def _page_head(controls: Values, circuits: Circuits) -> None:
     """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
-    values = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
-    titles = {"OV": "What it moves", "QK": "What it looks for"}
+    head, word = controls.head, controls.word
+    one, study = circuits.heads[head[0]], partial(study_of, given=WEIGHTS)
+    values = study(singular_values, controls.ref, head)
     for column, name in zip(st.columns(2, gap="medium"), values, strict=False):
+        moves = name == "OV"
         with column:
-            st.markdown(f"## {titles[name]}")
+            st.markdown(f"## {'What it moves' if moves else 'What it looks for'}")
             chart_title(f"Singular values of its {name} circuit")
             draw_chart(
                 st,
@@ -817,65 +719,49 @@ def _page_head(controls: Values, circuits: Circuits) -> None:
                 key=f"circuits:{name}",
                 alt=f"The singular values of the {name} circuit, largest first",
             )
-            if circuits.has_tokens(controls.head[0]):
-                (_moves if name == "OV" else _matches)(controls, circuits)
-                ends = ("reads", "writes") if name == "OV" else ("queries", "keys")
-                moved = study_of(directions, controls.ref, controls.head, name, given=WEIGHTS)
+            if not circuits.has_tokens(head[0]):
+                continue
+            # What the circuit makes of one token
+            shown = study(extremes, controls.ref, head, name, controls.token)
+            if shown is None:
+                stream = STREAMS[one.reads if moves else one.writes]
+                st.caption(
+                    f"The {stream} has no embedding of “{plain(word)}”. Type a word that it reads."
+                )
+            else:
+                (first, score), rank = shown.most[0], f"{shown.rank:,} of {shown.count:,}"
+                if moves:
+                    place = f"**{plain(first)}** most, and itself as number {rank}"
+                    place = "itself most" if shown.rank == 1 else place
+                    says = f"Where {plain(circuits.name(head))} attends to :primary[**{plain(word)}**], it raises {place}."
+                    columns = ("raises", "logit", "lowers", "logit")
+                    meaning = f"Tokens that attending to {word} raises and lowers"
+                else:
+                    says = (
+                        f"By content alone, the query of :primary[**{plain(word)}**] matches the key "
+                        f"**{plain(first)}** most, with a score of {signed(score)}."
+                    )
+                    columns = ("key", "score", "key", "score")
+                    meaning = f"Keys that the query of {word} matches most and least"
+                paragraph(says)
                 rows = [
-                    [number(one.value), ", ".join(one.first), ", ".join(one.second)]
-                    for one in moved
+                    [up, signed(high), down, signed(low)]
+                    for (up, high), (down, low) in zip(shown.most, shown.least, strict=True)
                 ]
-                chart_title(
-                    f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
-                )
-                table(
-                    ["value", *ends],
-                    rows,
-                    markers=False,
-                    left=(1, 2),
-                    wrap=True,
-                    caption=f"Largest singular directions of the {name} circuit",
-                )
-
-
-def _moves(controls: Values, circuits: Circuits) -> None:
-    """Draw the tokens that attending to the token raises and lowers."""
-    written = study_of(extremes, controls.ref, controls.head, "OV", controls.token, given=WEIGHTS)
-    if written is None:
-        st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].reads))
-        return
-    place = (
-        "itself most"
-        if written.rank == 1
-        else f"**{plain(written.most[0][0])}** most, and itself as number {written.rank:,} of {written.count:,}"
-    )
-    paragraph(
-        f"Where {plain(circuits.name(controls.head))} attends to :primary[**{plain(controls.word)}**], it raises {place}."
-    )
-    table(
-        ["raises", "logit", "lowers", "logit"],
-        extreme_rows(written),
-        markers=False,
-        left=(0, 2),
-        caption=f"Tokens that attending to {controls.word} raises and lowers",
-    )
-
-
-def _matches(controls: Values, circuits: Circuits) -> None:
-    """Draw the keys that the token's query matches most and least."""
-    scores = study_of(extremes, controls.ref, controls.head, "QK", controls.token, given=WEIGHTS)
-    if scores is None:
-        st.caption(no_embedding(controls.word, circuits.heads[controls.head[0]].writes))
-        return
-    key, score = scores.most[0]
-    paragraph(
-        f"By content alone, the query of :primary[**{plain(controls.word)}**] matches the key **{plain(key)}** most, "
-        f"with a score of {signed(score)}."
-    )
-    table(
-        ["key", "score", "key", "score"],
-        extreme_rows(scores),
-        markers=False,
-        left=(0, 2),
-        caption=f"Keys that the query of {controls.word} matches most and least",
-    )
+                table(columns, rows, markers=False, left=(0, 2), caption=meaning)
+            ends = ("reads", "writes") if moves else ("queries", "keys")
+            rows = [
+                [number(each.value), ", ".join(each.first), ", ".join(each.second)]
+                for each in study(directions, controls.ref, head, name)
+            ]
+            chart_title(
+                f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"
+            )
+            table(
+                ["value", *ends],
+                rows,
+                markers=False,
+                left=(1, 2),
+                wrap=True,
+                caption=f"Largest singular directions of the {name} circuit",
+            )

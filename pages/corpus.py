@@ -28,6 +28,7 @@ from core.interpret.corpus import (
     CorpusConfig,
     HeadVectors,
     JointMap,
+    MarkedRow,
     Measure,
     RunningMean,
     Split,
@@ -52,7 +53,6 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError
 from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run, list_runs
 from core.studies.corpus import (
-    EXAMPLES,
     MAP_TEXTS,
     MAP_TOKENS,
     SAVED,
@@ -60,9 +60,8 @@ from core.studies.corpus import (
     Measurement,
     TextExample,
     fits,
-    mark_rows,
-    pick_texts,
     read_measurement,
+    text_examples,
     texts_of_map,
     token_bytes,
 )
@@ -79,6 +78,7 @@ from dashboard.draw.vega import (
     layer,
     literal,
     right_margin,
+    series_encoding,
     split_data,
     text_tip,
     titles_as_marks,
@@ -146,48 +146,32 @@ def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     linked = people.find_measurement(run_id)
     if linked is not None and fits(linked, config):
         return linked
-    saved = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
-    finished = [
+    runs = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
+    runs += [
         run for run in reversed(list_runs(corpora_folder())) if run.status().state == "finished"
     ]
-    return next((run for run in (*saved, *finished) if fits(run, config)), None)
+    return next((run for run in runs if fits(run, config)), None)
 
 
 def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
     """A measure of every head for an axis of the scatter; OV copying is read from the weights."""
     corpus = measurement.corpus
-    if measure == COPYING:
-        shape = measurement.scores.score.shape[1:]
-        scores = study_of(copying, ref, measurement.config.kind, shape)
-        return Axis(measure, scores, np.zeros_like(scores))
-    return Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
+    if measure != COPYING:
+        return Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
+    shape = measurement.scores.score.shape[1:]
+    scores = study_of(copying, ref, measurement.config.kind, shape)
+    return Axis(measure, scores, np.zeros_like(scores))
 
 
-def text_examples(
+def examples_of(
     measurement: Measurement, ref: ModelRef, measure: Measure, head: Head, view: str
 ) -> list[TextExample]:
-    """The texts that show a head most or least, each with its largest or smallest row, or a text at each decile."""
-    values, folder = measurement.values(measure, head), measurement.run.path
-    texts = pick_texts(values, view)
-    picks = tuple((text, float(values[text])) for text, _ in texts)
-    # A saved result is found wherever the repository lies.
-    folder = folder.relative_to(SAVED) if folder.is_relative_to(SAVED) else folder
-    arguments = str(folder), measurement.config.kind, measure.key, head, picks, view
+    """The texts that show a head most or least, or a text at each decile, each with one row."""
+    arguments = str(measurement.run.path), measure.key, head, view, measurement.corpus.texts
     # A measurement under way has other texts each second: they would push all else out of the cache.
-    rows = (
-        mark_rows(load_model(ref), *arguments)
-        if measurement.live
-        else study_of(mark_rows, ref, *arguments)
-    )
-    return [
-        TextExample(text, value, marked, decile)
-        for (text, value), (_, decile), marked in zip(picks, texts, rows, strict=True)
-        if marked is not None
-    ]
-
-
-def vectors_key(measurement: Measurement, ref: ModelRef) -> VectorsKey:
-    return ref, str(measurement.run.path), measurement.config.kind
+    if measurement.live:
+        return text_examples(load_model(ref), *arguments)
+    return study_of(text_examples, ref, *arguments)
 
 
 def read_vectors(key: VectorsKey, text: int) -> HeadVectors:
@@ -223,41 +207,38 @@ CHARTS_OTHER = "other"
 def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme: Theme) -> Spec:
     """A point a head at the means of two measures, in the colour of its role, with both 95 % intervals."""
     ink, rows = Ink.of(theme), scatter_rows(measurement, x, y, theme)
-    at = {"x": _value("x", _title(x.measure), ink), "y": _value("y", _title(y.measure), ink)}
-    whisker = {"color": literal("fill")}
-    tips = [
-        text_tip("name", "head"),
-        text_tip("role", "role"),
-        text_tip("xs", "across"),
-        text_tip("ys", "upwards"),
-    ]
+    at = {
+        name: _value(name, f"{axis.measure.name}, {axis.measure.unit}", ink)
+        for name, axis in (("x", x), ("y", y))
+    }
     one = [row for row in rows if row["name"] == measurement.scores.name(picked)]
+    unread = {"tooltip": False, "aria": False}
+    whiskers = [
+        layer(
+            "rule",
+            rows,
+            at
+            | {
+                name: {**at[name], "field": f"{name}0"},
+                f"{name}2": {"field": f"{name}1"},
+                "color": literal("fill"),
+            },
+            opacity=0.4,
+            strokeWidth=1,
+            **unread,
+        )
+        for name in "xy"
+    ]
+    tips = (("name", "head"), ("role", "role"), ("xs", "across"), ("ys", "upwards"))
     layers = [
-        layer(
-            "rule",
-            rows,
-            {"x": {**at["x"], "field": "x0"}, "x2": {"field": "x1"}, "y": at["y"], **whisker},
-            opacity=0.4,
-            strokeWidth=1,
-            tooltip=False,
-            aria=False,
-        ),
-        layer(
-            "rule",
-            rows,
-            {"y": {**at["y"], "field": "y0"}, "y2": {"field": "y1"}, "x": at["x"], **whisker},
-            opacity=0.4,
-            strokeWidth=1,
-            tooltip=False,
-            aria=False,
-        ),
+        *whiskers,
         layer(
             "circle",
             rows,
             {
                 **at,
                 "color": literal("fill"),
-                "tooltip": tips,
+                "tooltip": [text_tip(*tip) for tip in tips],
                 "description": {"field": "says", "type": "nominal"},
             },
             size=90,
@@ -266,15 +247,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         )
         | {"name": "heads"},
         layer(
-            "point",
-            one,
-            at,
-            size=230,
-            stroke=ink.pick,
-            strokeWidth=2.25,
-            filled=False,
-            tooltip=False,
-            aria=False,
+            "point", one, at, size=230, stroke=ink.pick, strokeWidth=2.25, filled=False, **unread
         ),
         layer(
             "text",
@@ -284,8 +257,7 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
             dy=-16,
             fontSize=13,
             fontWeight=600,
-            tooltip=False,
-            aria=False,
+            **unread,
         ),
     ]
     select = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["heads"]}
@@ -296,32 +268,19 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
     """The heads that have both measures: means, ends of the intervals, role and texts of the tooltip."""
     rows, roles = [], measurement.scores.head_roles
     for name, head in measurement.heads.items():
-        (a, b), (half_a, half_b) = (
-            [float(values[head]) for values in both]
-            for both in ((x.mean, y.mean), np.nan_to_num((x.half, y.half)))
-        )
-        if np.isnan(a) or np.isnan(b):
-            continue
         index = roles.get(head)
-        row = {
+        row: Spec = {
             "name": name,
-            "x": a,
-            "x0": a - half_a,
-            "x1": a + half_a,
-            "y": b,
-            "y0": b - half_b,
-            "y1": b + half_b,
-            "fill": CATEGORIES[theme][-1] if index is None else CATEGORIES[theme][index],
+            "fill": CATEGORIES[theme][-1 if index is None else index],
             "role": "none" if index is None else ROLES[index].name,
-            "xs": _with_interval(x.measure, a, half_a),
-            "ys": _with_interval(y.measure, b, half_b),
         }
-        rows.append(row | {"says": f"{name}: {row['xs']}, {row['ys']}"})
+        for at, axis in (("x", x), ("y", y)):
+            mean, half = float(axis.mean[head]), float(np.nan_to_num(axis.half[head]))
+            words = f"{axis.measure.name} {number(mean)}" + (f" ± {number(half)}" if half else "")
+            row |= {at: mean, f"{at}0": mean - half, f"{at}1": mean + half, f"{at}s": words}
+        if not (np.isnan(row["x"]) or np.isnan(row["y"])):
+            rows.append(row | {"says": f"{name}: {row['xs']}, {row['ys']}"})
     return rows
-
-
-def _with_interval(measure: Measure, mean: float, half: float) -> str:
-    return f"{measure.name} {number(mean)}" + (f" ± {number(half)}" if half else "")
 
 
 def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:
@@ -337,11 +296,14 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         }
         for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
-    marks = [_mark(f"decile {step}", np.quantile(valid, step / 10)) for step in range(1, 10)]
-    mean = [_mark("mean", valid.mean())]
+    places = {f"decile {step}": np.quantile(valid, step / 10) for step in range(1, 10)}
+    *marks, mean = (
+        {"name": name, "at": float(value), "text": number(value)}
+        for name, value in {**places, "mean": valid.mean()}.items()
+    )
     x = {
         "type": "quantitative",
-        "title": _title(measure),
+        "title": f"{measure.name}, {measure.unit}",
         "scale": {"zero": False, "nice": False},
         "axis": {**axis_style(ink), "grid": False, "tickCount": 5},
     }
@@ -351,7 +313,10 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         "title": nouns,
         "axis": {**axis_style(ink), "tickCount": 3, "gridColor": ink.hairline},
     }
-    tips = [text_tip("name", "mark"), text_tip("text", measure.name)]
+    marked = {
+        "x": {**x, "field": "at"},
+        "tooltip": [text_tip("name", "mark"), text_tip("text", measure.name)],
+    }
     layers = [
         layer(
             "bar",
@@ -369,25 +334,15 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
         layer(
             "tick",
             marks,
-            {"x": {**x, "field": "at"}, "y": {"value": "height"}, "tooltip": tips},
+            {**marked, "y": {"value": "height"}},
             orient="vertical",
             color=ink.text,
             thickness=1.5,
             size=14,
         ),
-        layer(
-            "rule",
-            mean,
-            {"x": {**x, "field": "at"}, "tooltip": tips},
-            color=ink.pick,
-            strokeWidth=2,
-        ),
+        layer("rule", [mean], marked, color=ink.pick, strokeWidth=2),
     ]
     return figure(layers, SMALL) | right_margin(EDGE)
-
-
-def _mark(name: str, value: float) -> Spec:
-    return {"name": name, "at": float(value), "text": number(value)}
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:
@@ -409,49 +364,7 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
             both, vectors.tokens, vectors.positions, vectors.texts, strict=True
         )
     ]
-    encoding = {
-        "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
-        "y": _value("y", f"second component, {percent(points.share[1])}", ink),
-        "shape": {
-            "field": "of",
-            "type": "nominal",
-            "legend": None,
-            "scale": {"domain": ["query", "key"], "range": ["circle", "triangle-up"]},
-        },
-        "tooltip": [
-            text_tip("of", "vector"),
-            text_tip("token", "token"),
-            text_tip("position", "position"),
-            text_tip("text", "text"),
-        ],
-        "color": _token_colour(common, ink, theme)
-        if colour == "token"
-        else {
-            "field": "position",
-            "type": "quantitative",
-            "title": "position",
-            "scale": {"range": WEIGHTS[theme][2:]},
-            "legend": {**_legend(ink), "gradientLength": 120},
-        },
-    }
-    return figure(
-        [layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT
-    ) | right_margin(EDGE)
-
-
-def _token_colour(common: list[str], ink: Ink, theme: Theme) -> Spec:
-    shades = [*CATEGORIES[theme][: len(common)], CATEGORIES[theme][-1]]
-    return {
-        "field": "group",
-        "type": "nominal",
-        "title": None,
-        "legend": _legend(ink),
-        "scale": {"domain": [*common, CHARTS_OTHER], "range": shades},
-    }
-
-
-def _legend(ink: Ink) -> Spec:
-    return {
+    legend = {
         "orient": "bottom",
         "direction": "horizontal",
         "columns": 5,
@@ -460,10 +373,34 @@ def _legend(ink: Ink) -> Spec:
         "titleColor": ink.quiet,
         "titleFontWeight": "normal",
     }
-
-
-def _title(measure: Measure) -> str:
-    return f"{measure.name}, {measure.unit}"
+    shades = CATEGORIES[theme]
+    by_token = {
+        "field": "group",
+        "type": "nominal",
+        "title": None,
+        "legend": legend,
+        "scale": {
+            "domain": [*common, CHARTS_OTHER],
+            "range": [*shades[: len(common)], shades[-1]],
+        },
+    }
+    by_position = {
+        "field": "position",
+        "type": "quantitative",
+        "title": "position",
+        "scale": {"range": WEIGHTS[theme][2:]},
+        "legend": {**legend, "gradientLength": 120},
+    }
+    tips = (("of", "vector"), ("token", "token"), ("position", "position"), ("text", "text"))
+    encoding = {
+        "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
+        "y": _value("y", f"second component, {percent(points.share[1])}", ink),
+        "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
+        "tooltip": [text_tip(*tip) for tip in tips],
+        "color": by_token if colour == "token" else by_position,
+    }
+    dots = layer("point", rows, encoding, filled=True, size=42, opacity=0.75)
+    return figure([dots], HEIGHT) | right_margin(EDGE)
 
 
 def _value(name: str, title: str, ink: Ink) -> Spec:
@@ -594,9 +531,12 @@ def draw_controls() -> Values | None:
         elif (ref := resolve_model(name)) is not None:
             pretrained = load_model(ref)
             config = _config(ref, pretrained, row[1], row[2])
-            x, y = (BY_KEY[FIELDS.draw(one, into=row[at])[one]] for one, at in (("x", 3), ("y", 4)))
+            axes = {
+                one: BY_KEY[FIELDS.draw(one, into=column)[one]]
+                for one, column in zip("xy", row[3:], strict=True)
+            }
             noun = "picture" if pretrained.reads == "picture" else "text"
-            return Values(ref=ref, config=config, x=x, y=y, noun=noun)
+            return Values(ref=ref, config=config, noun=noun, **axes)
     return None
 
 
@@ -604,9 +544,11 @@ def _config(
     ref: ModelRef, pretrained: Pretrained, column: Any, options_column: Any
 ) -> CorpusConfig | None:
     model = config_name(ref)
-    sources = [one for one in SOURCES if one != "training" or has_training_data(model)]
-    if not pretrained.reads_text:
-        sources = [one for one in sources if one == "training"]
+    sources = [
+        one
+        for one in SOURCES
+        if (has_training_data(model) if one == "training" else pretrained.reads_text)
+    ]
     if not sources:
         raise PretrainedError(
             f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
@@ -624,15 +566,12 @@ def _config(
         key=key("panel"),
         help="Your own texts, how many are measured, and whether heads are switched off.",
     )
-    names, given = (
-        ("count", "ablation", "kind", "split"),
-        {"source": source, "pair": pretrained.reads == "pair"},
-    )
+    given = {"source": source, "pair": pretrained.reads == "pair"}
     with panel:
         if not panel.open:
-            options = FIELDS.read(*names, **given)
+            options = FIELDS.read("count", "ablation", "kind", "split", **given)
         else:
-            options = FIELDS.draw(*names, into=HERE, **given)
+            options = FIELDS.draw("count", "ablation", "kind", "split", into=HERE, **given)
             if source == "texts":
                 meant = Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS)
                 data_widget(meant, key("data"))
@@ -645,8 +584,9 @@ def _config(
         kind = "causal" if "self" not in kinds else "self"
     split: Split = options.split or "lines"
     try:
-        data = str(st.session_state.get(key("data"), "")) if source == "texts" else ""
+        data = ""
         if source == "texts":
+            data = str(st.session_state.get(key("data"), ""))
             split_texts(reading.read(data), split)
         return CorpusConfig(
             model, source, data, split, kind, count=options.count, ablation=options.ablation
@@ -692,24 +632,10 @@ def pick_from_scatter(measurement: Measurement, ref: ModelRef) -> None:
 # What the page computes as Python, from the folder of its measurement.
 
 
-READ = "The measurement of every head on every text, as its worker left it."
-POINTS = "Two measures of every head: the means over the texts, and half of their 95 % intervals."
-HEAD = "One head on every text, and its mean."
-PLANE = "The head's queries and keys on the first texts, in the plane of most variance."
-CHOICES = {
-    "strongest": ("ranked", "ranked(values)[:{count}]", "largest", "largest"),
-    "weakest": ("ranked", "ranked(values)[::-1][:{count}]", "smallest", "smallest"),
-    "typical": (
-        "decile_texts",
-        "[text for _, text in decile_texts(values)]",
-        "nearest_to",
-        "nearest_to(float(values[text]))",
-    ),
-}
-
-
-def script(measurement: Measurement, controls: Values, chosen: Values) -> Script:
-    """The scatter of all heads, the picked head's values, and its texts or its map."""
+def script(
+    measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
+) -> Script:
+    """The scatter of all heads, the picked head's values, and its texts or, of all its `vectors`, its map."""
     config, corpus = measurement.config, measurement.corpus
     again = source_of(config).replace("\n", "\n# ")
     read = f"""
@@ -722,111 +648,84 @@ run = open_run({path_code(measurement.run.path)})
 corpus = load(run)
 print(corpus.texts, "texts,", corpus.cut, "cut")
 """
-    axes = {"x": controls.x, "y": controls.y}
-    points = "".join(_script_axis(name, measure.key, config.kind) for name, measure in axes.items())
-    imports = "from core.interpret.corpus import copying\n" if COPYING in axes.values() else ""
-    results: dict[str, np.ndarray] = {}
-    for name, measure in axes.items():
-        axis = axis_of(measurement, controls.ref, measure)
-        results |= {name: axis.mean} | ({} if measure == COPYING else {f"{name}_half": axis.half})
-    more, shown = (
-        _map(measurement, controls, chosen)
-        if chosen.view == "map"
-        else _texts(measurement, controls, chosen)
-    )
-    sorted_by = chosen.measure.key
-    cells = (
-        model_cell(controls.ref),
-        Cell(READ, read),
-        Cell(POINTS, imports + points, _SCATTER, "corpus:scatter"),
-        Cell(
-            HEAD,
-            f"""
+    points, results = "", dict[str, Any]()
+    if COPYING in (controls.x, controls.y):
+        points = "from core.interpret.corpus import copying\n"
+    for name in "xy":
+        axis = axis_of(measurement, controls.ref, controls[name])
+        key, results[name] = axis.measure.key, axis.mean
+        if axis.measure == COPYING:
+            points += (
+                f"{name} = copying(model, {config.kind!r}, corpus.roles.mean.shape[1:])  "
+                f"# {key}, from the weights alone\n"
+            )
+        else:
+            points += f"{name} = corpus.mean({key!r})  # (layers, heads)\n{name}_half = corpus.interval({key!r})\n"
+            results[f"{name}_half"] = axis.half
+    measure, (layer, head) = chosen.measure.key, chosen.head
+    one = f"""
 from core.interpret.corpus_run import values_of
 
 head = {chosen.head}
-values = values_of(run, corpus, {sorted_by!r}, head)  # (texts,)
-mean, half = corpus.mean({sorted_by!r})[head], corpus.interval({sorted_by!r})[head]
-print(f"{sorted_by} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
-""",
-            _HISTOGRAM,
-            "corpus:histogram",
-        ),
-        more,
-    )
-    head = chosen.head
-    results |= {
-        "values": measurement.values(chosen.measure, head),
-        "mean": corpus.mean(chosen.measure.key)[head],
-        "half": corpus.interval(chosen.measure.key)[head],
-    }
-    return Script(cells, {name: np.asarray(value) for name, value in (results | shown).items()})
-
-
-def _script_axis(name: str, measure: str, kind: str) -> str:
-    if measure == COPYING.key:
-        return f"{name} = copying(model, {kind!r}, corpus.roles.mean.shape[1:])  # {measure}, from the weights alone\n"
-    return (
-        f"{name} = corpus.mean({measure!r})  # (layers, heads)\n"
-        f"{name}_half = corpus.interval({measure!r})\n"
-    )
-
-
-def _texts(
-    measurement: Measurement, controls: Values, chosen: Values
-) -> tuple[Cell, dict[str, np.ndarray]]:
-    """The texts that show the head, with one row of each map."""
-    kind, measure = measurement.config.kind, chosen.measure
-    choose, texts, function, row = CHOICES[chosen.view]
-    examples = text_examples(measurement, controls.ref, measure, chosen.head, chosen.view)
-    code = f"""
-from core.interpret.corpus import {", ".join(sorted((choose, function, "marked_row")))}
-from core.interpret.corpus import BY_KEY
-from core.interpret.corpus_run import load_inputs
-from core.interpret.corpus import read_text, shorten
-
-inputs, short = load_inputs(run), shorten(model)  # which reads at most 128 tokens of a text
-rows = {{int(text): marked_row(read_text(short, inputs[text], {kind!r}), {kind!r}, BY_KEY[{measure.key!r}], head,
-                             {row}) for text in {texts.format(count=EXAMPLES)}}}
-for text, row in rows.items():
-    print(f"{{values[text]:.3f}} {{inputs[text].text}}: {{row.line.tokens[row.query]}} -> {{row.line.tokens[row.key]}}")
+values = values_of(run, corpus, {measure!r}, head)  # (texts,)
+mean, half = corpus.mean({measure!r})[head], corpus.interval({measure!r})[head]
+print(f"{measure} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
 """
-    return Cell(f"The {chosen.view} texts of the head, each with one row of its map.", code), {
-        "[values[text] for text in rows]": np.array([one.value for one in examples]),
-        "[weight for row in rows.values() for weight in row.weights]": np.concatenate(
-            [one.row.weights for one in examples]
-        )
-        if examples
-        else np.zeros(0),
+    results |= {
+        "values": measurement.values(chosen.measure, chosen.head),
+        "mean": corpus.mean(measure)[chosen.head],
+        "half": corpus.interval(measure)[chosen.head],
     }
+    if chosen.view != "map":
+        examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)
+        more = f"""
+from core.studies.corpus import text_examples
 
-
-def _map(
-    measurement: Measurement, controls: Values, chosen: Values
-) -> tuple[Cell, dict[str, np.ndarray]]:
-    """The joint map of queries and keys; empty while it is not read."""
-    layer, head = chosen.head
-    code = f"""
-from core.interpret.corpus import head_vectors, joint_map, nearness
+examples = text_examples(model, str(run.path), {measure!r}, head, {chosen.view!r}, {corpus.texts})
+for one in examples:
+    tokens = one.row.line.tokens
+    print(f"{{one.value:.3f}} text {{one.text}}: {{tokens[one.row.query]}} -> {{tokens[one.row.key]}}")
+"""
+        last = Cell(f"The {chosen.view} texts of the head, each with one row of its map.", more)
+        results |= {
+            "[one.value for one in examples]": [one.value for one in examples],
+            "[weight for one in examples for weight in one.row.weights]": [
+                weight for one in examples for weight in one.row.weights
+            ],
+        }
+    else:
+        more = f"""
+from core.interpret.corpus import head_vectors, joint_map, nearness, shorten
 from core.interpret.corpus_run import load_inputs
-from core.interpret.corpus import shorten
 
-vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {measurement.config.kind!r}, {MAP_TOKENS})
+vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {config.kind!r}, {MAP_TOKENS})
 points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), and each axis's share of the variance
 near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
 print(points.share, near)
 """
-    key = vectors_key(measurement, controls.ref)
-    if measurement.live or not remembered(_all_vectors, *key):
-        return Cell(PLANE, code), {}
-    vectors = shared(_all_vectors, *key)
-    points = joint_map(*vectors.head(layer, head))
-    return Cell(PLANE, code, _PLANE, "corpus:map"), {
-        "points.q": points.q,
-        "points.k": points.k,
-        "points.share": np.array(points.share),
-        "near": np.array(nearness(points, vectors, layer, head)),
-    }
+        drawn = ("", "") if vectors is None else (_PLANE, "corpus:map")
+        last = Cell(
+            "The head's queries and keys on the first texts, in the plane of most variance.",
+            more,
+            *drawn,
+        )
+        if vectors is not None:
+            plane = joint_map(*vectors.head(layer, head))
+            results |= {f"points.{name}": getattr(plane, name) for name in ("q", "k", "share")}
+            results["near"] = nearness(plane, vectors, layer, head)
+    cells = (
+        model_cell(controls.ref),
+        Cell("The measurement of every head on every text, as its worker left it.", read),
+        Cell(
+            "Two measures of every head: the means over the texts, and half of their 95 % intervals.",
+            points,
+            _SCATTER,
+            "corpus:scatter",
+        ),
+        Cell("One head on every text, and its mean.", one, _HISTOGRAM, "corpus:histogram"),
+        last,
+    )
+    return Script(cells, {name: np.asarray(value) for name, value in results.items()})
 
 
 _SCATTER = """
@@ -854,7 +753,6 @@ VIEW_NOTES = {
     "typical": "At each tenth of all texts the one nearest to the decile, with the row nearest to its value.",
     "weakest": "The texts with the smallest values, each with the row that shows the measure least.",
 }
-READ_MARKS = "The query is outlined, each token has the colour of its weight"
 
 
 def about(words: str, noun: str) -> str:
@@ -863,27 +761,37 @@ def about(words: str, noun: str) -> str:
 
 
 def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
-    """The head's mean with its interval, and how its texts are distributed."""
-    corpus, values = measurement.corpus, measurement.values(measure, head)
-    valid = values[~np.isnan(values)]
-    name, mean = measurement.scores.name(head), float(corpus.mean(measure.key)[head])
-    half = float(corpus.interval(measure.key)[head])
-    about = f"**{number(mean)}** ± {number(half)}" if np.isfinite(half) else f"**{number(mean)}**"
-    low, high = (float(np.quantile(valid, share)) for share in (0.1, 0.9))
-    return (
-        f":primary[**{name}**]: {_subject(measure)} {about}, the mean over {len(valid):,} texts with its "
-        f"{percent(CONFIDENCE)} interval. Eight texts in ten lie between {number(low)} and {number(high)}. "
-        f"{role(measurement, head)}"
+    """The head's mean with its interval, how its texts are distributed, and its role over all rows, if any."""
+    corpus, values, scores = (
+        measurement.corpus,
+        measurement.values(measure, head),
+        measurement.scores,
     )
-
-
-def _subject(measure: Measure) -> str:
+    valid = values[~np.isnan(values)]
+    half = float(corpus.interval(measure.key)[head])
+    within = f" ± {number(half)}" if np.isfinite(half) else ""
+    low, high = (float(np.quantile(valid, share)) for share in (0.1, 0.9))
+    subject = f"its {in_sentence(measure)}"
     if measure.role is not None:
+        subject = f"its weight on {measure.role.attends_to}"
+        subject += "," * ("," in subject)
         if measure.role.targets is None:
-            return "the share of its keys that it uses is"
-        weight = f"its weight on {measure.role.attends_to}"
-        return f"{weight}, is" if "," in weight else f"{weight} is"
-    return f"its {in_sentence(measure)} is"
+            subject = "the share of its keys that it uses"
+    index = scores.head_roles.get(head)
+    if index is None:
+        role = "It has no role: in none is it clearly above chance."
+    else:
+        score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
+        baseline = "shuffled keys" if ROLES[index].targets else "random scores"
+        role = (
+            f"Its role is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
+            f"{baseline} would give {number(chance)}."
+        )
+    return (
+        f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
+        f"the mean over {len(valid):,} texts with its {percent(CONFIDENCE)} interval. Eight texts in ten lie between "
+        f"{number(low)} and {number(high)}. {role}"
+    )
 
 
 def in_sentence(measure: Measure) -> str:
@@ -895,30 +803,14 @@ def in_sentence(measure: Measure) -> str:
     )
 
 
-def role(measurement: Measurement, head: Head) -> str:
-    """The head's role over all rows, beside its chance; and whether it has one."""
-    scores = measurement.scores
-    index = scores.head_roles.get(head)
-    if index is None:
-        return "It has no role: in none is it clearly above chance."
-    score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
-    baseline = "shuffled keys" if ROLES[index].targets else "random scores"
-    return (
-        f"Its role is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
-        f"{baseline} would give {number(chance)}."
-    )
-
-
 def failing(measurement: Measurement, measure: Measure, head: Head) -> str:
     """How often a role fails: the texts in which more weight lies elsewhere than on the expected keys."""
-    values = measurement.values(measure, head)
-    valid = values[~np.isnan(values)]
-    below = int((valid < 0.5).sum())
     if measure.role is None or measure.role.targets is None:
         return ""
+    values = measurement.values(measure, head)
     return (
-        f"In {below:,} of {len(valid):,} texts the head puts less than half of its weight on "
-        f"{measure.role.attends_to}. "
+        f"In {int((values < 0.5).sum()):,} of {int((~np.isnan(values)).sum()):,} texts the head puts less than half of "
+        f"its weight on {measure.role.attends_to}. "
     )
 
 
@@ -939,45 +831,33 @@ def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: 
     if corpus.failed:
         noun = "text" if len(corpus.failed) == 1 else "texts"
         parts.append(f"{len(corpus.failed):,} {noun} could not be read: {corpus.error}")
-    parts += data.get("notes", ())
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
     most = token_bytes * (CELLS if ablation else MAX_TOKENS**2)
-    parts.append(
+    sums = [*vars(corpus.means).values(), *vars(corpus.roles).values()]
+    parts += [
+        *data.get("notes", ()),
         f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
-        f"{byte_size(_sums_bytes(measurement))} of running sums, however many texts."
-    )
+        f"{byte_size(sum(array.nbytes for array in sums))} of running sums, however many texts.",
+    ]
     if ablation:
-        change = (
-            "1 − cosine of the embedding"
-            if pretrained.head == "none"
-            else "the change of the probability of the "
-        )
-        parts.append(
-            f"The ablation effect is {change}{'' if pretrained.head == 'none' else 'likeliest answer'}."
-        )
+        change = "the change of the probability of the likeliest answer"
+        if pretrained.head == "none":
+            change = "1 − cosine of the embedding"
+        parts.append(f"The ablation effect is {change}.")
     return " ".join(parts)
-
-
-def _sums_bytes(measurement: Measurement) -> int:
-    corpus = measurement.corpus
-    assert corpus.means is not None and corpus.roles is not None
-    return sum(
-        array.nbytes for part in (corpus.means, corpus.roles) for array in vars(part).values()
-    )
 
 
 def not_measured(measure: Measure, measurement: Measurement) -> str:
     """Why a measure has no values, and what would give some."""
     if measure.key == ABLATION and not measurement.config.ablation:
         return f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
-    if measure.key == ABLATION:
-        return f"{measure.name} has no values: the model answers none of these texts, as one that fills masks."
-    if measure == COPYING:
-        return (
-            f"{measure.name} has no values: this model reads and writes no tokens, or has no matrices of single "
-            "heads."
-        )
-    return f"{measure.name} has no values: none of these texts can show it."
+    why = {
+        ABLATION: "the model answers none of these texts, as one that fills masks",
+        COPYING.key: "this model reads and writes no tokens, or has no matrices of single heads",
+    }
+    return (
+        f"{measure.name} has no values: {why.get(measure.key, 'none of these texts can show it')}."
+    )
 
 
 def progress(measurement: Measurement) -> tuple[float, str]:
@@ -991,22 +871,20 @@ def progress(measurement: Measurement) -> tuple[float, str]:
 
 def to_csv(measurement: Measurement) -> bytes:
     """Every measure of every head as a table: the mean, half of its interval, and the number of texts."""
-    corpus, roles, rows = measurement.corpus, measurement.scores.head_roles, list[list[object]]()
-    for name, head in measurement.heads.items():
-        role_name = ROLES[roles[head]].key if head in roles else ""
-        for measure in measurement.measures:
-            mean, half = corpus.mean(measure.key)[head], corpus.interval(measure.key)[head]
-            if not np.isnan(mean):
-                rows.append(
-                    [
-                        name,
-                        measure.key,
-                        f"{mean:.6f}",
-                        f"{half:.6f}",
-                        corpus.texts_of(measure.key)[head],
-                        role_name,
-                    ]
-                )
+    corpus, roles = measurement.corpus, measurement.scores.head_roles
+    rows = [
+        [
+            name,
+            measure.key,
+            f"{mean:.6f}",
+            f"{corpus.interval(measure.key)[head]:.6f}",
+            corpus.texts_of(measure.key)[head],
+            ROLES[roles[head]].key if head in roles else "",
+        ]
+        for name, head in measurement.heads.items()
+        for measure in measurement.measures
+        if not np.isnan(mean := corpus.mean(measure.key)[head])
+    ]
     return csv_file(
         ["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"], rows
     )
@@ -1017,7 +895,7 @@ def to_csv(measurement: Measurement) -> bytes:
 
 MAX_SHOWN = 48  # tokens of a text, around its query
 
-PAGE, RUN = "corpus", "corpus:run"
+RUN = "corpus:run"
 
 
 def page() -> None:
@@ -1040,7 +918,7 @@ def page() -> None:
     details(
         "Papers and source", partial(sources, "\n\n".join(papers), *functions), key("source-code")
     )
-    next_page(PAGE)
+    next_page("corpus")
 
 
 def _view() -> None:
@@ -1049,13 +927,8 @@ def _view() -> None:
         return
     draw = partial(_draw, controls=controls)
     if measurement.live:
-        poll(
-            lambda: read_measurement(measurement.run),
-            draw,
-            True,
-            "corpus:live",
-            interval=SLOW_POLL_INTERVAL,
-        )
+        read = partial(read_measurement, measurement.run)
+        poll(read, draw, True, "corpus:live", interval=SLOW_POLL_INTERVAL)
     else:
         draw(measurement)
 
@@ -1066,11 +939,16 @@ def _measurement(controls: Values) -> Measurement | None:
     def select(run: Run) -> None:
         st.session_state[RUN] = run.id
 
-    link_value(RUN, "", _run_id)
+    def run_id(text: str) -> str:
+        if people.find_measurement(text) is None:
+            raise ValueError(f"{text[:40]!r} is no measurement on this machine")
+        return text
+
+    link_value(RUN, "", run_id)
     config = controls.config
-    run_controls.start_run(PAGE, config, jobs.measure, select, ConfigError, PretrainedError)
+    run_controls.start_run("corpus", config, jobs.measure, select, ConfigError, PretrainedError)
     run = None if config is None else find_measurement(config, st.session_state.get(RUN))
-    run_controls.show_flash(PAGE)
+    run_controls.show_flash("corpus")
     if run is None:
         # The button that measures what was not measured yet
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -1080,7 +958,7 @@ def _measurement(controls: Values) -> Measurement | None:
                 type="primary",
                 key="corpus:start",
                 on_click=run_controls.press,
-                args=(PAGE,),
+                args=("corpus",),
                 disabled=controls.config is None,
                 help="A worker measures the texts one by one; Stop keeps what there is.",
             )
@@ -1095,37 +973,27 @@ def _measurement(controls: Values) -> Measurement | None:
     measurement = read_measurement(run)
     if measurement.status.state != "finished":
         # Stop or Continue, and how far the measurement is
-        run = measurement.run
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
         if not people.mine(run):
             run_controls.anothers_note(run)
         elif measurement.live:
-            run_controls.stop_button(buttons, PAGE, run_controls.end_run, run)
+            run_controls.stop_button(buttons, "corpus", run_controls.end_run, run)
         elif measurement.corpus.texts < measurement.count:
-            run_controls.continue_button(
-                buttons, PAGE, partial(run_controls.continue_run, PAGE), run
+            resume = partial(run_controls.continue_run, "corpus")
+            run_controls.continue_button(buttons, "corpus", resume, run)
+
+        def show(now: Measurement) -> None:
+            ending = plain(now.status.message)
+            run_controls.show_progress(
+                run, now.status, ending=ending, progress=lambda: progress(now)
             )
+
         with column:
-            poll(lambda: read_measurement(run), _progress, measurement.live, "corpus:progress")
+            poll(partial(read_measurement, run), show, measurement.live, "corpus:progress")
     return measurement
 
 
-def _run_id(text: str) -> str:
-    """The id of a measurement on this machine; ValueError for another one."""
-    if people.find_measurement(text) is None:
-        raise ValueError(f"{text[:40]!r} is no measurement on this machine")
-    return text
-
-
-def _progress(measurement: Measurement) -> None:
-    run_controls.show_progress(
-        measurement.run,
-        measurement.status,
-        ending=plain(measurement.status.message),
-        progress=lambda: progress(measurement),
-    )
-
-
+@input_errors()
 def _draw(measurement: Measurement, controls: Values) -> None:
     if measurement.corpus.means is None:
         if measurement.live:
@@ -1133,84 +1001,68 @@ def _draw(measurement: Measurement, controls: Values) -> None:
                 "The model is loaded; the first heads appear in about five seconds.", HEIGHT
             )
         return
-    with input_errors():
-        _heads(measurement, controls)
-
-
-def _heads(measurement: Measurement, controls: Values) -> None:
-    ref, scatter = controls.ref, st.container()
+    ref, noun, scatter = controls.ref, controls.noun, st.container()
     chosen = draw_head_controls(measurement, ref)
+    name = measurement.scores.name(chosen.head)
     with scatter:
         # The scatter and the roles below it
         left, right = st.columns([1.7, 1], gap="medium")
         with left:
             _scatter(measurement, controls, chosen.head)
             role_line(measurement.scores.head_roles, len(measurement.heads))
+    values = measurement.values(chosen.measure, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
-        noun = controls.noun
-        name = measurement.scores.name(chosen.head)
         chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
-        spec = histogram(
-            measurement.values(chosen.measure, chosen.head), chosen.measure, f"{noun}s", theme()
-        )
         draw_chart(
             st,
-            spec,
+            histogram(values, chosen.measure, f"{noun}s", theme()),
             key=key("histogram"),
             alt=f"How many {noun}s have which {in_sentence(chosen.measure)} in {name}",
         )
         fact(about(fact_text(measurement, chosen.measure, chosen.head), noun))
     corpus = measurement.corpus
-    valid = int((~np.isnan(measurement.values(chosen.measure, chosen.head))).sum())
     mean, half = (
-        float(values(chosen.measure.key)[chosen.head]) for values in (corpus.mean, corpus.interval)
+        float(each(chosen.measure.key)[chosen.head]) for each in (corpus.mean, corpus.interval)
     )
     st.latex(
         r"\bar{x} \pm t_{n-1}\,\frac{s}{\sqrt{n}}"
-        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {valid}"
+        rf" = {latex(mean)} \pm {latex(half)}, \qquad n = {int((~np.isnan(values)).sum())}"
     )
+    vectors = None
     if chosen.view == "map":
-        draw_map(measurement, controls, chosen)
+        vectors = draw_map(measurement, controls, chosen)
     else:
         # Draw the texts that show the head, with a row of each map
-        examples = text_examples(
-            measurement, controls.ref, chosen.measure, chosen.head, chosen.view
+        examples = examples_of(measurement, ref, chosen.measure, chosen.head, chosen.view)
+        expected = before = ""
+        if chosen.measure.role and chosen.measure.role.targets:
+            expected = ", and the keys that the role expects are underlined"
+        if chosen.view == "weakest":
+            before = failing(measurement, chosen.measure, chosen.head)
+        caption(
+            about(
+                f"{before}{VIEW_NOTES[chosen.view]} The query is outlined, each token has the colour of its "
+                f"weight{expected}.",
+                noun,
+            )
         )
-        expected = (
-            ", and the keys that the role expects are underlined"
-            if chosen.measure.role and chosen.measure.role.targets
-            else ""
-        )
-        before = (
-            failing(measurement, chosen.measure, chosen.head) if chosen.view == "weakest" else ""
-        )
-        caption(about(f"{before}{VIEW_NOTES[chosen.view]} {READ_MARKS}{expected}.", controls.noun))
-        st.html(marked_table(examples, chosen.measure, controls.noun, theme()))
+        st.html(marked_table(examples, chosen.measure, noun, theme()))
         if examples:
             # A link to the whole map of the head on one of the texts; none for pictures
             index = examples[0].text
             written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
             if written:
+                query = {"head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written}
                 st.page_link(
                     step.page(),
                     label=f"Open text {index + 1} in {step.title}",
                     icon=step.icon,
-                    query_params={
-                        "head": f"{chosen.head[0]}.{chosen.head[1]}",
-                        TEXT: written,
-                        MODEL: controls.ref.written,
-                    },
+                    query_params=query | {MODEL: ref.written},
                 )
-    add_script(partial(script, measurement, controls, chosen))
-    caption(
-        plain(
-            about(
-                caption_text(measurement, load_model(ref), study_of(token_bytes, ref)),
-                controls.noun,
-            )
-        )
-    )
+    add_script(partial(script, measurement, controls, chosen, vectors))
+    words = caption_text(measurement, load_model(ref), study_of(token_bytes, ref))
+    caption(plain(about(words, noun)))
     st.download_button(
         "All heads, CSV",
         lambda: to_csv(measurement),
@@ -1245,13 +1097,22 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
 # The joint map of a head's queries and keys.
 
 
-def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> None:
-    """Draw the head's queries and keys as points of one plane."""
+def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> HeadVectors | None:
+    """Draw the head's queries and keys as points of one plane; returns those of all texts, None while some are unread."""
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
-        return
-    if (vectors := _vectors(vectors_key(measurement, controls.ref), f"{controls.noun}s")) is None:
-        return
+        return None
+    of = controls.ref, str(measurement.run.path), measurement.config.kind
+    whole = remembered(_all_vectors, *of)
+    if not whole:
+        with st.spinner("Reading queries and keys"):
+            texts = range(len(study_of(texts_of_map, *of[:2])))
+        nouns = f"{controls.noun}s"
+        read = measure_with_progress(VECTORS, of, texts, partial(read_vectors, of), nouns, UNASKED)
+        whole = len(read) == len(texts) or remembered(_all_vectors, *of)
+        if not (whole or read):
+            return None
+    vectors = shared(_all_vectors, *of) if whole else join_vectors(list(read.values()))
     points = joint_map(*vectors.head(*chosen.head))
     colour = FIELDS.draw("colour", into=HERE).colour
     name = measurement.scores.name(chosen.head)
@@ -1275,17 +1136,7 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> None
             controls.noun,
         )
     )
-
-
-def _vectors(of: VectorsKey, nouns: str) -> HeadVectors | None:
-    """The queries and keys of the texts that were read so far; None without any."""
-    if not remembered(_all_vectors, *of):
-        with st.spinner("Reading queries and keys"):
-            texts = range(len(study_of(texts_of_map, *of[:2])))
-        read = measure_with_progress(VECTORS, of, texts, partial(read_vectors, of), nouns, UNASKED)
-        if len(read) < len(texts) and not remembered(_all_vectors, *of):
-            return join_vectors(list(read.values())) if read else None
-    return shared(_all_vectors, *of)
+    return vectors if whole else None
 
 
 # Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.
@@ -1293,13 +1144,27 @@ def _vectors(of: VectorsKey, nouns: str) -> HeadVectors | None:
 
 def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
     """A table with a row a text (`noun`): its decile where it stands for one, its value, and its tokens."""
-    ink, deciles = Ink.of(theme), any(one.decile is not None for one in examples)
-    head = [*(["decile"] if deciles else []), measure.name, f"{noun}, with one row of its map"]
-    rows = "".join(_row(one, deciles, measure, noun, ink, theme) for one in examples)
+    ink, rows = Ink.of(theme), ""
+    head = [*(["decile"] if any(one.decile is not None for one in examples) else []), measure.name]
+    cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
+    for example in examples:
+        row, tokens = example.row, example.row.line.tokens
+        decile = ""
+        if example.decile is not None:
+            decile = f'<td style="{cell}">{round(10 * example.decile)}</td>'
+        note = f"{tokens[row.query]} → {tokens[row.key]} {number(float(row.weights[row.key]))}"
+        if not np.isnan(row.value) and measure.role is not None:
+            note += f"; here {number(row.value)}"
+        rows += (
+            f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
+            f'<td style="{cell};width:100%;line-height:26px">{_tokens(row, ink, theme)}'
+            f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
+            f"{escape(note)}</div></td></tr>"
+        )
     columns = "".join(
         f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
         f'white-space:nowrap">{escape(name)}</th>'
-        for name in head
+        for name in (*head, f"{noun}, with one row of its map")
     )
     return (
         f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
@@ -1307,52 +1172,23 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
     )
 
 
-def _row(
-    example: TextExample, deciles: bool, measure: Measure, noun: str, ink: Ink, theme: Theme
-) -> str:
-    cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
-    decile = (
-        f'<td style="{cell}">{round(10 * example.decile)}</td>'
-        if deciles and example.decile is not None
-        else ""
-    )
-    row = example.row
-    note = f"{row.line.tokens[row.query]} → {row.line.tokens[row.key]} {number(float(row.weights[row.key]))}"
-    if not np.isnan(row.value) and measure.role is not None:
-        note += f"; here {number(row.value)}"
-    return (
-        f'<tr>{decile}<td style="{cell};text-align:left">{number(example.value)}</td>'
-        f'<td style="{cell};width:100%;line-height:26px">{_tokens(example, ink, theme)}'
-        f'<div style="font-size:13px;line-height:18px;color:{ink.quiet}">{noun} {example.text + 1}: '
-        f"{escape(note)}</div></td></tr>"
-    )
-
-
-def _tokens(example: TextExample, ink: Ink, theme: Theme) -> str:
+def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
     """The tokens around the query; those of one word stand together."""
-    row = example.row
-    first = max(0, min(row.query - MAX_SHOWN // 2, len(row.line) - MAX_SHOWN))
-    shown = range(first, min(len(row.line), first + MAX_SHOWN))
-    parts = []
-    for index in shown:
-        joined = (
-            index > first
-            and row.line.word[index] is not None
-            and row.line.word[index] == row.line.word[index - 1]
+    line, parts = row.line, ""
+    first = max(0, min(row.query - MAX_SHOWN // 2, len(line) - MAX_SHOWN))
+    last = min(len(line), first + MAX_SHOWN)
+    for index in range(first, last):
+        weight, token = float(row.weights[index]), line.tokens[index].removeprefix("##")
+        colour = shade(weight, theme)
+        style = (
+            f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
         )
-        parts.append(("" if joined else " ") + _token(example, index, ink, theme))
-    return f"{'… ' if first else ''}{''.join(parts).strip()}{' …' if shown.stop < len(row.line) else ''}"
-
-
-def _token(example: TextExample, index: int, ink: Ink, theme: Theme) -> str:
-    row = example.row
-    colour = shade(float(row.weights[index]), theme)
-    style = f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
-    if index == row.query:
-        style += f";outline:2px solid {ink.pick}"
-    if row.expected[index]:
-        style += f";border-bottom:2px dashed {ink.text}"
-    token = row.line.tokens[index].removeprefix("##")
-    return (
-        f'<span title="{number(float(row.weights[index]))}" style="{style}">{escape(token)}</span>'
-    )
+        if index == row.query:
+            style += f";outline:2px solid {ink.pick}"
+        if row.expected[index]:
+            style += f";border-bottom:2px dashed {ink.text}"
+        word = line.word[index]
+        joined = index > first and word is not None and word == line.word[index - 1]
+        parts += "" if joined else " "
+        parts += f'<span title="{number(weight)}" style="{style}">{escape(token)}</span>'
+    return f"{'… ' if first else ''}{parts.strip()}{' …' if last < len(line) else ''}"

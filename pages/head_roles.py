@@ -25,6 +25,7 @@ from core.interpret.head_tests import (
     score_successors,
 )
 from core.interpret.roles import (
+    CLARK,
     MIN_SHARE,
     MIN_STDS,
     ROLES,
@@ -41,10 +42,10 @@ from core.interpret.syntax import (
     MAX_CHARACTERS,
     Relation,
     RelationScore,
+    SyntaxReadings,
     parse_conllu,
     reduce_parse,
     score_relation,
-    wilson_interval,
     word_trace,
     word_weights,
 )
@@ -66,18 +67,16 @@ from core.studies.head_roles import (
 )
 from core.tasks import reading
 from core.tasks.reading import decode_text
-from dashboard.draw.attention_view import Patches, ViewState, attention_view
+from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.head_roles import (
     SENTENCE_STYLE,
-    accuracy_grid,
     head_bars,
     query_lines,
     relation_dots,
-    repeat_grid,
+    role_figure,
     role_grid,
-    score_grid,
-    successor_grid,
+    share_grid,
 )
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.picture_files import csv_file
@@ -126,7 +125,10 @@ LONGEST = 38  # letters of an example's text
 MIN_LINES = 2  # of which there is an interval
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
-CLARK = "https://arxiv.org/abs/1906.04341"
+
+SYNTAX_HEAD = "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split(
+    "|"
+)
 
 ROLE, HEAD, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "shown", "known"))
 RELATION, WORD_HEAD, SENTENCE, FILE, TROUBLE = (
@@ -244,14 +246,11 @@ def page() -> None:
     next_page("head_roles")
 
 
-def draw_kind(choice: ModelChoice, column: Any) -> Kind:
-    """The kind of attention; without a field where the model has one."""
+def kind_and_columns(choice: ModelChoice, count: int) -> tuple[Kind, list[Any]]:
+    """The kind of attention, and `count` columns for fields, right of its own where the model has several kinds."""
     kinds = [kind for kind in choice.reading.trace.kinds if kind != "cross"]
-    return FIELDS.draw("kind", into=column, kinds=kinds).kind or kinds[0]
-
-
-def count_kinds(choice: ModelChoice) -> int:
-    return sum(kind != "cross" for kind in choice.reading.trace.kinds)
+    columns = st.columns(count + (len(kinds) > 1), vertical_alignment="bottom")
+    return FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0], columns[-count:]
 
 
 def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, order: str) -> Head:
@@ -273,9 +272,24 @@ def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
     draw_chart(st, spec, key=key, width="content", alt=alt, selection_mode="head", on_select=pick)
 
 
-def follow_view(view: ViewState, head: Head, field: str, name: Callable[[Head], str]) -> None:
-    """Pick the head that was picked in a map, and rerun the page: a field is not set after it was drawn."""
+def head_map(
+    trace: AttentionTrace,
+    head: Head,
+    field: str,
+    name: Callable[[Head], str],
+    pin: str = "",
+    of: object = None,
+    **options: Any,
+) -> None:
+    """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` names its cell in the link."""
+    if pin:
+        bounds = trace.maps[head[0]].weights.shape[1:]
+        options["pin"] = read_linked("head_roles", pin, bounds, of)  # type: ignore[arg-type]
+    view = attention_view(trace, layer=head[0], head=head[1], height=420, **options)
+    if pin:
+        write_linked("head_roles", pin, view.pin)
     if (shown := (view.layer, view.head)) != head:
+        # A field is not set after it was drawn.
         st.session_state[f"{field}:picked"] = name(shown)
         st.rerun()
 
@@ -284,18 +298,11 @@ def follow_view(view: ViewState, head: Head, field: str, name: Callable[[Head], 
 
 
 @fragment
+@input_errors()
 def draw_roles(choice: ModelChoice) -> None:
     """Draw the view of roles, which reruns alone; the others have a Stop, which cannot interrupt a fragment."""
-    with input_errors():
-        _draw_roles(choice)
-
-
-def _draw_roles(choice: ModelChoice) -> None:
-    kinds = count_kinds(choice)
     reads_text = choice.pretrained is not None and choice.pretrained.reads_text
-    columns = st.columns(kinds + 1 + reads_text, vertical_alignment="bottom")
-    kind = draw_kind(choice, columns[0])
-    role_column, head_column, *more = columns[kinds - 1 :]
+    kind, (role_column, head_column, *more) = kind_and_columns(choice, 2 + reads_text)
     sentences: tuple[str, ...] = ()
     if more:
         with more[0].popover("Sentences", icon=":material/notes:", width="stretch"):
@@ -315,9 +322,10 @@ def _draw_roles(choice: ModelChoice) -> None:
     options = {scores.name(head): head for head in scores.ranked(role)}
     head = head_field("head", options, (model, role), head_column, "how far they are above chance")
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
-    before, of = st.session_state.get(SHOWN), (choice.ref, scores.kind, role)
+    of = choice.ref, scores.kind, role
+    before_of, before = st.session_state.get(SHOWN, (None, head))
     st.session_state[SHOWN] = of, head
-    if before is not None and before[0] == of and before[1] != head:
+    if before_of == of and before != head:
         choose_head(choice.ref, scores.kind, head)
         st.session_state[KNOWN] = choice.ref, head
 
@@ -332,8 +340,11 @@ def _draw_roles(choice: ModelChoice) -> None:
         )
     with right:
         paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
+        figures = {each: role_figure(scores, role, each) for each in scores.heads}
         head_chart(
-            score_grid(scores, role, head, theme()),
+            share_grid(
+                scores, scores.score[role], figures, ~scores.counts[role], head, theme(), "role"
+            ),
             "head_roles:scores",
             HEAD,
             f"Layers by heads, each with its score as {ROLES[role].name.lower()}",
@@ -372,19 +383,14 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
 def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
     """Take the head that was picked on another page since, and its role where it has one."""
     head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
-    if (
-        head is None
-        or np.isnan(scores.score[:, *head]).all()
-        or st.session_state.get(KNOWN) == (ref, head)
-    ):
-        return
-    role = ROLES[scores.head_roles.get(head, default_role(scores))]
-    st.session_state[KNOWN] = ref, head
-    st.session_state[ROLE], st.session_state[HEAD] = role.key, scores.name(head)
-    # A widget writes into the link what a person sets in it, not what it was set to here.
-    st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
-    for key in (ROLE, HEAD):
-        st.session_state.pop(f"{key}:of", None)
+    if head in scores.heads and st.session_state.get(KNOWN) != (ref, head):
+        role = ROLES[scores.head_roles.get(head, default_role(scores))]
+        st.session_state[KNOWN] = ref, head
+        st.session_state[ROLE], st.session_state[HEAD] = role.key, scores.name(head)
+        # A widget writes into the link what a person sets in it, not what it was set to here.
+        st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
+        for key in (ROLE, HEAD):
+            st.session_state.pop(f"{key}:of", None)
 
 
 def _one_head(
@@ -394,11 +400,8 @@ def _one_head(
 
     Returns that reading, and the head's clearest example of the role among the readings that were asked.
     """
-    kind, noun = scores.kind, "text"
-    if choice.pretrained is None:
-        noun = "array"
-    elif choice.pretrained.reads in ("picture", "sound"):
-        noun = choice.pretrained.reads
+    kind, noun = scores.kind, "array" if choice.pretrained is None else choice.pretrained.reads
+    noun = noun if noun in ("array", "picture", "sound") else "text"
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         shown, given, example = choice.reading, choice.inputs, None
@@ -410,25 +413,21 @@ def _one_head(
         else:
             example = clearest_example([shown], kind, ROLES[role], *head)
         # Draw the head's map, over the picture if the model read one
-        line = shown.lines(scores.kind)[0]
+        line, trace = shown.lines(kind)[0], shown.trace.of(kind)
         patches = Patches.of(given.picture, line)
-        trace = shown.trace.of(scores.kind)
-        shape = trace.maps[head[0]].weights.shape[1:]
-        pin = read_linked("head_roles", "pin", shape, (trace.source, given))  # type: ignore[arg-type]
-        view = attention_view(
+        head_map(
             trace,
+            head,
+            HEAD,
+            scores.name,
+            "pin",
+            (trace.source, given),
             key="head_roles:map",
-            layer=head[0],
-            head=head[1],
             patches=patches,
-            pin=pin,
             show="both" if patches else "matrix",
-            height=420,
             query=None if example is None else example.query,
             fact=f"Head {scores.name(head)} on {len(line)} tokens",
         )
-        write_linked("head_roles", "pin", view.pin)
-        follow_view(view, head, HEAD, scores.name)
     with right:
         paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
         draw_chart(
@@ -438,14 +437,13 @@ def _one_head(
             alt=f"The scores of {scores.name(head)} in every role, compared with chance",
         )
         fact(text_fact(shown, kind, example, role, noun))
-    rows = role_rows(scores, inputs, examples_of(choice.ref, inputs, kind))
     head_row = ("role", "heads", "best head", "score", "chance", "clearest example")
     table(
         head_row,
-        rows,
+        role_rows(scores, inputs, examples_of(choice.ref, inputs, kind)),
         caption="The head with the most of each role",
         left=(0, len(head_row) - 1),
-        marks=[swatch(index) for index in range(len(rows))],
+        marks=[swatch(index) for index in range(len(ROLES))],
     )
     csv_button("All scores, CSV", "head-roles.csv", lambda: roles_csv(scores))
     return shown, example
@@ -466,8 +464,7 @@ def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
     """A head's score in a role compared with chance, whether that is its role, and how many heads have it."""
-    role, score = ROLES[index], scores.score[index][head]
-    chance = _chance(scores, index, head)
+    role, score, chance = ROLES[index], scores.score[index][head], _chance(scores, index, head)
     measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
         line = (
@@ -479,57 +476,48 @@ def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) ->
             f":primary[**{scores.name(head)}**] puts **{number(score)}** of its weight on **{role.attends_to}**, "
             f"{measured}; with the keys shuffled, the same weights would put {chance} there."
         )
-    return f"{line} {_verdict(scores, head, index)}"
+    # Which role the head has, and how many others have this one
+    own = scores.head_roles.get(head)
+    others = sum(one == index for one in scores.head_roles.values())
+    count = f"{others} of {len(scores.heads)} heads {'has' if others == 1 else 'have'} the role {role.name.lower()}."
+    if own is None:
+        even = role.targets is None and score >= UNIFORM
+        why = "its weights are nearly even" if even else "it is not clearly above chance in any"
+        return f"{line} It has no role: {why}. {count}"
+    return f"{line} {count if own == index else f'Its role is {ROLES[own].name.lower()}; {count}'}"
 
 
 def _chance(scores: RoleScores, index: int, head: Head) -> str:
     return f"{number(scores.chance[index][head])} ± {number(scores.std[index][head])}"
 
 
-def _verdict(scores: RoleScores, head: Head, index: int) -> str:
-    """Which role the head has, and how many others have this one."""
-    own = scores.head_roles.get(head)
-    others = sum(one == index for one in scores.head_roles.values())
-    total = int((~np.isnan(scores.score).all(0)).sum())
-    count = f"{others} of {total} heads {'has' if others == 1 else 'have'} the role {ROLES[index].name.lower()}."
-    if own is None:
-        even = ROLES[index].targets is None and scores.score[index][head] >= UNIFORM
-        why = "its weights are nearly even" if even else "it is not clearly above chance in any"
-        return f"It has no role: {why}. {count}"
-    return count if own == index else f"Its role is {ROLES[own].name.lower()}; {count}"
-
-
 def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
     """The role of the head in one input (a text, a picture), at the row where it is clearest."""
-    role = ROLES[index]
+    role, tokens = ROLES[index], reading.lines(kind)[0].tokens
     if example is None:
         return f"No token of this {noun} can show the role {role.name.lower()}."
-    rows = reading.lines(kind)[0].tokens
-    query = f":primary[**{plain(rows[example.query])}**]"
+    start = f"In this {noun}, :primary[**{plain(tokens[example.query])}**]"
     if role.targets is None:
-        return f"In this {noun}, {query} has the broadest row: it uses {number(example.value)} of its keys."
+        return f"{start} has the broadest row: it uses {number(example.value)} of its keys."
     more = f" and {example.expected - 1} more" if example.expected > 1 else ""
-    key = f"**{plain(rows[example.key])}**{more}"
     return (
-        f"In this {noun}, {query} shows the role most clearly: it puts {number(example.value)} on {key}; "
-        f"uniform attention would put {number(example.uniform)}."
+        f"{start} shows the role most clearly: it puts {number(example.value)} on "
+        f"**{plain(tokens[example.key])}**{more}; uniform attention would put {number(example.uniform)}."
     )
 
 
 def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
     """The score, the test of it against chance, and its share of the way from chance to 1, with the head's numbers."""
-    score, chance, spread = (
-        float(one[index][head]) for one in (scores.score, scores.chance, scores.std)
+    score, chance, spread, share = (
+        float(one[index][head]) for one in (scores.score, scores.chance, scores.std, scores.share)
     )
-    share = float(scores.share[index][head])
+    row = r"\ \sum_{j \in M_i} a_{ij}"
     if ROLES[index].targets is None:
-        score_of = r"\frac{1}{|R|}\sum_{i \in R} \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
-    else:
-        score_of = r"\frac{1}{|R|}\sum_{i \in R}\ \sum_{j \in M_i} a_{ij}"
+        row = r" \frac{e^{-\sum_j a_{ij}\ln a_{ij}}}{n_i}"
     above = ">" if score > chance + MIN_STDS * spread else r"\le"
     enough = r"\ge" if share >= MIN_SHARE else "<"
     return (
-        rf"s = {score_of} = {number(score)}",
+        rf"s = \frac{{1}}{{|R|}}\sum_{{i \in R}}{row} = {number(score)}",
         rf"s\ {above}\ c + 3\sigma = {number(chance)} + 3\cdot{number(spread)}",
         rf"\frac{{s - c}}{{1 - c}} = {number(share)}\ {enough}\ {number(MIN_SHARE)}",
     )
@@ -537,62 +525,48 @@ def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str,
 
 def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
     """Under which conditions the page's numbers hold."""
-    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     on = (
-        f"{len(inputs.givens)} {inputs.what}"
-        if inputs.what != "input above"
-        else "only the input above"
+        "only the input above"
+        if inputs.what == "input above"
+        else f"{len(inputs.givens)} {inputs.what}"
     )
-    line = f"{model}, {attention}, measured on {on}."
+    attention = "self-attention" if scores.kind == "self" else "causal self-attention"
+    measured = (
+        f"rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c and σ are the mean and std of s when the "
+        "keys of each text are shuffled, in the same way for all of its rows."
+    )
     if ROLES[index].targets is None:
-        line += (
-            f" R are the {scores.rows[index]:,} rows of four keys or more, nᵢ the number of keys that row i may "
-            f"attend to; c and σ are the mean and std of rows of random scores. A head with {number(UNIFORM)} or "
-            "more is nearly even, as before training."
+        measured = (
+            "rows of four keys or more, nᵢ the number of keys that row i may attend to; c and σ are the mean and std "
+            f"of rows of random scores. A head with {number(UNIFORM)} or more is nearly even, as before training."
         )
-    else:
-        line += (
-            f" R are the {scores.rows[index]:,} rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c "
-            "and σ are the mean and std of s when the keys of each text are shuffled, in the same way for all of "
-            "its rows."
-        )
-    line += (
-        f" The role of a head is the one in which it is furthest above chance, by at least 3 σ and "
-        f"{number(MIN_SHARE)} of the way from chance to 1. First token and Broad count only where no other role "
-        "does."
+    left_out = f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the words."
+    return (
+        f"{model}, {attention}, measured on {on}. R are the {scores.rows[index]:,} {measured} The role of a head is "
+        f"the one in which it is furthest above chance, by at least 3 σ and {number(MIN_SHARE)} of the way from "
+        "chance to 1. First token and Broad count only where no other role does."
+        f"{left_out if cut else ''}"
     )
-    if cut:
-        line += (
-            f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the "
-            "words."
-        )
-    return line
 
 
 def role_rows(
     scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]
 ) -> list[list[str]]:
     """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
-    rows, count = [], list(scores.head_roles.values())
-    for index, role in enumerate(ROLES):
-        best = scores.best(index)
-        if best is None:
-            rows.append([role.name, "–", "–", "–", "–", "no token here can show it"])
-            continue
-        line = (
-            example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–"
-        )
-        rows.append(
-            [
-                role.name,
-                str(count.count(index)),
-                scores.name(best),
-                number(scores.score[index][best]),
-                _chance(scores, index, best),
-                line,
-            ]
-        )
-    return rows
+    count = list(scores.head_roles.values())
+    return [
+        [role.name, "–", "–", "–", "–", "no token here can show it"]
+        if (best := scores.best(index)) is None
+        else [
+            role.name,
+            str(count.count(index)),
+            scores.name(best),
+            number(scores.score[index][best]),
+            _chance(scores, index, best),
+            example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–",
+        ]
+        for index, role in enumerate(ROLES)
+    ]
 
 
 def example_of(
@@ -640,33 +614,47 @@ def draw_syntax(choice: ModelChoice) -> None:
             "An uploaded array has no text, so it has no syntax to show.", icon=":material/info:"
         )
         return
-    columns = st.columns(3 + (count_kinds(choice) > 1), vertical_alignment="bottom")
-    kind = draw_kind(choice, columns[0])
-    reference = _file_field(columns[-1])
-    result = _read_sentences(choice.ref, reference, kind)
-    if result is None:
-        return
+    kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
+    reference = _file_field(file_column)
+    # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
+    model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
+
+    def read_one(index: int) -> SyntaxReadings | None:
+        with one_thread(is_small(model)):
+            return reduce_parse(model, known[index], kind)
+
+    about = choice.ref, reference, kind
+    read = measure_with_progress(READ, about, range(len(known)), read_one, "sentences", UNASKED)
+    result = shared(_score_syntax, *about, len(read))
     if not any(result.scores):
-        st.info(
-            "No relation has ten instances in these sentences, so none is measured.",
-            icon=":material/info:",
-        )
+        if len(read) == len(known):
+            st.info(
+                "No relation has ten instances in these sentences, so none is measured.",
+                icon=":material/info:",
+            )
         return
     of = f"{choice.ref} {kind} {reference}"
-    drawn = FIELDS.draw("relation", into=columns[-3], result=result, of=of)
+    drawn = FIELDS.draw("relation", into=relation_column, result=result, of=of)
     relation = NAMES.index(drawn.relation)
     score = result.scores[relation]
     assert score is not None
-    ranked = sorted(result.heads(), key=lambda head: -score.accuracy[head])
-    options = {result.readings.name(head): head for head in ranked}
-    about = (of, CHOICES[relation][0].key, CHOICES[relation][1])
-    head = head_field("word_head", options, about, columns[-2], "accuracy")
+    options = {
+        result.readings.name(head): head
+        for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
+    }
+    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
+    head = head_field("word_head", options, about_head, head_column, "accuracy")
 
     left, right = st.columns(2, gap="medium")
     with left:
         paragraph(f"**{NAMES[relation]}**, accuracy of every head")
+        offset = float(score.offset_hits.mean(-1).max())
+        shares = {
+            each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
+        }
+        faint = score.accuracy <= offset
         head_chart(
-            accuracy_grid(result, score, head, theme()),
+            share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
             "head_roles:accuracies",
             WORD_HEAD,
             f"Layers by heads, each with its accuracy for {NAMES[relation]}",
@@ -679,10 +667,8 @@ def draw_syntax(choice: ModelChoice) -> None:
             key="head_roles:relations",
             alt="Relations with the accuracy of their best head and of the best fixed offset",
         )
-    source, target = _ends(score)
-    own = Interval.of(score.hits[head])
-    offset = float(score.offset_hits.mean(-1).max())
-    best = Interval.of(score.held_out[1])
+    source, target = score.ends
+    own, best = Interval.of(score.hits[head]), Interval.of(score.held_out[1])
     fact(
         f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
         f"**{target}** in **{percent(own.share)}** of {own.count} cases. The best fixed offset, the word "
@@ -690,26 +676,17 @@ def draw_syntax(choice: ModelChoice) -> None:
         f"measured on the other, the best head reaches **{percent(best.share)}**, with a 95 % interval from "
         f"{percent(best.low)} to {percent(best.high)}."
     )
-    hits = int(score.hits[head].sum())
     st.latex(
         r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
         r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{hits}}}{{{score.count}}} = {number(hits / score.count)}"
+        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own.share)}"
     )
     sentence, query, trace = _sentence(choice, result, score, head)
     add_script(
-        partial(syntax_script, choice, reference, result, relation, head, sentence, query, trace)
+        partial(syntax_script, choice, reference, result, score, head, sentence, query, trace)
     )
     table(
-        (
-            "relation",
-            "instances",
-            "best head",
-            "accuracy",
-            "95 % interval",
-            "best offset",
-            "its accuracy",
-        ),
+        SYNTAX_HEAD,
         syntax_rows(result),
         caption="The best head of each relation, and the best fixed offset",
         left=(0, 2),
@@ -719,26 +696,11 @@ def draw_syntax(choice: ModelChoice) -> None:
     caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
     papers = (
         "Attention between words, both directions and the best fixed offset as the baseline: "
-        f"[Clark et al. 2019]({CLARK}), section 4. Relations: "
+        f"[{CLARK[0]}]({CLARK[1]}), section 4. Relations: "
         "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
     )
     functions = (Relation.targets, word_weights, score_relation)
     details("Papers and source", partial(sources, papers, *functions), "head_roles:syntax-source")
-
-
-def _read_sentences(ref: ModelRef, reference: str, kind: Kind) -> SyntaxResult | None:
-    """Read the sentences one by one; None before the first relation has ten instances, while more can be read."""
-    model, known = load_model(ref), study_of(known_sentences, ref, reference)
-
-    def read_one(index: int) -> Any:
-        with one_thread(is_small(model)):
-            return reduce_parse(model, known[index], kind)
-
-    read = measure_with_progress(
-        READ, (ref, reference, kind), range(len(known)), read_one, "sentences", UNASKED
-    )
-    result = shared(_score_syntax, ref, reference, kind, len(read))
-    return result if len(read) == len(known) or any(result.scores) else None
 
 
 def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
@@ -750,7 +712,16 @@ def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> Synt
 
 def _file_field(column: Any) -> str:
     """The reference of an uploaded file; "" for the project's own sentences."""
-    link_value(FILE, "", _reference)
+
+    def stored(text: str) -> str:
+        """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
+        if not reading.is_reference(text):
+            raise ConfigError("This is no reference to stored sentences.")
+        shared(study.parses, text)
+        return text
+
+    state = st.session_state
+    link_value(FILE, "", stored)
     with column.popover("Sentences", icon=":material/account_tree:", width="stretch"):
         st.file_uploader(
             "CoNLL-U file",
@@ -765,36 +736,27 @@ def _file_field(column: Any) -> str:
             "The page measures 179 English sentences, annotated by hand for it, until you upload others. "
             "docs/conllu.md in the repository describes the format."
         )
-        if st.session_state.get(FILE):
+        if state.get(FILE):
             st.button(
                 "Use the lab's own sentences",
                 key=f"{FILE}:clear",
                 on_click=clear_data,
                 args=(FILE,),
             )
-    if trouble := st.session_state.get(TROUBLE):
-        st.warning(plain(trouble))
-    reference = str(st.session_state.get(FILE, ""))
+    reference, trouble = str(state.get(FILE, "")), state.get(TROUBLE)
     try:
         shared(study.parses, reference)
     except ConfigError as error:  # deleted since
-        st.warning(plain(str(error)))
-        return ""
+        reference, trouble = "", str(error)
+    if trouble:
+        st.warning(plain(trouble))
     return reference
-
-
-def _reference(text: str) -> str:
-    """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
-    if not reading.is_reference(text):
-        raise ConfigError("This is no reference to stored sentences.")
-    shared(study.parses, text)
-    return text
 
 
 def _take_file() -> None:
     """Store an uploaded file and use it, or keep the sentences and store the error."""
-    file = st.session_state.get(file_key(FILE))
-    st.session_state.pop(TROUBLE, None)
+    state, file = st.session_state, st.session_state.get(file_key(FILE))
+    state.pop(TROUBLE, None)
     if file is None:
         return
     try:
@@ -802,14 +764,14 @@ def _take_file() -> None:
         text = decode_text(file.getvalue())
         count = len(parse_conllu(text))
     except ConfigError as error:
-        st.session_state[TROUBLE] = f"{file.name}: {error}"
+        state[TROUBLE] = f"{file.name}: {error}"
         return
     if count > MAX_PARSES:
-        st.session_state[TROUBLE] = (
+        state[TROUBLE] = (
             f"{file.name} has {count:,} sentences; the first {MAX_PARSES} are measured."
         )
-    st.session_state[FILE] = reading.put(text)
-    st.session_state[f"{FILE}:files"] = st.session_state.get(f"{FILE}:files", 0) + 1
+    state[FILE] = reading.put(text)
+    state[f"{FILE}:files"] = state.get(f"{FILE}:files", 0) + 1
 
 
 def _sentence(
@@ -820,8 +782,7 @@ def _sentence(
     The sentences in which the head is wrong come first.
     """
     queries = queries_by_sentence(result, score, head)
-    name, source = result.readings.name(head), choice.reading.trace.source
-    sentences = result.readings.sentences
+    name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
     texts = {
         str(index + 1): f"{index + 1} {'✓' if all(query.right for query in each) else '✗'} "
@@ -830,83 +791,68 @@ def _sentence(
     }
     about = (choice.ref, name, score.relation.key, score.reverse)
     sentence = int(FIELDS.draw("sentence", into=HERE, texts=texts, of=about).sentence) - 1
-    one = sentences[sentence]
-    pair = load_model(choice.ref).reads == "pair"
-    read = reading_of(
-        choice.ref, ModelInputs(one.parse.text, target=one.parse.text if pair else None)
-    )
-    trace = word_trace(read, one.parse, one.tokens, result.readings.kind)
-    weights = trace.maps[head[0]].weights[head[1]]
+    parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
+    target = parse.text if load_model(choice.ref).reads == "pair" else None
+    read = reading_of(choice.ref, ModelInputs(parse.text, target=target))
+    trace = word_trace(read, parse, tokens, result.readings.kind)
+    weights = trace.head(*head)
     st.html(SENTENCE_STYLE)
-    st.html(query_lines(one.parse, weights, queries[sentence], theme()))
+    st.html(query_lines(parse, weights, queries[sentence], theme()))
     st.caption(
-        f"Each word on the colour of its weight from the framed word, in {plain(name)} of {plain(source)}; the "
-        "right answer is underlined."
+        f"Each word on the colour of its weight from the framed word, in {plain(name)} of "
+        f"{plain(trace.source)}; the right answer is underlined."
     )
-    shape = (len(one.parse), len(one.parse))
-    pin = read_linked("head_roles", "word_pin", shape, (choice.ref, sentence))
     query = queries[sentence][0].word
-    view = attention_view(
+    head_map(
         trace,
+        head,
+        WORD_HEAD,
+        result.readings.name,
+        "word_pin",
+        (choice.ref, sentence),
         key="head_roles:words",
-        layer=head[0],
-        head=head[1],
-        pin=pin,
-        height=420,
         query=query,
-        fact=f"Head {name} on {len(one.parse)} words",
+        fact=f"Head {name} on {len(parse)} words",
         caption="Between words; what goes to special tokens is missing.",
     )
-    write_linked("head_roles", "word_pin", view.pin)
-    follow_view(view, head, WORD_HEAD, result.readings.name)
     return sentence, query, trace
 
 
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
     """Under which conditions the numbers of the view hold."""
-    readings = result.readings
-    source, target = _ends(score)
+    readings, (source, target) = result.readings, score.ends
     which = "annotated by hand for this page" if own else "of your file"
-    heads = sum(readings.heads)
     line = (
         f"{model}, {len(readings.sentences)} sentences {which}. Q are the {score.count} instances of the {source}; "
         f"T is its {target}. A word's weight is the sum over its tokens as a key and their mean as a query. "
         "Special tokens and the word itself are left out. The grid shows accuracy on all sentences, faint where "
-        f"the best fixed offset is at least as good. The best of {heads} heads would be chosen on the sentences "
-        "that measure it; so the table chooses head and offset on the even sentences, measures them on the odd "
-        "ones, and the other way round. The interval is Wilson's."
+        f"the best fixed offset is at least as good. The best of {sum(readings.heads)} heads would be chosen on the "
+        "sentences that measure it; so the table chooses head and offset on the even sentences, measures them on the "
+        "odd ones, and the other way round. The interval is Wilson's."
     )
     if readings.kind == "causal":
         line += " A causal model attends only to earlier words, so only these are asked for."
     if readings.left_out:
-        line += (
-            f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts "
-            "them."
-        )
+        line += f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
     return line
 
 
 def syntax_rows(result: SyntaxResult) -> list[list[str]]:
     """A row a relation and direction: the heads chosen on either half, their accuracy and that of the best offset."""
-    rows = []
-    for name, score in zip(NAMES, result.scores, strict=True):
-        if score is None:
-            rows.append([name, "fewer than 10", *"–––––"])
-            continue
-        heads, hits = score.held_out
-        best = Interval.of(hits)
-        rows.append(
-            [
-                name,
-                str(score.count),
-                ", ".join(dict.fromkeys(map(result.readings.name, heads))),
-                percent(best.share),
-                f"{percent(best.low)} to {percent(best.high)}",
-                _offset(score.best_offset),
-                percent(float(score.offset_held_out.mean())),
-            ]
-        )
-    return rows
+    return [
+        [name, "fewer than 10", *"–––––"]
+        if score is None
+        else [
+            name,
+            str(score.count),
+            ", ".join(dict.fromkeys(map(result.readings.name, score.held_out[0]))),
+            percent((best := Interval.of(score.held_out[1])).share),
+            f"{percent(best.low)} to {percent(best.high)}",
+            _offset(score.best_offset),
+            percent(float(score.offset_held_out.mean())),
+        ]
+        for name, score in zip(NAMES, result.scores, strict=True)
+    ]
 
 
 def syntax_csv(result: SyntaxResult) -> bytes:
@@ -930,16 +876,9 @@ def syntax_csv(result: SyntaxResult) -> bytes:
     )
 
 
-def _ends(score: RelationScore) -> tuple[str, str]:
-    relation = score.relation
-    return (
-        (relation.target, relation.source) if score.reverse else (relation.source, relation.target)
-    )
-
-
 def _offset(offset: int) -> str:
-    side, size = "after" if offset > 0 else "before", abs(offset)
-    return f"just {side}" if size == 1 else f"{size} {side}"
+    side = "after" if offset > 0 else "before"
+    return f"just {side}" if abs(offset) == 1 else f"{abs(offset)} {side}"
 
 
 # Standard tests.
@@ -952,21 +891,33 @@ def draw_tests(choice: ModelChoice) -> None:
             "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
         )
         return
-    columns = st.columns(2 + (count_kinds(choice) > 1), vertical_alignment="bottom")
-    kind, ref = draw_kind(choice, columns[0]), choice.ref
-    if (scores := _read_lines(ref, kind)) is None:
+    kind, (test_column, head_column) = kind_and_columns(choice, 2)
+    ref = choice.ref
+    # Read the lines of random tokens one by one; of fewer than two there is no interval
+    model, lines = load_model(ref), study_of(random_lines, ref)
+    example = partial(study_of, read_line, ref, kind, tuple(lines[0]))
+
+    def score_line(index: int) -> Any:
+        if index == 0:
+            return line_scores(example(), kind)
+        with one_thread(is_small(model)):
+            return line_scores(read_line(model, kind, lines[index]), kind)
+
+    read = measure_with_progress(
+        LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
+    )
+    if len(read) < MIN_LINES:
         return
+    scores = join_lines(kind, example(), list(read.values()))
     of = f"{ref} {kind}"
-    drawn = FIELDS.draw("test", into=columns[-2], scores=scores, of=of)
+    drawn = FIELDS.draw("test", into=test_column, scores=scores, of=of)
     test = TEST_NAMES.index(drawn.test)
-    is_successor = TEST_NAMES[test] == SUCCESSOR
-    if is_successor:
+    if is_successor := drawn.test == SUCCESSOR:
         with st.spinner("Reading the weights of every head, once per model"):
             ranks = study_of(successors, ref, kind, given=(head_weights,))
-        options = {ranks.name(head): head for head in ranks.ranked()}
-    else:
-        options = {scores.name(head): head for head in scores.ranked(test)}
-    head = head_field("test_head", options, (of, test), columns[-1], "score")
+    ranked = ranks.ranked() if is_successor else scores.ranked(test)
+    options = {scores.name(head): head for head in ranked}
+    head = head_field("test_head", options, (of, test), head_column, "score")
     if is_successor:
         order = _successor(choice, ranks, head)
         add_script(partial(successor_script, choice, kind, ranks, head, order))
@@ -982,49 +933,29 @@ def draw_tests(choice: ModelChoice) -> None:
     )
     csv_button("All scores, CSV", "standard-tests.csv", lambda: repeats_csv(scores))
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
+    drawn_of = " A cell is faint where its interval reaches uniform attention. The map shows the first line."
     caption(
         plain(
             f"{choice.reading.trace.source}, {attention}, {scores.lines} lines of "
             f"{scores.length} different random tokens of its vocabulary, twice in a row, "
             "between the special tokens that its tokenizer adds. ± is the 95 % interval over the "
             "lines. Random tokens have no meaning, so these scores show position and identity alone; on sentences, "
-            "Roles measures."
-            + (
-                " A cell is faint where its interval reaches uniform attention. The map shows the first line."
-                if not is_successor
-                else ""
-            )
+            f"Roles measures.{'' if is_successor else drawn_of}"
         )
     )
-    papers = "\n\n".join(
-        f"**{test.name}** — weight on {test.attends_to}. [{test.paper}]({test.url})"
-        for test in TESTS
-    )
-    papers += (
-        "\n\n**Successor** — the successor of a number, a day, a month or a letter. "
-        f"[{GOULD[0]}]({GOULD[1]})"
-    )
+    papers = [
+        *(
+            f"**{one.name}** — weight on {one.attends_to}. [{one.paper}]({one.url})"
+            for one in TESTS
+        ),
+        f"**Successor** — the successor of a number, a day, a month or a letter. [{GOULD[0]}]({GOULD[1]})",
+    ]
     functions = (score_successors, RepeatTest.cells, score_repeats)
-    details("Papers and source", partial(sources, papers, *functions), "head_roles:tests-source")
-
-
-def _read_lines(ref: ModelRef, kind: Kind) -> RepeatScores | None:
-    """Read the lines of random tokens one by one; None where so few are read that there is no interval."""
-    model, lines = load_model(ref), study_of(random_lines, ref)
-    example = partial(study_of, read_line, ref, kind, tuple(lines[0]))
-
-    def score_line(index: int) -> Any:
-        if index == 0:
-            return line_scores(example(), kind)
-        with one_thread(is_small(model)):
-            return line_scores(read_line(model, kind, lines[index]), kind)
-
-    scores = measure_with_progress(
-        LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
+    details(
+        "Papers and source",
+        partial(sources, "\n\n".join(papers), *functions),
+        "head_roles:tests-source",
     )
-    if len(scores) < MIN_LINES:
-        return None
-    return join_lines(kind, example(), list(scores.values()))
 
 
 def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
@@ -1032,41 +963,52 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
+        figures = {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))}
+        faint = scores.score[test] - scores.margin[test] <= scores.uniform[test]
         head_chart(
-            repeat_grid(scores, test, head, theme()),
+            share_grid(scores, scores.score[test], figures, faint, head, theme()),
             "head_roles:tests",
             TEST_HEAD,
             f"Layers by heads, each with its score in the test {TESTS[test].name}",
         )
     with right:
-        trace = scores.example.trace.of(scores.kind)
-        shape = trace.maps[head[0]].weights.shape[1:]
-        pin = read_linked("head_roles", "test_pin", shape, (choice.ref, scores.kind))  # type: ignore[arg-type]
-        queries, _ = TESTS[test].cells(scores.length)
-        view = attention_view(
-            trace,
+        head_map(
+            scores.example.trace.of(scores.kind),
+            head,
+            TEST_HEAD,
+            scores.name,
+            "test_pin",
+            (choice.ref, scores.kind),
             key="head_roles:test-map",
-            layer=head[0],
-            head=head[1],
-            pin=pin,
             show="matrix",
-            height=420,
-            query=int(queries[0]) + scores.start,
+            query=int(TESTS[test].cells(scores.length)[0][0]) + scores.start,
             fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
         )
-        write_linked("head_roles", "test_pin", view.pin)
-        follow_view(view, head, TEST_HEAD, scores.name)
     fact(repeat_fact(scores, test, head))
-    st.latex(repeat_equation(scores, test, head))
+    # The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n
+    offset, value = TESTS[test].offset, number(float(scores.score[test][head]))
+    mean = r"\frac{1}{2n - 1}\sum_{i=2}^{2n} a_{i,\,i-1}"
+    if offset is not None:
+        key = "i + 1" if offset else "i"
+        mean = rf"\frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}}"
+    st.latex(rf"s = {mean} = {value} \qquad n = {scores.length}")
 
 
 def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     """Draw every head's score, and what the picked head adds to the logits of one order; returns its index."""
     left, right = st.columns([1, 1.1], gap="medium")
+    ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
     with left:
         paragraph("**Successor**, share of items from 0 to 1")
+        shares = {
+            each: f"{percent(scores.score[each])}, 95 % interval {percent(low)} to {percent(high)}"
+            for each, (low, high) in ends.items()
+        }
+        faint = np.ones(scores.score.shape, dtype=bool)
+        for each, (low, _) in ends.items():
+            faint[each] = low <= scores.chance
         head_chart(
-            successor_grid(scores, head, theme()),
+            share_grid(scores, scores.score, shares, faint, head, theme(), "items"),
             "head_roles:tests",
             TEST_HEAD,
             "Layers by heads, each with the share of items whose successor it ranks highest",
@@ -1076,105 +1018,84 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
         given = {"orders": names, "of": str(choice.ref)}
         index = names.index(FIELDS.draw("order", into=HERE, **given).order)
         # What the head adds to the logit of each item of the order, where it attends to each
-        order, values = scores.orders[index], np.nan_to_num(scores.logits[index])
+        items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])
         maps = tuple(
-            AttentionMap("self", layer, one, order.items, order.items, None, scores.numbers[layer])
+            AttentionMap("self", layer, one, items, items, None, scores.numbers[layer])
             for layer, one in enumerate(values)
         )
-        view = attention_view(
+        head_map(
             AttentionTrace(maps, choice.reading.trace.source),
+            head,
+            TEST_HEAD,
+            scores.name,
             key="head_roles:order-map",
-            layer=head[0],
-            head=head[1],
             signed=True,
             scale="largest",
             show="matrix",
-            height=420,
             reads="attending to the row adds to the logit of the column",
-            fact=f"What {scores.name(head)} adds to the logits of {order.name}",
+            fact=f"What {scores.name(head)} adds to the logits of {names[index]}",
         )
-    fact(successor_fact(scores, head))
+    # How many successors the head ranks highest, beside chance, and whether any head is above it
+    best, (low, high) = scores.ranked()[0], ends[head]
+    others = ""
+    if ends[best][0] <= scores.chance:
+        others = " No head of this model is a successor head."
+    elif best != head:
+        others = (
+            f" {scores.name(best)} has the highest share, {percent(float(scores.score[best]))}."
+        )
+    fact(
+        f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
+        f"successor most of its order in **{percent(float(scores.score[head]))}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}; random ranks would do so in {percent(scores.chance)}.{others}"
+    )
     st.latex(
         r"s = \frac{1}{|I|}\sum_{x \in I} \left[\arg\max_{y \in O_x}\ (W_E W_V W_O W_U)_{xy} = x + 1\right] = "
         rf"\frac{{{scores.hits(head)}}}{{{scores.count}}} = {number(float(scores.score[head]))}"
     )
     orders = ", ".join(f"{len(order.items)} {order.name}" for order in scores.orders)
-    line = (
-        f"{choice.reading.trace.source}, from its weights alone: what a head adds to the "
-        f"logits where it attends to an item, without any text. The orders O are {orders}, "
-        "those that are single tokens; I are the items with a successor. Biases "
-        "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
-        "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
+    embedded = " This model has no unembedding; its embedding, transposed, stands for it."
+    caption(
+        plain(
+            f"{choice.reading.trace.source}, from its weights alone: what a head adds to the "
+            f"logits where it attends to an item, without any text. The orders O are {orders}, "
+            "those that are single tokens; I are the items with a successor. Biases "
+            "and the first feed-forward network are left out; the gains of norms are folded in. A cell is faint where "
+            "its interval reaches chance; of many heads the best one is above chance by luck more often than one."
+            f"{embedded if scores.by_embedding else ''}"
+        )
     )
-    if scores.by_embedding:
-        line += " This model has no unembedding; its embedding, transposed, stands for it."
-    caption(plain(line))
-    follow_view(view, head, TEST_HEAD, scores.name)
     return index
-
-
-def successor_fact(scores: SuccessorScores, head: Head) -> str:
-    """How many successors a head ranks highest, beside chance, and whether any head is above it."""
-    low, high = wilson_interval(scores.hits(head), scores.count)
-    line = (
-        f"From {scores.count} ordered items, :primary[**{scores.name(head)}**] raises the "
-        f"successor most of its order in **{percent(float(scores.score[head]))}**, with a 95 % interval from "
-        f"{percent(low)} to {percent(high)}; random ranks would do so in {percent(scores.chance)}."
-    )
-    best = scores.ranked()[0]
-    if wilson_interval(scores.hits(best), scores.count)[0] <= scores.chance:
-        return f"{line} No head of this model is a successor head."
-    return (
-        line
-        if best == head
-        else f"{line} {scores.name(best)} has the highest share, "
-        f"{percent(float(scores.score[best]))}."
-    )
 
 
 def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
     """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
-    best = scores.ranked(test)[0]
-    line = (
+    best, others = scores.ranked(test)[0], ""
+    if scores.score[test][best] - scores.margin[test][best] <= scores.uniform[test]:
+        others = " No head of this model passes the test."
+    elif best != head:
+        others = f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
+    return (
         f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
         f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
-        f"{number(float(scores.uniform[test]))} there."
+        f"{number(float(scores.uniform[test]))} there.{others}"
     )
-    if scores.score[test][best] - scores.margin[test][best] <= scores.uniform[test]:
-        return f"{line} No head of this model passes the test."
-    if best != head:
-        line += f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
-    return line
-
-
-def repeat_equation(scores: RepeatScores, test: int, head: Head) -> str:
-    """The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n."""
-    offset = TESTS[test].offset
-    value = number(float(scores.score[test][head]))
-    if offset is None:
-        return rf"s = \frac{{1}}{{2n - 1}}\sum_{{i=2}}^{{2n}} a_{{i,\,i-1}} = {value} \qquad n = {scores.length}"
-    key = "i + 1" if offset else "i"
-    return rf"s = \frac{{1}}{{n}}\sum_{{i=1}}^{{n}} a_{{n+i,\,{key}}} = {value} \qquad n = {scores.length}"
 
 
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:
     """A row a test: the best head, its score, and how many heads are above uniform attention."""
-    rows = []
-    for index, test in enumerate(TESTS):
-        best = scores.ranked(index)[0]
-        with np.errstate(invalid="ignore"):
-            above = int((scores.score[index] - scores.margin[index] > scores.uniform[index]).sum())
-        rows.append(
-            [
-                test.name,
-                scores.name(best),
-                _figure(scores, index, best),
-                number(scores.uniform[index]),
-                str(above),
-                test.attends_to,
-            ]
-        )
-    return rows
+    above = (scores.score - scores.margin > scores.uniform[:, None, None]).sum((1, 2))
+    return [
+        [
+            test.name,
+            scores.name(best := scores.ranked(index)[0]),
+            _figure(scores, index, best),
+            number(scores.uniform[index]),
+            str(above[index]),
+            test.attends_to,
+        ]
+        for index, test in enumerate(TESTS)
+    ]
 
 
 def repeats_csv(scores: RepeatScores) -> bytes:
@@ -1186,14 +1107,9 @@ def repeats_csv(scores: RepeatScores) -> bytes:
                 scores.numbers[head[0]],
                 head[1],
                 test.key,
-                *(
-                    f"{value:.6f}"
-                    for value in (
-                        scores.score[index][head],
-                        scores.margin[index][head],
-                        scores.uniform[index],
-                    )
-                ),
+                f"{scores.score[index][head]:.6f}",
+                f"{scores.margin[index][head]:.6f}",
+                f"{scores.uniform[index]:.6f}",
             ]
             for index, test in enumerate(TESTS)
             for head in sorted(scores.ranked(index))
@@ -1228,17 +1144,13 @@ def roles_script(
     """The scores of every head, and the picked head's map on the page's input or on the measured one."""
     kind, here = scores.kind, shown is choice.reading
     own = choice.pretrained is None or inputs.givens == (choice.inputs,)
-    if own:
-        read = "readings = [reading]"
-    else:
-        texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
-        of = "sentences" if sentences else "()"
-        read = f"""{texts}texts = role_inputs(model, {of}, {kind!r})  # {inputs.what}
+    texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
+    read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {inputs.what}
 readings = read_all(model, texts, {kind!r})"""
     measure = f"""
 from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
 
-{read}
+{"readings = [reading]" if own else read}
 scores = score_roles(readings, {kind!r})  # (roles, layers, heads)
 role = [one.key for one in ROLES].index({ROLES[role].key!r})
 print(ROLES[role].name, "most in", scores.name(scores.best(role)))
@@ -1260,7 +1172,7 @@ print(example)
             Cell(
                 "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
                 measure,
-                grid_code("scores.score[role]"),
+                GRID_CODE.format(values="scores.score[role]"),
                 "head_roles:scores",
             ),
             Cell(
@@ -1271,9 +1183,7 @@ print(example)
             ),
         ),
         {
-            "scores.score": scores.score,
-            "scores.chance": scores.chance,
-            "scores.std": scores.std,
+            **{f"scores.{name}": getattr(scores, name) for name in ("score", "chance", "std")},
             "scores.score[role]": scores.score[role],
             "[[*head, one] for head, one in scores.head_roles.items()]": np.array(
                 [[*key, value] for key, value in scores.head_roles.items()]
@@ -1287,24 +1197,23 @@ def syntax_script(
     choice: ModelChoice,
     reference: str,
     result: SyntaxResult,
-    picked: int,
+    score: RelationScore,
     head: Head,
     sentence: int,
     query: int,
     trace: AttentionTrace,
 ) -> Script:
     """The accuracy of every head in one relation, and the picked head's weights between the words of a sentence."""
-    kind, (relation, reverse), score = result.readings.kind, CHOICES[picked], result.scores[picked]
-    assert score is not None
+    kind = result.readings.kind
     measure = f"""
 from core.interpret.syntax import RELATIONS, read_parse, read_parses, score_relation, word_trace
 from core.studies.head_roles import parses
 
 readings = read_parses(model, parses({reference!r}), {kind!r})
-relation = next(one for one in RELATIONS if one.key == {relation.key!r})
-score = score_relation(readings, relation, reverse={reverse})
+relation = next(one for one in RELATIONS if one.key == {score.relation.key!r})
+score = score_relation(readings, relation, reverse={score.reverse})
 accuracy = score.accuracy  # (layers, heads), over {score.count} queries
-print(relation.name({reverse}), "best head", readings.name(score.best), accuracy.max())
+print(relation.name({score.reverse}), "best head", readings.name(score.best), accuracy.max())
 print("best fixed offset", score.best_offset, score.offset_hits.mean(-1).max())
 """
     words = f"""
@@ -1318,7 +1227,7 @@ weights = trace.head({head[0]}, {head[1]})  # (words, words)
             Cell(
                 "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
                 measure,
-                grid_code("accuracy"),
+                GRID_CODE.format(values="accuracy"),
                 "head_roles:accuracies",
             ),
             Cell(
@@ -1349,16 +1258,12 @@ print("best head", scores.name(scores.ranked({test})[0]), test.max())
 trace = scores.example.trace.of({scores.kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 """
-    queries, _ = TESTS[test].cells(scores.length)
+    query = int(TESTS[test].cells(scores.length)[0][0]) + scores.start
+    says = "Every head on random tokens that repeat: its weight on the keys of three tests."
     return Script(
         (
             model_cell(choice.ref),
-            Cell(
-                "Every head on random tokens that repeat: its weight on the keys of three tests.",
-                measure,
-                map_code(head, int(queries[0]) + scores.start),
-                "head_roles:test-map",
-            ),
+            Cell(says, measure, map_code(head, query), "head_roles:test-map"),
         ),
         {
             "scores.score": scores.score,
@@ -1402,9 +1307,8 @@ show(trace, layer={head[0]}, head={head[1]}{"" if query is None else f", query={
 """
 
 
-def grid_code(values: str) -> str:
-    """Code that draws layers by heads."""
-    return f"""
+# Code that draws layers by heads.
+GRID_CODE = """
 import altair as alt
 import pandas as pd
 

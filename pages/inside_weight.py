@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from core.interpret.trace import AttentionTrace, Kind, head_name
+from core.interpret.trace import AttentionTrace, Head, Kind, head_name
 from core.interpret.weight_breakdown import (
     LayerAttention,
     WeightBreakdown,
@@ -25,7 +23,7 @@ from dashboard.draw.formats import added, latex, latex_signed as signed, name, n
 from dashboard.draw.page_exports import Cell as Cell_of_scripts, Script, add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
-from dashboard.ui.fields import HERE, Fields, Segmented, Select
+from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
 from dashboard.ui.links import fragment, read_pair, write_pair
 from dashboard.ui.model_picker import (
     KIND_HELP,
@@ -36,7 +34,7 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import ModelRef, model_cell, study_of
-from dashboard.ui.panels import details, draw_chart, fact, next_page, source_panel, theme, title
+from dashboard.ui.panels import details, draw_chart, fact, next_page, sources, theme, title
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 
@@ -62,42 +60,51 @@ FIELDS = Fields(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Controls:
-    """The model and its inputs, the maps of the chosen kind of attention, and the open cell."""
-
-    ref: ModelRef
-    inputs: ModelInputs
-    kind: Kind
-    trace: AttentionTrace
-    cell: Cell
-
-
-def draw_controls(chosen: ModelChoice) -> Controls:
-    """Draw the fields of kind, head, query and key, and read them."""
+def draw_controls(chosen: ModelChoice) -> Values:
+    """Draw the fields of kind, head, query and key; returns the model, its inputs, the maps of a kind, and the cell."""
     reading = chosen.reading
     kinds = reading.trace.kinds
     columns = st.columns(4 if len(kinds) > 1 else 3)
     kind = FIELDS.draw("kind", into=columns[0], kinds=kinds).kind or kinds[0]
     trace = reading.trace.of(kind)
-    cell = current_cell(reading, trace, (chosen.ref, chosen.inputs, kind))
-    _cell_fields(trace, columns[-3:])
-    return Controls(chosen.ref, chosen.inputs, kind, trace, cell)
+    heads = {
+        head_name(layer, head): (layer, head)
+        for layer, item in enumerate(trace.maps)
+        for head in range(len(item.weights))
+    }
+    cell = current_cell(reading, trace, heads, (chosen.ref, chosen.inputs, kind))
+    queries, keys = (
+        {index: f"{index} · {token}" for index, token in enumerate(tokens)}
+        for tokens in (trace.maps[0].queries, trace.maps[0].keys)
+    )
+    labels = {name: trace.label(*head) for name, head in heads.items()}
+    for column, label, names, key, help in (
+        (columns[-3], "Head", labels, HEAD, "Layer and head, counted from 0."),
+        (columns[-2], "Query", queries, QUERY, "The token that attends."),
+        (columns[-1], "Key", keys, KEY, "The token that is attended to."),
+    ):
+        column.selectbox(label, list(names), format_func=names.__getitem__, key=key, help=help)  # type: ignore[attr-defined]
+    return Values(ref=chosen.ref, inputs=chosen.inputs, kind=kind, trace=trace, cell=cell)
 
 
 def current_cell(
-    reading: Reading, trace: AttentionTrace, of: tuple[ModelRef, ModelInputs, Kind]
+    reading: Reading,
+    trace: AttentionTrace,
+    heads: Mapping[str, Head],
+    of: tuple[ModelRef, ModelInputs, Kind],
 ) -> Cell:
     """A new link's cell, else the last one picked here; else, as for another model, text or head, the default."""
-    before: Cell | None = st.session_state.get(CELL)
-    linked = (
-        _cell_of_link(trace)
-        if st.query_params.get("cell") not in (None, st.session_state.get(WRITTEN))
-        else None
-    )
-    ref, _, kind = of
+    state, (ref, _, kind) = st.session_state, of
+    before: Cell | None = state.get(CELL)
+    linked = None
+    if st.query_params.get("cell") not in (None, state.get(WRITTEN)):
+        head, bad_head = read_pair("head", trace.shape)
+        pair, bad_cell = read_pair("cell", trace.maps[0].weights.shape[1:])  # type: ignore[arg-type]
+        for sentence in filter(None, (bad_head, bad_cell)):
+            st.warning(sentence)
+        linked = None if head is None or pair is None else Cell(*head, *pair)
     elsewhere = current_head_of(ref, kind, trace.shape)
-    same = before is not None and st.session_state.get(OF) == repr(of) and before.inside(trace)
+    same = before is not None and state.get(OF) == repr(of) and before.inside(trace)
     if (
         before is None
         or linked is not None
@@ -106,92 +113,30 @@ def current_cell(
     ):
         cell = linked or default_cell(reading, trace, elsewhere)
     else:
-        cell = _cell_of_map(before, trace) or _cell_of_fields(before, trace)
-    if linked is not None or same and before is not None and cell.name != before.name:
-        choose_head(ref, kind, (cell.layer, cell.head))
-    st.session_state[OF], st.session_state[CELL] = repr(of), cell
-    st.session_state[WRITTEN] = f"{cell.query}.{cell.key}"
-    st.session_state[HEAD], st.session_state[QUERY], st.session_state[KEY] = (
-        cell.name,
-        cell.query,
-        cell.key,
-    )
-    st.session_state[SENT] = (cell.layer, cell.head), (cell.query, cell.key)
-    write_pair("head", (cell.layer, cell.head))
-    write_pair("cell", (cell.query, cell.key))
-    return cell
-
-
-def _cell_of_link(trace: AttentionTrace) -> Cell | None:
-    head, bad_head = read_pair("head", trace.shape)
-    cell, bad_cell = read_pair("cell", trace.maps[0].weights.shape[1:])  # type: ignore[arg-type]
-    for sentence in filter(None, (bad_head, bad_cell)):
-        st.warning(sentence)
-    return None if head is None or cell is None else Cell(*head, *cell)
-
-
-def _cell_of_map(before: Cell, trace: AttentionTrace) -> Cell | None:
-    """The cell just picked in the map: its state differs from what was last sent to it."""
-    own = st.session_state.get(f"{MAP}:view", {})
-    sent = st.session_state.get(SENT)
-    head = own.get("pick") or (before.layer, before.head)
-    pin = own.get("pin") or (before.query, before.key)
-    cell = Cell(*head, *pin)
-    return cell if sent is not None and (head, pin) != sent and cell.inside(trace) else None
-
-
-def _cell_of_fields(before: Cell, trace: AttentionTrace) -> Cell:
-    """The cell of the fields, or the one before if the trace has none such."""
-    layer, head = _numbers(st.session_state.get(HEAD, before.name))
-    cell = Cell(
-        layer,
-        head,
-        st.session_state.get(QUERY, before.query),
-        st.session_state.get(KEY, before.key),
-    )
-    return cell if cell.inside(trace) else before
-
-
-def _numbers(name: str) -> tuple[int, int]:
-    layer, head = name.split("·")
-    return int(layer[1:]), int(head[1:])
-
-
-def _cell_fields(trace: AttentionTrace, columns: Sequence[Any]) -> None:
-    names = [
-        head_name(layer, head)
-        for layer, item in enumerate(trace.maps)
-        for head in range(len(item.weights))
-    ]
-    item = trace.maps[0]
-    columns[0].selectbox(
-        "Head",
-        names,
-        format_func=lambda name: trace.label(*_numbers(name)),
-        key=HEAD,
-        help="Layer and head, counted from 0.",
-    )
-    for column, label, tokens, key, does in (
-        (columns[1], "Query", item.queries, QUERY, "attends"),
-        (columns[2], "Key", item.keys, KEY, "is attended to"),
-    ):
-        column.selectbox(
-            label,
-            range(len(tokens)),
-            format_func=[f"{index} · {token}" for index, token in enumerate(tokens)].__getitem__,
-            key=key,
-            help=f"The token that {does}.",
+        # The cell of the fields, or one just picked in the map, whose state differs from what was last sent to it
+        own, sent = state.get(f"{MAP}:view", {}), state.get(SENT)
+        in_map = own.get("pick") or before.at[0], own.get("pin") or before.at[1]
+        in_fields = (
+            heads.get(state.get(HEAD, ""), before.at[0]),
+            (state.get(QUERY, before.query), state.get(KEY, before.key)),
         )
+        picked = [in_map] if sent is not None and in_map != sent else []
+        cells = (Cell(*head, *pair) for head, pair in (*picked, in_fields))
+        cell = next((one for one in cells if one.inside(trace)), before)
+    if linked is not None or same and before is not None and cell.name != before.name:
+        choose_head(ref, kind, cell.at[0])
+    state[OF], state[CELL], state[SENT] = repr(of), cell, cell.at
+    state[WRITTEN] = f"{cell.query}.{cell.key}"
+    state[HEAD], state[QUERY], state[KEY] = cell.name, cell.query, cell.key
+    write_pair("head", cell.at[0])
+    write_pair("cell", cell.at[1])
+    return cell
 
 
 # What the page computes as Python.
 
 
-WEIGHT = "The queries, keys and values of each layer; one weight of one head in its parts."
-CARRIED = "What the weight carries: the value of the key, its part of the output, and the sum over all keys."
-
-
-def script(controls: Controls, one: WeightBreakdown) -> Script:
+def script(controls: Values, one: WeightBreakdown) -> Script:
     """The head's map, the score and the weight of the open cell dimension by dimension, and what it carries."""
     kind, cell = controls.kind, controls.cell
     weight = f"""
@@ -222,27 +167,29 @@ products = pd.DataFrame({"dimension": range(len(one.products)), "product": one.p
 alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.condition(
     "datum.product > 0", alt.value("#316E3D"), alt.value("#8143A0")))
 """
-    names = (
-        "q",
-        "k",
-        "products",
-        "dot",
-        "score",
-        "scores",
-        "weights",
-        "value",
-        "contribution",
-        "out",
-    )
-    rotated = ("unrotated_q", "unrotated_k") if one.unrotated_q is not None else ()
-    results = {f"one.{name}": np.asarray(getattr(one, name)) for name in (*names, *rotated)}
+    names = "q k products dot score scores weights value contribution out"
+    if one.unrotated_q is not None:
+        names += " unrotated_q unrotated_k"
     return Script(
         (
             model_cell(controls.ref, controls.inputs),
-            Cell_of_scripts(WEIGHT, weight, draw, "inside_weight:map"),
-            Cell_of_scripts(CARRIED, carried, bars, "inside_weight:meeting"),
+            Cell_of_scripts(
+                "The queries, keys and values of each layer; one weight of one head in its parts.",
+                weight,
+                draw,
+                "inside_weight:map",
+            ),
+            Cell_of_scripts(
+                "What the weight carries: the value of the key, its part of the output, and the sum over all keys.",
+                carried,
+                bars,
+                "inside_weight:meeting",
+            ),
         ),
-        {"weights": controls.trace.head(cell.layer, cell.head), **results},
+        {
+            "weights": controls.trace.head(cell.layer, cell.head),
+            **{f"one.{name}": np.asarray(getattr(one, name)) for name in names.split()},
+        },
     )
 
 
@@ -257,38 +204,31 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
     """How much the two agree, in which dimensions, and the weight that follows."""
     pair = (
         f"In head **{head}**, the query :primary[**{plain(query)}**] and the key **{plain(key)}**"
+        f" have q·k = **{number(one.dot)}**"
     )
     if not one.allowed:
-        return f"{pair} have q·k = **{number(one.dot)}**, but the cell is masked, so its weight is **0**."
-    largest = np.sort(one.products)[::-1] if one.dot >= 0 else np.sort(one.products)
-    share, agree = float(largest[:TELLING].sum()), int((one.products > 0).sum())
-    rank = 1 + int((one.scores > one.score).sum())
-    visible = int(np.isfinite(one.scores).sum())
-    rank_text = "the largest" if rank == 1 else f"number {rank}"
-    extreme = "largest" if one.dot >= 0 else "most negative"
+        return f"{pair}, but the cell is masked, so its weight is **0**."
+    extreme, sign = ("largest", 1) if one.dot >= 0 else ("most negative", -1)
+    share = sign * float(np.sort(sign * one.products)[::-1][:TELLING].sum())
+    rank, visible = 1 + int((one.scores > one.score).sum()), int(np.isfinite(one.scores).sum())
     return (
-        f"{pair} have q·k = **{number(one.dot)}**: their signs agree in {agree} of {len(one.products)} dimensions, "
+        f"{pair}: their signs agree in {int((one.products > 0).sum())} of {len(one.products)} dimensions, "
         f"and the {TELLING} {extreme} products sum to {number(share)}. The score, {number(one.score)}, is "
-        f"{rank_text} of {visible} and gives the weight **{number(one.weight)}**; "
-        f"uniform attention would give {number(1 / visible)}."
+        f"{'the largest' if rank == 1 else f'number {rank}'} of {visible} and gives the weight "
+        f"**{number(one.weight)}**; uniform attention would give {number(1 / visible)}."
     )
 
 
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     """The product of q and k before and after rotation by their positions."""
     assert one.unrotated_q is not None and one.unrotated_k is not None
-    before = float(one.unrotated_q @ one.unrotated_k)
-    apart = abs(cell.query - cell.key)
-    unit = "position" if apart == 1 else "positions"
+    apart, more = abs(cell.query - cell.key), "At the same position, rotation changes nothing."
     stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
-    more = (
-        f"The rotation also scales both by {number(stretch)}."
-        if abs(stretch - 1) > 1e-3
-        else "At the same position, rotation changes nothing."
-    )
+    if abs(stretch - 1) > 1e-3:
+        more = f"The rotation also scales both by {number(stretch)}."
     return (
-        f"Before rotation their product is {number(before)}; after it, {apart} {unit} apart, it is "
-        f"{number(one.dot)}. {more}"
+        f"Before rotation their product is {number(float(one.unrotated_q @ one.unrotated_k))}; after it, {apart} "
+        f"position{'s' * (apart != 1)} apart, it is {number(one.dot)}. {more}"
     )
 
 
@@ -307,64 +247,47 @@ def equation(
     cell: Cell, layer: LayerAttention, one: WeightBreakdown, query: str, key: str
 ) -> tuple[str, ...]:
     """LaTeX, symbols first, then the same with the numbers of this cell, one line a step."""
+    # The family's rule in symbols: what is added, capped, and summed below the fraction
+    inner = _scaled(one, r"q_i^\top k_j", "D", r"c\, q_i^\top k_j")
+    inner += "" if one.bias is None else " + b_{i-j}"
+    if layer.softcap:
+        inner = rf"\kappa \tanh\!\left(\tfrac{{1}}{{\kappa}}\left({inner}\right)\right)"
+    below = r"\sum_m e^{s_{im}}" + (r" + e^{\text{sink}}" if one.sink is not None else "")
+    symbols = rf"s_{{ij}} = {inner}, \qquad \alpha_{{ij}} = \frac{{e^{{s_{{ij}}}}}}{{{below}}}"
     pair = f"{name(query, cell.query)},\\,{name(key, cell.key)}"
     terms = [
         rf"{signed(float(a))} \cdot {signed(float(b))}" for a, b in zip(one.q, one.k, strict=True)
     ]
     dots = r" + \cdots" if len(terms) > MAX_TERMS else ""
-    lines = [
-        symbols(layer, one),
-        rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}",
-    ]
+    product = rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}"
     if not one.allowed:
-        return (
-            *lines,
-            rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0",
-        )
-    scaled = one.dot * one.scale
-    step = _scaled(one) + ("" if one.bias is None else added(one.bias))
-    value = scaled + (one.bias or 0.0)
+        masked = rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0"
+        return symbols, product, masked
+    times = rf"{one.scale:.4f} \cdot {signed(one.dot)}"
+    step = _scaled(one, latex(one.dot), str(len(one.q)), times)
+    step += "" if one.bias is None else added(one.bias)
+    value = one.dot * one.scale + (one.bias or 0.0)
     if one.capped is not None:
-        step = rf"{latex(layer.softcap or 0)} \tanh\!\left(\frac{{{step}}}{{{latex(layer.softcap or 0)}}}\right)"
-        value = one.capped
-    lines.append(rf"s_{{{pair}}} = {step} = {latex(value)}")
+        cap, value = latex(layer.softcap or 0), one.capped
+        step = rf"{cap} \tanh\!\left(\frac{{{step}}}{{{cap}}}\right)"
     shift = float(one.scores.max())
-    below = float(np.exp(one.scores - shift).sum()) + (
+    total = float(np.exp(one.scores - shift).sum()) + (
         0.0 if one.sink is None else float(np.exp(one.sink - shift))
     )
     over = rf"e^{{{latex(one.score)}{added(-shift)}}}"
-    lines.append(rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{below:.3f}}} = {one.weight:.4f}")
-    return tuple(lines)
+    return (
+        symbols,
+        product,
+        rf"s_{{{pair}}} = {step} = {latex(value)}",
+        rf"\alpha_{{{pair}}} = \frac{{{over}}}{{{total:.3f}}} = {one.weight:.4f}",
+    )
 
 
-def _scaled(one: WeightBreakdown) -> str:
-    """q·k times its scale, written as a division by a root where it is one."""
-    if one.scale == 1:
-        return latex(one.dot)
+def _scaled(one: WeightBreakdown, product: str, size: str, times: str) -> str:
+    """q·k times its scale, written as a division by a root where it is one, else as `times`."""
     if np.isclose(one.scale, len(one.q) ** -0.5):
-        return rf"\frac{{{latex(one.dot)}}}{{\sqrt{{{len(one.q)}}}}}"
-    return rf"{one.scale:.4f} \cdot {signed(one.dot)}"
-
-
-def symbols(layer: LayerAttention, one: WeightBreakdown) -> str:
-    """The family's rule in symbols: what is added, capped, and summed below the fraction."""
-    inner = (
-        r"q_i^\top k_j"
-        if one.scale == 1
-        else (
-            r"\frac{q_i^\top k_j}{\sqrt{D}}"
-            if np.isclose(one.scale, len(one.q) ** -0.5)
-            else r"c\, q_i^\top k_j"
-        )
-    )
-    inner = f"{inner} + b_{{i-j}}" if one.bias is not None else inner
-    inner = (
-        rf"\kappa \tanh\!\left(\tfrac{{1}}{{\kappa}}\left({inner}\right)\right)"
-        if layer.softcap
-        else inner
-    )
-    below = r"\sum_m e^{s_{im}}" + (r" + e^{\text{sink}}" if one.sink is not None else "")
-    return rf"s_{{ij}} = {inner}, \qquad \alpha_{{ij}} = \frac{{e^{{s_{{ij}}}}}}{{{below}}}"
+        times = rf"\frac{{{product}}}{{\sqrt{{{size}}}}}"
+    return product if one.scale == 1 else times
 
 
 def conditions(
@@ -396,14 +319,11 @@ def conditions(
 # The page Inside one weight, from the model picker to the equation.
 
 
-NAME, STRIP, GAP, BARS = (
-    18,
-    16,
-    6,
-    150,
-)  # pixels: a strip's name, its height, what is left under it; the bars
+# Pixels: a strip's name, its height, what is left under it; the bars
+NAME, STRIP, GAP, BARS = 18, 16, 6, 150
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
 MAX_NAMES = 48  # keys; beyond, their positions are written
+Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of coloured cells
 
 
 def page() -> None:
@@ -427,11 +347,10 @@ def _weight(chosen: ModelChoice) -> None:
     layer = find_layer(layers, controls.kind, cell.layer)
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     add_script(partial(script, controls, one))
-    item = trace.map(cell.layer)
+    item, head = trace.map(cell.layer), trace.label(cell.layer, cell.head)
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")
     with left:
-        name = trace.label(cell.layer, cell.head)
         attention_view(
             trace,
             key=MAP,
@@ -442,64 +361,38 @@ def _weight(chosen: ModelChoice) -> None:
             show="matrix",
             height=420,
             pin_lists=(QUERY, KEY),
-            title=f"Head {name}: click a cell to open it",
-            fact=f"Head {name}; the open cell is the query {cell.query} and the key {cell.key}",
+            title=f"Head {head}: click a cell to open it",
+            fact=f"Head {head}; the open cell is the query {cell.query} and the key {cell.key}",
         )
     with right:
-        fact(weight_fact(trace.label(cell.layer, cell.head), one, query, key))
-        _row(item.keys, one, cell.key)
-    _products(cell, one, query, key)
-    st.markdown("## What the weight carries")
-    strips = [
-        Strip(f"v · {key}", one.value),
-        Strip("α · v", one.contribution),
-        Strip(f"output of {query}, the sum over all keys", one.out),
-    ]
-    order = np.arange(len(strips[0].values))
-    _draw(
-        _figure(_cells(strips, order, _across(len(order)), theme()), _tall(strips)),
-        "carried",
-        f"What the weight carries from {key} to {query}",
-    )
-    fact(carried_fact(one, query, key))
-    for line in equation(cell, layer, one, query, key):
-        st.latex(line)
-    own = float(item.weights[cell.head, cell.query, cell.key])
-    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
-    st.caption(
-        " ".join(filter(None, (conditions(reading.trace.source, cell, layer, one, own), note)))
-    )
-    details("Where these numbers come from", lambda: _sources(layer))
-
-
-def _row(keys: tuple[str, ...], one: WeightBreakdown, key: int) -> None:
-    visible = int(np.isfinite(one.scores).sum())
-    even = number(1 / visible)
-    names = (*keys, "sink") if one.sink is not None else keys
-    scores = one.scores if one.sink is None else np.append(one.scores, np.float32(one.sink))
-    weights = one.weights if one.sink is None else np.append(one.weights, 1 - one.weights.sum())
-    weights = np.where(np.isfinite(scores), weights, -np.inf)
-    st.markdown(":small[**Scores of the row**]")
-    _draw(row(names, scores, key, theme(), "score", named=False), "scores", "Scores of the row")
-    st.markdown(f":small[**Weights of the row**; the dotted line is uniform attention, {even}]")
-    _draw(row(names, weights, key, theme(), "weight", 1 / visible), "weights", "Weights of the row")
-
-
-def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
-    """q and k dimension by dimension, before and after rotation where the family rotates."""
+        fact(weight_fact(head, one, query, key))
+        # The row that the softmax sees, and a sink beside its keys
+        sunk = [] if one.sink is None else [np.float32(one.sink)]
+        names, scores = (*item.keys, *["sink"] * len(sunk)), np.append(one.scores, sunk)
+        weights = np.append(one.weights, [1 - one.weights.sum()] * len(sunk))
+        weights = np.where(np.isfinite(scores), weights, -np.inf)
+        even = 1 / int(np.isfinite(one.scores).sum())
+        st.markdown(":small[**Scores of the row**]")
+        spec = row(names, scores, cell.key, theme(), "score", named=False)
+        _draw(spec, "scores", "Scores of the row")
+        st.markdown(
+            f":small[**Weights of the row**; the dotted line is uniform attention, {number(even)}]"
+        )
+        spec = row(names, weights, cell.key, theme(), "weight", even)
+        _draw(spec, "weights", "Weights of the row")
+    # q and k dimension by dimension, before and after rotation where the family rotates
     st.markdown("## Where the query and the key agree")
-    by_size = FIELDS.draw("order", into=HERE).order == "largest"
-    dimensions = (
-        np.argsort(-np.abs(one.products), kind="stable") if by_size else np.arange(len(one.q))
-    )
-    strips = [Strip(f"q · {query}", one.q), Strip(f"k · {key}", one.k)]
+    dimensions = np.arange(len(one.q))
+    if FIELDS.draw("order", into=HERE).order == "largest":
+        dimensions = np.argsort(-np.abs(one.products), kind="stable")
+    strips = {f"q · {query}": one.q, f"k · {key}": one.k}
     if one.unrotated_q is not None and one.unrotated_k is not None:
-        strips = [
-            Strip(f"q · {query}, before rotation", one.unrotated_q),
-            Strip(f"q · {query}, rotated", one.q),
-            Strip(f"k · {key}, before rotation", one.unrotated_k),
-            Strip(f"k · {key}, rotated", one.k),
-        ]
+        strips = {
+            f"q · {query}, before rotation": one.unrotated_q,
+            f"q · {query}, rotated": one.q,
+            f"k · {key}, before rotation": one.unrotated_k,
+            f"k · {key}, rotated": one.k,
+        }
     _draw(
         products_chart(strips, one.products, dimensions, theme()),
         "meeting",
@@ -511,50 +404,54 @@ def _products(cell: Cell, one: WeightBreakdown, query: str, key: str) -> None:
     )
     if one.unrotated_q is not None:
         fact(rotation_fact(one, cell))
+    _carried(one, query, key)
+    for line in equation(cell, layer, one, query, key):
+        st.latex(line)
+    own = float(item.weights[cell.head, cell.query, cell.key])
+    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
+    st.caption(
+        " ".join(filter(None, (conditions(reading.trace.source, cell, layer, one, own), note)))
+    )
+    shape = " × ".join(map(str, layer.q.shape))
+    words = (
+        f"The layer's queries ({plain(shape)}) and keys are recorded on their way into the model's own "
+        "attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
+        "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
+    )
+    details("Where these numbers come from", partial(sources, words, break_down_weight))
+
+
+def _carried(one: WeightBreakdown, query: str, key: str) -> None:
+    """Draw the value of the key, what the weight makes of it, and the head's output."""
+    st.markdown("## What the weight carries")
+    strips = {
+        f"v · {key}": one.value,
+        "α · v": one.contribution,
+        f"output of {query}, the sum over all keys": one.out,
+    }
+    _draw(
+        _figure(_cells(strips, np.arange(len(one.out)), theme()), _tall(strips)),
+        "carried",
+        f"What the weight carries from {key} to {query}",
+    )
+    fact(carried_fact(one, query, key))
 
 
 def _draw(spec: Spec, name: str, alt: str) -> None:
     draw_chart(st, spec, key=f"inside_weight:{name}", theme=None, alt=alt)
 
 
-def _sources(layer: LayerAttention) -> None:
-    shape = " × ".join(map(str, layer.q.shape))
-    st.markdown(
-        f"The layer's queries ({plain(shape)}) and keys are recorded on their way into the model's own "
-        "attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
-        "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
-    )
-    source_panel(break_down_weight)
-
-
 # The page's Vega-Lite figures: q and k by dimension, the row that the softmax sees, and what the weight carries.
 
 
-@dataclass(frozen=True)
-class Strip:
-    """A named vector, drawn as one line of coloured cells."""
-
-    name: str
-    values: np.ndarray
-
-
-def products_chart(
-    strips: Sequence[Strip], products: np.ndarray, order: np.ndarray, theme: Theme
-) -> Spec:
+def products_chart(strips: Strips, products: np.ndarray, order: np.ndarray, theme: Theme) -> Spec:
     """q and k as strips, and under each dimension its product as a bar; a line adds the products up to q·k."""
     ink, top = Ink.of(theme), _tall(strips)
-    at = _across(len(order))
+    at, running = _across(len(order)), np.cumsum(products[order])
     rows = [
-        {
-            "at": index,
-            "dimension": int(one),
-            "product": float(products[one]),
-            "told": number(products[one]),
-            **_page_numbers(strips, int(one)),
-        }
-        for index, one in enumerate(order)
+        row | {"product": float(product), "told": number(product)}
+        for row, product in zip(_rows(strips, order), products[order], strict=True)
     ]
-    running = np.cumsum(products[order])
     low, high = (
         1.2 * float(end)
         for end in (
@@ -568,8 +465,7 @@ def products_chart(
         "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4},
         "scale": {"domain": [low, high or 1.0], "nice": False, "range": [top + BARS, top]},
     }
-    tips = [*_tips(strips), text_tip("told", "product")]
-    negative, positive = colour_scale(theme, signed=True)[2], colour_scale(theme, signed=True)[8]
+    colours = colour_scale(theme, signed=True)
     bars = layer(
         "bar",
         rows,
@@ -578,10 +474,10 @@ def products_chart(
             "x2": {"field": "to"},
             "y": {**y, "field": "product"},
             "y2": {"datum": 0},
-            "tooltip": tips,
+            "tooltip": [*_tips(strips), text_tip("told", "product")],
             "color": {
-                "condition": {"test": "datum.product < 0", "value": negative},
-                "value": positive,
+                "condition": {"test": "datum.product < 0", "value": colours[2]},
+                "value": colours[8],
             },
         },
     )
@@ -590,8 +486,8 @@ def products_chart(
     end = [sums[-1] | {"text": f"q·k = {number(sums[-1]['sum'])}"}]
     return _figure(
         [
-            *_cells(strips, order, at, theme),
-            _bars_around(bars),
+            *_cells(strips, order, theme),
+            bars | AROUND,
             layer(
                 "line",
                 sums,
@@ -631,40 +527,38 @@ def row(
 
     `level` is a dotted line to compare with; `named` writes the keys below.
     """
-    ink = Ink.of(theme)
-    finite = np.isfinite(values)
+    ink, finite = Ink.of(theme), np.isfinite(values)
+    shown, few = np.where(finite, values, 0.0), len(tokens) <= MAX_NAMES
     rows = [
         {
             "at": index,
             "from": index - 0.42,
             "to": index + 0.42,
-            "token": f"{index} · {tokens[index]}",
-            name: float(values[index]) if finite[index] else 0.0,
-            "told": number(values[index] if finite[index] else 0.0),
+            "token": f"{index} · {token}",
+            name: float(shown[index]),
+            "told": number(shown[index]),
             "seen": "" if finite[index] else "masked",
-            "picked": bool(index == picked),
+            "picked": index == picked,
         }
-        for index in range(len(tokens))
+        for index, token in enumerate(tokens)
     ]
-    few = len(tokens) <= MAX_NAMES
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
-    axis |= (
-        {
-            "values": list(range(len(tokens))),
-            "labelAngle": -90,
-            "labelOverlap": True,
-            "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
-        }
-        if few
-        else {"tickCount": 8}
-    )
+    named_axis = {
+        "values": list(range(len(tokens))),
+        "labelAngle": -90,
+        "labelOverlap": True,
+        "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
+    }
+    axis |= named_axis if few else {"tickCount": 8}
     at = _across(len(tokens)) | {"axis": axis if named else None}
-    low, high = float(values[finite].min(initial=0)), float(values[finite].max(initial=0))
     y = {
         "field": name,
         "type": "quantitative",
         "title": None,
-        "scale": {"domain": [low, high or 1e-6], "nice": True},
+        "scale": {
+            "domain": [float(shown.min(initial=0)), float(shown.max(initial=0)) or 1e-6],
+            "nice": True,
+        },
         "axis": {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 3},
     }
     tips = [
@@ -672,25 +566,25 @@ def row(
         text_tip("told", name),
         {"field": "seen", "title": " "},
     ]
-    colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
-    bars = layer(
-        "bar",
-        rows,
-        {
-            "x": {**at, "field": "from"},
-            "x2": {"field": "to"},
-            "y": y,
-            "y2": {"datum": 0},
-            "color": colour,
-            "tooltip": tips,
-        },
-    )
-    hidden = [one | {"text": "masked"} for one in rows if one["seen"]][:1]
     layers = [
-        bars,
+        layer(
+            "bar",
+            rows,
+            {
+                "x": {**at, "field": "from"},
+                "x2": {"field": "to"},
+                "y": y,
+                "y2": {"datum": 0},
+                "color": {
+                    "condition": {"test": "datum.picked", "value": ink.pick},
+                    "value": ink.series[0],
+                },
+                "tooltip": tips,
+            },
+        ),
         layer(
             "text",
-            hidden,
+            [one | {"text": "masked"} for one in rows if one["seen"]][:1],
             {"x": {**at, "field": "at"}, "y": {"value": 10}, "text": {"field": "text"}},
             align="left",
             dx=-4,
@@ -699,19 +593,12 @@ def row(
         ),
     ]
     if level is not None:
-        layers.append(
-            layer(
-                "rule",
-                [{"level": level}],
-                {"y": {**y, "field": "level"}},
-                color=ink.quiet,
-                strokeDash=[2, 2],
-            )
-        )
+        line = {"y": {**y, "field": "level"}}
+        layers.append(layer("rule", [{"level": level}], line, color=ink.quiet, strokeDash=[2, 2]))
     return _figure(layers, TALL + (NAMES if named and few else 0))
 
 
-def _tall(strips: Sequence[Strip]) -> int:
+def _tall(strips: Strips) -> int:
     return len(strips) * (NAME + STRIP + GAP)
 
 
@@ -720,10 +607,10 @@ def _across(count: int) -> Spec:
     return {"type": "quantitative", "title": None, "axis": None, "scale": scale}
 
 
-def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -> list[Spec]:
+def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:
     """One line of cells a strip under its name; all share one symmetric scale."""
-    ink, layers = Ink.of(theme), []
-    most = max(float(np.abs(strip.values).max()) for strip in strips) or 1.0
+    layers, at, rows = [], _across(len(order)), _rows(strips, order)
+    most = max(float(np.abs(values).max()) for values in strips.values()) or 1.0
     colour = {
         "type": "quantitative",
         "legend": None,
@@ -734,62 +621,54 @@ def _cells(strips: Sequence[Strip], order: np.ndarray, at: Spec, theme: Theme) -
             "interpolate": "rgb",
         },
     }
-    rows = [
-        {"at": index, "dimension": int(one), **_page_numbers(strips, int(one))}
-        for index, one in enumerate(order)
-    ]
-    for index, strip in enumerate(strips):
-        top = index * (NAME + STRIP + GAP)
-        layers.append(
+    for index, label in enumerate(strips):
+        top = index * (NAME + STRIP + GAP) + NAME
+        cells = {
+            "x": {**at, "field": "from"},
+            "x2": {"field": "to"},
+            "y": {"value": top - 2},
+            "y2": {"value": top - 2 + STRIP},
+            "color": {**colour, "field": f"strip{index}"},
+            "tooltip": _tips(strips),
+        }
+        layers += [
             layer(
                 "text",
-                [{"text": strip.name}],
-                {"x": {"value": 0}, "y": {"value": top + NAME - 5}, "text": {"field": "text"}},
+                [{"text": label}],
+                {"x": {"value": 0}, "y": {"value": top - 5}, "text": {"field": "text"}},
                 align="left",
                 baseline="bottom",
                 fontSize=12,
-                color=ink.quiet,
-            )
-        )
-        layers.append(
-            _bars_around(
-                layer(
-                    "rect",
-                    rows,
-                    {
-                        "x": {**at, "field": "from"},
-                        "x2": {"field": "to"},
-                        "y": {"value": top + NAME - 2},
-                        "y2": {"value": top + NAME - 2 + STRIP},
-                        "color": {**colour, "field": f"strip{index}"},
-                        "tooltip": _tips(strips),
-                    },
-                )
-            )
-        )
+                color=Ink.of(theme).quiet,
+            ),
+            layer("rect", rows, cells) | AROUND,
+        ]
     return layers
 
 
-def _bars_around(marks: Spec) -> Spec:
-    """A layer whose marks reach half a dimension to both sides."""
-    return marks | {
-        "transform": [
-            {"calculate": "datum.at - 0.46", "as": "from"},
-            {"calculate": "datum.at + 0.46", "as": "to"},
-        ]
-    }
+# A layer whose marks reach half a dimension to both sides.
+AROUND: Spec = {
+    "transform": [
+        {"calculate": "datum.at - 0.46", "as": "from"},
+        {"calculate": "datum.at + 0.46", "as": "to"},
+    ]
+}
 
 
-def _page_numbers(strips: Sequence[Strip], dimension: int) -> Spec:
-    return {
-        f"strip{index}": float(strip.values[dimension]) for index, strip in enumerate(strips)
-    } | {f"told{index}": number(strip.values[dimension]) for index, strip in enumerate(strips)}
+def _rows(strips: Strips, order: np.ndarray) -> list[Spec]:
+    """The numbers of all strips in each dimension, in this order."""
+    return [
+        {"at": at, "dimension": int(dimension)}
+        | {f"strip{index}": float(one[dimension]) for index, one in enumerate(strips.values())}
+        | {f"told{index}": number(one[dimension]) for index, one in enumerate(strips.values())}
+        for at, dimension in enumerate(order)
+    ]
 
 
-def _tips(strips: Sequence[Strip]) -> list[Spec]:
+def _tips(strips: Strips) -> list[Spec]:
     return [
         whole_tip("dimension", "dimension"),
-        *(text_tip(f"told{index}", strip.name) for index, strip in enumerate(strips)),
+        *(text_tip(f"told{index}", name) for index, name in enumerate(strips)),
     ]
 
 

@@ -412,6 +412,11 @@ class RoleScores(NumberedHeads):
     rows: Int[np.ndarray, " R"]
     numbers: tuple[int, ...]
 
+    @cached_property
+    def heads(self) -> list[Head]:
+        """The heads (layer, head) that exist: layers may have fewer than the widest one."""
+        return [(int(a), int(b)) for a, b in np.argwhere(~np.isnan(self.score).all(0))]
+
     @property
     def share(self) -> Scores:
         """The score rescaled so that chance is 0 and the maximum is 1."""

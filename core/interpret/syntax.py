@@ -446,6 +446,12 @@ class RelationScore:
     def count(self) -> int:
         return len(self.query)
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The words from and to which the relation goes in this direction."""
+        ends = self.relation.source, self.relation.target
+        return ends[::-1] if self.reverse else ends
+
     @cached_property
     def accuracy(self) -> Float[np.ndarray, "L H"]:
         """The share of queries whose top word is a target, of every head, over all sentences."""

@@ -6,6 +6,7 @@ Also two circuits of the lab's own models, found by patching.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -27,9 +28,8 @@ from core.interpret.circuits import (
     read_heads,
     read_vocabularies,
 )
-from core.interpret.evidence import Baseline
 from core.interpret.lens import attribute_logit
-from core.interpret.patching import LayerKey, pair_of, patch, ranked
+from core.interpret.patching import pair_of, patch, ranked
 from core.interpret.trace import Kind, to_numpy
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, read
 from core.pretrained.base import display_tokens
@@ -102,9 +102,21 @@ class Circuits:
         return ((row, head) for row, one in enumerate(self.heads) for head in range(len(one.w_v)))
 
     def layer_name(self, row: int) -> str:
-        one = self.heads[row]
+        return self.layer_names[row]
+
+    @cached_property
+    def layer_names(self) -> list[str]:
         several = len({each.kind for each in self.heads}) > 1
-        return f"{STREAMS[one.kind]} L{one.number}" if several else f"L{one.number}"
+        return [f"{f'{STREAMS[one.kind]} ' * several}L{one.number}" for one in self.heads]
+
+    @cached_property
+    def head_names(self) -> list[str]:
+        return [str(head) for head in range(max(len(one.w_v) for one in self.heads))]
+
+    @cached_property
+    def names(self) -> dict[str, Head]:
+        """All heads by name."""
+        return {self.name(head): head for head in self.all()}
 
     def name(self, head: Head) -> str:
         return f"{self.layer_name(head[0])}·H{head[1]}"
@@ -200,30 +212,25 @@ class Direction:
 
 def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     """The id of the first token of a typed word, and of how many it consists. PretrainedError for an unknown one."""
+    tokenizer = tokenizer_of(model)
     ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
-    ids = [one for one in ids if model_spells(model, one)]
-    if not ids or ids[0] == tokenizer_of(model).unk_token_id:
+    # SentencePiece spells a space before some words as a token of its own, without any letters.
+    ids = [one for one in ids if display_tokens(tokenizer, [one])[0].strip("▁ ")]
+    if not ids or ids[0] == tokenizer.unk_token_id:
         raise PretrainedError(
             f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word."
         )
     return ids[0], len(ids)
 
 
-def model_spells(model: Pretrained, token: int) -> bool:
-    """Whether a token has any letters: SentencePiece spells a space before some words as a token of its own."""
-    return bool(display_tokens(tokenizer_of(model), [token])[0].strip("▁ "))
-
-
 def default_token(model: Pretrained, weights: HeadWeights, stream: Kind) -> tuple[int, str]:
     """The first of WORDS that is one token which a stream embeds, else a token in the middle of the vocabulary."""
     embeddings = weights.vocabularies.embeddings[stream]
     for word in WORDS:
-        try:
+        with suppress(PretrainedError):
             token, pieces = token_of(model, word)
-        except PretrainedError:
-            continue
-        if pieces == 1 and embeddings[token].any():
-            return token, word
+            if pieces == 1 and embeddings[token].any():
+                return token, word
     token = len(tokenizer_of(model)) // 2
     return token, display_tokens(tokenizer_of(model), [token])[0]
 
@@ -235,22 +242,21 @@ def extremes(
 
     None where the token has no embedding.
     """
-    tables, one = weights.vocabularies, weights.heads[head[0]]
-    values = (tables.written if circuit == "OV" else tables.attended)(one, head[1], token)
+    tables = weights.vocabularies
+    effect = tables.written if circuit == "OV" else tables.attended
+    values = effect(weights.heads[head[0]], head[1], token)
     if values is None or not values.any():
         return None
-    most, least = (top_tokens(model, sign * values) for sign in (1, -1))
-    return Extremes(most, [(name, -value) for name, value in least], *rank_of(model, values, token))
+    least = [(name, -value) for name, value in top_tokens(model, -values)]
+    return Extremes(top_tokens(model, values), least, *rank_of(model, values, token))
 
 
 def top_tokens(model: Pretrained, values: Tensor, count: int = TOP) -> list[tuple[str, float]]:
     """The tokens with the largest values, without special ones."""
     ids = _ordinary(model, len(values))
     best = values[ids].topk(min(count, len(ids)))
-    best_ids = ids[best.indices.cpu()].tolist()
-    return list(
-        zip(display_tokens(tokenizer_of(model), best_ids), best.values.tolist(), strict=True)
-    )
+    names = display_tokens(tokenizer_of(model), ids[best.indices.cpu()].tolist())
+    return list(zip(names, best.values.tolist(), strict=True))
 
 
 def rank_of(model: Pretrained, values: Tensor, token: int) -> tuple[int, int]:
@@ -274,24 +280,20 @@ def directions(
     A direction and its opposite are the same, so each is turned to where its first end is longest.
     """
     one, tables = weights.heads[head[0]], weights.vocabularies
-    factors = ov_factors(one) if circuit == "OV" else qk_factors(one)
-    assert factors is not None
+    factors, keys = ov_factors(one), tables.embeddings[one.reads]
+    ends = keys, tables.unembeddings[one.writes].T
+    if circuit == "QK":
+        factors, ends = qk_factors(one) or factors, (tables.embeddings[one.writes], keys)
     u, values, vh = (each[head[1]] for each in factors)
-    keys = tables.embeddings[one.reads]
-    ends = (
-        (keys, tables.unembeddings[one.writes].T)
-        if circuit == "OV"
-        else (tables.embeddings[one.writes], keys)
-    )
-    first, second = ends[0] @ u[:, :DIRECTIONS], ends[1] @ vh[:DIRECTIONS].T
     rows = []
-    for index in range(first.shape[1]):
-        turn = 1.0 if float(first[:, index].max()) >= -float(first[:, index].min()) else -1.0
-        names = [
-            tuple(name for name, _ in top_tokens(model, turn * side[:, index], ENDS))
+    for value, left, right in zip(values[:DIRECTIONS].tolist(), u.T, vh, strict=False):
+        first, second = ends[0] @ left, ends[1] @ right
+        turn = 1 if float(first.max()) >= -float(first.min()) else -1
+        names = (
+            tuple(name for name, _ in top_tokens(model, turn * side, ENDS))
             for side in (first, second)
-        ]
-        rows.append(Direction(float(values[index]), names[0], names[1]))
+        )
+        rows.append(Direction(value, *names))
     return rows
 
 
@@ -313,14 +315,12 @@ class InductionCircuit:
 
 def induction_circuit(model: Pretrained, composed: Edge) -> InductionCircuit:
     """The induction circuit of one of PAIRED_MODELS by patching, beside its strongest K-composition."""
-    pair = pair_of(model, *PAIR)
+    pair, reading = pair_of(model, *PAIR), read(model, PAIR[0])
     best = ranked(patch(pair), "denoise")
-    reading = read(model, PAIR[0])
-    heads = [
+    (first, gained), (second, regained) = (
         next(((layer, head), value) for (_, layer), head, value in best if layer == number)
         for number in (0, 1)
-    ]
-    (first, gained), (second, regained) = heads
+    )
     earlier, later = (item.weights for item in reading.trace.maps)
     word = str(pair.clean.word)
     answer = float(later[second[1], -1, reading.source.tokens.index(word)])
@@ -348,32 +348,25 @@ class Carrier:
 
 def carriers(model: Pretrained) -> tuple[Carrier, ...]:
     """The head that carries each of NAME_PAIRS in the lab's model of names."""
-    return tuple(_carrier(model, texts) for texts in NAME_PAIRS)
-
-
-def _carrier(model: Pretrained, texts: tuple[str, str]) -> Carrier:
-    clean, corrupted = map(ModelInputs, texts)
-    pair, reading = pair_of(model, clean, corrupted), read(model, clean)
-    (kind, layer), head, effect = ranked(patch(pair), "denoise")[0]
-    weights = reading.trace.maps[layer].weights[head, -1]
-    key = int(weights.argmax())
-    first, second = (_adds(one, (kind, layer), head) for one in (pair.clean, pair.corrupted))
-    return Carrier(
-        texts,
-        str(pair.clean.word),
-        str(pair.clean.other),
-        (layer, head),
-        effect,
-        reading.source.tokens[key],
-        float(weights[key]),
-        (first, second),
-    )
-
-
-def _adds(baseline: Baseline, key: LayerKey, head: int) -> float:
-    """What a head writes directly to the difference of the two answers' logits."""
-    assert baseline.id is not None
-    parts = attribute_logit(baseline, baseline.id, baseline.contrast).parts
-    return next(
-        part.value for part in parts if part.role == "head" and (part.key, part.head) == (key, head)
-    )
+    carried = []
+    for texts in NAME_PAIRS:
+        clean, corrupted = map(ModelInputs, texts)
+        pair, reading = pair_of(model, clean, corrupted), read(model, clean)
+        layer, head, effect = ranked(patch(pair), "denoise")[0]
+        weights = reading.trace.maps[layer[1]].weights[head, -1]
+        key = int(weights.argmax())
+        # What the head writes directly to the difference of the two answers' logits, in both texts
+        first, second = (
+            next(
+                part.value
+                for part in attribute_logit(one, one.id, one.contrast).parts  # type: ignore[arg-type]
+                if (part.role, part.key, part.head) == ("head", layer, head)
+            )
+            for one in (pair.clean, pair.corrupted)
+        )
+        answer, other = str(pair.clean.word), str(pair.clean.other)
+        where = reading.source.tokens[key], float(weights[key])
+        carried.append(
+            Carrier(texts, answer, other, (layer[1], head), effect, *where, (first, second))
+        )
+    return tuple(carried)

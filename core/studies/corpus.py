@@ -28,7 +28,7 @@ from core.interpret.corpus import (
 )
 from core.interpret.corpus_run import config_of, load, load_inputs, values_of
 from core.interpret.roles import ROLES, RoleScores, ranked_heads
-from core.interpret.trace import Head, Kind
+from core.interpret.trace import Head
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.load import maps_bytes
 from core.runs.folder import Status
@@ -134,36 +134,29 @@ def fits(run: Run, config: CorpusConfig) -> bool:
     return replace(other, ablation=config.ablation) == config and other.ablation >= config.ablation
 
 
-def pick_texts(values: np.ndarray, view: str) -> list[tuple[int, float | None]]:
-    """The five texts with the largest ("strongest") or smallest ("weakest") values, else one at each decile."""
-    if view == "typical":
-        return [(text, share) for share, text in decile_texts(values)]
+def text_examples(
+    pretrained: Pretrained, folder: str, measure: str, head: Head, view: str, texts: int
+) -> list[TextExample]:
+    """Of the first `texts` of the measurement in a folder those that show a measure of a head, with one row each.
+
+    The five with the largest values and their largest rows ("strongest"), those with the smallest ("weakest"), or one
+    text at each decile, with the row nearest to its value ("typical").
+    """
+    measurement, short = read_measurement(Run(Path(folder))), shorten(pretrained)
+    kind, inputs = measurement.config.kind, load_inputs(measurement.run)
+    values = measurement.values(BY_KEY[measure], head)[:texts]
     order = ranked(values)[:: -1 if view == "weakest" else 1]
-    return [(int(text), None) for text in order[:EXAMPLES]]
-
-
-def mark_rows(
-    pretrained: Pretrained,
-    folder: str,
-    kind: Kind,
-    measure: str,
-    head: Head,
-    picks: tuple[tuple[int, float], ...],
-    view: str,
-) -> list[MarkedRow | None]:
-    """Of each text (its place and value) the largest row of the strongest, the smallest of the weakest, and of typical
-    ones that nearest to the value. `folder` is a measurement's, in SAVED unless it is absolute."""
-    pretrained, inputs = shorten(pretrained), load_inputs(Run(SAVED / folder))
-    return [
-        marked_row(
-            read_text(pretrained, inputs[text], kind),
-            kind,
-            BY_KEY[measure],
-            head,
-            {"strongest": largest, "weakest": smallest}.get(view, nearest_to(value)),
-        )
-        for text, value in picks
-    ]
+    examples = []
+    for decile, text in (
+        decile_texts(values)
+        if view == "typical"
+        else [(None, int(one)) for one in order[:EXAMPLES]]
+    ):
+        value, one = float(values[text]), read_text(short, inputs[text], kind)
+        choose = {"strongest": largest, "weakest": smallest}.get(view, nearest_to(value))
+        if (row := marked_row(one, kind, BY_KEY[measure], head, choose)) is not None:
+            examples.append(TextExample(text, value, row, decile))
+    return examples
 
 
 def texts_of_map(pretrained: Pretrained, folder: str) -> list[ModelInputs]:

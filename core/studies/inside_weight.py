@@ -28,6 +28,11 @@ class Cell:
     def name(self) -> str:
         return head_name(self.layer, self.head)
 
+    @property
+    def at(self) -> tuple[Head, tuple[int, int]]:
+        """The head, and the query and the key."""
+        return (self.layer, self.head), (self.query, self.key)
+
     def inside(self, trace: AttentionTrace) -> bool:
         """Whether the trace has such a cell."""
         if not 0 <= self.layer < len(trace.maps):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 
-from core.interpret.head_tests import RepeatScores, SuccessorScores
 from core.interpret.roles import ROLES, RoleScores
-from core.interpret.syntax import Parse, RelationScore
+from core.interpret.syntax import Parse
 from core.interpret.trace import Head, NumberedHeads
 from core.studies.head_roles import NAMES, Interval, Query, SyntaxResult
 from dashboard.draw.formats import cell, number, percent
@@ -32,16 +33,16 @@ SENTENCE_STYLE = """<style>
 
 def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     """A cell a head, in the colour and with the mark of its role; a bare cell is none of these."""
-    roles, none = scores.head_roles, WEIGHTS[theme][0]
+    roles = scores.head_roles
     cells = {
         head: {
             "fill": CATEGORIES[theme][roles[head]],
             "mark": ROLES[roles[head]].mark,
-            "says": _figure(scores, roles[head], head),
+            "says": role_figure(scores, roles[head], head),
         }
         if head in roles
-        else {"fill": none, "mark": "", "says": "no role"}
-        for head in _heads(scores)
+        else {"fill": WEIGHTS[theme][0], "mark": "", "says": "no role"}
+        for head in scores.heads
     }
     beside = [
         (ROLES[index].name, CATEGORIES[theme][index], [1, 0])
@@ -50,72 +51,39 @@ def role_grid(scores: RoleScores, picked: Head, theme: Theme) -> Spec:
     return head_grid(scores, cells, picked, theme) | names(beside)
 
 
-def score_grid(scores: RoleScores, index: int, picked: Head, theme: Theme) -> Spec:
-    """A cell a head, with its score in one role in blue ink from 0 to 1; faint where it is not above its baseline."""
+def share_grid(
+    scores: NumberedHeads,
+    shares: Float[np.ndarray, "L H"],
+    says: Mapping[Head, str],
+    faint: Bool[np.ndarray, "L H"],
+    picked: Head,
+    theme: Theme,
+    title: str = "score",
+) -> Spec:
+    """A cell for each head that `says` something, with its share from 0 to 1 in blue ink; a dash where that is NaN.
+
+    Heads that prove nothing are `faint`; `title` is that of what they say.
+    """
     cells = {
-        head: share_cell(
-            float(scores.score[index][head]),
-            theme,
-            _figure(scores, index, head),
-            faint=not scores.counts[index][head],
-        )
-        for head in _heads(scores)
+        head: {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
+        if np.isnan(share := float(shares[head]))
+        else {
+            "fill": shade(share, theme),
+            "mark": "<.001" if 0 < share < 0.001 else cell(number(share)),
+            "faint": bool(faint[head]),
+            "says": words,
+        }
+        for head, words in says.items()
     }
-    return head_grid(scores, cells, picked, theme)
-
-
-def accuracy_grid(result: SyntaxResult, score: RelationScore, picked: Head, theme: Theme) -> Spec:
-    """A cell a head with its accuracy; faint where the best fixed offset is at least as good."""
-    offset, shares = float(score.offset_hits.mean(-1).max()), score.accuracy
-    cells = {
-        head: share_cell(
-            shares[head],
-            theme,
-            f"{percent(shares[head])} of {score.count}",
-            faint=shares[head] <= offset,
-        )
-        for head in result.heads()
-    }
-    return head_grid(result.readings, cells, picked, theme, "accuracy")
-
-
-def repeat_grid(scores: RepeatScores, test: int, picked: Head, theme: Theme) -> Spec:
-    """A cell a head with its score; faint where it is not above that of uniform attention."""
-    shares, margins, uniform = scores.score[test], scores.margin[test], scores.uniform[test]
-    cells = {
-        head: share_cell(
-            shares[head],
-            theme,
-            f"{number(shares[head])} ± {number(margins[head])}",
-            faint=shares[head] - margins[head] <= uniform,
-        )
-        for head in sorted(scores.ranked(test))
-    }
-    return head_grid(scores, cells, picked, theme, "score")
-
-
-def successor_grid(scores: SuccessorScores, picked: Head, theme: Theme) -> Spec:
-    """A cell a head with its share; faint where the interval reaches chance."""
-    ends = {head: scores.interval(head) for head in sorted(scores.ranked())}
-    cells = {
-        head: share_cell(
-            scores.score[head],
-            theme,
-            f"{percent(scores.score[head])}, 95 % interval {percent(low)} to {percent(high)}",
-            faint=low <= scores.chance,
-        )
-        for head, (low, high) in ends.items()
-    }
-    return head_grid(scores, cells, picked, theme, "items")
+    return head_grid(scores, cells, picked, theme, title)
 
 
 def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     """One head: a bar for its score in each role, and a tick with a whisker of 3 std at its chance."""
     ink = Ink.of(theme)
-    measured = [index for index in range(len(ROLES)) if not np.isnan(scores.score[index][head])]
     rows = [
         {
-            "role": ROLES[index].name,
+            "role": role.name,
             "score": float(scores.score[index][head]),
             "chance": (chance := float(scores.chance[index][head])),
             "low": max(0.0, chance - 3 * (std := float(scores.std[index][head]))),
@@ -125,29 +93,19 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
             "text": number(scores.score[index][head]),
             "by": number(chance),
         }
-        for index in measured
+        for index, role in enumerate(ROLES)
+        if not np.isnan(scores.score[index][head])
     ]
-    y = {
-        "field": "role",
-        "type": "nominal",
-        "title": None,
-        "sort": [row["role"] for row in rows],
-        "axis": {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": 130},
-    }
+    y = _names_axis("role", rows, 130, ink)
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
     tips = [
-        {"field": "role", "title": "role"},
-        {"field": "text", "title": "score"},
-        {"field": "by", "title": "chance"},
+        {"field": name, "title": title}
+        for name, title in (("role", "role"), ("text", "score"), ("by", "chance"))
     ]
-    at = {"y": y, "x": {**x, "field": "score"}}
+    bars = {"x": {**x, "field": "score"}, "color": literal("fill"), "opacity": _faint(0.35)}
     layers = [
         layer(
-            "bar",
-            rows,
-            {**at, "tooltip": tips, "color": literal("fill"), "opacity": _faint(0.35)},
-            cornerRadius=2,
-            height={"band": 0.62},
+            "bar", rows, {"y": y, **bars, "tooltip": tips}, cornerRadius=2, height={"band": 0.62}
         ),
         layer(
             "rule",
@@ -177,22 +135,20 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
     return figure(layers, 26 * len(rows))
 
 
-def _heads(scores: RoleScores) -> Iterator[Head]:
-    """The heads that exist: layers may have fewer than the widest one."""
-    for layer_, head in np.ndindex(*scores.score.shape[1:]):
-        if not np.isnan(scores.score[:, layer_, head]).all():
-            yield layer_, head
+def _names_axis(field: str, rows: Sequence[Spec], limit: int, ink: Ink, **more: Any) -> Spec:
+    """A named row for each of these, in their order."""
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": limit}
+    return {
+        "field": field,
+        "type": "nominal",
+        "title": None,
+        "sort": [row[field] for row in rows],
+        "axis": axis | more,
+    }
 
 
-def share_cell(share: float, theme: Theme, says: str, *, faint: bool) -> Spec:
-    """A cell of `head_grid` in the colour of a share from 0 to 1, with its number; a dash for NaN."""
-    if np.isnan(share):
-        return {"fill": "transparent", "ink": Ink.of(theme).quiet, "mark": "–", "says": "–"}
-    mark = "<.001" if 0 < share < 0.001 else cell(number(share))
-    return {"fill": shade(float(share), theme), "mark": mark, "faint": bool(faint), "says": says}
-
-
-def _figure(scores: RoleScores, index: int, head: Head) -> str:
+def role_figure(scores: RoleScores, index: int, head: Head) -> str:
+    """A head's score in a role, with its chance level."""
     score, chance, spread = (
         number(one[index][head]) for one in (scores.score, scores.chance, scores.std)
     )
@@ -214,28 +170,31 @@ def head_grid(
 
     The picked one is ringed; `says` is the title of what cells say.
     """
-    heads = 1 + max(head for _, head in cells)
+    heads = range(1 + max(head for _, head in cells))
     ink = Ink.of(theme)
-    size = int(np.clip(ACROSS // heads, *CELL))  # all heads of a layer fit beside each other
-
+    size = int(np.clip(ACROSS // len(heads), *CELL))  # all heads of a layer fit beside each other
+    step = 1 if size >= 14 else 4 if size >= 10 else 8  # between the numbers that have room
     at = {
-        "x": {
-            "field": "head",
+        channel: {
+            "field": field,
             "type": "ordinal",
-            "title": "head",
-            "axis": _axis("top", range(heads), size, ink),
-            "scale": {"domain": list(range(heads)), "paddingInner": GAP, "paddingOuter": GAP},
-        },
-        "y": {
-            "field": "layer",
-            "type": "ordinal",
-            "title": None,
-            "axis": _axis("left", scores.numbers, size, ink),
-            "scale": {"domain": list(scores.numbers), "paddingInner": GAP, "paddingOuter": GAP},
-        },
+            "title": title,
+            "axis": {
+                **axis_style(ink),
+                "orient": orient,
+                "labelAngle": 0,
+                "values": list(values[::step]),
+                "grid": False,
+                "titleAnchor": "start",
+                "titlePadding": 2,
+            },
+            "scale": {"domain": list(values), "paddingInner": GAP, "paddingOuter": GAP},
+        }
+        for channel, field, title, orient, values in (
+            ("x", "head", "head", "top", heads),
+            ("y", "layer", None, "left", scores.numbers),
+        )
     }
-    tips = [{"field": "name", "title": "head"}, {"field": "says", "title": says}]
-    description = {"description": {"field": "tells", "type": "nominal"}}
     rows = [
         {
             "layer": scores.numbers[head[0]],
@@ -248,45 +207,40 @@ def head_grid(
         }
         for head, each in cells.items()
     ]
-    layers = [
-        layer(
-            "rect",
-            rows,
-            {**at, **description, "color": literal("fill"), "tooltip": tips},
-            cornerRadius=2,
-            stroke=ink.hairline,
-            strokeWidth=1,
-            cursor="pointer",
-        )
-        | {"name": "cells"},
-        layer(
-            "rect",
-            [row for row in rows if row["name"] == scores.name(picked)],
-            at,
-            fillOpacity=0,
-            stroke=ink.pick,
-            strokeWidth=2.25,
-            cornerRadius=3,
-        ),
-    ]
-    if size >= LETTERS:
-        layers.append(
-            layer(
-                "text",
-                rows,
-                {
-                    **at,
-                    "text": {"field": "mark"},
-                    "color": literal("ink"),
-                    "opacity": _faint(0.62),
-                },
-                fontSize=11,
-                baseline="middle",
-            )
-        )
+    shown = {
+        "description": {"field": "tells", "type": "nominal"},
+        "color": literal("fill"),
+        "tooltip": [{"field": "name", "title": "head"}, {"field": "says", "title": says}],
+    }
+    marks = {"text": {"field": "mark"}, "color": literal("ink"), "opacity": _faint(0.62)}
     pick = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["cells"]}
     return {
-        "layer": layers,
+        "layer": [
+            layer(
+                "rect",
+                rows,
+                at | shown,
+                cornerRadius=2,
+                stroke=ink.hairline,
+                strokeWidth=1,
+                cursor="pointer",
+            )
+            | {"name": "cells"},
+            layer(
+                "rect",
+                [row for row in rows if row["name"] == scores.name(picked)],
+                at,
+                fillOpacity=0,
+                stroke=ink.pick,
+                strokeWidth=2.25,
+                cornerRadius=3,
+            ),
+            *(
+                [layer("text", rows, at | marks, fontSize=11, baseline="middle")]
+                if size >= LETTERS
+                else ()
+            ),
+        ],
         "params": [pick],
         "width": {"step": size},
         "height": {"step": size},
@@ -295,24 +249,9 @@ def head_grid(
     }
 
 
-def _axis(orient: str, values: Sequence[int], size: int, ink: Ink) -> Spec:
-    """An axis of `head_grid`, with as many numbers as cells of this size have room for."""
-    step = 1 if size >= 14 else 4 if size >= 10 else 8
-    return {
-        **axis_style(ink),
-        "orient": orient,
-        "labelAngle": 0,
-        "values": list(values[::step]),
-        "grid": False,
-        "titleAnchor": "start",
-        "titlePadding": 2,
-    }
-
-
 def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     """A relation a row: the best head's accuracy with its interval, and a tick for the best offset's."""
     ink = Ink.of(theme)
-    measured = [(index, score) for index, score in enumerate(result.scores) if score is not None]
     rows = [
         {
             "relation": NAMES[index],
@@ -325,21 +264,9 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
             "within": f"{percent(best.low)} to {percent(best.high)}",
             "colour": PICK[theme] if index == relation else BAR[theme],
         }
-        for index, score in measured
+        for index, score in enumerate(result.scores)
+        if score is not None
     ]
-    y = {
-        "field": "relation",
-        "type": "nominal",
-        "title": None,
-        "sort": [row["relation"] for row in rows],
-        "axis": {
-            **axis_style(ink),
-            "labelColor": ink.text,
-            "labelFontSize": 13,
-            "labelLimit": 170,
-            "labelFlush": False,
-        },
-    }
     x = {
         "type": "quantitative",
         "title": None,
@@ -359,7 +286,7 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         text_tip("by", "best offset"),
     ]
     colour = literal("colour")
-    at = {"y": y, "tooltip": tips}
+    at = {"y": _names_axis("relation", rows, 170, ink, labelFlush=False), "tooltip": tips}
     return figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": colour},
               strokeWidth=2),
@@ -370,37 +297,33 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
 
 def query_lines(parse: Parse, weights: np.ndarray, queries: Sequence[Query], theme: Theme) -> str:
     """The sentence once for each query as HTML: each word on the colour of its weight, the targets underlined."""
-    lines = [
-        f'<div><div class="words">{_words(parse, weights[query.word], query, theme)}</div>'
-        f'<div class="verdict">{escape(_verdict(parse, weights[query.word], query))}</div></div>'
-        for query in queries
-    ]
-    return f'<div class="syntax-lines">{"".join(lines)}</div>'
-
-
-def _words(parse: Parse, weights: np.ndarray, query: Query, theme: Theme) -> str:
-    out = []
-    for index, word in enumerate(parse.words):
-        fill = shade(float(weights[index]), theme)
-        style = f"background:{fill};color:{text_on(fill, theme)}"
-        if index == query.word:
-            style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
-        name = "asks" if index == query.word else "target" if index in query.targets else ""
-        weight = "the query" if index == query.word else f"weight {number(float(weights[index]))}"
-        out.append(
-            f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>'
+    lines = []
+    for query in queries:
+        row, words = weights[query.word], []
+        for index, word in enumerate(parse.words):
+            fill, weight = shade(float(row[index]), theme), f"weight {number(float(row[index]))}"
+            name, style = "", f"background:{fill};color:{text_on(fill, theme)}"
+            if index == query.word:
+                name, weight = "asks", "the query"
+                style = f"color:{PICK[theme]};box-shadow:inset 0 0 0 2px {PICK[theme]}"
+            elif index in query.targets:
+                name = "target"
+            words.append(
+                f'<span class="{name}" title="{escape(weight)}" style="{style}">{escape(word.form)}</span>'
+            )
+        # Right or wrong, with the weights of the top word and of the target
+        asks = parse.words[query.word].form
+        top, target = (
+            f"“{parse.words[index].form}” {number(float(row[index]))}"
+            for index in (query.top, max(query.targets, key=lambda index: row[index]))
         )
-    return " ".join(out)
-
-
-def _verdict(parse: Parse, weights: np.ndarray, query: Query) -> str:
-    """Right or wrong, with the weights of the top word and of the target."""
-    forms = [word.form for word in parse.words]
-    best = max(query.targets, key=lambda index: weights[index])
-    target = f"“{forms[best]}” {number(float(weights[best]))}"
-    if query.right:
-        return f"✓ {forms[query.word]} → {target}"
-    if query.top < 0:
-        return f"✗ {forms[query.word]} attends to no other word; right is {target}"
-    top = f"“{forms[query.top]}” {number(float(weights[query.top]))}"
-    return f"✗ {forms[query.word]} → {top}; right is {target}"
+        verdict = f"✗ {asks} → {top}; right is {target}"
+        if query.right:
+            verdict = f"✓ {asks} → {target}"
+        elif query.top < 0:
+            verdict = f"✗ {asks} attends to no other word; right is {target}"
+        lines.append(
+            f'<div><div class="words">{" ".join(words)}</div>'
+            f'<div class="verdict">{escape(verdict)}</div></div>'
+        )
+    return f'<div class="syntax-lines">{"".join(lines)}</div>'

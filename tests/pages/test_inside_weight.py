@@ -13,7 +13,6 @@ from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.formats import number
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import inside_weight
-from pages.inside_weight import Strip
 from tests.pages.app import app_at
 from tests.tiny_models import save
 
@@ -225,7 +224,7 @@ def test_the_telling_cell_is_between_words_far_apart():
 @pytest.mark.parametrize("order", [np.arange(5), np.array([3, 0, 4, 1, 2])])
 def test_the_figure_holds_each_number_once_and_adds_them_up(order):
     q, k = np.array([1.0, -2.0, 0.5, 3.0, 0.0]), np.array([0.5, 1.0, -1.0, 2.0, 4.0])
-    spec = inside_weight.products_chart([Strip("q", q), Strip("k. [it]", k)], q * k, order, "light")
+    spec = inside_weight.products_chart({"q": q, "k. [it]": k}, q * k, order, "light")
     bars = next(one for one in spec["layer"] if one["mark"]["type"] == "bar")["data"]["values"]
     assert [one["dimension"] for one in bars] == list(order)
     assert [one["product"] for one in bars] == [float(one) for one in (q * k)[order]]
