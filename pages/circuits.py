@@ -41,7 +41,7 @@ from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer, quoted
 from dashboard.server.cache import measurements
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Values
 from dashboard.ui.links import fragment
-from dashboard.ui.model_picker import choose_head, choose_weights, current_head, input_errors
+from dashboard.ui.model_picker import choose_head, choose_model, current_head, input_errors
 from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 from dashboard.ui.panels import (
     caption,
@@ -544,9 +544,9 @@ def page() -> None:
         "What a head can do",
         "A head’s weights say what it can move and where it can look, before any text is read.",
     )
-    choice = choose_weights(FIRST, ("model", "qkv"))
+    choice = choose_model(("model", "qkv"), weights_of=FIRST)
     if choice is not None:
-        _measured(choice[0])
+        _measured(choice.ref)
     next_page("circuits")
 
 

@@ -103,22 +103,32 @@ class ModelChoice:
         return reading_of(self.ref, self.inputs)
 
 
-def choose_model(needs: tuple[str, ...] = (), at_once: bool = True) -> ModelChoice | None:
+def choose_model(
+    needs: tuple[str, ...] = (), at_once: bool = True, weights_of: ModelRef | None = None
+) -> ModelChoice | None:
     """Draw the picker and the inputs, and read; None after a message on why there is nothing to show.
 
     `needs` are required features, of "qkv", "head", "tokens", "generate" and "model"; models without them are refused.
     If not `at_once`, the page itself calls `read_inputs`, for instance after a picture that needs no attention maps.
+    A page on the weights of a model alone, which begins with `weights_of`, gives it no inputs.
     """
+    usual, has_inputs = weights_of or EMBEDDED, weights_of is None
+    if has_inputs and not set(needs) <= {"model", "qkv"}:
+        own = [ref for ref in local_models() if ref.source == "lab"]  # small: each loads quickly
+        usual = next(iter(suitable_models(needs, own)), EMBEDDED)
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = st.columns([1, 2])
-        name = model_box(left, default_model(needs), tuple(PANELS))
+        name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
         with input_errors():
             if (opened := _open(name, needs, right)) is None:
                 return None
             ref, pretrained = opened
-            inputs = ModelInputs() if pretrained is None else _inputs(ref, pretrained, right)
+            inputs = ModelInputs()
+            if pretrained is not None and has_inputs:
+                with right:
+                    inputs = _inputs(ref, pretrained)
             choice = ModelChoice(ref, inputs, pretrained)
-            if at_once:
+            if at_once and has_inputs:
                 read_inputs(choice)
             if pretrained is None:
                 trace = choice.reading.trace
@@ -130,17 +140,6 @@ def choose_model(needs: tuple[str, ...] = (), at_once: bool = True) -> ModelChoi
             if inputs.text:
                 describe(text=inputs.text)
             return choice
-    return None
-
-
-def choose_weights(usual: ModelRef, needs: tuple[str, ...]) -> tuple[ModelRef, Pretrained] | None:
-    """Draw the picker alone, for a page on the weights of a model; `usual` is its first one. None after a message."""
-    with st.container():
-        left, right = st.columns([1, 2])
-        name = model_box(left, usual)
-        with input_errors():
-            ref, pretrained = _open(name, needs, right) or (usual, None)
-            return None if pretrained is None else (ref, pretrained)
     return None
 
 
@@ -169,10 +168,9 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
     options = dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))])
+    more = "the name of any model of the Hugging Face hub, owner/name."
     if hosted():
-        more = f"You can also type one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
-    else:
-        more = "You can also type the name of any model of the Hugging Face hub, owner/name."
+        more = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
     choice = container.selectbox(
         "Model",
         list(options),
@@ -181,7 +179,7 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
         accept_new_options=True,
         **BOUND,
         on_change=changed,
-        help=HELP + more,
+        help=f"{HELP}You can also type {more}",
     )
     state[BEFORE] = name = str(choice or usual.name)
     if name not in panels:
@@ -252,33 +250,26 @@ def missing_feature(pretrained: Pretrained | None, needs: tuple[str, ...]) -> st
     """The first missing feature of a model (None for arrays), as the end of a sentence; empty where none is missing."""
     if pretrained is None:
         return MISSING["model"] if needs else ""
+    answers = pretrained.head in ("next", "seq2seq")
     has = {
         "model": True,
         "qkv": pretrained.recordable,
         "head": pretrained.head != "none",
-        "tokens": pretrained.head in ("masked", "next", "seq2seq"),
-        "generate": pretrained.head in ("next", "seq2seq"),
+        "tokens": answers or pretrained.head == "masked",
+        "generate": answers,
     }
     return next((MISSING[need] for need in needs if not has[need]), "")
 
 
 def suitable_models(needs: tuple[str, ...], among: Sequence[ModelRef]) -> list[ModelRef]:
     """The models that have all features, those that read text first."""
-    suitable: list[tuple[bool, ModelRef]] = []
+    suitable: dict[ModelRef, bool] = {}
     for ref in among:
         with suppress(PretrainedError):
             pretrained = load_model(ref)
             if not missing_feature(pretrained, needs):
-                suitable.append((pretrained.reads != "text", ref))
-    return [ref for _, ref in sorted(suitable, key=lambda one: one[0])]
-
-
-def default_model(needs: tuple[str, ...]) -> ModelRef:
-    """The model that a page shows first: the embedded one, or the first of the lab's own that fits."""
-    if set(needs) <= {"model", "qkv"}:
-        return EMBEDDED
-    own = [ref for ref in local_models() if ref.source == "lab"]  # small: each loads quickly
-    return next(iter(suitable_models(needs, own)), EMBEDDED)
+                suitable[ref] = pretrained.reads != "text"
+    return sorted(suitable, key=suitable.__getitem__)
 
 
 # From a model's name to a model that can be loaded: hub models are looked up, checked for size and downloaded.
@@ -396,19 +387,17 @@ def folders_allowed() -> bool:
 
 def loopback(address: object) -> bool:
     """Whether a browser's address is this computer's own; None counts as its own."""
-    try:
+    with suppress(ValueError):
         ip = ip_address(str(address or "127.0.0.1"))
-    except ValueError:
-        return False
-    return bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
+        return bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
+    return False
 
 
 def secret(name: str) -> str | None:
     """A line of Streamlit's secrets, or None."""
-    try:
+    with suppress(FileNotFoundError, KeyError):
         return str(st.secrets[name]) or None
-    except (FileNotFoundError, KeyError):
-        return None
+    return None
 
 
 def _hub_model(ref: ModelRef) -> ModelRef | None:
@@ -432,12 +421,25 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
                 except PretrainedError as error:
                     plan = str(error)
             st.session_state[LOOKUP] = ref, plan
-    if isinstance(plan, DownloadPlan) and plan.is_downloaded:
-        return ModelRef("hub", plan.repo, plan.commit)
     if isinstance(plan, DownloadPlan):
+        if plan.is_downloaded:
+            return ModelRef("hub", plan.repo, plan.commit)
         _offer(plan)
-    else:
-        _failed(ref, plan)
+        return None
+
+    def again() -> None:
+        downloads.pop(ref.name, None)
+        st.session_state.pop(LOOKUP, None)
+
+    st.error(plain(without_paths(str(plan))), icon=":material/error:")
+    with st.container(horizontal=True):
+        st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=again)
+        st.button(
+            f"Use {EMBEDDED.name}",
+            key="inside:use-embedded",
+            on_click=select_model,
+            args=(EMBEDDED.name,),
+        )
     return None
 
 
@@ -483,22 +485,6 @@ def _poll_download(repo: str) -> None:
         )
 
 
-def _failed(ref: ModelRef, why: str) -> None:
-    def again() -> None:
-        downloads.pop(ref.name, None)
-        st.session_state.pop(LOOKUP, None)
-
-    st.error(plain(without_paths(why)), icon=":material/error:")
-    with st.container(horizontal=True):
-        st.button("Try again", icon=":material/refresh:", key="inside:again", on_click=again)
-        st.button(
-            f"Use {EMBEDDED.name}",
-            key="inside:use-embedded",
-            on_click=select_model,
-            args=(EMBEDDED.name,),
-        )
-
-
 def downloaded_models() -> list[str]:
     """The hub models on this computer, as the picker writes them."""
     return [
@@ -535,9 +521,8 @@ class Download:
     def _run(self, token: str | None) -> None:
         try:
             report = partial(setattr, self, "done")
-            hub.download(self.plan, token=token, progress=report, stopped=self._stop.is_set)
-        except DownloadStopped:
-            pass
+            with suppress(DownloadStopped):
+                hub.download(self.plan, token=token, progress=report, stopped=self._stop.is_set)
         except PretrainedError as error:
             self.error = str(error)
         except (
@@ -571,34 +556,29 @@ GROUP, TEXTS, BACK = "inside:language", "inside:texts", "inside:back"
 OWN = "Your own…"
 
 
-def _inputs(ref: ModelRef, pretrained: Pretrained, container: Any) -> ModelInputs:
-    """Draw the model's input widgets into `container`; returns the inputs. PretrainedError for an invalid upload."""
-    with container:
-        if pretrained.reads == "picture":
-            picture = _upload_field(
-                "picture",
-                example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
-                "PNG or JPEG",
-                ["png", "jpg", "jpeg", "webp"],
-                example_inputs.decode_picture,
-                example_inputs.picture,
-            )
-            return ModelInputs(picture=picture)
-        if pretrained.reads == "sound":
-            rate = sampling_rate(pretrained)
-            sound = _upload_field(
-                "sound",
-                example_inputs.SOUNDS,
-                "WAV",
-                ["wav"],
-                lambda data: example_inputs.decode_wav(data, rate),
-                lambda name: example_inputs.sound(name, rate),
-            )
-            return ModelInputs(sound=sound)
-        return _text(ref, pretrained)
-
-
-def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
+def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
+    """Draw the model's input widgets; returns the inputs. PretrainedError for an invalid upload."""
+    if pretrained.reads == "picture":
+        picture = _upload_field(
+            "picture",
+            example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
+            "PNG or JPEG",
+            ["png", "jpg", "jpeg", "webp"],
+            example_inputs.decode_picture,
+            example_inputs.picture,
+        )
+        return ModelInputs(picture=picture)
+    if pretrained.reads == "sound":
+        rate = sampling_rate(pretrained)
+        sound = _upload_field(
+            "sound",
+            example_inputs.SOUNDS,
+            "WAV",
+            ["wav"],
+            partial(example_inputs.decode_wav, rate=rate),
+            partial(example_inputs.sound, rate=rate),
+        )
+        return ModelInputs(sound=sound)
     state, usual = st.session_state, example_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
     language, group = state.get(GROUP), ref.name if ref.name in example_inputs.OWN_TEXTS else ""
@@ -612,16 +592,15 @@ def _text(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
     before = put_back or state.get(TEXT)
     if put_back:
         state[TEXT] = put_back
-    first, other = st.columns(
-        [2, 1] if pretrained.reads == "pair" else [4, 1], vertical_alignment="bottom"
-    )
+    is_pair = pretrained.reads == "pair"
+    first, other = st.columns([2 if is_pair else 4, 1], vertical_alignment="bottom")
     help = f"What the model reads: at most 20,000 characters and {pretrained.max_tokens} tokens."
     text = first.text_input("Text", usual, key=TEXT, **BOUND, help=help) or ""
     if before and text != before and not put_back and TEXT not in st.query_params:
         # the browser's Back to an address without a text has reset the field
         state[BACK] = before
         st.rerun()
-    if pretrained.reads == "pair":
+    if is_pair:
         target = other.text_input(
             "Target",
             key=TARGET,
@@ -661,7 +640,7 @@ def _upload_field(
     )
     if name != OWN:
         return example(name)
-    most = at_most("upload_megabytes", 10)
+    most, key = at_most("upload_megabytes", 10), f"inside:own-{noun}"
     file = upload.file_uploader(
         f"{formats}, at most {byte_size(most * MB)}",
         types,
@@ -674,10 +653,10 @@ def _upload_field(
             admit_upload(file)
         except LimitReached as error:
             raise PretrainedError(str(error)) from error
-        st.session_state[f"inside:own-{noun}"] = decode(file.getvalue())
-    own: Array | None = st.session_state.get(f"inside:own-{noun}")
-    if own is None:
+        st.session_state[key] = decode(file.getvalue())
+    if key not in st.session_state:
         raise PretrainedError(f"Upload a {noun}, or choose one from the list.")
+    own: Array = st.session_state[key]
     return own
 
 
@@ -691,24 +670,22 @@ OFFERED = 10
 
 def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs:
     """The inputs with a word that the reader picks masked, if they hold no mask; `name` is the field's in links."""
-    line = choice.reading.source
-    if (
-        choice.pretrained is None
-        or getattr(choice.pretrained.tokenizer, "mask_token_id", None) in line.ids
-    ):
+    line, pretrained = choice.reading.source, choice.pretrained
+    if pretrained is None or getattr(pretrained.tokenizer, "mask_token_id", None) in line.ids:
         return choice.inputs
-    words = maskable_words(line)
-    numbers, key = list(words), f"{page}:word:{hash(line.ids)}"
-    _link_number(page, key, numbers, max(words, key=lambda word: (len(words[word]), word)), name)
+    words, key = maskable_words(line), f"{page}:word:{hash(line.ids)}"
+    _link_number(
+        page, key, list(words), max(words, key=lambda word: (len(words[word]), word)), name
+    )
     word = st.selectbox(
         "Masked word",
-        numbers,
+        list(words),
         key=key,
         format_func=words.__getitem__,
         width=room(240),
         help="The page measures the model's prediction for this word.",
     )
-    return replace(choice.inputs, text=mask_word(choice.pretrained, choice.inputs.text, word))
+    return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, word))
 
 
 def position_key(page: str, reading: Reading) -> str:
@@ -753,8 +730,8 @@ def output_field(
     first: str = LIKELIEST,
 ) -> int | None:
     """The field of an output; None for `first`, and after an error, which is written below it."""
-    names = output_names(ref, baseline.question)
-    if part == "contrast":
+    names, is_contrast = output_names(ref, baseline.question), part == "contrast"
+    if is_contrast:
         names = {name: one for name, one in names.items() if one != baseline.id}
     kind = "class" if baseline.answer.kind == "class" else "token of the vocabulary"
     with st.container(width=room(240)):
@@ -772,18 +749,16 @@ def output_field(
             output = names.get(typed)
             if output is None:
                 output = output_id(baseline.pretrained, baseline.answer, typed)
-            if part == "contrast" and output == baseline.id:
+            if is_contrast and output == baseline.id:
                 raise PretrainedError(
                     f"“{typed[:40]}” is measured already, and its difference from itself is always 0."
                 )
             return output
         except PretrainedError as error:
             until = f"the most likely, {plain(baseline.word or '')}, is measured"
-            if part == "contrast":
-                likeliest = first == LIKELIEST
-                until = (
-                    "the most likely other one is used" if likeliest else "nothing is subtracted"
-                )
+            if is_contrast:
+                other = "the most likely other one is used"
+                until = other if first == LIKELIEST else "nothing is subtracted"
             st.markdown(f":small[:red[{plain(str(error))}] Until then, {until}.]")
             return None
 
