@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,7 @@ def line_scores(reading: Reading, kind: Kind) -> Float[np.ndarray, "R L H"]:
     return np.stack(
         [
             stack_layers([item.weights[:, *cells].mean(-1).astype(float) for item in maps])
-            for cells in _cells(reading, kind)
+            for cells in _cells(reading, kind)[2]
         ]
     )
 
@@ -136,33 +137,29 @@ def join_lines(
     kind: Kind, example: Reading, scores: Sequence[Float[np.ndarray, "R L H"]]
 ) -> RepeatScores:
     """The means over two lines or more, with their intervals."""
-    trace, values, special = example.trace.of(kind), np.stack(scores), _special(example, kind)
+    trace, values = example.trace.of(kind), np.stack(scores)
+    start, length, cells = _cells(example, kind)
     visible = trace.maps[0].visible[0]
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return RepeatScores(
         kind,
         values.mean(0),
         1.96 * values.std(0, ddof=1) / np.sqrt(len(values)),
-        np.asarray([even[cells].mean() for cells in _cells(example, kind)]),
+        np.asarray([even[each].mean() for each in cells]),
         trace.numbers,
-        special.count(False) // 2,
+        length,
         len(values),
         example,
-        special.index(False),
+        start,
     )
 
 
-def _special(reading: Reading, kind: Kind) -> tuple[bool, ...]:
-    return reading.lines(kind)[0].special
-
-
-def _cells(reading: Reading, kind: Kind) -> list[Pairs]:
-    """The queries and keys of each test on a line of random tokens, which stand between special ones."""
-    special = _special(reading, kind)
-    cells = (test.cells(special.count(False) // 2) for test in TESTS)
-    return [
-        (queries + special.index(False), keys + special.index(False)) for queries, keys in cells
-    ]
+def _cells(reading: Reading, kind: Kind) -> tuple[int, int, list[Pairs]]:
+    """Where random tokens begin and how many repeat, between special ones; the queries and keys of each test."""
+    special = reading.lines(kind)[0].special
+    start, length = special.index(False), special.count(False) // 2
+    pairs = (test.cells(length) for test in TESTS)
+    return start, length, [(queries + start, keys + start) for queries, keys in pairs]
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
@@ -247,19 +244,17 @@ class SuccessorScores(NumberedHeads):
         return wilson_interval(self.hits(head), self.count)
 
 
-def score_successors(pretrained: Pretrained, kind: Kind = "self") -> SuccessorScores:
+def score_successors(
+    pretrained: Pretrained,
+    kind: Kind = "self",
+    weights: tuple[Sequence[HeadMatrices], Vocabularies] | None = None,
+) -> SuccessorScores:
     """Rank the items of each order by W_E W_V W_O W_U of every head, from each of its items.
 
-    The paper puts the first feed-forward network behind the embedding; it is left out here. PretrainedError for a
-    model without tokens or without such matrices, or where fewer than ten items and their successors are single tokens.
+    The paper puts the first feed-forward network behind the embedding; it is left out here. `weights` are those of the
+    model where they are known. PretrainedError for a model without tokens, without such matrices between them, or where
+    fewer than ten items and their successors are single tokens.
     """
-    return rank_successors(
-        ordered_tokens(pretrained), read_heads(pretrained), read_vocabularies(pretrained), kind
-    )
-
-
-def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:
-    """The orders of a model's tokens. PretrainedError where fewer than ten items have their successor."""
     if not pretrained.reads_text:
         raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
     orders = token_orders(pretrained)
@@ -268,34 +263,26 @@ def ordered_tokens(pretrained: Pretrained) -> tuple[Order, ...]:
             f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
             f"with their successor; the test needs {MIN_ITEMS}."
         )
-    return orders
-
-
-def rank_successors(orders: Sequence[Order], heads: Sequence[HeadMatrices], vocabularies: Vocabularies,
-                    kind: Kind) -> SuccessorScores:  # fmt: skip
-    """The scores of the heads of one kind. PretrainedError where none of them lies between tokens."""
+    heads, vocabularies = weights or (read_heads(pretrained), read_vocabularies(pretrained))
     layers = [one for one in heads if one.kind == kind and vocabularies.serves(one)]
     if not layers:
         raise PretrainedError(
             "The model has no heads between an embedding and an unembedding of one size."
         )
-    all_logits, chance = [], 0.0
-    hits = np.zeros(())
-    count = sum(len(order.pairs) for order in orders)
+    all_logits, hits = [], np.zeros(())
     for order in orders:
         logits = stack_layers([item_logits(one, vocabularies, order) for one in layers])
-        rows, successors = zip(*order.pairs, strict=True) if order.pairs else ((), ())
-        top = np.where(np.isnan(logits), -np.inf, logits)[:, :, list(rows)].argmax(-1)
-        right = (top == np.asarray(successors, dtype=int)).sum(-1)
+        rows, successors = np.array(order.pairs, dtype=int).reshape(-1, 2).T
+        top = np.where(np.isnan(logits), -np.inf, logits)[:, :, rows].argmax(-1)
         # The items whose successor is the highest of the order; nan where there is no head.
+        right = (top == successors).sum(-1)
         hits = hits + np.where(np.isnan(logits).any((2, 3)), np.nan, right)
-        chance += len(order.pairs) / len(order.ids) / count
         all_logits.append(logits)
     return SuccessorScores(
         hits / count,
         count,
-        chance,
-        tuple(orders),
+        sum(len(order.pairs) / len(order.ids) / count for order in orders),
+        orders,
         tuple(all_logits),
         tuple(one.number for one in layers),
         layers[0].writes in vocabularies.by_embedding,
@@ -306,20 +293,17 @@ def token_orders(pretrained: Pretrained) -> tuple[Order, ...]:
     """The orders with at least four items that are single, different tokens, with or without a space before them."""
     orders, unknown = [], tokenizer_of(pretrained).unk_token_id
     for name, items in ORDERS.items():
-        single: list[list[int]] = []  # the tokens that an item is alone, the best first
-        for item in items:
-            texts = (f" {item}", item)
-            ids = [
-                tokenized(pretrained, text, add_special_tokens=False)["input_ids"] for text in texts
-            ]
-            single.append([one[0] for one in ids if len(one) == 1 and one[0] != unknown])
-        first = [ids[0] for ids in single if ids]
-        known = [
-            (place, ids[0]) for place, ids in enumerate(single) if ids and first.count(ids[0]) == 1
-        ]
+        first: dict[int, int] = {}  # the best token that an item is alone, by its place
+        for place, item in enumerate(items):
+            for text in (item, f" {item}"):
+                ids = tokenized(pretrained, text, add_special_tokens=False)["input_ids"]
+                if len(ids) == 1 and ids[0] != unknown:
+                    first[place] = ids[0]
+        counts = Counter(first.values())
+        known = {place: token for place, token in first.items() if counts[token] == 1}
         if len(known) >= 4:
-            places, tokens = zip(*known, strict=True)
-            orders.append(Order(name, tuple(items[place] for place in places), tokens, places))
+            words = tuple(items[place] for place in known)
+            orders.append(Order(name, words, tuple(known.values()), tuple(known)))
     return tuple(orders)
 
 
@@ -328,8 +312,6 @@ def item_logits(
 ) -> Float[np.ndarray, "H N N"]:
     """What each head adds to the logit of every item (column) where it attends to an item (row)."""
     ids = list(order.ids)
-    source, target = (
-        vocabularies.embeddings[heads.reads][ids],
-        vocabularies.unembeddings[heads.writes][:, ids],
-    )
+    source = vocabularies.embeddings[heads.reads][ids]
+    target = vocabularies.unembeddings[heads.writes][:, ids]
     return to_numpy(source @ heads.w_v @ (heads.w_o @ target))

@@ -88,7 +88,7 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
 
 def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     """The sentence of these lines, none where they have no word; ConfigError unless its heads make a tree."""
-    words: list[Row] = []
+    start, words = lines[0][0], list[Row]()
     joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
     for number, line in lines:
         cells = line.split("\t")
@@ -118,12 +118,27 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
         words.append((number, cells))
         if len(words) > MAX_WORDS:
             raise ConfigError(
-                f"The sentence of line {lines[0][0]} has more than {MAX_WORDS} words; split or remove it."
+                f"The sentence of line {start} has more than {MAX_WORDS} words; split or remove it."
             )
     if not words:
         return []
     heads = [_index(cells[6], number, "HEAD", len(words)) for number, cells in words]
-    _validate_tree(lines[0][0], words, heads)
+    # One word is the root, and every other one leads to it
+    roots = [str(number) for (number, _), head in zip(words, heads, strict=True) if head < 0]
+    if len(roots) != 1:
+        what = f"lines {', '.join(roots[:4])} are all roots"
+        raise ConfigError(
+            f"The sentence of line {start} needs one root (HEAD 0): "
+            f"{what if roots else 'none of its words is the root'}."
+        )
+    for index, (number, cells) in enumerate(words):
+        for _ in words:  # so many steps at most lead to the root
+            index = heads[index] if index >= 0 else index
+        if index >= 0:
+            raise ConfigError(
+                f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
+                "circle."
+            )
     text, spans = _text(words, joined)
     read: list[Word] = []
     for (number, cells), head, span in zip(words, heads, spans, strict=True):
@@ -135,28 +150,7 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
                 f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}."
             )
         read.append(Word(cells[1], cells[3], head, cells[7], refers, span))
-    return [Parse(tuple(read), text, lines[0][0])]
-
-
-def _validate_tree(line: int, words: Sequence[Row], heads: list[int]) -> None:
-    """ConfigError unless one word is the root and every other one leads to it."""
-    roots = [number for (number, _), head in zip(words, heads, strict=True) if head < 0]
-    if len(roots) != 1:
-        what = (
-            f"lines {', '.join(map(str, roots[:4]))} are all roots"
-            if roots
-            else "none of its words is the root"
-        )
-        raise ConfigError(f"The sentence of line {line} needs one root (HEAD 0): {what}.")
-    for index, (number, cells) in enumerate(words):
-        node = index
-        for _ in words:  # so many steps at most lead to the root
-            node = heads[node] if node >= 0 else node
-        if node >= 0:
-            raise ConfigError(
-                f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
-                "circle."
-            )
+    return [Parse(tuple(read), text, start)]
 
 
 def _text(
@@ -225,9 +219,13 @@ class Relation:
     governors: tuple[str, ...] = ()
     from_dependent: bool = False
 
+    def ends(self, reverse: bool = False) -> tuple[str, str]:
+        """The words from and to which it goes in this direction."""
+        return (self.target, self.source) if reverse else (self.source, self.target)
+
     def name(self, reverse: bool = False) -> str:
         """The relation as "Verb → subject", or reversed."""
-        first, last = (self.target, self.source) if reverse else (self.source, self.target)
+        first, last = self.ends(reverse)
         return f"{first[0].upper()}{first[1:]} → {last}"
 
     def pairs(self, parse: Parse) -> list[Pair]:
@@ -239,14 +237,13 @@ class Relation:
                 for index, word in enumerate(words)
                 if word.antecedent is not None
             ]
-        arcs = [
-            (word.head, index)
+        return [
+            (index, word.head) if self.from_dependent else (word.head, index)
             for index, word in enumerate(words)
             if word.relation == self.deprel
             and word.head >= 0
             and words[word.head].upos in self.governors
         ]
-        return [(dependent, head) for head, dependent in arcs] if self.from_dependent else arcs
 
     def targets(self, parse: Parse, reverse: bool = False) -> dict[int, set[int]]:
         """The words that answer the relation, for each word that asks for one: all adjectives of a noun, say."""
@@ -326,11 +323,10 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
             "Take a model with a fast tokenizer (tokenizer.json)."
         )
     known = tuple(parse for parse in parses if unknown_share(pretrained, parse.text) <= MAX_UNKNOWN)
-    if len(known) < min(MIN_SENTENCES, len(parses)):
+    if len(known) < (fewest := min(MIN_SENTENCES, len(parses))):
         raise PretrainedError(
             f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
-            f"syntax needs {min(MIN_SENTENCES, len(parses))}. Take a model of English, or a "
-            "CoNLL-U file in the model's own language."
+            f"syntax needs {fewest}. Take a model of English, or a CoNLL-U file in the model's own language."
         )
     return known
 
@@ -346,10 +342,9 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
         hidden |= np.triu(np.ones_like(hidden))
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
     top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
-    numbers = tuple(item.layer_number for item in maps)
-    heads = tuple(len(item.weights) for item in maps)
     sentence = ParsedReading(parse, tokens, stack_layers(top, -1))
-    return SyntaxReadings(kind, (sentence,), 0, numbers, heads)
+    numbers = tuple(item.layer_number for item in maps)
+    return SyntaxReadings(kind, (sentence,), 0, numbers, tuple(map(len, top)))
 
 
 def join_readings(
@@ -449,8 +444,7 @@ class RelationScore:
     @property
     def ends(self) -> tuple[str, str]:
         """The words from and to which the relation goes in this direction."""
-        ends = self.relation.source, self.relation.target
-        return ends[::-1] if self.reverse else ends
+        return self.relation.ends(self.reverse)
 
     @cached_property
     def accuracy(self) -> Float[np.ndarray, "L H"]:
@@ -490,35 +484,27 @@ def score_relation(
     """
     causal = readings.kind == "causal"
     rows = [
-        (
-            index,
-            query,
-            {key for key in targets if each.tokens[key] and not (causal and key > query)},
-        )
+        (index, query, keys)
         for index, each in enumerate(readings.sentences)
         for query, targets in relation.targets(each.parse, reverse).items()
         if each.tokens[query]
+        and (keys := {key for key in targets if each.tokens[key] and not (causal and key > query)})
     ]
-    rows = [row for row in rows if row[2]]
     if len(rows) < MIN_QUERIES:
         return None
-    hits = np.stack(
-        [
-            np.isin(readings.sentences[index].top[:, :, query], list(targets))
-            for index, query, targets in rows
-        ],
-        -1,
-    )
-    offsets = np.asarray(sorted({key - query for _, query, targets in rows for key in targets}))
-    offset_hits = np.asarray(
-        [[query + int(offset) in targets for _, query, targets in rows] for offset in offsets]
-    )
+    offsets = np.asarray(sorted({key - query for _, query, keys in rows for key in keys}))
     return RelationScore(
         relation,
         reverse,
-        hits,
+        np.stack(
+            [
+                np.isin(readings.sentences[index].top[:, :, query], list(keys))
+                for index, query, keys in rows
+            ],
+            -1,
+        ),
         offsets,
-        offset_hits,
+        np.asarray([[query + int(one) in keys for _, query, keys in rows] for one in offsets]),
         np.asarray([row[0] for row in rows]),
         np.asarray([row[1] for row in rows]),
     )

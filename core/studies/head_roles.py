@@ -11,8 +11,7 @@ from jaxtyping import Bool
 from core.interpret.head_tests import (
     RepeatScores,
     SuccessorScores,
-    ordered_tokens,
-    rank_successors,
+    score_successors,
 )
 from core.interpret.roles import ROLES, RoleScores
 from core.interpret.syntax import (
@@ -55,7 +54,7 @@ def default_test(scores: RepeatScores) -> int:
 
 def successors(pretrained: Pretrained, weights: HeadWeights, kind: Kind) -> SuccessorScores:
     """Rank the successors of numbers, days and letters by every head's matrices, as `score_successors` does."""
-    return rank_successors(ordered_tokens(pretrained), weights.heads, weights.vocabularies, kind)
+    return score_successors(pretrained, kind, (weights.heads, weights.vocabularies))
 
 
 @dataclass(frozen=True, eq=False)
