@@ -1,13 +1,10 @@
 """Roles: the target keys of each by hand, scores and their chance on heads made by hand and random, and real models."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from core.interpret import head_tests
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.head_tests import (
     TESTS,
@@ -50,12 +47,10 @@ def target_keys(key: str, text: str = LINE) -> dict[int, list[int]]:
     """For each ordinary row the keys of a role, where there are any."""
     made = Text(line(text))
     targets = BY_KEY[key].targets(made)
-    assert targets.shape == (len(made), len(made))
     rows = np.flatnonzero(targets.any(-1) & made.ordinary)
-    return {int(i): [int(j) for j in np.flatnonzero(targets[i])] for i in rows}
+    return {int(i): np.flatnonzero(targets[i]).tolist() for i in rows}
 
 
-ALL = range(1, 9)
 UNKNOWN = "<s> the <unk> saw the <unk> saw"
 
 
@@ -65,12 +60,12 @@ UNKNOWN = "<s> the <unk> saw the <unk> saw"
         # Neighbours leave out the first token and the special ones.
         ("previous", LINE, {i: [i - 1] for i in range(2, 9)}),
         ("next", LINE, {i: [i + 1] for i in range(1, 8)}),
-        ("self", LINE, {i: [i] for i in ALL}),
+        ("self", LINE, {i: [i] for i in range(1, 9)}),
         # The first token is no neighbour, without a special token before the others, too.
         ("first", LINE, {i: [0] for i in range(2, 9)}),
         ("previous", "a b c", {2: [1]}),
         # Delimiters are signs and end marks, for all others.
-        ("delimiter", LINE, {i: [6, 9] for i in ALL if i != 6}),
+        ("delimiter", LINE, {i: [6, 9] for i in range(1, 9) if i != 6}),
         ("delimiter", "[CLS] a [UNK] b", {}),
         # The same word elsewhere, but not beside it.
         ("same", LINE, {1: [4, 7], 2: [8], 4: [1, 7], 7: [1, 4], 8: [2]}),
@@ -78,7 +73,7 @@ UNKNOWN = "<s> the <unk> saw the <unk> saw"
         ("same", ". a . b .", {}),
         ("same", "[CLS] Her ##on saw heron . [SEP]", {1: [4], 2: [4], 4: [1, 2]}),
         # The rarest word, and none where two are as rare.
-        ("rare", LINE, {i: [5] for i in ALL if i != 5}),
+        ("rare", LINE, {i: [5] for i in range(1, 9) if i != 5}),
         ("rare", "qzxa saw qzxb", {}),
         ("rare", "1,2 3,4 5,6", {}),
         # What followed before, where the text goes on alike: 7 "the" stood at 1 and 4; after it comes "cat", as after 1
@@ -127,44 +122,33 @@ def at(key: str) -> int:
 
 def made_head(text: str, place: int, seen: np.ndarray, keen: float = 0.8) -> np.ndarray:
     """A head that puts `keen` of each row evenly on its role's keys, and the rest at random on all it may see."""
-    made = Text(line(text))
     targets = ROLES[place].targets
     scores = np.random.default_rng(place).normal(0, 0.6 if targets is None else 1.0, seen.shape)
-    rest = np.exp(scores) * seen
-    rest /= rest.sum(-1, keepdims=True)
-    if targets is None:
-        return rest
-    on = targets(made) & seen
-    some = on.any(-1, keepdims=True)
-    return np.where(
-        some, keen * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - keen) * rest, rest
-    )
+    rest = softmax(np.where(seen, scores, -np.inf))
+    on = np.zeros_like(seen) if targets is None else targets(Text(line(text))) & seen
+    share = keen * on.any(-1, keepdims=True)
+    return share * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - share) * rest
 
 
 def readings(lines, kind, places):
-    out = []
-    for text in lines:
-        size = len(text.split())
-        seen = np.tri(size, dtype=bool) if kind == "causal" else np.ones((size, size), dtype=bool)
-        out.append(
-            reading(text, np.stack([made_head(text, place, seen) for place in places])[None], kind)
-        )
-    return out
+    sizes = [len(text.split()) for text in lines]
+    seen = [np.tri(n, dtype=bool) if kind == "causal" else np.ones((n, n), bool) for n in sizes]
+    return [
+        reading(text, np.stack([made_head(text, place, one) for place in places])[None], kind)
+        for text, one in zip(lines, seen, strict=True)
+    ]
 
 
 @each(("kind", "lines"), [("self", LINES), ("causal", CAUSAL)])
 def test_a_head_made_for_a_role_has_that_role(kind, lines):
+    """A causal model cannot look ahead."""
     places = [place for place, role in enumerate(ROLES) if (kind, role.key) != ("causal", "next")]
-    head_roles = score_roles(readings(lines, kind, places), kind).head_roles
-    assert {head: ROLES[role].key for (_, head), role in head_roles.items()} == {
+    scores = score_roles(readings(lines, kind, places), kind)
+    assert {head: ROLES[role].key for (_, head), role in scores.head_roles.items()} == {
         head: ROLES[place].key for head, place in enumerate(places)
     }
-
-
-def test_a_causal_model_cannot_look_ahead():
-    scores = score_roles(readings(CAUSAL, "causal", [0]), "causal")
-    assert np.isnan(scores.score[at("next")]).all() and scores.rows[at("next")] == 0
-    assert scores.best(at("next")) is None
+    ahead = (scores.rows[at("next")] == 0, scores.best(at("next")) is None)
+    assert ahead == (kind == "causal",) * 2
 
 
 def test_a_head_that_rests_and_acts_is_known_by_what_it_does():
@@ -184,10 +168,8 @@ def test_the_score_by_hand():
     """Rows 2 and 3 have a plain token before them; they give it 0.5 and 0.1."""
     weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
     scores = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
-    assert scores.score[at("previous"), 0, 0] == pytest.approx(0.3)
-    assert scores.chance[at("previous"), 0, 0] == pytest.approx(
-        (1 / 3 + 1 / 4) / 2
-    )  # one of three keys, one of four
+    figures = scores.score[at("previous"), 0, 0], scores.chance[at("previous"), 0, 0]
+    assert figures == pytest.approx((0.3, (1 / 3 + 1 / 4) / 2))  # one of three keys, one of four
 
 
 def shuffles(weights, causal, count=3000):
@@ -225,13 +207,10 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
         shuffled.append(reading(text, shuffles(weights, causal), kind))
     result, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
     places = [place for place, role in enumerate(ROLES) if role.targets and result.rows[place]]
+    mean, spread = drawn[places].mean(-1), drawn[places].std(-1)
     assert len(places) >= 7
-    spread = result.std[places, 0, 0]
-    assert (
-        np.abs(result.chance[places, 0, 0] - drawn[places].mean(-1))
-        < 4 * drawn[places].std(-1) / 3000**0.5
-    ).all()
-    np.testing.assert_allclose(spread, drawn[places].std(-1), rtol=within)
+    assert (np.abs(result.chance[places, 0, 0] - mean) < 4 * spread / 3000**0.5).all()
+    np.testing.assert_allclose(result.std[places, 0, 0], spread, rtol=within)
 
 
 def test_a_stripe_proves_less_than_a_pattern():
@@ -245,40 +224,31 @@ def test_a_stripe_proves_less_than_a_pattern():
     assert scores.std[at("rare"), 0, 1] > 3 * scores.std[at("previous"), 0, 0]
 
 
-def test_a_row_of_random_scores_uses_what_theory_says():
-    """For many keys e^entropy / n of N(0, 1) scores goes to e^(−1/2)."""
-    assert random_rows(2000)[0] == pytest.approx(np.exp(-0.5), rel=0.01)
-
-
 @each("kind", ["self", "causal"])
 @each("spread", [0.0, 1.0, 1.5, 3.0])
 def test_random_attention_is_none_of_these(kind, spread):
     """Nor is even attention, whose scores are all the same."""
-    lines = LINES if kind == "self" else CAUSAL
     made = [
         reading(text, random_weights(len(text.split()), 24, seed, spread, kind == "causal"), kind)
-        for seed, text in enumerate(lines)
+        for seed, text in enumerate(LINES if kind == "self" else CAUSAL)
     ]
     assert score_roles(made, kind).head_roles == {}
+    # For many keys e^entropy / n of N(0, 1) scores goes to e^(−1/2)
+    assert random_rows(2000)[0] == pytest.approx(np.exp(-0.5), rel=0.01)
 
 
 @given(st.integers(2, 12), st.integers(0, 2**31), st.floats(0.1, 20), st.booleans())
 def test_bounds_hold_for_any_weights(size, seed, spread, causal):
     kind: Kind = "causal" if causal else "self"
     words = np.random.default_rng(seed).choice(["the", "fox", ".", "heron", "##s", "[SEP]"], size)
-    text = " ".join(["[CLS]", *words])
-    made = score_roles(
-        [reading(text, random_weights(size + 1, 3, seed, spread, causal), kind)], kind
-    )
+    weights = random_weights(size + 1, 3, seed, spread, causal)
+    made = score_roles([reading(" ".join(["[CLS]", *words]), weights, kind)], kind)
     for figure in (made.score, made.chance):
         known = figure[~np.isnan(figure)]
         assert (known >= -1e-6).all() and (known <= 1 + 1e-6).all()
     assert (np.isnan(made.score) == np.isnan(made.std)).all()
     assert not (made.counts & np.isnan(made.score)).any()
-    assert all(
-        made.share[place, layer, head] >= MIN_SHARE
-        for (layer, head), place in made.head_roles.items()
-    )
+    assert all(made.share[place, *head] >= MIN_SHARE for head, place in made.head_roles.items())
 
 
 @each(("kind", "why"), [("cross", "before and after"), ("causal", "no map of kind 'causal'")])
@@ -288,33 +258,25 @@ def test_a_kind_without_roles_or_maps_is_said(kind, why):
 
 
 def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
-    """In the second line "dog" looks at the "sun" that followed it before; nowhere else is as much on it."""
-    text = CAUSAL[1]
-    size, tokens = len(text.split()), text.split()
-    weights = random_weights(size, 2, 0, 0.2, causal=True)
-    weights[0, 1, 7] = 0.01
-    weights[0, 1, 7, 2] = 0.93
-    made = [
-        reading(
-            CAUSAL[0], random_weights(len(CAUSAL[0].split()), 2, 1, 0.2, causal=True), "causal"
-        ),
-        reading(text, weights, "causal"),
-    ]
-    example = clearest_example(made, "causal", ROLES[at("induction")], 0, 1)
-    assert (tokens[example.query], tokens[example.key], example.reading, example.expected) == (
-        "dog",
-        "sun",
-        1,
-        1,
+    """In the second line "dog" looks at the "sun" that followed it before; nowhere else is as much on it.
+
+    The clearest row of a broad head uses most of its keys.
+    """
+    first, second = (
+        random_weights(len(text.split()), 2, seed, 0.2, causal=True)
+        for text, seed in zip(CAUSAL, (1, 0), strict=True)
     )
+    second[0, 1, 7], second[0, 1, 7, 2] = 0.01, 0.93
+    made = [reading(CAUSAL[0], first, "causal"), reading(CAUSAL[1], second, "causal")]
+    example = clearest_example(made, "causal", BY_KEY["induction"], 0, 1)
+    tokens = CAUSAL[1].split()
+    assert (tokens[example.query], tokens[example.key]) == ("dog", "sun")
+    assert (example.reading, example.expected) == (1, 1)
     assert (example.value, example.uniform) == (pytest.approx(0.93), pytest.approx(1 / 8))
-    assert clearest_example(made, "causal", ROLES[at("next")], 0, 1) is None
-
-
-def test_the_clearest_row_of_a_broad_head_uses_most_of_its_keys():
+    assert clearest_example(made, "causal", BY_KEY["next"], 0, 1) is None
     made = [reading("a b c d e f", np.stack([np.eye(6), np.eye(6)])[None] * 0.5 + 0.5 / 6)]
     made[0].trace.maps[0].weights[1, 4] = 1 / 6
-    example = clearest_example(made, "self", ROLES[at("broad")], 0, 1)
+    example = clearest_example(made, "self", BY_KEY["broad"], 0, 1)
     assert (example.query, example.value) == (4, pytest.approx(1.0))
 
 
@@ -333,14 +295,14 @@ def names(scores: RoleScores) -> dict[tuple[int, int], str]:
 
 
 def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
-    roles = names(on_sentences)
-    assert {(0, 2), (2, 11)} <= {head for head, role in roles.items() if role == "previous"}
-    assert on_sentences.score[at("previous"), 0, 2] > 0.98
-    assert on_sentences.chance[at("previous"), 0, 2] < 0.06
+    roles, previous = names(on_sentences), at("previous")
+    assert {roles[head] for head in ((0, 2), (2, 11))} == {"previous"}
     assert (roles[1, 8], roles[2, 9], roles[3, 11]) == ("next", "same", "delimiter")
-    assert (
-        "induction" not in roles.values()
-    )  # it reads both ways and was never asked for a next word
+    assert on_sentences.score[previous, 0, 2] > 0.98 > 0.06 > on_sentences.chance[previous, 0, 2]
+    # It reads both ways and was never asked for a next word
+    assert "induction" not in roles.values()
+    assert len(set(SENTENCES)) == len(SENTENCES) == 30
+    assert (on_sentences.rows >= 100).all()  # every role has been looked for in many places
 
 
 def test_the_lab_s_language_model_comes_out_with_induction_heads():
@@ -348,21 +310,13 @@ def test_the_lab_s_language_model_comes_out_with_induction_heads():
     inputs = role_inputs(pretrained)
     assert inputs.what == "example sentences" and len(inputs.givens) >= 15
     scores = score_roles(read_all(pretrained, inputs), "causal")
-    count = Counter(names(scores).values())
-    assert count["induction"] >= 1 and count["previous"] >= 1
-    layers = {
-        role: [layer for (layer, _), name in names(scores).items() if name == role]
+    previous, induction = (
+        min(layer for (layer, _), name in names(scores).items() if name == role)
         for role in ("previous", "induction")
-    }
-    assert min(layers["previous"]) < min(
-        layers["induction"]
-    )  # induction is built on a layer that looks one back
-    layer, head = scores.best(at("induction"))
-    assert (
-        scores.score[at("induction"), layer, head]
-        > 0.5
-        > 5 * scores.chance[at("induction"), layer, head]
     )
+    assert previous < induction  # which is built on a layer that looks one back
+    best = at("induction"), *scores.best(at("induction"))
+    assert scores.score[best] > 0.5 > 5 * scores.chance[best]
 
 
 def test_before_training_no_head_has_a_role(minilm):
@@ -376,39 +330,30 @@ def test_before_training_no_head_has_a_role(minilm):
     assert np.nanmax(scores.share[:-1]) < 0.05
 
 
-def test_each_model_is_measured_on_what_it_can_read():
-    numbers = role_inputs(load_lab_model("numbers"))
-    assert numbers.what == "example lines of numbers" and len(numbers.givens) == 16
-    digits = role_inputs(load_lab_model("digits"))
+def test_each_model_is_measured_on_what_it_can_read(minilm):
+    """The sentences of a person go first, unless no word is known."""
+    numbers, digits = (role_inputs(load_lab_model(name)) for name in ("numbers", "digits"))
+    assert (numbers.what, len(numbers.givens)) == ("example lines of numbers", 16)
     assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
     assert role_inputs(tiny("whisper")).givens == ()
+    own = role_inputs(minilm, ("Two words.", "And three more."))
+    assert own.what == "sentences of your own"
+    assert [one.text for one in own.givens] == ["Two words.", "And three more."]
+    assert role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == numbers.what
 
 
 def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
     pretrained = tiny("bart")
-    assert (
-        len(role_inputs(pretrained).givens) == 30
-        and len(role_inputs(pretrained, kind="causal").givens) == 10
-    )
+    counts = [len(role_inputs(pretrained, kind=kind).givens) for kind in ("self", "causal")]
+    assert counts == [30, 10]
     few = RoleInputs(role_inputs(pretrained).givens[:2], "example sentences")
     given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
     assert len(writing_its_own[0].target) != len(given_a_text[0].target)
     for one, other in zip(given_a_text, writing_its_own, strict=True):
-        for mine, theirs in zip(
-            one.trace.of("self").maps, other.trace.of("self").maps, strict=True
-        ):
-            np.testing.assert_array_equal(mine.weights, theirs.weights)
-
-
-def test_the_sentences_of_a_person_go_first_unless_no_word_is_known(minilm):
-    own = role_inputs(minilm, ("Two words.", "And three more."))
-    assert own.what == "sentences of your own" and [one.text for one in own.givens] == [
-        "Two words.",
-        "And three more.",
-    ]
-    assert (
-        role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == "example lines of numbers"
-    )
+        mine, theirs = (
+            [item.weights for item in each.trace.of("self").maps] for each in (one, other)
+        )
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
@@ -436,11 +381,6 @@ def test_every_family_can_be_measured(family):
             assert scores.rows[at("self")] > 0 and np.isfinite(scores.score[at("self")]).all()
 
 
-def test_the_kept_sentences_are_different_and_some_of_them_repeat(on_sentences):
-    assert len(set(SENTENCES)) == len(SENTENCES) == 30
-    assert (on_sentences.rows >= 100).all()  # every role has been looked for in many places
-
-
 # The standard tests of heads: random tokens that repeat, by hand and of known heads, and successors.
 
 
@@ -459,30 +399,20 @@ def test_the_cells_of_a_b_c_a_b_c():
 
 
 def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_before():
+    """In a causal model it is the induction score of a text that repeats."""
     scores = score_repeats(load_lab_model("induction"), "causal")
-    best = by_name(scores, 0)
-    assert next(iter(best)) == "L1·H2" and best["L1·H2"] == pytest.approx(0.966, abs=2e-3)
-    assert (
-        next(iter(by_name(scores, 2))) == "L0·H3"
-        and max(by_name(scores, 1).values()) < scores.uniform[1]
-    )
+    best, highest = by_name(scores, 0), [next(iter(by_name(scores, test))) for test in (0, 2)]
+    assert highest == ["L1·H2", "L0·H3"] and best["L1·H2"] == pytest.approx(0.966, abs=2e-3)
+    assert max(by_name(scores, 1).values()) < scores.uniform[1]
     # Uniform causal attention behind one special token: the mean of 1/27 … 1/51.
     assert scores.uniform[0] == pytest.approx(np.mean([1 / keys for keys in range(27, 52)]))
-
-
-def test_in_a_causal_model_it_is_the_induction_score_of_a_text_that_repeats():
-    scores = score_repeats(load_lab_model("induction"), "causal")
     ids, item = scores.example.lines("causal")[0].ids, scores.example.trace.of("causal").maps[1]
     assert ids[1:26] == ids[26:]
-    generated = [-1] * 26 + [
-        *ids[27:],
-        -1,
-    ]  # what follows each token of the repetition; nothing follows the last one
-    expected = induction_score(item, ids, generated)
+    # What follows each token of the repetition; nothing follows the last one
+    expected = induction_score(item, ids, [-1] * 26 + [*ids[27:], -1])
     queries, keys = TESTS[0].cells(scores.length)
-    assert item.weights[:, queries[:-1] + 1, keys[:-1] + 1].mean(-1) == pytest.approx(
-        expected, abs=1e-6
-    )
+    mine = item.weights[:, queries[:-1] + 1, keys[:-1] + 1].mean(-1)
+    assert mine == pytest.approx(expected, abs=1e-6)
 
 
 def test_minilm_has_a_duplicate_token_head_and_no_induction_head():
@@ -498,7 +428,7 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
     ids = ordinary_tokens(pretrained.tokenizer)[:6]
     reading = read_ids(pretrained, ids * 2)
     line = reading.lines(kind)[0]
-    start = reading.lines(kind)[0].special.index(False)
+    start = line.special.index(False)
     assert line.ids[start : start + 12] == (*ids, *ids)
     assert score_repeats(pretrained, kind).score.shape[0] == len(TESTS)
     if family == "bert":
@@ -509,11 +439,19 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
         assert np.allclose(reading.trace.maps[1].weights, expected, atol=1e-5)
 
 
-def test_too_long_a_line_and_a_model_of_pictures_are_refused():
-    with pytest.raises(PretrainedError, match="reads at most 70 tokens; these are 102"):
-        read_ids(tiny("bert"), [7] * 100)
-    with pytest.raises(PretrainedError, match="no tokens to repeat"):
-        score_repeats(load_lab_model("digits"))
+def test_too_long_a_line_and_models_without_such_tokens_are_refused():
+    induction, digits = load_lab_model("induction"), load_lab_model("digits")
+    for run, words in (
+        (lambda: read_ids(tiny("bert"), [7] * 100), "reads at most 70 tokens; these are 102"),
+        (lambda: score_repeats(digits), "no tokens to repeat"),
+        (lambda: score_successors(digits), "no ordered tokens"),
+        (
+            lambda: score_successors(induction, "causal"),
+            "vocabulary of induction has 4 numbers, days, months or letters",
+        ),
+    ):
+        with pytest.raises(PretrainedError, match=words):
+            run()
 
 
 def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
@@ -522,10 +460,8 @@ def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
     days = orders["days"]
     assert minilm.tokenizer.convert_ids_to_tokens(list(days.ids))[:2] == ["monday", "tuesday"]
     assert days.pairs == [(index, index + 1) for index in range(6)]
-    numbers = token_orders(load_lab_model("numbers"))
-    assert [(order.name, order.items[:3]) for order in numbers] == [
-        ("number words", ("one", "two", "three"))
-    ]
+    [numbers] = token_orders(load_lab_model("numbers"))
+    assert (numbers.name, numbers.items[:3]) == ("number words", ("one", "two", "three"))
 
 
 def planted(
@@ -534,62 +470,34 @@ def planted(
     """Three heads over one-hot embeddings of the items: one adds to the successor, one to the item, one at random."""
     ids = [token for order in order_ids for token in order]
     size = len(ids)
-    embedding = torch.zeros(len(minilm.tokenizer), size)
+    embedding, following = torch.zeros(len(minilm.tokenizer), size), torch.zeros(size, size)
     embedding[ids] = torch.eye(size)
-    following = torch.zeros(size, size)
     for order in order_ids:
         for one, other in zip(order, order[1:], strict=False):
             following[ids.index(one), ids.index(other)] = 1
     random = torch.randn(size, size, generator=torch.Generator().manual_seed(3))
-    heads = HeadMatrices(
-        "self",
-        0,
-        None,
-        None,
-        torch.eye(size).expand(3, -1, -1),
-        torch.stack([random, following, torch.eye(size)]),
-        3,
-        number=4,
-    )
+    w_v, w_o = torch.eye(size).expand(3, -1, -1), torch.stack([random, following, torch.eye(size)])
+    heads = HeadMatrices("self", 0, None, None, w_v, w_o, 3, number=4)
     return (heads,), Vocabularies({"self": embedding}, {"self": embedding.T}, frozenset({"self"}))
 
 
-def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm, monkeypatch):
-    heads, vocabularies = planted(minilm, [order.ids for order in token_orders(minilm)])
-    monkeypatch.setattr(head_tests, "read_heads", lambda pretrained: heads)
-    monkeypatch.setattr(head_tests, "read_vocabularies", lambda pretrained: vocabularies)
-    scores = score_successors(minilm)
-    assert (scores.name(scores.ranked()[0]), scores.score[0, 1], scores.score[0, 2]) == (
-        "L4·H1",
-        1,
-        0,
-    )
-    assert scores.score[0, 0] < 0.2 and scores.by_embedding
-    assert scores.count == 19 + 19 + 9 + 6 + 11 + 25
-    assert scores.chance == pytest.approx(
-        (19 / 20 + 19 / 20 + 9 / 10 + 6 / 7 + 11 / 12 + 25 / 26) / scores.count
-    )
+def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm):
+    weights = planted(minilm, [order.ids for order in token_orders(minilm)])
+    scores = score_successors(minilm, weights=weights)
+    assert scores.name(scores.ranked()[0]) == "L4·H1"
+    assert scores.score[0, 1:].tolist() == [1, 0] and scores.score[0, 0] < 0.2
+    assert scores.by_embedding and scores.count == 19 + 19 + 9 + 6 + 11 + 25
+    chance = (19 / 20 + 19 / 20 + 9 / 10 + 6 / 7 + 11 / 12 + 25 / 26) / scores.count
+    assert scores.chance == pytest.approx(chance)
 
 
 def test_the_logits_are_those_of_the_whole_vocabulary_at_the_items(minilm):
+    """And MiniLM has no successor head."""
     heads, vocabularies = read_heads(minilm), read_vocabularies(minilm)
     [days] = [order for order in token_orders(minilm) if order.name == "days"]
+    logits = item_logits(heads[3], vocabularies, days)[8]
     for row in (0, 5):
-        whole = vocabularies.written(heads[3], 8, days.ids[row])
-        assert item_logits(heads[3], vocabularies, days)[8, row] == pytest.approx(
-            whole[list(days.ids)].numpy(), abs=1e-4
-        )
-
-
-def test_minilm_has_no_successor_head(minilm):
-    scores = score_successors(minilm)
+        whole = vocabularies.written(heads[3], 8, days.ids[row])[list(days.ids)]
+        assert logits[row] == pytest.approx(whole.numpy(), abs=1e-4)
+    scores = score_successors(minilm, weights=(heads, vocabularies))
     assert scores.by_embedding and np.nanmax(scores.score) < 0.15 and scores.score.shape == (6, 12)
-
-
-def test_models_without_ordered_tokens_say_so():
-    with pytest.raises(
-        PretrainedError, match="vocabulary of induction has 4 numbers, days, months or letters"
-    ):
-        score_successors(load_lab_model("induction"), "causal")
-    with pytest.raises(PretrainedError, match="no ordered tokens"):
-        score_successors(load_lab_model("digits"))

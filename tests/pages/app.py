@@ -56,6 +56,12 @@ def page_text(app: AppTest) -> str:
     return re.sub(r"<[^>]+>|\\", "", "\n".join(texts))
 
 
+def assert_says(app: AppTest, *sentences: str) -> None:
+    """The page runs, and says each of these."""
+    text = page_text(app)
+    assert not app.exception and [one for one in sentences if one not in text] == []
+
+
 def pictures_of(app: AppTest) -> dict[str, Any]:
     """What Export offers on the page, by key."""
     return {key: make() for key, make in app.session_state["page_pictures"].pictures.items()}
