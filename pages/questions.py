@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -19,159 +20,37 @@ from dashboard.server.cache import cached
 from dashboard.ui.links import BOUND, fragment
 from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, table, title
 
-
-@dataclass(frozen=True)
-class Evidence:
-    """A small table of computed numbers, and the sentence that it shows."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    sentence: str
+Row = dict[str, Any]
 
 
-def scaling() -> Evidence:
-    """Scores and weights with and without 1/√D."""
-    rows = questions.scaling()
-    last = rows[-1]
-    return Evidence(
-        ("D", "std of q\u00a0·\u00a0k", "largest weight, no scaling", "largest weight, 1/√D"),
-        tuple(
-            (str(row["D"]), *(number(row[name]) for name in ("std", "plain", "scaled")))
-            for row in rows
-        ),
-        f"At D = {last['D']} the largest of 16 weights is {number(last['plain'])} on average without the "
-        f"division and {number(last['scaled'])} with it.",
-    )
+def col(name: str, write: Callable[[Any], str] = str) -> Callable[[Row], str]:
+    """A column of a table: what is written of that number of a row."""
+    return lambda row: write(row[name])
 
 
-def lengths(d_model: int = 512) -> Evidence:
-    """FLOPs and bytes by length."""
-    rows = tuple(
-        (
-            f"{row['tokens']:,}",
-            operations(row["maps"]),
-            operations(row["products"]),
-            byte_size(row["bytes"]),
-        )
-        for row in questions.lengths(d_model)
-    )
-    return Evidence(
-        (
-            "tokens",
-            "FLOPs of W_q, W_k, W_v, W_o",
-            "FLOPs of q · k and weights · v",
-            "weights, fp32",
-        ),
-        rows,
-        f"The two are equal at {2 * d_model:,} tokens, twice d_model = {d_model}. "
-        "Beyond that the quadratic part dominates.",
-    )
-
-
-def addition(d_model: int = 512) -> Evidence:
-    """Two ways to join a word and a position."""
-    rows = questions.addition(d_model)
-    return Evidence(
-        ("form", "matrix", f"numbers to learn at d_model = {d_model}"),
-        tuple(
-            (row["form"], f"{d_model} × {row['columns']:,}", f"{row['numbers']:,}") for row in rows
-        ),
-        "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "
-        f"{number(rows[1]['difference'])}.",
-    )
-
-
-def feed_forward() -> Evidence:
-    """Parameters of a layer by part."""
-    rows = questions.feed_forward()
-    return Evidence(
-        ("part", "parameters", "share"),
-        tuple((row["part"], f"{row['parameters']:,}", percent(row["share"])) for row in rows),
-        f"Two thirds of a layer's parameters, {percent(rows[1]['share'])}, are in the feed-forward "
-        "network.",
-    )
-
-
-def causality() -> Evidence:
-    """The change of each output, without and with the mask."""
-    rows = questions.causality()
-    counts = [sum(value > 0 for value in list(row.values())[1:-1]) for row in rows]
-    return Evidence(
-        tuple(rows[0]),
-        tuple((row["mask"], *map(number, list(row.values())[1:])) for row in rows),
-        f"Without a mask {counts[0]} of the 5 earlier outputs change when the last token changes; with the "
-        f"causal mask {counts[1]} do.",
-    )
-
-
-def reshaping() -> Evidence:
-    """The tokens in each row, both ways."""
-    rows = questions.reshaping()
-    both = [([row["right 0"], row["right 1"]], [row["wrong 0"], row["wrong 1"]]) for row in rows]
-    mixed = sum(right != wrong for right, wrong in both)
-
-    def tokens(ids: list[int]) -> str:
-        return " and ".join(sorted({f"token {index}" for index in ids}))
-
-    return Evidence(
-        ("row", "view(B, T, H, D).transpose(1, 2)", "view(B, H, T, D)"),
-        tuple((row["row"], *map(tokens, each)) for row, each in zip(rows, both, strict=True)),
-        f"view(B, H, T, D) puts the wrong token into {mixed} of {len(rows)} rows.",
-    )
-
-
-def padding() -> Evidence:
-    """The outputs with a padded token, by what is masked."""
-    rows = questions.padding()
-    return Evidence(
-        ("mask", "change of the real tokens' outputs", "size of the padded row's output"),
-        tuple((row["mask"], number(row["change"]), number(row["padded"])) for row in rows),
-        f"With the key masked the real outputs change by {number(rows[1]['change'])}. Masking the query as "
-        "well changes only the padded row, which the loss leaves out anyway.",
-    )
-
-
-def cache() -> Evidence:
-    """The size of the cache by form."""
-    return Evidence(
-        ("keys and values", "a token", "8,192 tokens"),
-        tuple(
-            (row["keys and values"], byte_size(row["token"]), byte_size(row["text"]))
-            for row in questions.cache()
-        ),
-        "Queries are not stored: the query of an earlier token is never used again.",
-    )
-
-
-def one_row() -> Evidence:
-    """All weights of a head, and one row of them."""
-    rows = questions.one_row()
-    whole, row = (each["numbers"] for each in rows)
-    return Evidence(
-        ("what", "numbers", "FLOPs"),
-        tuple((row["what"], f"{row['numbers']:,}", operations(row["FLOPs"])) for row in rows),
-        f"The fused kernel never stores the {whole:,} weights at once; one row is computed again for "
-        f"1/{row:,} of the cost.",
-    )
-
-
-def families() -> Evidence:
-    """The attentions of each family."""
-    return Evidence(
-        ("family, 2 layers a stack", "self-attention", "causal", "cross-attention"),
-        tuple(tuple(map(str, row.values())) for row in questions.families()),
-        "The families differ in which of the three attentions their layers have.",
-    )
+def tokens(way: str) -> Callable[[Row], str]:
+    """The tokens whose numbers a head's row gets."""
+    return lambda row: " and ".join(sorted({f"token {row[f'{way} {at}']}" for at in range(2)}))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A question, its answer in a few sentences, computed evidence, and the pages that show it (page key, label)."""
+    """A question, its answer in a few sentences, and the pages that show it (page key, label).
+
+    The evidence is a function of core.studies.questions, the columns of the table of its rows by their heads, and the
+    sentence that these show.
+    """
 
     question: str
     text: str
     pages: tuple[tuple[str, str], ...]
-    evidence: Callable[[], Evidence] | None = None
+    study: Callable[[], list[Row]] | None = None
+    columns: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
+    sentence: Callable[[list[Row]], str] = lambda rows: ""
+
+    def cells(self, rows: list[Row]) -> list[list[str]]:
+        """The table of the evidence."""
+        return [[write(row) for write in self.columns.values()] for row in rows]
 
 
 ANSWERS = {
@@ -181,7 +60,17 @@ ANSWERS = {
         "is √D, so it grows with the head size. Large scores push the softmax towards a single key, where its gradient "
         "is almost zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
         (("one_query", "See variance grow with D"), ("scores", "Compare all scores")),
-        scaling,
+        questions.scaling,
+        {
+            "D": col("D"),
+            "std of q\u00a0·\u00a0k": col("std", number),
+            "largest weight, no scaling": col("plain", number),
+            "largest weight, 1/√D": col("scaled", number),
+        },
+        lambda rows: (
+            f"At D = {rows[-1]['D']} the largest of 16 weights is {number(rows[-1]['plain'])} on average without "
+            f"the division and {number(rows[-1]['scaled'])} with it."
+        ),
     ),
     "names": Answer(
         "Why the names query, key and value?",
@@ -196,7 +85,16 @@ ANSWERS = {
         "linear maps grow only with the length itself. Kernels that skip or approximate keys, or that never store the "
         "weights, make long sequences possible.",
         (("efficient", "Measure each kernel"),),
-        lengths,
+        questions.lengths,
+        {
+            "tokens": col("tokens", "{:,}".format),
+            "FLOPs of W_q, W_k, W_v, W_o": col("maps", operations),
+            "FLOPs of q · k and weights · v": col("products", operations),
+            "weights, fp32": col("bytes", byte_size),
+        },
+        lambda rows: (
+            "The two are equal at 1,024 tokens, twice d_model = 512. Beyond that the quadratic part dominates."
+        ),
     ),
     "heads": Answer(
         "Why several heads instead of one?",
@@ -214,7 +112,16 @@ ANSWERS = {
         "matrix. It keeps d_model, and costs no parameters. In a wide vector the model can keep tokens and positions "
         "in different directions.",
         (("positions", "See what positions do to the scores"),),
-        addition,
+        questions.addition,
+        {
+            "form": col("form"),
+            "matrix": col("columns", "512 × {:,}".format),
+            "numbers to learn at d_model = 512": col("numbers", "{:,}".format),
+        },
+        lambda rows: (
+            "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "
+            f"{number(rows[1]['difference'])}."
+        ),
     ),
     "feed_forward": Answer(
         "What does the feed-forward network do?",
@@ -222,7 +129,15 @@ ANSWERS = {
         "network then transforms each token on its own, with an activation between two linear maps. With d_ff = "
         "4·d_model it holds two thirds of a layer's parameters.",
         (("transformer", "Open the blocks of a layer"),),
-        feed_forward,
+        questions.feed_forward,
+        {
+            "part": col("part"),
+            "parameters": col("parameters", "{:,}".format),
+            "share": col("share", percent),
+        },
+        lambda rows: (
+            f"Two thirds of a layer's parameters, {percent(rows[1]['share'])}, are in the feed-forward network."
+        ),
     ),
     "gradients": Answer(
         "How does attention help gradients?",
@@ -240,7 +155,12 @@ ANSWERS = {
         "itself and to earlier tokens only. All positions can then be trained in one pass, and text can be generated "
         "one token after another.",
         (("masks", "Draw any mask"),),
-        causality,
+        questions.causality,
+        {"mask": col("mask")} | {f"output {at}": col(f"output {at}", number) for at in range(6)},
+        lambda rows: (
+            "Without a mask {} of the 5 earlier outputs change when the last token changes; with the causal mask {} "
+            "do."
+        ).format(*(sum(row[f"output {at}"] > 0 for at in range(5)) for row in rows)),
     ),
     "importance": Answer(
         "Do the weights show which words are important?",
@@ -253,21 +173,47 @@ ANSWERS = {
         "BERT is an encoder: every token attends to every token. GPT is a decoder: each token attends to earlier ones. "
         "T5 has both stacks, joined by cross-attention.",
         (("transformer", "Draw each of the three"), ("pretrained", "Open a trained model")),
-        families,
+        questions.families,
+        {
+            "family, 2 layers a stack": col("family"),
+            "self-attention": col("attention"),
+            "causal": col("causal"),
+            "cross-attention": col("cross"),
+        },
+        lambda rows: "The families differ in which of the three attentions their layers have.",
     ),
     "reshaping": Answer(
         "Why view(B, T, H, D).transpose(1, 2) and not view(B, H, T, D)?",
         "The d_model numbers of a token lie side by side in memory. view does not move numbers, it only cuts the line "
         "into pieces. Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
         (("heads", "Split one attention into heads"),),
-        reshaping,
+        questions.reshaping,
+        {
+            "row": col("row"),
+            "view(B, T, H, D).transpose(1, 2)": tokens("right"),
+            "view(B, H, T, D)": tokens("wrong"),
+        },
+        lambda rows: (
+            "view(B, H, T, D) puts the wrong token into "
+            f"{sum(any(row[f'right {at}'] != row[f'wrong {at}'] for at in range(2)) for row in rows)} of {len(rows)} "
+            "rows."
+        ),
     ),
     "padding": Answer(
         "Why are padded keys masked, and padded queries not?",
         "A padded key would receive weight from real tokens and change their outputs. A padded query only makes an "
         "extra row of output, which nothing reads and the loss leaves out.",
         (("masks", "Combine a padding mask with others"),),
-        padding,
+        questions.padding,
+        {
+            "mask": col("mask"),
+            "change of the real tokens' outputs": col("change", number),
+            "size of the padded row's output": col("padded", number),
+        },
+        lambda rows: (
+            f"With the key masked the real outputs change by {number(rows[1]['change'])}. Masking the query as well "
+            "changes only the padded row, which the loss leaves out anyway."
+        ),
     ),
     "one_row": Answer(
         "Why does the fused kernel return no weights?",
@@ -275,7 +221,16 @@ ANSWERS = {
         "This is where its speed and its small memory come from. A row of weights can be computed again when it is "
         "needed.",
         (("efficient", "Compare exact and fused"),),
-        one_row,
+        questions.one_row,
+        {
+            "what": col("what"),
+            "numbers": col("numbers", "{:,}".format),
+            "FLOPs": col("FLOPs", operations),
+        },
+        lambda rows: (
+            f"The fused kernel never stores the {rows[0]['numbers']:,} weights at once; one row is computed again for "
+            f"1/{rows[1]['numbers']:,} of the cost."
+        ),
     ),
     "cache": Answer(
         "What is in the key/value cache?",
@@ -283,7 +238,13 @@ ANSWERS = {
         "so they are stored. Sharing keys and values between heads, or storing a smaller latent, makes the cache "
         "smaller.",
         (("heads", "Share keys between heads"), ("generate", "Generate token by token")),
-        cache,
+        questions.cache,
+        {
+            "keys and values": col("keys and values"),
+            "a token": col("token", byte_size),
+            "8,192 tokens": col("text", byte_size),
+        },
+        lambda rows: "Queries are not stored: the query of an earlier token is never used again.",
     ),
 }
 
@@ -305,9 +266,8 @@ pd.DataFrame(rows)
 
 def script(answer: Answer) -> Script:
     """The numbers of the answer's table, by the function that computed them here."""
-    assert answer.evidence is not None
-    study = getattr(questions, answer.evidence.__name__)
-    source = inspect.getsource(study)
+    assert answer.study is not None
+    source = inspect.getsource(answer.study)
     body = (f"{inspect.getsource(questions.normal)}\n\n" if "normal(" in source else "") + source
     lines = [line for name, line in IMPORTS.items() if re.search(rf"\b{name}\b", body)]
     imports = "\n".join(lines).replace("import torch\n", "import torch\n\n", 1)
@@ -317,11 +277,13 @@ def script(answer: Answer) -> Script:
 
 {body}
 
-rows = {study.__name__}()
+rows = {answer.study.__name__}()
 for row in rows:
     print(row)
 """
-    rows = [[value for value in row.values() if not isinstance(value, str)] for row in study()]
+    rows = [
+        [value for value in row.values() if not isinstance(value, str)] for row in answer.study()
+    ]
     return Script(
         (Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)}
     )
@@ -340,8 +302,8 @@ def page() -> None:
 @fragment
 def explore() -> None:
     """Draw the list of questions and, beside it, the selected answer, which rerun alone."""
-    questions, answer = st.columns([2, 3], gap="large")
-    key = questions.radio(
+    choice, answer = st.columns([2, 3], gap="large")
+    key = choice.radio(
         "Question",
         list(ANSWERS),
         key="questions:question",
@@ -349,24 +311,27 @@ def explore() -> None:
         format_func=lambda key: ANSWERS[key].question,
         **BOUND,
     )
+    selected = ANSWERS[key or "scaling"]
     with answer:
-        show(ANSWERS[key or "scaling"])
-
-
-def show(selected: Answer) -> None:
-    """Draw the words of an answer, its table, what that shows, and the links."""
-    paragraph(f"## {selected.question}\n\n{selected.text}")
-    if selected.evidence is not None:
-        evidence = cached(selected.evidence)
-        table(evidence.head, evidence.rows, caption=selected.question, markers=False)
-        fact(evidence.sentence)
-        add_script(partial(script, selected))
-    for page_key, label in selected.pages:
-        step = step_of(page_key)
-        st.page_link(step.page(), label=f"{label}: {step.title}", icon=step.icon, query_params={})
-    if selected.evidence is not None:
-        details(
-            "The function that computed this",
-            partial(source_panel, getattr(questions, selected.evidence.__name__)),
-            "questions:source",
-        )
+        paragraph(f"## {selected.question}\n\n{selected.text}")
+        if selected.study is not None:
+            rows = cached(selected.study)
+            table(
+                list(selected.columns),
+                selected.cells(rows),
+                caption=selected.question,
+                markers=False,
+            )
+            fact(selected.sentence(rows))
+            add_script(partial(script, selected))
+        for page_key, label in selected.pages:
+            step = step_of(page_key)
+            st.page_link(
+                step.page(), label=f"{label}: {step.title}", icon=step.icon, query_params={}
+            )
+        if selected.study is not None:
+            details(
+                "The function that computed this",
+                partial(source_panel, selected.study),
+                "questions:source",
+            )

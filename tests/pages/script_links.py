@@ -78,7 +78,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     *(
         ("questions", {"questions:question": answer.question})
         for answer in ANSWERS.values()
-        if answer.evidence
+        if answer.study
     ),
     ("compare", {"source": "seeded", "m": "score=additive", "text": TYPED, "length": "128"}),
     (
