@@ -185,7 +185,8 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
     from core.attention import Attention, AttentionConfig
     from core.claims.base import Results, verdict
     from core.claims.catalogue import CLAIMS, claim_of
-    from core.claims.experiment import cells, measure_cell
+    from core.claims.experiment import measure_cell
+    from core.claims.run import ClaimConfig
 
     plug_in, claim, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
@@ -202,8 +203,9 @@ def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypat
     try:
         run(claim, tmp_path, monkeypatch, capsys)
         diluted, settings = claim_of("diluted"), {"seeds": 5, "d_k": 8}
-        measured = [measure_cell(diluted, cell, settings) for cell in cells(diluted, settings)]
-        results = Results.of(cell for cell in measured if cell is not None)
+        cells = ClaimConfig("diluted", settings).cells
+        measured = [measure_cell(diluted, cell, settings) for cell in cells]
+        results = Results(tuple(cell for cell in measured if cell is not None))
         assert verdict(diluted, settings, results).state == "holds"
     finally:
         CLAIMS[:] = claims

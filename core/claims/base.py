@@ -39,24 +39,19 @@ class CellResult:
         return read(data, cls, "A cell")
 
 
-@dataclass(frozen=True)
-class SeedValues:
+class SeedValues(dict[Key, float]):
     """The numbers of one seed, of all conditions."""
-
-    values: dict[Key, float]
 
     def one(self, condition: str, measure: str, x: float | None = None) -> float:
         """One number; KeyError where it was not measured."""
-        return self.values[condition, measure, x]
+        return self[condition, measure, x]
 
     def curve(self, condition: str, measure: str) -> dict[float, float]:
         """A measure over x, in the order of x."""
-        points = {
-            x: value
-            for (of, name, x), value in self.values.items()
-            if (of, name) == (condition, measure) and x is not None
-        }
-        return dict(sorted(points.items()))
+        places = sorted(
+            x for of, name, x in self if (of, name) == (condition, measure) and x is not None
+        )
+        return {x: self[condition, measure, x] for x in places}
 
 
 @dataclass(frozen=True)
@@ -65,43 +60,30 @@ class Results:
 
     cells: tuple[CellResult, ...]
 
-    @classmethod
-    def of(cls, cells: Iterable[CellResult]) -> Results:
-        return cls(tuple(cells))
-
     @cached_property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(sorted({cell.seed for cell in self.cells}))
+    def by_seed(self) -> dict[int, SeedValues]:
+        """The numbers of each seed, in the order of the seeds."""
+        by_seed = {seed: SeedValues() for seed in sorted({cell.seed for cell in self.cells})}
+        for cell in self.cells:
+            by_seed[cell.seed].update(
+                {(cell.condition, name, x): value for name, value, x in cell.values}
+            )
+        return by_seed
 
-    def seed(self, seed: int) -> SeedValues:
-        return SeedValues(
-            {
-                (cell.condition, measure, x): value
-                for cell in self.cells
-                if cell.seed == seed
-                for measure, value, x in cell.values
-            }
-        )
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(self.by_seed)
 
     def complete(self, conditions: Sequence[str]) -> Results:
         """Only the seeds that have all conditions: those that can be paired."""
-        done = {
-            seed
-            for seed in self.seeds
-            if set(conditions) <= {cell.condition for cell in self.cells if cell.seed == seed}
-        }
+        measured = {(cell.seed, cell.condition) for cell in self.cells}
+        done = [seed for seed in self.seeds if measured >= {(seed, one) for one in conditions}]
         return Results(tuple(cell for cell in self.cells if cell.seed in done))
 
     def values(self, condition: str, measure: str, x: float | None = None) -> list[float]:
         """One number of every seed that has it, in the order of the seeds."""
-        by_seed = {
-            cell.seed: value
-            for cell in self.cells
-            if cell.condition == condition
-            for name, value, at in cell.values
-            if (name, at) == (measure, x)
-        }
-        return [by_seed[seed] for seed in sorted(by_seed)]
+        place = condition, measure, x
+        return [seed[place] for seed in self.by_seed.values() if place in seed]
 
     def mean(self, condition: str, measure: str, x: float | None = None) -> float:
         """One number, averaged over the seeds that have it; ZeroDivisionError where none has."""
@@ -110,19 +92,11 @@ class Results:
 
     def mean_of(self, quantity: Quantity) -> float:
         """A quantity of one seed, averaged over the seeds."""
-        return sum(quantity(self.seed(seed)) for seed in self.seeds) / len(self.seeds)
+        return sum(map(quantity, self.by_seed.values())) / len(self.seeds)
 
     def xs(self, condition: str, measure: str) -> list[float]:
         """Where a measure's curve was measured."""
-        return sorted(
-            {
-                x
-                for cell in self.cells
-                if cell.condition == condition
-                for name, _, x in cell.values
-                if name == measure and x is not None
-            }
-        )
+        return sorted({x for seed in self.by_seed.values() for x in seed.curve(condition, measure)})
 
 
 Quantity = Callable[[SeedValues], float]
@@ -231,8 +205,15 @@ class Learned:
 
         Without named conditions it is the one that learned in most seeds.
         """
+
+        def reached(seed: SeedValues, condition: str) -> bool:
+            end = (
+                max(seed.curve(condition, self.measure), default=None) if self.x is None else self.x
+            )
+            return self.low <= seed.get((condition, self.measure, end), math.nan) <= self.high
+
         counts = {
-            condition: sum(self._reached(seed, condition) for seed in seeds)
+            condition: sum(reached(seed, condition) for seed in seeds)
             for condition in self.conditions or conditions
         }
         condition = (min if self.conditions else max)(counts, key=lambda one: counts[one])
@@ -241,12 +222,6 @@ class Learned:
             if counts[condition] >= LEARNED_SHARE * len(seeds)
             else (condition, counts[condition])
         )
-
-    def _reached(self, seed: SeedValues, condition: str) -> bool:
-        value = seed.values.get((condition, self.measure, self.x))
-        if value is None and self.x is None:
-            value = next(reversed(seed.curve(condition, self.measure).values()), None)
-        return value is not None and self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -337,11 +312,6 @@ class Claim:
     scope: str = ""
 
     @property
-    def criteria(self) -> tuple[Learned, ...]:
-        """When the models count as having learned, each criterion once."""
-        return tuple(dict.fromkeys(part.learned for part in self.parts if part.learned is not None))
-
-    @property
     def params(self) -> tuple[Param, ...]:
         """All settings, the number of seeds first."""
         return replace(SEEDS, default=self.seeds), *self.settings
@@ -398,8 +368,7 @@ def verdict(claim: Claim, settings: ClaimSettings, results: Results) -> Verdict:
     cover all parts together: 95 % after Bonferroni's correction for their number.
     """
     conditions = claim.conditions(settings)
-    complete = results.complete(conditions)
-    seeds = [complete.seed(seed) for seed in complete.seeds]
+    seeds = [*results.complete(conditions).by_seed.values()]
     effects = tuple(
         effect(
             part,
@@ -426,10 +395,7 @@ def why_not(part: Part, seeds: Sequence[SeedValues], conditions: Sequence[str]) 
     """Why an interval says nothing of a statement; empty where it does."""
     if len(seeds) < MIN_SEEDS:
         return f"{len(seeds)} {'seed' if len(seeds) == 1 else 'seeds'} of the {MIN_SEEDS} that a verdict needs"
-    if (
-        part.learned is not None
-        and (lacking := part.learned.lacking(seeds, conditions)) is not None
-    ):
+    if part.learned and (lacking := part.learned.lacking(seeds, conditions)):
         condition, count = lacking
         return (
             f"the models have not learned: {criterion(part.learned)} in {count} of {len(seeds)} seeds of "
@@ -448,11 +414,11 @@ def verdict_line(claim: Claim, judged: Verdict, seeds: int) -> str:
 
 def rule_lines(claim: Claim) -> list[str]:
     """When the models of a claim count as having learned, a sentence a criterion."""
-    share = f"{100 * LEARNED_SHARE:.0f} % of the seeds"
     return [
-        f"The models have learned where {criterion(one)} in {share} of "
-        f"{' and of '.join(one.conditions) if one.conditions else 'at least one condition'}."
-        for one in claim.criteria
+        f"The models have learned where {criterion(one)} in {100 * LEARNED_SHARE:.0f} % of the seeds of "
+        f"{' and of '.join(one.conditions) or 'at least one condition'}."
+        for one in dict.fromkeys(part.learned for part in claim.parts)
+        if one is not None
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,15 +22,6 @@ from core.training.record import Record
 
 Cell = tuple[str, int]  # a condition and a seed
 TEXT_BITS = 2.5  # a character: a model of two layers that has learned the text needs fewer
-
-
-def cells(claim: Claim, settings: Mapping[str, Any], seeds: Sequence[int] = ()) -> tuple[Cell, ...]:
-    """Every cell, seed by seed, so that each condition has its first number early; of 0, 1, … without `seeds`."""
-    return tuple(
-        (condition, seed)
-        for seed in seeds or range(int(settings["seeds"]))
-        for condition in claim.conditions(settings)
-    )
 
 
 @one_thread()

@@ -10,6 +10,7 @@ Runs of one group share the cells of one experiment, so that two cores are used;
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from msgspec import Meta
 
 from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
-from core.claims.experiment import Cell, cells, measure_cell
+from core.claims.experiment import Cell, measure_cell
 from core.entries import ConfigError, Value, quote
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
 from core.runs.executor import record_machine
@@ -57,7 +58,10 @@ class ClaimConfig:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        return cells(self.entry, self.settings, self.seeds)
+        """Every cell, seed by seed, so that each condition has its first number early."""
+        seeds = self.seeds or range(int(self.settings["seeds"]))
+        conditions = self.entry.conditions(self.settings)
+        return tuple((one, seed) for seed, one in itertools.product(seeds, conditions))
 
     def to_json(self) -> dict[str, Any]:
         data = {"claim": self.claim, "settings": dict(self.settings)}
@@ -81,7 +85,8 @@ class Group:
 
     @cached_property
     def config(self) -> ClaimConfig:
-        return config_of(self.runs[0])
+        """The config of the runs; ConfigError when the file does not describe one."""
+        return ClaimConfig.from_json(self.runs[0].metadata().get("claim"))
 
     @property
     def live(self) -> bool:
@@ -89,12 +94,9 @@ class Group:
 
     def results(self) -> Results:
         """The cells so far, those of this config only."""
-        known = set(self.config.cells)
-        return Results.of(
-            cell
-            for run in self.runs
-            for cell in load_cells(run)
-            if (cell.condition, cell.seed) in known
+        cells = [cell for run in self.runs for cell in load_cells(run)]
+        return Results(
+            tuple(one for one in cells if (one.condition, one.seed) in self.config.cells)
         )
 
 
@@ -127,11 +129,6 @@ def find_group(run_id: object, root: Path | None = None) -> Group | None:
     return Group(tuple(run for one in ids if (run := find_run(one, root)) is not None))
 
 
-def config_of(run: Run) -> ClaimConfig:
-    """The run's config; ConfigError when the file does not describe one."""
-    return ClaimConfig.from_json(run.metadata().get("claim"))
-
-
 def load_cells(run: Run) -> list[CellResult]:
     """The cells of one run so far; lines that are not whole, or were damaged, are left out."""
     return [
@@ -143,7 +140,7 @@ def work(
     run: Run, stop: Callable[[], bool], on_cell: Callable[[CellResult], object] = lambda cell: None
 ) -> tuple[str, str]:
     """Measure the cells of this run that are left; returns the final state and its message."""
-    config, done = config_of(run), {(cell.condition, cell.seed) for cell in load_cells(run)}
+    config, done = Group((run,)).config, {(cell.condition, cell.seed) for cell in load_cells(run)}
     record_machine(run, "cpu")
     data = run.metadata()
     own = config.cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]

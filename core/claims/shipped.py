@@ -16,7 +16,6 @@ from core.claims.base import (
     CellResult,
     Claim,
     ClaimSettings,
-    Effect,
     Results,
     Verdict,
     rule_lines,
@@ -68,7 +67,7 @@ def shipped(claim: Claim, folder: Path = FOLDER) -> Shipped | None:
     try:
         return Shipped(
             claim.settle(data["settings"]),
-            Results.of(map(CellResult.from_json, data["cells"])),
+            Results(tuple(map(CellResult.from_json, data["cells"]))),
             str(data["date"]),
             data["machine"],
             data["versions"],
@@ -89,11 +88,10 @@ def ship(
     """A result measured now, its cells in the order of conditions and seeds."""
     if not cells:
         raise ConfigError(f"Nothing was measured of {claim.key}.")
-    order = {condition: index for index, condition in enumerate(claim.conditions(settings))}
-    by_place = sorted(cells, key=lambda cell: (cell.seed, order[cell.condition]))
+    order = claim.conditions(settings).index
     return Shipped(
         settings,
-        Results.of(by_place),
+        Results(tuple(sorted(cells, key=lambda cell: (cell.seed, order(cell.condition))))),
         time.strftime("%Y-%m-%d", time.gmtime()),
         machine,
         versions(),
@@ -167,9 +165,13 @@ def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
 
 def latex_table(claim: Claim, judged: Verdict) -> str:
     """The parts as a tabular: statement, mean, interval, outcome; shares are shares of 1."""
+
+    def written(value: float) -> str:
+        return latex(f"{value:.4g}".replace("-", "−").replace("inf", "∞"))
+
     rows = "".join(
-        f"{latex(one.part.statement)} & {latex(one.part.name)} & {_number(one.mean)} & {_interval(one)} & "
-        f"{one.outcome} \\\\\n"
+        f"{latex(one.part.statement)} & {latex(one.part.name)} & {written(one.mean)} & "
+        f"[{written(one.low)}, {written(one.high)}] & {one.outcome} \\\\\n"
         for one in judged.effects
     )
     scope = f", {latex(claim.scope)}" if claim.scope else ""
@@ -181,14 +183,6 @@ def latex_table(claim: Claim, judged: Verdict) -> str:
         + rows
         + "\\hline\n\\end{tabular}\n"
     )
-
-
-def _number(value: float) -> str:
-    return latex(f"{value:.4g}".replace("-", "−").replace("inf", "∞"))
-
-
-def _interval(one: Effect) -> str:
-    return f"[{_number(one.low)}, {_number(one.high)}]"
 
 
 def citation(claim: Claim, date: str) -> str:

@@ -37,7 +37,7 @@ def results(world: World, noise: float = 0.0, seeds: int = 5) -> Results:
                 if of == condition
             ]
             cells.append(CellResult(condition, seed, 1.0, tuple(values)))
-    return Results.of(cells)
+    return Results(tuple(cells))
 
 
 def judge(claim: Claim, world: World, noise: float = 0.0) -> tuple[str, list[Outcome]]:
