@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -21,6 +22,7 @@ from core.claims import shipped
 from core.claims.base import (
     MIN_SEEDS,
     Claim,
+    ClaimResult,
     Effect,
     Figure,
     Outcome,
@@ -31,11 +33,11 @@ from core.claims.base import (
 )
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
-from core.claims.shipped import Shipped, citation, versions
+from core.claims.shipped import Shipped, citation
 from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
-from core.studies.claims import ClaimResult, LabResult, OwnRun
+from core.studies.claims import OwnRun
 from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
@@ -65,24 +67,30 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 
-# Sentences of the page Claims.
-
-
 LEAD = (
     "Classic statements about attention, each measured here, with a verdict computed from the data."
 )
-STATES: tuple[State, ...] = ("holds", "holds in part", "does not hold", "cannot be told here")
-MEANINGS: dict[State, str] = {
-    "holds": "every part of it is confirmed",
-    "holds in part": "some parts are confirmed, others are not",
-    "does not hold": "no part is confirmed and at least one is refuted",
-    "cannot be told here": "the intervals are too wide, the models have not learned, or the seeds are too few",
-}
-PLURALS: dict[State, str] = {
-    "holds": "hold",
-    "holds in part": "hold in part",
-    "does not hold": "do not hold",
-    "cannot be told here": "cannot be told here",
+# Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
+STATES: dict[State, tuple[str, Outcome, str, str]] = {
+    "holds": ("✓", "holds", "hold", "every part of it is confirmed"),
+    "holds in part": (
+        "◐",
+        "holds",
+        "hold in part",
+        "some parts are confirmed, others are not",
+    ),
+    "does not hold": (
+        "✗",
+        "refuted",
+        "do not hold",
+        "no part is confirmed and at least one is refuted",
+    ),
+    "cannot be told here": (
+        "?",
+        "cannot be told",
+        "cannot be told here",
+        "the intervals are too wide, the models have not learned, or the seeds are too few",
+    ),
 }
 VERBS: dict[Outcome, tuple[str, str]] = {
     "holds": ("holds", "hold"),
@@ -116,13 +124,6 @@ def guess_distance(
         f"{figure.x} {farthest:g}: you drew {write(guess[farthest], figure.unit)}, measured "
         f"{write(truth[farthest], figure.unit)}."
     )
-
-
-def progress(own: OwnRun) -> tuple[float, str]:
-    """How far a run is, and the time left."""
-    left = own.seconds_left
-    after = "" if left is None else f", about {about_duration(left)} left"
-    return own.done / max(1, own.count), f"{own.done} of {own.count} measurements{after}"
 
 
 def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
@@ -163,9 +164,6 @@ def bounds_text(part: Part) -> str:
         write(end, part.unit) if math.isfinite(end) else "" for end in (part.low, part.high)
     )
     return f"{low} to {high}" if low and high else f"at least {low}" if low else f"at most {high}"
-
-
-# The figures of a claim: curves over x, or marks by condition, from one or two sources of results.
 
 
 Guess = Mapping[float, float]  # x -> the reader's y
@@ -304,25 +302,10 @@ def _curve(series: Series, figure: Figure) -> Curve | None:
     )
 
 
-# The parts of a claim as HTML: the interval of each beside its bounds, in numbers and as a picture.
-
-
 WIDTH, HEIGHT = 220, 26  # pixels of the picture of an interval
 OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
     "light": {"holds": "#05806B", "refuted": "#8E2658", "cannot be told": "#6F7681"},
     "dark": {"holds": "#6DEFD0", "refuted": "#C7648B", "cannot be told": "#9A9EA5"},
-}
-STATE_OUTCOMES: Mapping[State, Outcome] = {
-    "holds": "holds",
-    "holds in part": "holds",
-    "does not hold": "refuted",
-    "cannot be told here": "cannot be told",
-}
-STATE_SIGNS: Mapping[State, str] = {
-    "holds": "✓",
-    "holds in part": "◐",
-    "does not hold": "✗",
-    "cannot be told here": "?",
 }
 
 
@@ -390,104 +373,78 @@ def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> s
     )
 
 
-# A claim as the index shows it, in HTML: statement, source, verdict, and its first figure as a thumbnail.
-
-
 CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
-Points = Sequence[tuple[float, float]]
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
     """Statement, subject and source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
-    parts = [
-        f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>',
+    about = (
+        f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
         f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
-        f"{escape(claim.source.text)}</div>",
-    ]
+        f"{escape(claim.source.text)}</div>"
+    )
     if hidden:
-        return "".join(parts)
+        return about
     if measured is None:
-        parts.append(f'<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>')
-    else:
-        judged = measured.verdict
-        confirmed, count = (
-            sum(one.outcome == "holds" for one in judged.effects),
-            len(judged.effects),
-        )
-        colour = OUTCOME_COLOURS[theme][STATE_OUTCOMES[judged.state]]
-        parts.append(  # the sign tells the verdict without the colour
-            f'<div><span style="color:{colour};font-weight:600">{STATE_SIGNS[judged.state]} '
-            f"{escape(judged.state)}</span>"
-            f'<span style="font-size:13px;color:{ink.quiet}">'
-            f"{f' · {confirmed} of {count} parts' if count > 1 else ''}</span></div>"
-        )
-        parts.append(_figure(claim, measured, theme))
-    return "".join(parts)
+        return f'{about}<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>'
+    state, effects = measured.verdict.state, measured.verdict.effects
+    sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
+    confirmed = sum(one.outcome == "holds" for one in effects)
+    return (
+        f'{about}<div><span style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600">{sign} '
+        f"{escape(state)}</span>"
+        f'<span style="font-size:13px;color:{ink.quiet}">'
+        f"{f' · {confirmed} of {len(effects)} parts' if len(effects) > 1 else ''}</span></div>"
+        f"{thumbnail(claim.figures[0], measured, theme)}"
+    )
 
 
-def _figure(claim: Claim, measured: ClaimResult, theme: Theme) -> str:
-    """The first figure without axes, under its title and the names of its conditions."""
-    figure, ink = claim.figures[0], Ink.of(theme)
-    lines = [
-        (series, points)
-        for series in series_of({"": measured}, theme)
-        if (points := _points(series, claim))
-    ]
+def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
+    """A figure without axes, under its title and the names of its conditions: curves of means, or a mark a seed."""
+    lines: list[tuple[Series, Sequence[Any]]] = []
+    for one in series_of({"": measured}, theme):
+        curve, row = _curve(one, figure), float(len(lines))
+        seeds = [(value, row) for value in measured.results.values(one.condition, figure.measure)]
+        if points := curve.points if curve else seeds:
+            lines.append((one, points))
     if not lines:
         return ""
-    names = " ".join(
-        f'<span style="color:{series.colour};margin-right:8px;white-space:nowrap">'
-        f"{'' if figure.x else '● '}{escape(series.name)}</span>"
-        for series, _ in lines
+    across = _scale(
+        [x for _, points in lines for x, _ in points],
+        "x" in figure.log or bool(figure.log) and not figure.x,
+        CARDS_WIDTH,
     )
-    draw = _curves if figure.x else _rows
+    if figure.x:
+        up = _scale([y for _, points in lines for _, y in points], "y" in figure.log, CARDS_HEIGHT)
+        drawing = "".join(
+            f'<polyline fill="none" stroke="{one.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
+            f'{" ".join(f"{round(across(x), 1)},{round(CARDS_HEIGHT - up(y), 1)}" for x, y in points)}"/>'
+            for one, points in lines
+        )
+    else:
+        pitch = CARDS_HEIGHT / len(lines)
+        drawing = "".join(
+            f'<path d="M{round(across(x), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
+            f'stroke="{one.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
+            for one, points in lines
+            for x, row in points
+        )
+    names = " ".join(
+        f'<span style="color:{one.colour};margin-right:8px;white-space:nowrap">'
+        f"{'' if figure.x else '● '}{escape(one.name)}</span>"
+        for one, _ in lines
+    )
     return (
-        f'<div style="font-size:12px;line-height:16px;color:{ink.quiet};margin:8px 0 4px">'
+        f'<div style="font-size:12px;line-height:16px;color:{Ink.of(theme).quiet};margin:8px 0 4px">'
         f"{escape(figure.title)}&ensp;{names}</div>"
         + image(
-            draw(lines, figure.log),
+            drawing,
             CARDS_WIDTH,
             CARDS_HEIGHT,
             f"{figure.title}, by condition",
             f"width:100%;height:{CARDS_HEIGHT}px",
         )
-    )
-
-
-def _points(series: Series, claim: Claim) -> Points:
-    """The means of a condition over x, or its seeds without x."""
-    figure, measured = claim.figures[0], series.measured
-    if not figure.x:
-        return [(value, 0.0) for value in measured.results.values(series.condition, figure.measure)]
-    xs = measured.results.xs(series.condition, figure.measure)
-    return [
-        (x, stats.mean)
-        for x in xs
-        if (stats := measured.stats(series.condition, figure, x)) is not None
-    ]
-
-
-def _curves(lines: Sequence[tuple[Series, Points]], log: str) -> str:
-    x, y = (
-        _scale([point[axis] for _, points in lines for point in points], name in log, size)
-        for axis, name, size in ((0, "x", CARDS_WIDTH), (1, "y", CARDS_HEIGHT))
-    )
-    return "".join(
-        f'<polyline fill="none" stroke="{series.colour}" stroke-width="2" vector-effect="non-scaling-stroke" points="'
-        f'{" ".join(f"{round(x(a), 1)},{round(CARDS_HEIGHT - y(b), 1)}" for a, b in points)}"/>'
-        for series, points in lines
-    )
-
-
-def _rows(lines: Sequence[tuple[Series, Points]], log: str) -> str:
-    x = _scale([value for _, points in lines for value, _ in points], bool(log), CARDS_WIDTH)
-    pitch = CARDS_HEIGHT / len(lines)
-    return "".join(
-        f'<path d="M{round(x(value), 1)} {round((row + 0.2) * pitch, 1)}v{round(0.6 * pitch, 1)}" '
-        f'stroke="{series.colour}" stroke-width="3" vector-effect="non-scaling-stroke" opacity="0.75"/>'
-        for row, (series, points) in enumerate(lines)
-        for value, _ in points
     )
 
 
@@ -498,9 +455,6 @@ def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], f
     if low == high:
         low, high = (place(end) for end in bounds(values, log))
     return lambda value: PAD + (size - 2 * PAD) * (place(value) - low) / (high - low)
-
-
-# The controls: which claim, its settings, and whose results are drawn.
 
 
 PAGE = "claims"
@@ -522,49 +476,34 @@ def _run_id(text: str) -> str:
     return text
 
 
-# A claim as a folder that a paper or a lesson can carry: config, numbers, figures, table, command and citations.
-
-
 def as_shipped(own: OwnRun) -> Shipped:
     """A reader's own run with what a shipped result says of its measurement."""
-    run, measured = own.group.runs[0], own.measured
-    machines, created = (
-        run.metadata().get("machines") or [machine("cpu")],
-        float(run.metadata().get("created", 0)),
-    )
-    return Shipped(
+    measured, data = own.measured, own.group.runs[0].metadata()
+    return shipped.ship(
+        measured.claim,
         measured.settings,
-        measured.results,
-        time.strftime("%Y-%m-%d", time.gmtime(created)),
-        machines[-1],
-        versions(),
+        measured.results.cells,
+        (data.get("machines") or [machine("cpu")])[-1],
         shipped.command(measured.claim, measured.settings, measured.seeds),
-        sum(cell.seconds for cell in measured.results.cells),
+        float(data.get("created", 0)),
     )
 
 
-def archive(result: Shipped, measured: ClaimResult) -> bytes:
+def archive(result: Shipped) -> bytes:
     """The files of a result in a ZIP, in a folder with the claim's key."""
-    claim, out = measured.claim, io.BytesIO()
+    claim, out = result.claim, io.BytesIO()
     figures = {
-        f"figure-{at}-{_slug(figure.measure)}.{kind}": {
-            "spec": results_figure(figure, {"": measured}, "light", named=True),
+        f"figure-{at}-{re.sub(r'[^a-z0-9]+', '-', figure.measure.lower()).strip('-')}.{kind}": {
+            "spec": results_figure(figure, {"": result}, "light", named=True),
             "format": kind,
         }
         for at, figure in enumerate(claim.figures, 1)
         for kind in ("svg", "pdf")
     }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (shipped.text_files(claim, result) | render(figures)).items():
+        for name, data in (shipped.text_files(result) | render(figures)).items():
             file.writestr(f"claim-{claim.key}/{name}", data)
     return out.getvalue()
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-
-
-# The reader's guess, made before anything of a claim is shown: a pick, or a line that is drawn.
 
 
 OPEN, SHOWN = "", "none"  # no guess yet; shown without one
@@ -654,9 +593,6 @@ def _read(link: str, question: Sketch, count: int) -> list[float] | None:
     return ys
 
 
-# What the page computes as Python.
-
-
 SCRIPT_ALL = "The verdict on every claim, computed from the numbers that ship with the lab."
 ONE = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
 OWN = "The same from a run of one's own."
@@ -681,31 +617,29 @@ for effect in judged.effects:
 """
 
 
-def index(results: Sequence[LabResult]) -> Script:
+def index(results: Sequence[Shipped]) -> Script:
     """The verdicts on all claims."""
-    parts = [effect.mean for _, measured in results for effect in measured.verdict.effects]
+    parts = [effect.mean for result in results for effect in result.verdict.effects]
     return Script(
         (Cell(SCRIPT_ALL, VERDICTS),),
         {"[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(parts)},
     )
 
 
-def script(lab: LabResult | None, own: OwnRun | None) -> Script:
+def script(lab: Shipped | None, own: OwnRun | None) -> Script:
     """The verdict on one claim, from the lab's numbers and from the reader's own."""
-    cells: list[Cell] = []
-    results: dict[str, np.ndarray] = {}
+    cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
 from core.claims.catalogue import claim_of
 from core.claims.shipped import shipped
 from core.claims.base import verdict
 
-claim = claim_of({lab[1].claim.key!r})
-result = shipped(claim)  # measured by: {lab[0].command}
+claim = claim_of({lab.claim.key!r})
+result = shipped(claim)  # measured by: {lab.command}
 judged = verdict(claim, result.settings, result.results)
-"""
-        cells.append(Cell(ONE, code + PRINT.lstrip()))
-        results |= effects_of("judged", lab[1])
+{PRINT.lstrip()}"""
+        cells["judged"] = Cell(ONE, code), lab
     if own is not None and own.measured.seeds:
         code = f"""
 from core.claims.catalogue import claim_of
@@ -716,22 +650,14 @@ claim, group = claim_of({own.measured.claim.key!r}), find_group({own.group.id!r}
 own = verdict(claim, group.config.settings, group.results())
 print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
 """
-        cells.append(Cell(OWN, code))
-        results |= effects_of("own", own.measured)
-    return Script(tuple(cells), results)
-
-
-def effects_of(name: str, measured: ClaimResult) -> dict[str, np.ndarray]:
-    """The means and intervals of the parts."""
-    effects = measured.verdict.effects
-    return {
+        cells["own"] = Cell(OWN, code), own.measured
+    results = {
         f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
-            [[effect.mean, effect.low, effect.high] for effect in effects]
+            [[effect.mean, effect.low, effect.high] for effect in measured.verdict.effects]
         )
+        for name, (_, measured) in cells.items()
     }
-
-
-# The page Claims: all of them by subject, or one of them with its guess, figures, verdict and a run of one's own.
+    return Script(tuple(cell for cell, _ in cells.values()), results)
 
 
 def page() -> None:
@@ -760,34 +686,32 @@ def _index() -> None:
     overview = st.container()  # which keeps the place of the cards
     if not hidden:
         with overview:
-            states = [each and each[1].verdict.state for each in results.values()]
-            counts = Counter(state for state in states if state is not None)
+            counts = Counter(each and each.verdict.state for each in results.values())
             parts = [
-                f"**{counts[state]}** {state if counts[state] == 1 else PLURALS[state]}"
-                for state in STATES
+                f"**{counts[state]}** {state if counts[state] == 1 else plural}"
+                for state, (_, _, plural, _) in STATES.items()
                 if counts[state]
             ]
-            missing = sum(state is None for state in states)
-            waiting = (
-                f" {missing} {'is' if missing == 1 else 'are'} not measured yet." if missing else ""
-            )
+            waiting = f" {counts[None]} {'is' if counts[None] == 1 else 'are'} not measured yet."
             fact(
-                f"Of {len(states)} claims {', '.join(parts)}.{waiting}"
-                if parts
-                else f"{len(states)} claims.{waiting}"
+                (
+                    f"Of {len(results)} claims {', '.join(parts)}."
+                    if parts
+                    else f"{len(results)} claims."
+                )
+                + waiting * (counts[None] > 0)
             )
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
         for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):
-            result = results[claim.key]
             with st.container(border=True, gap="small", height="stretch"):
                 st.page_link(
                     step_of(PAGE).page(),
                     label=f":small[**{plain(claim.name)}**]",
                     query_params={"claim": claim.key},
                 )
-                st.html(card(claim, result and result[1], theme(), hidden))
-    caption(" ".join(f"**{state}**: {meaning}." for state, meaning in MEANINGS.items()))
+                st.html(card(claim, results[claim.key], theme(), hidden))
+    caption(" ".join(f"**{state}**: {meaning}." for state, (*_, meaning) in STATES.items()))
 
 
 def _one(claim: Claim) -> None:
@@ -817,14 +741,24 @@ def _one(claim: Claim) -> None:
     paragraph(f"Claimed by {named}: *{plain(claim.source.title)}*.")
     lab, own = claims.lab_result(claim), claims.own_run(claim, st.session_state.get(RUN))
     add_script(partial(script, lab, own))
-    measured = {
-        "shipped": None if lab is None else lab[1],
+    measured: dict[str, ClaimResult | None] = {
+        "shipped": lab,
         "own": None if own is None else own.measured,
     }
     guess = draw_guess(claim, measured["shipped"] or measured["own"])
     if guess is not None:
         _results(claim, measured, guess)
-        _replicate(lab, own)
+        if lab is not None:
+            caption(
+                f"Measured on {lab.date} with {lab.machine.get('device', 'an unknown processor')}, "
+                f"{lab.machine.get('threads', '?')} thread a worker, PyTorch {lab.versions.get('torch', '?')}, in "
+                f"{duration(lab.seconds)} of one core: `{lab.command}`."
+            )
+        with st.container(horizontal=True, vertical_alignment="center"):
+            if lab is not None:
+                _download("Replicate: the lab's files", "lab", lab)
+            if own is not None and own.measured.seeds and not own.live:
+                _download("Replicate: your files", "own", as_shipped(own))
     st.markdown("### What would have refuted it")
     paragraph(plain(" ".join([claim.refutation, *rule_lines(claim)])))
     st.markdown("### What the paper measured")
@@ -847,7 +781,7 @@ def _one(claim: Claim) -> None:
         caption(plain(claim.no_published))
     st.markdown("### What this does not show")
     paragraph(plain(claim.limits))
-    _run(claim, lab and lab[0], own)
+    _run(claim, lab, own)
     details(
         "What was tried before, sources and code", partial(_sources, claim, lab), key("sources")
     )
@@ -905,27 +839,11 @@ def _results(
     caption(RULE)
 
 
-def _replicate(lab: claims.LabResult | None, own: OwnRun | None) -> None:
-    """Say what the lab's result was measured on; offer the files of each result, and how to cite this page."""
-    if lab is not None:
-        result = lab[0]
-        caption(
-            f"Measured on {result.date} with {result.machine.get('device', 'an unknown processor')}, "
-            f"{result.machine.get('threads', '?')} thread a worker, PyTorch {result.versions.get('torch', '?')}, in "
-            f"{duration(result.seconds)} of one core: `{result.command}`."
-        )
-    with st.container(horizontal=True, vertical_alignment="center"):
-        if lab is not None:
-            _download("Replicate: the lab's files", "lab", *lab)
-        if own is not None and own.measured.seeds and not own.live:
-            _download("Replicate: your files", "own", as_shipped(own), own.measured)
-
-
-def _download(label: str, name: str, result: Shipped, measured: ClaimResult) -> None:
+def _download(label: str, name: str, result: Shipped) -> None:
     st.download_button(
         label,
-        lambda: archive(result, measured),
-        f"claim-{measured.claim.key}.zip",
+        lambda: archive(result),
+        f"claim-{result.claim.key}.zip",
         "application/zip",
         icon=":material/folder_zip:",
         on_click="ignore",
@@ -999,18 +917,22 @@ def _stop(own: OwnRun) -> None:
 
 
 def _progress(own: OwnRun) -> None:
-    run = own.group.runs[0]
+    left, run = own.seconds_left, own.group.runs[0]
+    after = "" if left is None else f", about {about_duration(left)} left"
     run_controls.show_progress(
         run,
         run.status() if not own.live else own.statuses[0],
         ending="",
-        progress=lambda: progress(own),
+        progress=lambda: (
+            own.done / max(1, own.count),
+            f"{own.done} of {own.count} measurements{after}",
+        ),
     )
 
 
-def _sources(claim: Claim, lab: claims.LabResult | None) -> None:
+def _sources(claim: Claim, lab: Shipped | None) -> None:
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
-    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab[0].date
+    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
     st.code(claim.source.bibtex + citation(claim, date), language="bibtex")
     source_panel(claim.measure)

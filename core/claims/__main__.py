@@ -10,7 +10,7 @@ import typer
 
 from core import command_line
 from core.claims import shipped as shipping
-from core.claims.base import Claim, ClaimSettings, Results, rule_lines, verdict, verdict_line
+from core.claims.base import Claim, ClaimResult, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
 from core.command_line import Pairs
@@ -43,9 +43,7 @@ def listed(
             print(claim.key)
             continue
         saved = shipping.shipped(claim)
-        state = (
-            "not measured" if saved is None else verdict(claim, saved.settings, saved.results).state
-        )
+        state = "not measured" if saved is None else saved.verdict.state
         print(f"{claim.key:20} {state:22} {claim.statement}")
 
 
@@ -58,19 +56,19 @@ def shown(
     saved = shipping.shipped(claim, of)
     if saved is None:
         raise ConfigError(f"{of} has no result of {claim.key}.")
-    print("\n".join(report(claim, saved.settings, saved.results)))
+    report(saved)
 
 
-def report(claim: Claim, settings: ClaimSettings, results: Results) -> list[str]:
-    """The verdict, and a line for each part: its statement, quantity, interval and outcome."""
-    judged = verdict(claim, settings, results)
-    lines = [claim.statement, verdict_line(claim, judged, len(results.seeds)), *rule_lines(claim)]
+def report(result: ClaimResult) -> None:
+    """Print the verdict, and a line for each part: its statement, quantity, interval and outcome."""
+    claim, judged = result.claim, result.verdict
+    print(claim.statement)
+    print(verdict_line(claim, judged, len(result.results.seeds)), *rule_lines(claim), sep="\n")
     for one in judged.effects:
-        lines.append(
+        print(
             f"  {one.outcome}: {one.part.statement} {one.part.name} = {one.mean:.4g} "
             f"[{one.low:.4g}, {one.high:.4g}]"
         )
-    return lines
 
 
 @app.command("run")
@@ -96,7 +94,7 @@ def measured(
         if not measure(group):
             raise typer.Exit(1)
         results = group.results()
-    print("\n".join(report(claim, config.settings, results)))
+    report(ClaimResult(claim, config.settings, results))
     if to := to or (shipping.FOLDER if ship else None):
         command = f"{shipping.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has

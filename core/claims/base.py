@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from core.entries import ConfigError, Param, Value, quote
 from core.serialization import Count, Finite, read
-from core.training.seed_stats import LEVEL, mean_interval as interval
+from core.training.seed_stats import LEVEL, SeedStats, mean_interval as interval, seed_stats
 
 Key = tuple[str, str, float | None]  # condition, measure, x
 
@@ -379,6 +379,32 @@ def verdict(claim: Claim, settings: ClaimSettings, results: Results) -> Verdict:
         for part in claim.parts
     )
     return Verdict(combine([each.outcome for each in effects]), effects)
+
+
+@dataclass(frozen=True, eq=False)
+class ClaimResult:
+    """Results of a claim, with the settings that they were measured with."""
+
+    claim: Claim
+    settings: ClaimSettings
+    results: Results
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return verdict(self.claim, self.settings, self.results)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        return self.claim.conditions(self.settings)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that have every condition."""
+        return self.results.complete(self.conditions).seeds
+
+    def stats(self, condition: str, figure: Figure, x: float | None = None) -> SeedStats | None:
+        """A figure's measure over the seeds that have it; None before the first."""
+        return seed_stats(self.results.values(condition, figure.measure, x), figure.unit)
 
 
 def effect(part: Part, values: Sequence[float], level: float, reason: str = "") -> Effect:

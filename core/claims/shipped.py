@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
+import torch
+
 from core.claims.base import (
     CellResult,
     Claim,
+    ClaimResult,
     ClaimSettings,
     Results,
     Verdict,
     rule_lines,
-    verdict,
     verdict_line,
 )
 from core.entries import ConfigError, Value
@@ -30,12 +33,10 @@ from core.provenance import lab_version
 FOLDER = Path(__file__).with_name("shipped")
 
 
-@dataclass(frozen=True)
-class Shipped:
-    """A measured result: settings, cells, and the date, machine, versions, command and seconds of the measurement."""
+@dataclass(frozen=True, eq=False)
+class Shipped(ClaimResult):
+    """A measured result with the date, machine, versions, command and seconds of the measurement."""
 
-    settings: Mapping[str, Value]
-    results: Results
     date: str
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -66,6 +67,7 @@ def shipped(claim: Claim, folder: Path = FOLDER) -> Shipped | None:
     data = read_object(folder / f"{claim.key}.json")
     try:
         return Shipped(
+            claim,
             claim.settle(data["settings"]),
             Results(tuple(map(CellResult.from_json, data["cells"]))),
             str(data["date"]),
@@ -84,32 +86,26 @@ def ship(
     cells: Sequence[CellResult],
     machine: Mapping[str, Any],
     command: str,
+    at: float | None = None,
 ) -> Shipped:
-    """A result measured now, its cells in the order of conditions and seeds."""
+    """A result measured now, or `at` seconds since 1970, its cells in the order of conditions and seeds."""
     if not cells:
         raise ConfigError(f"Nothing was measured of {claim.key}.")
     order = claim.conditions(settings).index
     return Shipped(
+        claim,
         settings,
         Results(tuple(sorted(cells, key=lambda cell: (cell.seed, order(cell.condition))))),
-        time.strftime("%Y-%m-%d", time.gmtime()),
+        time.strftime("%Y-%m-%d", time.gmtime(at)),
         machine,
-        versions(),
+        {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": numpy.__version__,
+        },
         command,
         sum(cell.seconds for cell in cells),
     )
-
-
-def versions() -> dict[str, str]:
-    """The versions of what measures."""
-    import numpy
-    import torch
-
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
-    }
 
 
 def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) -> str:
@@ -124,10 +120,10 @@ def command(claim: Claim, settings: ClaimSettings, seeds: Sequence[int] = ()) ->
     return f"python -m core.claims run {claim.key}{''.join(changed)}{chosen}"
 
 
-def text_files(claim: Claim, result: Shipped) -> dict[str, bytes]:
+def text_files(result: Shipped) -> dict[str, bytes]:
     """A text on the claim, the config, every number (x is empty where a measure is no curve), the parts as a LaTeX
     table, what it was measured with, and BibTeX, by file name."""
-    judged = verdict(claim, result.settings, result.results)
+    claim, judged = result.claim, result.verdict
     config = {"claim": claim.key, "settings": dict(result.settings)}
     facts = {
         "date": result.date,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from core.claims.base import Claim, Effect, rule_lines, verdict, verdict_line
+from core.claims.base import Claim, Effect, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS
 from core.claims.shipped import Shipped, shipped
 from core.models.cards import CARDS
@@ -39,16 +39,16 @@ def claim_section(claim: Claim) -> str:
     return "\n".join(
         [
             *head,
-            *(["Not measured yet.", ""] if result is None else verdict_lines(claim, result)),
+            *(["Not measured yet.", ""] if result is None else verdict_lines(result)),
             f"{plain(claim.limits)} `python -m core.claims run {claim.key}` measures it again.",
             "",
         ]
     )
 
 
-def verdict_lines(claim: Claim, result: Shipped) -> list[str]:
+def verdict_lines(result: Shipped) -> list[str]:
     """The verdict, the day, and a row for each part."""
-    judged = verdict(claim, result.settings, result.results)
+    claim, judged = result.claim, result.verdict
     sentences = " ".join(
         [verdict_line(claim, judged, len(result.results.seeds)), *rule_lines(claim)]
     )

@@ -14,14 +14,13 @@ import pytest
 from pypdf import PdfReader
 
 from core.claims import shipped
-from core.claims.base import CellResult, Claim, Pick, Sketch, verdict
+from core.claims.base import CellResult, Claim, ClaimResult, Pick, Sketch, verdict
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries.cost import EXACT, LONG_CACHE as CACHE
 from core.claims.entries.scores import GRADIENT, UNSCALED
 from core.claims.run import CELLS, find_group
 from core.claims.shipped import ship
 from core.entries import Param
-from core.studies.claims import ClaimResult
 from dashboard.server import jobs
 from pages import claims
 from tests.cases import instance
@@ -177,15 +176,14 @@ def test_a_run_is_stopped_continued_and_told_why_it_failed(shipped_results, monk
 
 def test_every_file_of_a_claim_opens():
     settings = CLAIM.settle({"steps": 50})
-    measured = ClaimResult(CLAIM, settings, results(world(0.02, 0.5), 0.01))
     result = ship(
         CLAIM,
         settings,
-        measured.results.cells,
+        results(world(0.02, 0.5), 0.01).cells,
         {"device": "abacus"},
         shipped.command(CLAIM, settings),
     )
-    files = zipfile.ZipFile(io.BytesIO(claims.archive(result, measured)))
+    files = zipfile.ZipFile(io.BytesIO(claims.archive(result)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
     assert len([name for name in folder if name.endswith((".svg", ".pdf"))]) == 2 * len(
         CLAIM.figures
@@ -199,7 +197,7 @@ def test_every_file_of_a_claim_opens():
         for row in rows
         if (row["condition"], row["measure"], row["x"]) == (UNSCALED, GRADIENT, "512")
     ]
-    assert read == measured.results.values(UNSCALED, GRADIENT, 512.0)
+    assert read == result.results.values(UNSCALED, GRADIENT, 512.0)
     svg = ElementTree.fromstring(folder["figure-2-gradient-of-the-softmax.svg"])
     texts = [node.text for node in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {CLAIM.figures[1].title, UNSCALED, "d_k", "512"} <= set(texts)
