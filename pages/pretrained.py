@@ -38,7 +38,6 @@ from dashboard.ui.links import (
     reruns_alone,
     write_link,
     write_pair,
-    write_pairs,
 )
 from dashboard.ui.model_picker import (
     KIND_HELP,
@@ -462,7 +461,7 @@ def _save_picks(
         for cell in view.pins
         if cell not in [ranked.transform.shown_cell(pin) for pin in own]
     ]
-    write_pairs("pin", [*hidden, *own, *fresh])
+    write_pair("pin", *hidden, *own, *fresh)
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin
 

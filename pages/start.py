@@ -472,7 +472,7 @@ def page() -> None:
         key=key("tour"),
         help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
     ):
-        tour.start()
+        tour.go(0)
     paragraph(
         "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
         width=SENTENCE_WIDTH,

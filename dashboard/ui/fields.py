@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ import streamlit as st
 
 from core.attention import Param
 from dashboard.draw.formats import plain
-from dashboard.ui.links import BOUND, KEEP, Reader, between, link_value, one_of
+from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
 from dashboard.ui.mechanism import param_widget
 
 HERE = nullcontext()  # where the page stands, in no grid
@@ -77,9 +77,9 @@ class Field:
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         """Draw the widget with these arguments beside its own; returns its value, None for an empty one."""
 
-    def reader(self, values: Values) -> Reader:
-        """The reader of the text in a link, which raises ValueError for one that is refused."""
-        return str
+    def value_of(self, text: str, values: Values) -> Any:
+        """The value of a text in a link; ValueError for one that is refused."""
+        return text
 
     def expected(self, values: Values) -> str:
         """What a link may say, for the sentence about a text that is refused."""
@@ -87,18 +87,6 @@ class Field:
 
     def allowed(self, value: Any, values: Values) -> bool:
         """Whether the field can have that value now."""
-        return True
-
-    def value_of(self, text: str, values: Values) -> Any:
-        """The value of a text in a link; ValueError for one that is refused."""
-        return self.reader(values)(text)
-
-    def fits(self, text: str, values: Values) -> bool:
-        """Whether a link may say that."""
-        try:
-            self.value_of(text, values)
-        except ValueError:
-            return False
         return True
 
 
@@ -135,9 +123,9 @@ class Number(Field):
         low, high = _of(self.low, values), _of(self.high, values)
         return draw(_of(self.label, values), low, high, start, self.step, **shared)
 
-    def reader(self, values: Values) -> Reader:
-        low, high = _of(self.low, values), _of(self.high, values)
-        return between(low, high, type(self.start(values)))
+    def value_of(self, text: str, values: Values) -> Any:
+        read = between(_of(self.low, values), _of(self.high, values), type(self.start(values)))
+        return read(text)
 
     def expected(self, values: Values) -> str:
         return f"a number from {_of(self.low, values)} to {_of(self.high, values)}"
@@ -158,8 +146,8 @@ class Toggle(Field):
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         return st.toggle(_of(self.label, values), start, **shared)
 
-    def reader(self, values: Values) -> Reader:
-        return one_of([True, False])
+    def value_of(self, text: str, values: Values) -> Any:
+        return one_of([True, False])(text)
 
     def expected(self, values: Values) -> str:
         return "true or false"
@@ -188,14 +176,11 @@ class Options(Field):
         default = _of(self.default, values)
         return next(iter(self.texts(values)), None) if default is None else default
 
-    def reader(self, values: Values) -> Reader:
-        read = one_of(self.texts(values))
-        return lambda text: read(self.old(text, values))
-
     def value_of(self, text: str, values: Values) -> Any:
         # Streamlit writes what the list shows into the link, `link_value` the value.
-        shown = {name: option for option, name in self.texts(values).items()}
-        return shown[text] if text in shown else super().value_of(text, values)
+        texts = self.texts(values)
+        shown = {name: option for option, name in texts.items()}
+        return shown[text] if text in shown else one_of(texts)(self.old(text, values))
 
     def expected(self, values: Values) -> str:
         return f"one of {', '.join(self.texts(values).values())}"
@@ -277,8 +262,8 @@ class MultiSelect(Options):
             **shared,
         )
 
-    def fits(self, text: str, values: Values) -> bool:
-        return True  # Streamlit keeps those of the texts that are on offer
+    def value_of(self, text: str, values: Values) -> Any:
+        return self.start(values)  # Streamlit keeps those of the texts that are on offer
 
     def allowed(self, value: Any, values: Values) -> bool:
         return all(super(MultiSelect, self).allowed(each, values) for each in value)
@@ -344,10 +329,9 @@ class Fields:
             text = link.get(key)
             if not text or (key in st.session_state and not each.hidden):
                 continue
-            if each.fits(text, values):
-                with suppress(ValueError):  # the fields after it may depend on its value
-                    values[name] = each.value_of(text, values)
-            else:
+            try:
+                values[name] = each.value_of(text, values)  # on which those after it may depend
+            except ValueError:
                 expected = each.expected(values)
                 sentences.append(f"The link says {name} = {plain(text[:40])}; expected {expected}.")
         return sentences

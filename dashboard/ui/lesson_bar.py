@@ -32,7 +32,7 @@ from dashboard.ui.lessons import (
     read_code,
 )
 from dashboard.ui.links import BOUND, KEEP, forget_page, write_link
-from dashboard.ui.panels import note_lesson
+from dashboard.ui.panels import LEFT_OUT
 
 # The draft of a lesson and the page that it is about: the controls of that page, and the way back to the draft.
 
@@ -45,10 +45,8 @@ PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of
 def controls_of(page: str) -> dict[str, str] | None:
     """The label of each control of a page, by key; two with the same label also say their key. None: not opened yet."""
     labels: dict[str, str] | None = st.session_state.get(CONTROLS, {}).get(page)
-    if labels is None:
-        return None
-    known = list(labels.values())
-    return {
+    known = list((labels or {}).values())
+    return labels and {
         key: label if known.count(label) == 1 else f"{label} ({key})"
         for key, label in labels.items()
     }
@@ -217,7 +215,7 @@ ACTIVE = "lesson:active"  # the session's key of the lesson, as in the link
 def lesson_around(page: str) -> Iterator[None]:
     """Draw the page inside, with its lesson round it where it has one."""
     lesson = _current(page)
-    note_lesson(None if lesson is None else lesson.hide_guide)
+    st.session_state[LEFT_OUT] = None if lesson is None else lesson.hide_guide
     draft_bar(page)
     with labels_drawn() as labels:
         if lesson is None:
@@ -235,24 +233,18 @@ def lesson_around(page: str) -> Iterator[None]:
         for key, label in labels.items()
         if not key.startswith(("lesson:", "tour:")) and not key.endswith(":predict")
     }
-    context = script_run()
-    if lesson is None or context is None:
-        return
-    keys = context.shared.widget_user_keys_this_run.snapshot()
-    if missing := [name for name in lesson.hide if name not in keys]:
-        st.caption(
-            f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
-        )
+    if lesson is not None and (context := script_run()) is not None:
+        keys = context.shared.widget_user_keys_this_run.snapshot()
+        if missing := [name for name in lesson.hide if name not in keys]:
+            st.caption(
+                f"The lesson hides controls that this page does not show now: {plain(', '.join(missing))}."
+            )
 
 
 def begin_again(page: str) -> Mapping[str, Any]:
     """Forget what was said of answers; returns the parameters with which the page's lesson begins, none without one."""
     text = st.session_state.get(ACTIVE)
-    for key in [
-        str(key)
-        for key in st.session_state
-        if str(key).startswith("lesson:") and str(key).endswith(":error")
-    ]:
+    for key in filter(re.compile("lesson:.*:error").fullmatch, map(str, list(st.session_state))):
         del st.session_state[key]
     return _query(text) if text is not None and decode(text).page == page else {}
 
@@ -273,8 +265,7 @@ def _current(page: str) -> Lesson | None:
     """The lesson of the link or the session where it is about this page; the link of another one opens its page."""
     text = st.query_params.get(LINK)
     if text is None:
-        text = st.session_state.get(ACTIVE)
-        if text is None:
+        if (text := st.session_state.get(ACTIVE)) is None:
             return None
         if decode(text).page != page:
             _way_back(text)
@@ -319,11 +310,9 @@ def _end() -> None:
 
 def _introduce(lesson: Lesson) -> None:
     """Hide the lesson's controls, also those in popovers, and draw the title and the teacher's text."""
-    classes = [re.sub(r"[^a-zA-Z0-9_-]", "-", name) for name in lesson.hide]
-    if classes:
-        st.html(
-            f"<style>{','.join(f'.st-key-{name}' for name in classes)}{{display:none!important}}</style>"
-        )
+    if lesson.hide:
+        classes = (f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in lesson.hide)
+        st.html(f"<style>{','.join(classes)}{{display:none!important}}</style>")
     with st.container(border=True, gap="small", key="lesson:text"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")

@@ -218,14 +218,9 @@ def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
     return pair, None
 
 
-def write_pair(name: str, pair: Pair | None) -> None:
-    """Write the pair to the URL, or remove it."""
-    write_link(name, None if pair is None else as_text(pair))
-
-
-def write_pairs(name: str, pairs: Iterable[Pair]) -> None:
-    """Write the pairs to the URL, or remove them."""
-    write_link(name, "_".join(map(as_text, pairs)) or None)
+def write_pair(name: str, *pairs: Pair | None) -> None:
+    """Write the pair or the pairs to the URL; remove it without any, or for None."""
+    write_link(name, "_".join(as_text(pair) for pair in pairs if pair is not None) or None)
 
 
 def read_linked(page: str, name: str, bounds: Pair, of: object = None) -> Pair | None:
@@ -297,18 +292,10 @@ def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
 
     Returns what was cleared, by key.
     """
-    state = st.session_state
-    cleared = {
-        name: state.pop(name) for name in keys_of(page, [str(name) for name in state], list(link))
-    }
+    state, prefixes, linked = st.session_state, PREFIXES.get(page, (f"{page}:",)), list(link)
+    names = [one for one in map(str, state) if one.startswith(prefixes) or one in linked]
     state.pop(WRITTEN, None)
-    return cleared
-
-
-def keys_of(page: str, session: list[str], link: list[str]) -> list[str]:
-    """The session's keys that belong to a page: those that begin with its name, and those in its link."""
-    prefixes = PREFIXES.get(page, (f"{page}:",))
-    return [name for name in session if name.startswith(prefixes) or name in link]
+    return {name: state.pop(name) for name in names}
 
 
 # The values that a link leaves out: those with which its page opens today, or those with which it opened before.
@@ -339,14 +326,11 @@ def note_arrival(page: str) -> None:
 def read_start(page: str, today: str, before: str) -> str:
     """The start from which the link of a page counts; call it before the page's first widget."""
     session, name = st.session_state, f"{page}:start"
-    known, linked = session.get(name), st.query_params.get(name)
+    known, start = session.get(name), st.query_params.get(name)
     has_values = any(param.startswith(f"{page}:") for param in st.query_params)
-    if linked in (today, before):
-        start = linked
-    elif has_values and (known is None or session.get(ARRIVED)):
-        start = before
-    else:
-        start = known or today
+    if start not in (today, before):
+        old = has_values and (known is None or session.get(ARRIVED))
+        start = before if old else known or today
     session[name], session[f"{page}:has_link"] = start, known is not None or has_values
     return start
 
@@ -376,9 +360,8 @@ def sync_visits() -> tuple[str, ...]:
         key for key in PATH if key in linked or key in st.session_state.get(VISITED, ())
     )
     st.session_state[VISITED] = visited
-    text = ".".join(visited)
-    if text and st.query_params.get(VISITED) != text:
-        st.query_params[VISITED] = text
+    if visited:
+        write_link(VISITED, ".".join(visited))
     return visited
 
 

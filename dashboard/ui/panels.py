@@ -48,16 +48,6 @@ def presenting() -> bool:
     return bool(st.session_state.get(PRESENT))
 
 
-def toggle_presenting() -> None:
-    """Begin or end to present; for a callback."""
-    st.session_state[PRESENT] = not presenting()
-
-
-def look_changed() -> bool:
-    """Whether the mode or the theme changed after the app was drawn: a fragment that hears of it reruns alone."""
-    return _look() != st.session_state.get(DRAWN, _look())
-
-
 def _look() -> tuple[bool, str | None]:
     return presenting(), st.context.theme.type
 
@@ -110,17 +100,8 @@ if TYPE_CHECKING:
 # What a lesson round the page leaves out of it: the link to the next page, and the page's own questions and moves.
 
 
-LEFT_OUT = "lesson:left_out"  # the session's key: a lesson runs, and whether it hides the page's questions and moves
-
-
-def note_lesson(hide_guide: bool | None) -> None:
-    """Note what the lesson of the page that is drawn hides; None without a lesson."""
-    st.session_state[LEFT_OUT] = hide_guide
-
-
-def lesson_runs() -> bool:
-    """Whether the page that is drawn has a lesson round it."""
-    return st.session_state.get(LEFT_OUT) is not None
+# The session's key of whether the lesson round the page that is drawn hides its questions and moves; None: no lesson.
+LEFT_OUT = "lesson:left_out"
 
 
 def guide_is_hidden() -> bool:
@@ -161,7 +142,8 @@ def title(
 
     `beside` draws a button of the page's own before them; `copy_link` names what the link holds.
     """
-    if is_pending() or look_changed():
+    # The mode or the theme may change after the app was drawn: a fragment that hears of it reruns alone.
+    if is_pending() or _look() != st.session_state.get(DRAWN, _look()):
         st.rerun(scope="app")
     page = st.session_state.get(CURRENT)
     if page is None:
@@ -184,7 +166,7 @@ def title(
                     key=f"{page}:actions",
                     presenting=presenting(),
                     theme=theme(),
-                    on_present=toggle_presenting,
+                    on_present=lambda: st.session_state.update({PRESENT: not presenting()}),
                     on_export=export.request,
                     on_reset=request_reset,
                     cookie=export.report_cookie(),
@@ -237,8 +219,7 @@ def fact(text: str) -> None:
 
 def _as_html(text: str, accent: str) -> str:
     """The little Markdown that a fact needs, as HTML in which all else is escaped; terms outside it are explained."""
-    out, bold, picked = [], False, False
-    seen: set[str] = set()
+    out, bold, picked, seen = [], False, False, set[str]()
     for sign in re.findall(r"\*\*|:primary\[|\]|(?:\\.|[^\\*:\]])+|.", text, re.DOTALL):
         if sign == "**":
             bold = not bold
@@ -294,10 +275,9 @@ def placeholder(text: str, height: int = 420) -> None:
 
 def next_page(key: str) -> None:
     """Draw the link to the next page; a lesson's questions come instead."""
-    if lesson_runs():
-        return
-    step = following(key)
-    st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
+    if st.session_state.get(LEFT_OUT) is None:
+        step = following(key)
+        st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
 
 
 SHOW = "Show me"  # the last option of every question: the answer without a prediction
@@ -321,10 +301,7 @@ class Question:
     reasons: tuple[str, ...]  # one for each option: why it is right, or why it is wrong
 
     def __post_init__(self) -> None:
-        if len(self.reasons) != len(self.options) or not 0 <= self.answer < len(self.options):
-            raise ValueError(
-                f"{len(self.options)} options need as many reasons and an answer among them"
-            )
+        assert len(self.reasons) == len(self.options) > self.answer >= 0
 
 
 @dataclass(frozen=True)
@@ -366,14 +343,14 @@ def predict(page: str, question: Question) -> bool:
 def answered(page: str) -> bool:
     """Whether the answer of a page's question may be seen, also before the question is drawn."""
     key = f"{page}:predict"
-    picked = st.session_state[key] if key in st.session_state else st.query_params.get(key)
+    picked = st.session_state.get(key, st.query_params.get(key))
     return guide_is_hidden() or picked is not None
 
 
 def picture(page: str) -> DeltaGenerator:
     """A container for the picture that the moves of a page change; "To the picture" leads to it."""
     with st.container(gap=None):
-        st.html(f'<div id="{_picture_id(page)}" style="scroll-margin-top: 60px"></div>')
+        st.html(f'<div id="{page}-picture" style="scroll-margin-top: 60px"></div>')
         return st.container()
 
 
@@ -409,7 +386,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
             key=f"{page}:notice",
         ):
             paragraph(
-                f"**Notice:** {drawn.notice} [To the picture](#{_picture_id(page)})",
+                f"**Notice:** {drawn.notice} [To the picture](#{page}-picture)",
                 width="stretch",
             )
             st.button(
@@ -429,13 +406,8 @@ def close_notices() -> None:
         del st.session_state[name]
 
 
-def _picture_id(page: str) -> str:
-    return f"{page}-picture"
-
-
 def _set_controls(page: str, move: Move) -> None:
-    st.session_state.update(move.values)
-    st.session_state[page + TRIED] = move
+    st.session_state.update({**move.values, page + TRIED: move})
 
 
 # A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone.

@@ -66,87 +66,66 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         state = st.session_state[key] = {"about": about, "going": None, "each": 0.0}
     values: dict[Item, Value] = measurements(key, about)
     left = [item for item in todo if item not in values]
-    slot = (
-        st.empty()
-    )  # always, so that what comes after it keeps its place, and the keyboard's focus
+    # always, so that what comes after it keeps its place, and the keyboard's focus
+    slot = st.empty()
     if left and state["going"] is not False:
         st.session_state[MEASURED] = True
         if _in_fragment.get():
             st.rerun(scope="app")
-    if left:
-        bar = _Bar(key, slot, len(todo) - len(left), len(todo), noun)
-        if state["going"] is None:
-            for item in left[:TIMED]:
-                seconds = _timed(item, one, values, bar)
-                state["each"] = min(state["each"] or seconds, seconds)
-            left = left[TIMED:]
-            state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
-        if state["going"]:
-            for item in left:
-                _timed(item, one, values, bar)
-        slot.empty()
-        if left and not state["going"]:
-            _offer(key, slot, len(left), len(todo), state["each"], noun)
-    return {item: values[item] for item in todo if item in values}
+    bar: st.delta_generator.DeltaGenerator | None = None
+    shown = time.monotonic() + QUIET - SHOW_EVERY
 
+    def measure(item: Item) -> float:
+        """Measure one; its seconds. How many are measured is shown, with Stop, once the work has lasted QUIET."""
+        nonlocal bar, shown
+        began = time.monotonic()
+        values[item] = one(item)
+        now = time.monotonic()
+        if now >= shown + SHOW_EVERY:
+            shown, done = now, sum(each in values for each in todo)
+            words = f"{done} of {len(todo)} {noun}"
+            if bar is None:
+                with slot.container(horizontal=True, vertical_alignment="center"):
+                    bar = st.progress(done / len(todo), words)
+                    button("Stop", "stop", ":material/stop:", False)
+            else:
+                bar.progress(done / len(todo), words)
+        return now - began
 
-class _Bar:
-    """How many of the items are measured, with Stop, once the work has lasted for QUIET seconds."""
-
-    def __init__(
-        self, key: str, slot: st.delta_generator.DeltaGenerator, done: int, count: int, noun: str
-    ) -> None:
-        self.key, self.slot, self.done, self.count, self.noun = key, slot, done, count, noun
-        self._next = time.monotonic() + QUIET
-        self._progress: st.delta_generator.DeltaGenerator | None = None
-
-    def advance(self) -> None:
-        self.done += 1
-        if time.monotonic() < self._next:
-            return
-        words = f"{self.done} of {self.count} {self.noun}"
-        if self._progress is None:
-            with self.slot.container(horizontal=True, vertical_alignment="center"):
-                self._progress = st.progress(self.done / self.count, words)
-                st.button(
-                    "Stop",
-                    key=f"{self.key}:stop",
-                    icon=":material/stop:",
-                    on_click=_set,
-                    args=(self.key, False),
-                )
-        else:
-            self._progress.progress(self.done / self.count, words)
-        self._next = time.monotonic() + SHOW_EVERY
-
-
-def _timed(item: Item, one: Callable[[Item], Value], values: dict[Item, Value], bar: _Bar) -> float:
-    began = time.monotonic()
-    values[item] = one(item)
-    seconds = time.monotonic() - began
-    bar.advance()
-    return seconds
-
-
-def _offer(
-    key: str, slot: st.delta_generator.DeltaGenerator, left: int, count: int, each: float, noun: str
-) -> None:
-    """Draw the button that measures the rest, with the time it takes."""
-    seconds = max(1, round(left * each))
-    with slot.container(horizontal=True, vertical_alignment="center"):
+    def button(label: str, name: str, icon: str, going: bool, meaning: str | None = None) -> None:
         st.button(
-            f"Measure {left} {noun}",
-            key=f"{key}:go",
-            icon=":material/speed:",
-            on_click=_set,
-            args=(key, True),
-            help=f"About {seconds} s here. Stop keeps what was measured.",
+            label,
+            key=f"{key}:{name}",
+            icon=icon,
+            help=meaning,
+            on_click=lambda: state.update(going=going),
         )
-        st.caption(f"{count - left} of {count} {noun} measured; the rest takes about {seconds} s.")
 
-
-def _set(key: str, going: bool) -> None:
-    st.session_state[key]["going"] = going
+    if left and state["going"] is None:
+        for item in left[:TIMED]:
+            seconds = measure(item)
+            state["each"] = min(state["each"] or seconds, seconds)
+        left = left[TIMED:]
+        state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
+    if state["going"]:
+        for item in left:
+            measure(item)
+    slot.empty()
+    if left and not state["going"]:
+        # The button that measures the rest, with the time it takes
+        wait = f"about {max(1, round(len(left) * state['each']))} s"
+        with slot.container(horizontal=True, vertical_alignment="center"):
+            button(
+                f"Measure {len(left)} {noun}",
+                "go",
+                ":material/speed:",
+                True,
+                f"{wait.capitalize()} here. Stop keeps what was measured.",
+            )
+            st.caption(
+                f"{len(todo) - len(left)} of {len(todo)} {noun} measured; the rest takes {wait}."
+            )
+    return {item: values[item] for item in todo if item in values}
 
 
 # A message that a callback leaves for the next run of its page.
@@ -177,14 +156,11 @@ def flash_errors(
 @contextmanager
 def plugin_problems() -> Iterator[None]:
     """Draw a page, and above it a warning for each plug-in that its import of core could not load."""
-    if plugins.folder() is None:
-        yield
-        return
-    place = st.container()
+    place = st.container() if plugins.folder() else st
     try:
         yield
     finally:
-        for problem in plugins.problems:
+        for problem in plugins.problems if plugins.folder() else ():
             place.warning(
                 f"{plain(problem)} Correct it and start the dashboard again.",
                 icon=":material/extension:",

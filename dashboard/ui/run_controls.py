@@ -96,11 +96,6 @@ def press(page: str) -> None:
     st.session_state[f"{page}:pressed"] = True
 
 
-def pressed(page: str, config: object) -> bool:
-    """Whether Start was pressed for these settings, true once: not again while the run that it started goes on."""
-    return st.session_state.pop(f"{page}:pressed", False) and not _goes_on(page, config)
-
-
 def _goes_on(page: str, config: object) -> bool:
     """Whether the last run that was started on the page has these settings and has not ended."""
     last, run = st.session_state.get(f"{page}:started", (None, None))
@@ -159,7 +154,12 @@ def start_run(
     A full queue and these errors become the page's message. `run_of` gives a run of what was started, by default
     itself; the run `ends` is stopped before.
     """
-    if config is None or not pressed(page, config):
+    # A press counts once, and not while the run that it started goes on
+    if (
+        config is None
+        or not st.session_state.pop(f"{page}:pressed", False)
+        or _goes_on(page, config)
+    ):
         return
     if ends is not None:
         end_run(ends)

@@ -79,11 +79,6 @@ STOPS = (
 )
 
 
-def start() -> None:
-    """Open the first stop."""
-    go(0)
-
-
 def running() -> bool:
     """Whether the session is on the tour, also after a reload: the link holds the stop."""
     take_link(AT, one_of(range(len(STOPS))), name=LINK)
@@ -103,14 +98,14 @@ def bar(page: str) -> None:
     """Draw the bar above a page while a tour runs: the sentence, Back, Next and Skip."""
     if not running():
         return
-    here = [
-        index for index, stop in enumerate(STOPS) if stop.page == page
-    ]  # also by the sidebar or the Back button
-    if here and here[0] != st.session_state[AT]:
+    at, last = st.session_state[AT], len(STOPS) - 1
+    # the page may also be opened by the sidebar or the Back button
+    here = next((index for index, stop in enumerate(STOPS) if stop.page == page), at)
+    if here != at:
         _put_back()
-    at = st.session_state[AT] = here[0] if here else st.session_state[AT]
+    at = st.session_state[AT] = here
     write_link(LINK, str(at))
-    sentence, last = STOPS[at].sentence if here else LEFT, len(STOPS) - 1
+    sentence = STOPS[at].sentence if STOPS[at].page == page else LEFT
     with st.container(border=True, key="tour:bar"):
         words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
     words.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")

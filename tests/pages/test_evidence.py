@@ -232,7 +232,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
         def one(item):
             if item == 5 and not st.session_state.get("pressed"):
                 st.session_state["pressed"] = True
-                progress._set("evidence:test", False)
+                st.session_state["evidence:test"]["going"] = False
                 st.rerun()
             return item * item
 

@@ -13,7 +13,7 @@ from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
-from dashboard.ui.links import PENDING, keys_of
+from dashboard.ui.links import PENDING, forget_page
 from dashboard.ui.panels import SHOW
 from tests.pages.app import app_at, figures, open_at, without_terms
 
@@ -375,10 +375,11 @@ def test_heads_are_kept(page):
 # Reset: a page's values leave session and link, those of other pages stay.
 
 
-def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link():
-    session = ["masks:rule", "masks_old", "heads:d_model", "inside:model", "one:score"]
-    assert keys_of("masks", session, ["inside:model"]) == ["masks:rule", "inside:model"]
-    assert keys_of("one_query", session, []) == ["one:score"]
+def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link(monkeypatch):
+    names = ["masks:rule", "masks_old", "heads:d_model", "inside:model", "one:score"]
+    monkeypatch.setattr("streamlit.session_state", dict.fromkeys(names))
+    assert [*forget_page("masks", ["inside:model"])] == ["masks:rule", "inside:model"]
+    assert [*forget_page("one_query", [])] == ["one:score"]
 
 
 def test_a_reset_page_opens_as_at_first():

@@ -10,6 +10,7 @@ import unicodedata
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b, pbkdf2_hmac
@@ -17,11 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
+
 from core.files import text_of
 from dashboard.navigation import STEPS
-
-# Questions whose answers are compared by value, and travel only as salted hashes.
-
 
 TYPES = {
     "choice": "Choice",
@@ -68,53 +68,42 @@ class Question:
     width: float = 0.0
 
     def __post_init__(self) -> None:
-        fits = (
+        of_type = {
+            "choice": 2 <= len(set(self.options)) == len(self.options) <= MAX_OPTIONS,
+            "numbers": 0 < len(self.offsets) <= MAX_NUMBERS
+            and 0 < self.width < LARGEST
+            and all(abs(offset) < LARGEST for offset in self.offsets),
+        }
+        if not (
             self.type in TYPES
+            and of_type.get(self.type, True)
             and 0 < len(self.text) <= MAX_TEXT
             and len(self.hint) <= MAX_HINT
             and 0 < len(self.right) <= MAX_RIGHT
             and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
-        )
-        if self.type == "choice":
-            fits = fits and 2 <= len(set(self.options)) == len(self.options) <= MAX_OPTIONS
-        if self.type == "numbers":
-            fits = (
-                fits
-                and 0 < len(self.offsets) <= MAX_NUMBERS
-                and 0 < self.width < LARGEST
-                and all(abs(offset) < LARGEST for offset in self.offsets)
-            )
-        if not fits:
+        ):
             raise LessonError("A question of this lesson is incomplete.")
 
     def check(self, answer: str) -> bool:
         """Whether an answer is right; LessonError for one that cannot be read."""
-        return _digest(self._value(answer), self.text) in self.right
-
-    def _value(self, answer: str) -> str:
         answer = text_of(answer, MAX_ANSWER + 1)
         if not answer.strip() or len(answer) > MAX_ANSWER:
             raise LessonError(
                 "Give an answer first." if not answer.strip() else "This answer is too long."
             )
-        if self.type == "numbers":
-            return _cells(self._numbers(answer), self.offsets, self.width)
-        return VALUES[self.type](answer)
-
-    def _numbers(self, answer: str) -> list[float]:
-        """As many numbers as the right answer has."""
-        try:
+        if self.type != "numbers":
+            return _digest(VALUES[self.type](answer), self.text) in self.right
+        numbers: list[float] = []
+        with suppress(LessonError):
             numbers = parse_numbers(answer)
-        except LessonError:
-            numbers = []
-        if len(numbers) == len(self.offsets):
-            return numbers
-        if len(self.offsets) == 1:
-            raise LessonError("Type one number, such as 2.5.")
-        raise LessonError(
-            f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
-            f"{len(numbers) or 'none'}."
-        )
+        if len(numbers) != len(self.offsets):
+            raise LessonError(
+                "Type one number, such as 2.5."
+                if len(self.offsets) == 1
+                else f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
+                f"{len(numbers) or 'none'}."
+            )
+        return _digest(_cells(numbers, self.offsets, self.width), self.text) in self.right
 
 
 def make_question(
@@ -139,9 +128,6 @@ def make_question(
             )
         if answer.strip() not in options:
             raise LessonError("its right answer is none of the options.")
-    answers = (
-        [line for line in answer.splitlines() if line.strip()] if type_ == "text" else [answer]
-    )
     offsets: tuple[float, ...] = ()
     width = 0.0
     if type_ == "numbers":
@@ -153,6 +139,7 @@ def make_question(
         )
         values = [_cells(numbers, offsets, width)]
     else:
+        answers = filter(str.strip, answer.splitlines()) if type_ == "text" else [answer]
         values = [VALUES[type_](answer) for answer in answers]
     return Question(
         type_,
@@ -300,26 +287,29 @@ class Lesson:
     @property
     def parameters(self) -> dict[str, list[str]]:
         """The parameters of the page's link."""
-        return {
-            name: [value for other, value in self.query if other == name] for name, _ in self.query
-        }
+        return grouped(self.query)
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The values of each name, in order."""
+    values: dict[str, list[str]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def to_json(lesson: Lesson, indent: int | None = None) -> str:
     """The lesson as JSON, without what is empty; the same lesson always gives the same text."""
-
-    def filled(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: value for name, value in values.items() if value not in ("", (), 0.0)
-        }  # also False
-
-    whole = {
-        "format": FORMAT,
-        **filled(asdict(lesson)),
-        "questions": [filled(asdict(q)) for q in lesson.questions],
-    }
+    parts: list[Any] = [lesson, *lesson.questions]
+    whole, *questions = (  # without False, too
+        {name: value for name, value in asdict(one).items() if value not in ("", (), 0.0)}
+        for one in parts
+    )
     return json.dumps(
-        whole, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":")
+        {"format": FORMAT, **whole, "questions": questions},
+        ensure_ascii=False,
+        indent=indent,
+        separators=None if indent else (",", ":"),
     )
 
 
@@ -331,44 +321,15 @@ def from_json(text: str) -> Lesson:
         whole = json.loads(text)
         if whole["format"] != FORMAT:
             raise LessonError("This lesson is of another version of the lab.")
-        questions = tuple(
-            Question(
-                str(item["type"]),
-                str(item["text"]),
-                _texts(item["right"]),
-                _texts(item.get("options", ())),
-                str(item.get("hint", "")),
-                tuple(map(float, item.get("offsets", ()))),
-                float(item.get("width", 0)),
-            )
-            for item in whole["questions"]
-        )
-        lesson = Lesson(
-            str(whole["title"]),
-            str(whole.get("text", "")),
-            str(whole["page"]),
-            tuple((str(name), str(value)) for name, value in whole.get("query", ())),
-            _texts(whole.get("hide", ())),
-            questions,
-            whole.get("hide_guide") is True,
-        )
+        lesson = msgspec.convert({"text": "", **whole}, Lesson)
         to_json(lesson).encode()  # JSON can hold characters that no text has
         return lesson
     except LessonError:
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        if isinstance(error.__cause__, LessonError):  # of the lesson or a question
+            raise error.__cause__ from None
         raise LessonError("This is no lesson of Attention Lab, or a broken one.") from error
-
-
-def _texts(values: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(map(str, values))
 
 
 def encode(lesson: Lesson) -> str:
@@ -385,18 +346,15 @@ def decode(text: str) -> Lesson:
         raise LessonError("This link is too long for a lesson.")
     try:
         unpack = zlib.decompressobj()
-        data = unpack.decompress(
-            urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)), MAX_FILE
-        )
+        packed = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
+        data = unpack.decompress(packed, MAX_FILE).decode()
         if not unpack.eof:
             raise ValueError
-        return from_json(data.decode())
-    except LessonError:
-        raise
     except (ValueError, zlib.error) as error:
         raise LessonError(
             "This link holds no whole lesson: a part of it was lost. Copy it again."
         ) from error
+    return from_json(data)
 
 
 def parse_link(link: str) -> tuple[str, dict[str, list[str]]]:
@@ -412,10 +370,7 @@ def parse_link(link: str) -> tuple[str, dict[str, list[str]]]:
             f"The link leads to {page[:40]!r}, which is no page of the lab. Press Copy link beside the "
             "title of a page."
         )
-    parameters: dict[str, list[str]] = {}
-    for name, value in pairs:
-        parameters.setdefault(name, []).append(value)
-    return page, parameters
+    return page, grouped(pairs)
 
 
 def page_query(parameters: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
