@@ -28,7 +28,6 @@ from dashboard.ui.lessons import (
     TYPES,
     Lesson,
     LessonError,
-    Question,
     decode,
     encode,
     from_json,
@@ -41,12 +40,7 @@ from dashboard.ui.lessons import (
 from dashboard.ui.links import BOUND, KEEP, fragment, link_value
 from dashboard.ui.panels import details, next_page, paragraph, table, title
 
-# The form of a lesson: its fields, which the link of this page holds, and the lesson that they make.
-
-
-def key(name: str) -> str:
-    """A widget's key, which is also its name in the link."""
-    return f"lessons:{name}"
+key = "lessons:{}".format  # a widget's key, which is also its name in the link
 
 
 def address(lesson: str, page: str = "lessons") -> str:
@@ -56,7 +50,9 @@ def address(lesson: str, page: str = "lessons") -> str:
 
 def draw_hidden() -> None:
     """Draw the list of controls to hide; where the page was not opened yet, a link that opens it and fills the list."""
-    page, parameters = linked_page()
+    page, parameters = "", dict[str, list[str]]()
+    with suppress(LessonError):  # none was pasted
+        page, parameters = parse_link(text("page_link") or "-")
     note_draft(page)
     labels, linked = controls_of(page), st.query_params.get_all(key("hide"))
     if len(linked) > 1:  # an older link of a draft
@@ -87,29 +83,19 @@ def draw_hidden() -> None:
         )
 
 
-def linked_page() -> tuple[str, dict[str, list[str]]]:
-    """The page and the parameters of the pasted link; an empty text for none."""
-    try:
-        return parse_link(text("page_link") or "-")
-    except LessonError:
-        return "", {}
-
-
-def draw_questions() -> int:
-    """Draw the fields of each question; returns how many there are."""
-    count = int(
-        st.number_input(
-            "Questions",
-            0,
-            MAX_QUESTIONS,
-            1,
-            key=key("count"),
-            width=160,
-            **BOUND,
-            help="How many questions stand below the page.",
-        )
+def draw_questions() -> None:
+    """Draw the fields of each question."""
+    count = st.number_input(
+        "Questions",
+        0,
+        MAX_QUESTIONS,
+        1,
+        key=key("count"),
+        width=160,
+        **BOUND,
+        help="How many questions stand below the page.",
     )
-    for index in range(count):
+    for index in range(int(count)):
         with st.container(border=True, gap="small"):
             # The fields of one question, by its type
             name = f"q{index + 1}"
@@ -160,17 +146,15 @@ def draw_questions() -> int:
                 **BOUND,
                 help="It may stay empty.",
             )
-    return count
 
 
 def draw_answer(name: str, type_: str) -> None:
     """The field of the right answer: a list of the typed options for a choice."""
-    field, meaning = key(f"{name}:answer"), HELP[type_]
+    field = key(f"{name}:answer")
     if type_ == "choice":
         if st.session_state.get(field) not in (None, *(choices := options(name))):
-            st.session_state[field] = (
-                None  # an option that was changed since, or an answer of another type
-            )
+            # an option that was changed since, or an answer of another type
+            st.session_state[field] = None
         st.selectbox(
             "Right option",
             choices,
@@ -182,11 +166,16 @@ def draw_answer(name: str, type_: str) -> None:
             disabled=not choices,
         )
         return
-    if type_ == "text":
-        meaning += " Several right answers: one on each line."
-    if type_ in ("mask", "score"):
-        meaning += " An answer is right where it gives the same values."
-    st.text_area("Right answer", key=field, max_chars=MAX_ANSWER, height=80, **BOUND, help=meaning)
+    formula = " An answer is right where it gives the same values."
+    more = {"text": " Several right answers: one on each line.", "numbers": ""}.get(type_, formula)
+    st.text_area(
+        "Right answer",
+        key=field,
+        max_chars=MAX_ANSWER,
+        height=80,
+        **BOUND,
+        help=HELP[type_] + more,
+    )
 
 
 def options(name: str) -> tuple[str, ...]:
@@ -226,11 +215,21 @@ def read_lesson() -> Lesson:
         raise LessonError("Paste the link of a page.")
     page, parameters = parse_link(text("page_link"))
     questions = []
-    for index in range(int(st.session_state.get(key("count"), 1))):
+    for number in range(1, 1 + int(st.session_state.get(key("count"), 1))):
+        name = f"q{number}"
         try:
-            questions.append(read_question(f"q{index + 1}"))
+            questions.append(
+                make_question(
+                    str(st.session_state.get(key(f"{name}:type")) or "choice"),
+                    text(name),
+                    text(f"{name}:answer"),
+                    options=options(name),
+                    hint=text(f"{name}:hint"),
+                    tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
+                )
+            )
         except LessonError as error:
-            raise LessonError(f"Question {index + 1}: {error}") from error
+            raise LessonError(f"Question {number}: {error}") from error
     names = {label: name for name, label in (controls_of(page) or {}).items()}
     return Lesson(
         text("title").strip(),
@@ -243,21 +242,6 @@ def read_lesson() -> Lesson:
         tuple(questions),
         bool(st.session_state.get(key("hide_guide"))),
     )
-
-
-def read_question(name: str) -> Question:
-    """One question of the fields."""
-    return make_question(
-        str(st.session_state.get(key(f"{name}:type")) or "choice"),
-        text(name),
-        text(f"{name}:answer"),
-        options=options(name),
-        hint=text(f"{name}:hint"),
-        tolerance=float(st.session_state.get(key(f"{name}:tolerance"), 0.01)),
-    )
-
-
-# Make a lesson: the form, and the link, the frame for a course page and the file that it gives.
 
 
 NO_PROOF = (
@@ -346,9 +330,6 @@ def make() -> None:
     st.caption(NO_PROOF)
 
 
-# Read codes: the lines that students handed in, as a table; a line that cannot be read gets a sentence.
-
-
 MAX_LINES = 500
 HEAD = ("name", "lesson", "right", "questions", "tries", "date")
 
@@ -428,9 +409,6 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str
     if len(lines) > MAX_LINES:
         errors.append(f"The first {MAX_LINES} of {len(lines)} codes are read.")
     return rows, errors
-
-
-# The page: the lessons that ship, a form that makes one, and a field that reads the codes of students.
 
 
 PARTS = ("Work through", MAKE, "Read codes")

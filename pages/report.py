@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
+from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -46,6 +47,7 @@ EMPTY = (
     "**Add to report**. A view in a report looks like this:"
 )
 TITLE = "A report from Attention Lab"
+SOURCE = "Attention Lab · {}"  # what stands under the title, or at the end, with the date
 MARGIN = 12  # pixels of paper around a drawing
 MAX_TITLE, MAX_TEXT = 200, 1_000  # letters
 MAX_SHOWN = 50  # rows of a table
@@ -63,16 +65,6 @@ def address(view: ReportView, base: str) -> str:
     return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
 
 
-def heading(report: Report) -> str:
-    """The title of a report's files."""
-    return report.title or TITLE
-
-
-def line() -> str:
-    """What stands under the title, or at the end."""
-    return f"Attention Lab · {datetime.date.today().isoformat()}"
-
-
 def html_file(report: Report, base: str) -> bytes:
     """The report as one HTML file that needs no network: components alive, drawings, tables, and links to the pages."""
     parts = []
@@ -88,24 +80,23 @@ def html_file(report: Report, base: str) -> bytes:
                 f'href="{escape(address(view, base))}">Open this view live</a></p>',
             ]
         )
-        if view.part is not None:
-            name, root, data = view.part
-            parts.append(Part(view.title, name, root, data, below=below))
-        else:
-            shown = (
-                scrolled(on_paper(view.svg, f"v{at}-"))
-                if view.svg
-                else table_html(view.head, view.rows)
-            )
-            parts.append(Part(view.title, html=shown, below=below))
-    return page_html(parts, title=heading(report), source=line()).encode()
+        name, root, data = view.part or ("", "", {})
+        drawn = (
+            scrolled(on_paper(view.svg, f"v{at}-"))
+            if view.svg
+            else table_html(view.head, view.rows)
+        )
+        parts.append(Part(view.title, name, root, data, "" if view.part else drawn, below))
+    return page_html(
+        parts, title=report.title or TITLE, source=SOURCE.format(datetime.date.today())
+    ).encode()
 
 
 def pdf_file(report: Report, base: str) -> bytes:
     """The report as a PDF of A4 sheets."""
     return report_pdf(
-        heading(report),
-        line(),
+        report.title or TITLE,
+        SOURCE.format(datetime.date.today()),
         [
             Entry(
                 view.title,
@@ -137,13 +128,10 @@ def on_paper(svg: str, start: str = "") -> str:
 def example() -> ReportView:
     """The attention of an example run before and after its training, from its saved frames."""
     data = load_run(EXAMPLE_RUNS[0])
-    steps = data.steps
-    first, last = (
-        next(record for record in data.records if record.step == step)
-        for step in (steps[0], steps[-1])
-    )
+    ends = [data.steps[0], data.steps[-1]]
+    first, last = (next(one for one in data.records if one.step == step) for step in ends)
     layer, head = best_head(last)
-    frames = dict(head_over_time(data.run, [steps[0], steps[-1]], 0, "cross", layer, head))
+    frames = dict(head_over_time(data.run, ends, 0, "cross", layer, head))
     names = [tuple(map(token_text, line)) for line in tokens(data, 0, "cross")]
     maps = tuple(
         PictureMap(f"Step {step:,}", frames[step], names[0], names[1], noun="weight")
@@ -278,18 +266,20 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
                     meaning,
                     tall=max_chars == MAX_TEXT,
                 )
-            buttons = (
-                ("Up", "arrow_upward", number == 1, "Show it before the view above."),
-                ("Down", "arrow_downward", number == count, "Show it after the view below."),
-                ("Remove", "delete", False, "Take it out of the report."),
-            )
-            changes: tuple[Callable[[Report], Report], ...] = (
-                lambda now: now.move(view.id, -1),
-                lambda now: now.move(view.id, 1),
-                lambda now: now.without(view.id),
+            up, down = (lambda now, by=by: now.move(view.id, by) for by in (-1, 1))
+            buttons: tuple[tuple[str, str, bool, Callable[[Report], Report], str], ...] = (
+                ("Up", "arrow_upward", number == 1, up, "Show it before the view above."),
+                ("Down", "arrow_downward", number == count, down, "Show it after the view below."),
+                (
+                    "Remove",
+                    "delete",
+                    False,
+                    lambda now: now.without(view.id),
+                    "Take it out of the report.",
+                ),
             )
             with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-                for (label, icon, disabled, meaning), change in zip(buttons, changes, strict=True):
+                for label, icon, disabled, change, meaning in buttons:
                     st.button(
                         label,
                         icon=f":material/{icon}:",
@@ -327,26 +317,16 @@ def _field(
     def take() -> None:
         _change(lambda now: change(now, str(st.session_state[key]).strip()))
 
+    shared: dict[str, Any] = dict(key=key, max_chars=max_chars, on_change=take, help=help_text)
     if tall:
-        st.text_area(
-            label, value, key=key, max_chars=max_chars, height=104, on_change=take, help=help_text
-        )
+        st.text_area(label, value, height=104, **shared)
     else:
-        st.text_input(
-            label,
-            value,
-            key=key,
-            max_chars=max_chars,
-            on_change=take,
-            help=help_text,
-            placeholder=placeholder,
-        )
+        st.text_input(label, value, placeholder=placeholder, **shared)
 
 
 def _change(change: Callable[[Report], Report]) -> None:
     """Save the report as it is now, changed; an error is shown on the page."""
-    report = current_report()
-    if report is not None:
+    if (report := current_report()) is not None:
         flash_errors(REPORT, "", lambda: save(change(report)), ReportFull, OSError)
 
 

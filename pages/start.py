@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,9 +33,6 @@ from dashboard.ui.panels import (
     try_this,
 )
 
-# The page's controls: the numbers of the dictionary, all in the link, and the old links of the first page.
-
-
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
 QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
@@ -48,20 +44,7 @@ HELP = {
 }
 
 
-@dataclass(frozen=True)
-class Controls:
-    """One query, and a value for each key."""
-
-    query: tuple[float, ...] = QUERY
-    keys: tuple[tuple[float, ...], ...] = KEYS
-    values: tuple[float, ...] = VALUES
-
-
 key = "start:{}".format  # a widget's key, which is also its name in the link
-
-
-def _row() -> DeltaGenerator:
-    return st.grid(3, min_column_width=90)
 
 
 def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning: str) -> float:
@@ -78,9 +61,6 @@ def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning:
             **BOUND,
         )
     )
-
-
-# The figures of the page as SVG and HTML: a thumbnail for each stop of the path, and the table of the look-up.
 
 
 WIDTH, HEIGHT, PAD = 144, 72, 6
@@ -101,28 +81,20 @@ def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
     return f'<img alt="{label}" width="{WIDTH}" height="{HEIGHT}" src="data:image/svg+xml;base64,{source}"/>'
 
 
-def _curve(
-    values: Sequence[float], top: float, colour: str, xs: Sequence[float] | None = None
-) -> str:
-    """A line through values between 0 and `top`, across the whole thumbnail."""
-    places = xs or range(len(values))
-    last, wide, high = max(places), WIDTH - 2 * PAD, HEIGHT - 2 * PAD
-    points = " ".join(
-        f"{round(PAD + wide * x / last, 1)},{round(PAD + high * (1 - y / top), 1)}"
-        for x, y in zip(places, values, strict=True)
+def _curve(points: Iterable[Sequence[float]], colour: str, top: float = 1) -> str:
+    """A line through points between 0 and `top`, across the whole thumbnail."""
+    xs, ys = zip(*points, strict=True)
+    wide, high = (WIDTH - 2 * PAD) / max(xs), HEIGHT - 2 * PAD
+    places = " ".join(
+        f"{round(PAD + wide * x, 1)},{round(PAD + high * (1 - y / top), 1)}"
+        for x, y in zip(xs, ys, strict=True)
     )
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    return f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
 
 def _rect(x: float, y: float, wide: float, high: float, fill: str) -> str:
     x, y, wide, high = (round(one, 2) for one in (x, y, wide, high))
     return f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="{fill}"/>'
-
-
-def _why(data: dict, ink: Ink, theme: Theme) -> str:
-    return _curve(data["why"]["one_vector"], 1, ink.quiet) + _curve(
-        data["why"]["attention"], 1, ink.pick
-    )
 
 
 def _one_query(data: dict, ink: Ink, theme: Theme) -> str:
@@ -151,13 +123,6 @@ def _heads(data: dict, ink: Ink, theme: Theme) -> str:
     )
 
 
-def _order(data: dict, ink: Ink, theme: Theme) -> str:
-    size = HEIGHT - 2 * PAD
-    return _map(
-        data["order"]["sinusoids"], WIDTH / 2 - size - PAD / 2, PAD, size, theme, signed=True
-    ) + _map(data["order"]["causal"], WIDTH / 2 + PAD / 2, PAD, size, theme)
-
-
 def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
     """Encoder and decoder as stacks, each block as high as its share of the parameters."""
     stacks = data["transformer"]
@@ -174,11 +139,6 @@ def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
     return out
 
 
-def _train(data: dict, ink: Ink, theme: Theme) -> str:
-    steps, losses = zip(*data["train"], strict=True)
-    return _curve(losses, max(losses), ink.pick, steps)
-
-
 def _map(
     rows: Iterable[Sequence[float]],
     x: float,
@@ -190,23 +150,47 @@ def _map(
     """A small map of weights (0 to 1), or of signed numbers (−1 to 1)."""
     cells = [list(row) for row in rows]
     high, wide = size / len(cells), size / len(cells[0])
-    out = ""
-    for i, row in enumerate(cells):
-        for j, value in enumerate(row):
-            out += _rect(x + j * wide, y + i * high, wide, high, shade(value, theme, signed=signed))
-    return out
+    return "".join(
+        _rect(x + j * wide, y + i * high, wide, high, shade(value, theme, signed=signed))
+        for i, row in enumerate(cells)
+        for j, value in enumerate(row)
+    )
 
 
 THUMBNAILS: dict[str, tuple[str, Callable[[dict, Ink, Theme], str]]] = {
-    "why": ("Exact translations by sentence length: one vector falls, attention falls less", _why),
+    "why": (
+        "Exact translations by sentence length: one vector falls, attention falls less",
+        lambda data, ink, theme: "".join(
+            _curve(enumerate(data["why"][name]), colour)
+            for name, colour in (("one_vector", ink.quiet), ("attention", ink.pick))
+        ),
+    ),
     "one_query": ("The weights of the worked example, as bars", _one_query),
     "heads": ("The attention of six heads of MiniLM on one sentence", _heads),
-    "positions": ("Sinusoids of eight positions, and the causal mask over them", _order),
+    "positions": (
+        "Sinusoids of eight positions, and the causal mask over them",
+        lambda data, ink, theme: "".join(
+            _map(
+                data["order"][name],
+                WIDTH / 2 + (column - 1) * (HEIGHT - 2 * PAD) + (column - 0.5) * PAD,
+                PAD,
+                HEIGHT - 2 * PAD,
+                theme,
+                signed=name == "sinusoids",
+            )
+            for column, name in enumerate(("sinusoids", "causal"))
+        ),
+    ),
     "transformer": (
         "Encoder and decoder of the example model, each block as high as its parameters",
         _transformer,
     ),
-    "train": ("The validation loss of the example run", _train),
+    "train": (
+        "The validation loss of the example run",
+        lambda data, ink, theme: _curve(
+            data["train"], ink.pick, max(loss for _, loss in data["train"])
+        ),
+    ),
 }
 
 
@@ -238,18 +222,13 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     )
 
 
-# What the page computes as Python.
-
-
 TEXT = (
     "The translator's weights: one head of its cross-attention, a row for each output word.",
     "One query looks up three keys: the soft look-up of a dictionary.",
 )
 
 
-def script(
-    data: Mapping[str, Any], item: Mapping[str, Any], controls: Controls, result: Lookup
-) -> Script:
+def script(data: Mapping[str, Any], item: Mapping[str, Any], result: Lookup) -> Script:
     """The arrows of the translator on the picked sentence, and the look-up."""
     layer, head = data["layer"], data["head"]
     translator = f"""
@@ -264,9 +243,9 @@ import torch
 
 from core.attention import attend
 
-q = torch.tensor([[[{source_of(controls.query)}]]])  # (B, H, T, D)
-k = torch.tensor([[{source_of(controls.keys)}]])  # (B, H, S, D)
-v = torch.tensor({source_of(controls.values)}).reshape(1, 1, -1, 1)
+q = torch.tensor([[[{source_of(result.query)}]]])  # (B, H, T, D)
+k = torch.tensor([[{source_of(result.keys)}]])  # (B, H, S, D)
+v = torch.tensor({source_of(result.values)}).reshape(1, 1, -1, 1)
 steps = attend(q, k, v)  # softmax(q · k / √D) · v
 print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
 """
@@ -287,9 +266,6 @@ show(trace, layer={layer}, head={head})
     )
 
 
-# The sentences of the page: attention in five of them, the stops of the path, and what the look-up returns.
-
-
 LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
 SENTENCES = (
     "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
@@ -305,34 +281,22 @@ DICTIONARY = (
 )
 
 
-@dataclass(frozen=True)
-class PathStop:
-    """One of the six stops: its pages in order, its name and its sentence."""
-
-    pages: tuple[str, ...]
-    name: str
-    sentence: str
-
-
+# The six stops: the pages of each in order, its name and its sentence.
 PATH_STOPS = (
-    PathStop(
-        ("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."
-    ),
-    PathStop(
+    (("why",), "Why attention", "One vector loses long sentences; attention keeps them readable."),
+    (
         ("one_query",),
         "One query",
         "Follow one word from its query to its output, number by number.",
     ),
-    PathStop(("heads",), "Heads", "Several heads read the same sentence in different ways."),
-    PathStop(
+    (("heads",), "Heads", "Several heads read the same sentence in different ways."),
+    (
         ("positions", "masks"),
         "Order",
         "Positions give attention the order of words; a mask hides later words.",
     ),
-    PathStop(
-        ("transformer",), "The Transformer", "Open a whole model and see where attention is in it."
-    ),
-    PathStop(("train",), "Train one", "Train a small model and watch its attention form."),
+    (("transformer",), "The Transformer", "Open a whole model and see where attention is in it."),
+    (("train",), "Train one", "Train a small model and watch its attention form."),
 )
 
 
@@ -345,12 +309,12 @@ def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
     )
 
 
-def hard_text(controls: Controls, result: Lookup) -> str:
+def hard_text(result: Lookup) -> str:
     """What a dictionary returns."""
-    query = vector_text(controls.query)
+    query = vector_text(result.query)
     if result.equal is None:
         return f"**Hard look-up: nothing.** No key is equal to {query}."
-    value = typed(controls.values[result.equal])
+    value = typed(result.values[result.equal])
     return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
 
 
@@ -362,9 +326,6 @@ def vector_text(values: tuple[float, ...]) -> str:
 def typed(value: float) -> str:
     """A number as the reader typed it: a whole one without decimals."""
     return number(value) if value % 1 else f"{value:.0f}".replace("-", "−")
-
-
-# The dictionary: a hard and a soft look-up of the same query, which the reader edits; the part that loads torch.
 
 
 MOVES = (
@@ -393,65 +354,78 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     st.markdown("## Query, key and value: a soft dictionary")
     st.markdown(DICTIONARY)
     left, right = st.columns([0.42, 0.58], gap="large")
-    with left:
-        with st.container(gap="small"):
-            row = _row()
-            query = tuple(
-                _number(row, f"Query, {at + 1}", f"q{at + 1}", QUERY[at], "query")
-                for at in range(2)
-            )
-            keys, values = [], []
-            for index, name in enumerate(NAMES):
-                row = _row()
-                keys.append(
-                    tuple(
-                        _number(
-                            row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", KEYS[index][at], "key"
-                        )
-                        for at in range(2)
-                    )
+    with left, st.container(gap="small"):
+        rows = [st.grid(3, min_column_width=90) for _ in range(1 + len(NAMES))]
+        query = tuple(
+            _number(rows[0], f"Query, {at + 1}", f"q{at + 1}", usual, "query")
+            for at, usual in enumerate(QUERY)
+        )
+        keys, values = [], []
+        for row, name, vector, value in zip(rows[1:], NAMES, KEYS, VALUES, strict=True):
+            keys.append(
+                tuple(
+                    _number(row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", usual, "key")
+                    for at, usual in enumerate(vector)
                 )
-                values.append(_number(row, f"Value {name}", f"v{name}", VALUES[index], "value"))
-        controls = Controls(query, tuple(keys), tuple(values))
+            )
+            values.append(_number(row, f"Value {name}", f"v{name}", value, "value"))
     with right, picture(PAGE):
-        result = look_up(controls.query, controls.keys, controls.values)
-        add_script(partial(script, data, item, controls, result))
-        rows = [
+        result = look_up(query, tuple(keys), tuple(values))
+        add_script(partial(script, data, item, result))
+        table = [
             (
-                f"{name} {vector_text(controls.keys[at])}",
-                number(result.products[at]),
-                number(result.scores[at]),
-                result.weights[at],
-                typed(controls.values[at]),
+                f"{name} {vector_text(vector)}",
+                number(product),
+                number(score),
+                weight,
+                typed(value),
                 at == result.equal,
             )
-            for at, name in enumerate(NAMES)
+            for at, (name, vector, product, score, weight, value) in enumerate(
+                zip(
+                    NAMES,
+                    result.keys,
+                    result.products,
+                    result.scores,
+                    result.weights,
+                    result.values,
+                    strict=True,
+                )
+            )
         ]
-        st.html(lookup_table(rows, theme()))
-        st.markdown(hard_text(controls, result))
+        st.html(lookup_table(table, theme()))
+        st.markdown(hard_text(result))
         terms = " + ".join(
             f"{number(weight)} · {typed(value)}"
-            for weight, value in zip(result.weights, controls.values, strict=True)
+            for weight, value in zip(result.weights, result.values, strict=True)
         )
         st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")
-        last = len(controls.keys) - 1
         products = " + ".join(
-            f"{typed(q)} · {typed(k)}"
-            for q, k in zip(controls.query, controls.keys[last], strict=True)
+            f"{typed(q)} · {typed(k)}" for q, k in zip(result.query, result.keys[-1], strict=True)
         )
         caption(
-            f"**q · k** multiplies number by number and adds: for key {NAMES[last]}, {products} = "
-            f"{number(result.products[last])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
+            f"**q · k** multiplies number by number and adds: for key {NAMES[-1]}, {products} = "
+            f"{number(result.products[-1])}. **÷ √2**, for 2 numbers: without it, longer vectors have larger scores."
         )
     try_this(PAGE, MOVES)
-
-
-# The page Start here: five sentences and two pictures, which need no model; then the dictionary, the path, the doors.
 
 
 SENTENCE_WIDTH = 860  # px
 WORD = key("word")  # the picked output word, in the session and in the link
 FORMULA = {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")}
+DOORS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (  # a sentence, a page, and its link
+    ("**I have a model.** See every head of a Hugging Face model.", "pretrained", None),
+    (
+        "**I invent mechanisms.** Type a formula for the score and compare.",
+        "compare",
+        FORMULA,
+    ),
+    (
+        "**I teach.** Put your text and questions round a page. Five lessons are ready.",
+        "lessons",
+        None,
+    ),
+)
 
 
 def page() -> None:
@@ -464,7 +438,7 @@ def page() -> None:
     if old:
         st.switch_page(step_of("why").page(), query_params=old)
     title("Start here", LEAD)
-    data, visited = start.load(), sync_visits()
+    data, visited = start.load(), {*sync_visits()}
     if st.button(
         f"Take the tour of {len(tour.STOPS)} pages",
         icon=":material/tour:",
@@ -481,17 +455,17 @@ def page() -> None:
     dictionary(data, _pictures(data))
     # The six stops; a tick at each page that was opened
     st.subheader("The path: six stops, half an hour to an hour")
-    done = sum(all(page in visited for page in stop.pages) for stop in PATH_STOPS)
+    done = sum(visited.issuperset(pages) for pages, *_ in PATH_STOPS)
     st.caption(
         f"{done} of {len(PATH_STOPS)} stops visited, without the tour. Bookmark this page to "
         "keep them."
     )
     with st.grid(6, min_column_width=240, gap="medium"):
-        for number, stop in enumerate(PATH_STOPS, 1):
+        for number, (pages, name, sentence) in enumerate(PATH_STOPS, 1):
             with st.container(gap="small"):
-                st.html(thumbnail(stop.pages[0], data["thumbnails"], theme()))
-                paragraph(f"**{number}. {stop.name}.** {stop.sentence}")
-                for page in stop.pages:
+                st.html(thumbnail(pages[0], data["thumbnails"], theme()))
+                paragraph(f"**{number}. {name}.** {sentence}")
+                for page in pages:
                     step, seen = step_of(page), page in visited
                     st.page_link(
                         step.page(),
@@ -502,28 +476,13 @@ def page() -> None:
     # For readers who come with something else in mind
     st.subheader("Other doors")
     with st.grid(3, min_column_width=240, gap="medium"):
-        with st.container(gap="small"):
-            st.markdown("**I have a model.** See every head of a Hugging Face model.")
-            st.page_link(
-                step_of("pretrained").page(),
-                label="Open Pretrained models",
-                icon=step_of("pretrained").icon,
-            )
-        with st.container(gap="small"):
-            st.markdown("**I invent mechanisms.** Type a formula for the score and compare.")
-            st.page_link(
-                step_of("compare").page(),
-                label="Open Side by side",
-                icon=step_of("compare").icon,
-                query_params=FORMULA,
-            )
-        with st.container(gap="small"):
-            st.markdown(
-                "**I teach.** Put your text and questions round a page. Five lessons are ready."
-            )
-            st.page_link(
-                step_of("lessons").page(), label="Open Lessons", icon=step_of("lessons").icon
-            )
+        for sentence, page, query in DOORS:
+            with st.container(gap="small"):
+                step = step_of(page)
+                st.markdown(sentence)
+                st.page_link(
+                    step.page(), label=f"Open {step.title}", icon=step.icon, query_params=query
+                )
     next_page(PAGE)
 
 
@@ -584,6 +543,6 @@ def _links() -> None:
     """The addresses of the path's pages, to copy."""
     base = (st.context.url or "").split("?")[0].rstrip("/")
     st.code(
-        "\n".join(f"{base}/{page}" for stop in PATH_STOPS for page in stop.pages),
+        "\n".join(f"{base}/{page}" for pages, *_ in PATH_STOPS for page in pages),
         language=None,
     )

@@ -17,8 +17,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Lookup:
-    """The products q · k, the scores q · k / √D, the weights, the output, and the index of the equal key or None."""
+    """A query among keys with values: the products q · k, the scores q · k / √D, the weights, the output, and the
+    index of the equal key or None."""
 
+    query: tuple[float, ...]
+    keys: tuple[tuple[float, ...], ...]
+    values: tuple[float, ...]
     products: tuple[float, ...]
     scores: tuple[float, ...]
     weights: tuple[float, ...]
@@ -37,11 +41,11 @@ def look_up(
     q = torch.tensor(query).reshape(1, 1, 1, -1)
     k = torch.tensor(keys)[None, None]  # (1, 1, S, D)
     steps = attend(q, k, torch.tensor(values).reshape(1, 1, -1, 1))
-    equal = [index for index, key in enumerate(keys) if key == query]
     products, scores, weights = (
         tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
     )
-    return Lookup(products, scores, weights, float(steps.out), equal[0] if equal else None)
+    equal = keys.index(query) if query in keys else None
+    return Lookup(query, keys, values, products, scores, weights, float(steps.out), equal)
 
 
 FILE = Path(__file__).parent / "data" / "start.json"

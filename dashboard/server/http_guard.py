@@ -109,12 +109,11 @@ class HTTPGuard:
                 from dashboard.server.limits import MB, limits
 
                 server.ws_max_size = min(server.ws_max_size, limits().message_megabytes * MB)
-            await self.app(scope, receive, send)
+        if scope["type"] != "http":
+            await (self._open_page if scope["type"] == "websocket" else self.app)(
+                scope, receive, send
+            )
             return
-        if scope["type"] == "websocket":
-            await self._open_page(scope, receive, send)
-            return
-
         begin, exact = time.perf_counter(), scope["path"].removeprefix(self.base)
         path = known_path(exact)
 
@@ -154,18 +153,15 @@ class HTTPGuard:
 
     async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, headers = _address(scope), Headers(scope=scope)
-        if not _answers_to(headers.get("host")):
-            await PlainTextResponse(UNKNOWN_NAME, 421)(scope, receive, send)
+        known = _answers_to(headers.get("host"))
+        if problem := visitors.no_room(address) if known else UNKNOWN_NAME:
+            await PlainTextResponse(problem, 503 if known else 421)(scope, receive, send)
             return
-        if problem := visitors.no_room(address):
-            await PlainTextResponse(problem, 503)(scope, receive, send)
-            return
-        forwarded = headers.get("x-forwarded-for", "")
-        if hosted() and forwarded and (scope.get("client") or ("",))[0] not in forwarded:
-            log(
-                "untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS"
-            )  # all its readers are one address
         if hosted():
+            forwarded = headers.get("x-forwarded-for", "")
+            if forwarded and (scope.get("client") or ("",))[0] not in forwarded:
+                # all its readers are one address
+                log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")
             person = visitors.key_of(
                 HTTPConnection(scope).cookies.get(visitors.COOKIE, "")
             ).encode()

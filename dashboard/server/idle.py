@@ -11,7 +11,7 @@ import gc
 import importlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -26,23 +26,21 @@ IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one seco
 _threads: list[threading.Thread] = []
 
 
-def after_a_visit(*steps: Callable[[], object]) -> None:
-    """Take these steps in a thread, once in the life of a server, each as soon as the server has little to do.
+def after_a_visit(step: Callable[[], object]) -> None:
+    """Take this step in a thread, once in the life of a server, as soon as the server has little to do.
 
     Not where memory is short.
     """
-    if not _threads:
-        _threads.append(threading.Thread(target=_take, args=(steps,), daemon=True, name="warm_up"))
-        _threads[0].start()
 
-
-def _take(steps: Sequence[Callable[[], object]]) -> None:
-    for step in steps:
+    def take() -> None:
         wait_until_idle()
-        if is_small():
-            return
         with suppress(Exception):  # whatever fails here fails again where it can be told
-            step()
+            if not is_small():
+                step()
+
+    if not _threads:
+        _threads.append(threading.Thread(target=take, daemon=True, name="warm_up"))
+        _threads[0].start()
 
 
 def wait_until_idle(seconds: float = SECOND) -> None:

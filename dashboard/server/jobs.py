@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,18 +105,17 @@ def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Ru
         if config is not None and records and records[-1].step:
             paces[config.task.key, config.model.kind].append(records[-1].elapsed / records[-1].step)
     known = {kind: sum(values) / len(values) for kind, values in paces.items()}
+    # When each worker is free: none once nothing tells when the next run begins
     left, workers = [_seconds_left(run, known) for run in busy], max(1, workers)
-    free: list[float] = []  # when each worker is; none once nothing tells when the next run begins
-    if (ends := [seconds for seconds in left if seconds is not None]) == left:
-        free = sorted([*ends, *[0.0] * (workers - len(busy))])[-workers:]
+    ends = [seconds for seconds in left if seconds is not None]
+    free = sorted([*ends, *[0.0] * (workers - len(busy))])[-workers:] if ends == left else []
     order = {}
     for number, run in enumerate(waiting, 1):
         order[run] = Place(number, free[0] if free else None)
-        seconds = _seconds_left(run, known) if free else None
-        if seconds is None:
-            free = []
-        else:
+        if free and (seconds := _seconds_left(run, known)) is not None:
             heapq.heapreplace(free, free[0] + seconds)
+        else:
+            free = []
     return order
 
 
@@ -151,8 +150,7 @@ def cluster_state() -> ray_queue.ClusterState | None:
 
 def node_text(metadata: Mapping[str, Any]) -> str:
     """On which nodes of a cluster a run of this run.json was, in order; empty for one of this machine."""
-    names = [] if hosted() else ray_queue.node_names(metadata)
-    nodes = [name for index, name in enumerate(names) if name not in names[index - 1 : index]]
+    nodes = [name for name, _ in groupby([] if hosted() else ray_queue.node_names(metadata))]
     return f"on node {', then '.join(nodes)}" if nodes else ""
 
 
@@ -280,9 +278,8 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     config = limits.admit_config(config, limits.spent(run, step))
-    parent = (
-        {"run": run.id, "step": step} if people.mine(run) else None
-    )  # an id would open the run of another
+    # of another person's run an id would open it
+    parent = {"run": run.id, "step": step} if people.mine(run) else None
     with _admit(source=run):
         with new_run(config, name=name, parent=parent) as copy:
             run.copy_past(copy)
@@ -363,9 +360,10 @@ def _still_busy(run: Run) -> bool:
             with suppress(OSError):
                 os.kill(status.pid, 9)
         return True
-    if executor().holds(run):
-        return True  # its driver has ended, and the next one finds it
-    if status.state == "starting" and abs(time.time() - status.at) < START_SECONDS:
+    starts = status.state == "starting" and abs(time.time() - status.at) < START_SECONDS
+    if starts or executor().holds(
+        run
+    ):  # of one that is held the driver has ended, and the next one finds it
         return True
     if not run.status().ended:
         state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
@@ -382,17 +380,17 @@ def _give(run: Run) -> None:
         return
     started = run.status().at
     with _lock:
-        process, alive = _spare, _spare is not None and _spare.poll() is None
-        if process is not None and alive and not number_of(run):  # it sees the first GPU
-            _spare = None
+        process = None
+        if (
+            _spare is not None and _spare.poll() is None and not number_of(run)
+        ):  # it sees the first GPU
+            process, _spare = _spare, None
+            assert process.stdin is not None
             try:
-                assert process.stdin is not None
                 process.stdin.write(f"{run.path}\n".encode())
                 process.stdin.close()
             except OSError:
                 process = None
-        else:
-            process = None
         if process is None:
             process = start_process(run)
             health.add_count("worker_starts")

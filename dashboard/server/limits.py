@@ -13,9 +13,9 @@ import threading
 import time
 from collections import defaultdict, deque
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import streamlit as st
 
@@ -65,45 +65,46 @@ def _refuse_if(over: bool, message: str) -> None:
         raise LimitReached(message)
 
 
-def _limit(value: int, meaning: str) -> Any:
-    return field(default=value, metadata={"meaning": meaning})
-
-
 @dataclass(frozen=True)
 class Limits:
     """Each limit, for a machine with 1 GB; ATTENTION_LAB_HOSTED_LIMITS, such as steps=500 hours=12, sets others."""
 
-    steps: int = _limit(2_000, "steps of a run")
-    seconds: int = _limit(
-        120, "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them"
-    )
-    under_way: int = _limit(20, "runs of a person that wait or train")
-    runs: int = _limit(40, "runs that are kept for a person; the oldest without a name go first")
-    megabytes: int = _limit(200, "MB of disk for a person's runs, reports and data")
-    upload_megabytes: int = _limit(5, "MB of one uploaded file")
-    unpacked_megabytes: int = _limit(20, "MB of an uploaded run, unpacked")
-    uploads: int = _limit(20, "uploaded files of a person in an hour")
-    held_megabytes: int = _limit(25, "MB of uploaded files that the memory holds for one open page")
-    message_megabytes: int = _limit(
-        2, "MB of one message of a browser, with all that its page has been given"
-    )
-    address_under_way: int = _limit(200, "runs of all people of one address that wait or train")
-    address_megabytes: int = _limit(1_000, "MB of disk for all people of one address")
-    address_uploads: int = _limit(200, "uploaded files of all people of one address in an hour")
-    address_held_megabytes: int = _limit(
-        150, "MB of uploaded files that the memory holds for one address"
-    )
-    address_sessions: int = _limit(80, "open pages of all people of one address")
-    sessions: int = _limit(300, "open pages of everybody")
-    queue: int = _limit(300, "runs of everybody that wait")
-    server_megabytes: int = _limit(4_000, "MB of disk for everybody")
-    downloads: int = _limit(1, "models that are downloaded at one time")
-    hours: int = _limit(
-        24, "hours after the last visit and the last run, after which a person's things are deleted"
-    )
+    steps: Annotated[int, "steps of a run"] = 2_000
+    seconds: Annotated[
+        int, "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them"
+    ] = 120
+    under_way: Annotated[int, "runs of a person that wait or train"] = 20
+    runs: Annotated[int, "runs that are kept for a person; the oldest without a name go first"] = 40
+    megabytes: Annotated[int, "MB of disk for a person's runs, reports and data"] = 200
+    upload_megabytes: Annotated[int, "MB of one uploaded file"] = 5
+    unpacked_megabytes: Annotated[int, "MB of an uploaded run, unpacked"] = 20
+    uploads: Annotated[int, "uploaded files of a person in an hour"] = 20
+    held_megabytes: Annotated[
+        int, "MB of uploaded files that the memory holds for one open page"
+    ] = 25
+    message_megabytes: Annotated[
+        int, "MB of one message of a browser, with all that its page has been given"
+    ] = 2
+    address_under_way: Annotated[int, "runs of all people of one address that wait or train"] = 200
+    address_megabytes: Annotated[int, "MB of disk for all people of one address"] = 1_000
+    address_uploads: Annotated[int, "uploaded files of all people of one address in an hour"] = 200
+    address_held_megabytes: Annotated[
+        int, "MB of uploaded files that the memory holds for one address"
+    ] = 150
+    address_sessions: Annotated[int, "open pages of all people of one address"] = 80
+    sessions: Annotated[int, "open pages of everybody"] = 300
+    queue: Annotated[int, "runs of everybody that wait"] = 300
+    server_megabytes: Annotated[int, "MB of disk for everybody"] = 4_000
+    downloads: Annotated[int, "models that are downloaded at one time"] = 1
+    hours: Annotated[
+        int,
+        "hours after the last visit and the last run, after which a person's things are deleted",
+    ] = 24
 
 
-NAMES = tuple(one.name for one in fields(Limits))
+MEANINGS = {
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Limits, include_extras=True).items()
+}
 VARIABLE = "ATTENTION_LAB_HOSTED_LIMITS"
 
 
@@ -111,8 +112,8 @@ def limits() -> Limits:
     """The limits as they are set; ValueError names one that is no whole number, or that there is not."""
     values: dict[str, int] = {}
     for name, text in settings().hosted_limits.items():
-        if name not in NAMES:
-            raise ValueError(f"{VARIABLE} has {', '.join(NAMES)}, but no {name!r:.60}.")
+        if name not in MEANINGS:
+            raise ValueError(f"{VARIABLE} has {', '.join(MEANINGS)}, but no {name!r:.60}.")
         if not text.isdecimal():
             raise ValueError(f"{VARIABLE}: {name} = {text!r:.60} is no whole number.")
         values[name] = int(text)
@@ -270,9 +271,11 @@ def admit_upload(file: Any) -> None:
     now, counted = limits(), st.session_state.setdefault(COUNTED, set())
     if file.file_id in counted:
         return
-    if file.size > now.upload_megabytes * MB:
-        most = byte_size(now.upload_megabytes * MB)
-        raise LimitReached(f"This file has {byte_size(file.size)}; here a file may have {most}.")
+    most = now.upload_megabytes * MB
+    _refuse_if(
+        file.size > most,
+        f"This file has {byte_size(file.size)}; here a file may have {byte_size(most)}.",
+    )
     check_disk(file.size)
     with _uploads_lock:
         for key in [key for key in _uploads if not _recent(key)]:
@@ -305,17 +308,14 @@ def delete_mine() -> None:
     from dashboard.server import jobs  # which imports this module
 
     folder = runs_folder()
-    if folder.parent.name != PEOPLE:
-        raise AssertionError("only a person's folder is deleted")
+    assert folder.parent.name == PEOPLE, "only a person's folder is deleted"
     runs = people.unfinished_runs([folder])
-    for run in sorted(
-        runs, key=lambda run: run.status().state != "queued"
-    ):  # else one takes the worker of another
+    # those that wait first: else one takes the worker of another
+    for run in sorted(runs, key=lambda run: run.status().state != "queued"):
         jobs.stop(run)
     for run in runs:
         # End a worker at once: what it would still save is deleted anyway
-        pid = run.status().pid if run.alive() else None
-        if pid is not None:
+        if run.alive() and (pid := run.status().pid) is not None:
             with suppress(OSError):
                 os.kill(pid, 9)
     shutil.rmtree(folder, ignore_errors=True)
@@ -328,10 +328,8 @@ def delete_old() -> None:
         runs = [run for home in people.homes([folder]) for run in list_runs(home)]
         if not all(run.status().ended for run in runs):
             continue
-        if (
-            time.time() - max([modified(folder, time.time()), *(run.status().at for run in runs)])
-            > limits().hours * HOUR
-        ):
+        last = max([modified(folder, time.time()), *(run.status().at for run in runs)])
+        if time.time() - last > limits().hours * HOUR:
             shutil.rmtree(folder, ignore_errors=True)
             forget_person(folder.name)
 

@@ -360,41 +360,23 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
 # What a page would wait for is done ahead: libraries at the start, the rest in idle seconds after the first visit.
 
 
-@pytest.fixture
-def done(monkeypatch) -> list[str]:
-    """The steps taken, of a server with memory enough."""
-    monkeypatch.setattr(idle, "is_small", lambda: False)
-    monkeypatch.setattr(idle, "_threads", [])
-    return []
-
-
-@pytest.mark.parametrize("name", idle.AT_START)
-def test_there_is_such_a_module(name):
-    assert find_spec(name)
-
-
-def test_each_step_waits_until_the_server_is_idle(done, monkeypatch):
-    seconds = [5.0, 4.0, 0.0, 3.0, 0.1]  # of processor time, in one second after another
+@pytest.mark.parametrize("small", [False, True])
+def test_a_step_is_taken_once_as_soon_as_the_server_is_idle_and_has_memory(monkeypatch, small):
+    assert all(map(find_spec, idle.AT_START))
+    seconds = [5.0, 4.0, 0.0]  # of processor time, in one second after another
     clock = iter([value for used in seconds for value in (0.0, used)])
     monkeypatch.setattr(idle.time, "process_time", lambda: next(clock))
     monkeypatch.setattr(idle.time, "sleep", lambda seconds: None)
-    idle._take([lambda: done.append("one"), lambda: done.append("two")])
-    assert done == ["one", "two"] and next(clock, None) is None, (
-        "it looked as often as it was busy, and once more"
-    )
-
-
-@pytest.mark.parametrize(("small", "taken"), [(False, ["two"]), (True, [])])
-def test_a_step_that_fails_leaves_the_next_where_there_is_memory(done, monkeypatch, small, taken):
-    monkeypatch.setattr(idle, "wait_until_idle", lambda: None)
     monkeypatch.setattr(idle, "is_small", lambda: small)
-    idle._take([lambda: 1 / 0, lambda: done.append("two")])
-    assert done == taken
+    monkeypatch.setattr(idle, "_threads", [])
+    done: list[str] = []
 
+    def step(name: str) -> None:
+        done.append(name)
+        raise ZeroDivisionError  # which is nobody's trouble here
 
-def test_a_second_visit_begins_nothing(done, monkeypatch):
-    monkeypatch.setattr(idle, "wait_until_idle", lambda: None)
     for name in ("first", "second"):
-        idle.after_a_visit(partial(done.append, name))
+        idle.after_a_visit(partial(step, name))
     idle._threads[0].join()
-    assert done == ["first"]
+    assert done == ["first"] * (not small)
+    assert next(clock, None) is None, "it looked as often as it was busy, and once more"

@@ -467,7 +467,7 @@ def test_elsewhere_nothing_is_bounded():
 def test_the_documentation_has_every_limit_and_model_of_the_list_as_it_is():
     text = (Path(__file__).resolve().parents[2] / "docs" / "deploy.md").read_text("utf-8")
     rows = [
-        f"| `{one.name}` | {one.default:,} | {one.metadata['meaning']} |"
+        f"| `{one.name}` | {one.default:,} | {limits.MEANINGS[one.name]} |"
         for one in fields(limits.Limits)
     ]
     assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
