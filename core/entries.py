@@ -45,6 +45,18 @@ class ConfigError(ValueError):
         super().__init__(text)
 
 
+def refuse_if(
+    wrong: object,
+    why: str,
+    *words: str,
+    axes: Sequence[str] = (),
+    **take: Value | Sequence[Value],
+) -> None:
+    """ConfigError, made of the other arguments, where a value is wrong."""
+    if wrong:
+        raise ConfigError(why, *words, axes=axes, **take)
+
+
 def _alternatives(values: Sequence[Value]) -> str:
     """One or two values as "a or b", more as "one of a, b, c"."""
     texts = [str(value) for value in values]

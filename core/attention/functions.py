@@ -16,7 +16,7 @@ from core.attention.basics import HALF, Normalizer, Projection, Score, ScoreBloc
 from core.attention.config import AXES, AttentionConfig
 from core.attention.masks.patterns import Mask
 from core.attention.positions.rotary import Position
-from core.entries import ConfigError, quote, quote_name
+from core.entries import ConfigError, quote, quote_name, refuse_if
 from core.plugins import describe
 
 Function = Callable[..., Any]
@@ -123,15 +123,15 @@ def adapt(axis: str, piece: Any, key: str = "") -> Any:
         return piece
     written, function = _written(piece), [f"a function of ({', '.join(names)})"] * bool(wrapper)
     fitting = " or ".join([*function, *([f"an instance of {kind.__name__}"] if kind else [])])
-    if isinstance(piece, str):
-        raise ConfigError(
-            f"{axis} = {written} is a key; name it in the config: "
-            f"AttentionConfig({axis}={written}). Here goes {fitting}."
-        )
-    if isinstance(piece, type):
-        raise ConfigError(
-            f"{axis} = {written} is a class; expected {fitting}: call it, {written}(…)."
-        )
+    refuse_if(
+        isinstance(piece, str),
+        f"{axis} = {written} is a key; name it in the config: "
+        f"AttentionConfig({axis}={written}). Here goes {fitting}.",
+    )
+    refuse_if(
+        isinstance(piece, type),
+        f"{axis} = {written} is a class; expected {fitting}: call it, {written}(…).",
+    )
     if wrapper is None or not callable(piece):
         raise ConfigError(f"{axis} = {written}; expected {fitting}.")
     made = f"{axis} = {key or written}"
@@ -151,8 +151,9 @@ def adapt_given(config: AttentionConfig, given: dict[str, Piece]) -> dict[str, A
     chooses too."""
     usual, pieces = AttentionConfig(), {}
     for axis, piece in given.items():
-        if axis not in AXES:
-            raise ConfigError(f"Attention has no {quote_name(axis)}; it takes {', '.join(AXES)}.")
+        refuse_if(
+            axis not in AXES, f"Attention has no {quote_name(axis)}; it takes {', '.join(AXES)}."
+        )
         pieces[axis] = adapt(axis, piece)
         if (chosen := getattr(config, axis)) != getattr(usual, axis):
             raise ConfigError(

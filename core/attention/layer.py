@@ -40,7 +40,7 @@ from core.attention.masks import make_mask
 from core.attention.masks.content import LightningIndexer, indexer_loss
 from core.attention.masks.patterns import causal
 from core.attention.positions import enters
-from core.entries import ConfigError
+from core.entries import ConfigError, refuse_if
 
 # Checks of the inputs of `attend` and `Attention`: shapes, the mask's dtype, and padding that holds no numbers.
 
@@ -555,10 +555,12 @@ def attend(
     mask = check_heads(q, k, v, mask)
     usual = dot_product_scale(q.shape[-1]) if scale is None else scale
     run, score, softmax = _pieces(kernel, dropout, usual, temperature)
-    if normalizer is not None and kernel != "exact":
-        raise ConfigError(
-            f"kernel = {kernel} computes only softmax", "no normalizer", kernel="exact"
-        )
+    refuse_if(
+        normalizer is not None and kernel != "exact",
+        f"kernel = {kernel} computes only softmax",
+        "no normalizer",
+        kernel="exact",
+    )
     if normalizer is not None and temperature != 1.0:
         raise ConfigError(
             f"temperature = {temperature:g} is that of the softmax; give it to the normalizer instead."
@@ -591,10 +593,10 @@ def _pieces(
     Cached, as none has weights and making a module takes longer than a short attention.
     """
     config = AttentionConfig(kernel=kernel, dropout=dropout)
-    if config.has("kernel", "layer only"):
-        raise ConfigError(
-            f"kernel = {kernel} has weights or sizes of its own",
-            "Attention(config)",
-            kernel="linear",
-        )
+    refuse_if(
+        config.has("kernel", "layer only"),
+        f"kernel = {kernel} has weights or sizes of its own",
+        "Attention(config)",
+        kernel="linear",
+    )
     return entry("kernel", kernel).build(config), Dot(scale), Softmax(temperature)

@@ -20,7 +20,18 @@ from core.attention.config import AXES, AttentionConfig, example_config
 from core.attention.functions import adapt
 from core.attention.kernels.exact import Steps
 from core.attention.layer import Attention
-from core.entries import Area, Choice, ConfigError, Cost, Entry, LayerConfig, Param, Value, quote
+from core.entries import (
+    Area,
+    Choice,
+    ConfigError,
+    Cost,
+    Entry,
+    LayerConfig,
+    Param,
+    Value,
+    quote,
+    refuse_if,
+)
 
 B, T, S, C, H = 2, 5, 7, 24, 3  # of the inputs on which an entry is tried
 LENGTHS = 1, 67  # of more inputs
@@ -37,21 +48,21 @@ def register(axis: str, entry: Entry, *, replace: bool = False) -> Entry:
     wrong; the lab's own keys cannot be replaced, and an earlier registration only with `replace`.
     """
     source = sys._getframe(1).f_code.co_filename
-    if axis not in AXES:
-        raise ConfigError(f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
-    if not isinstance(entry, Entry):
-        raise ConfigError(f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.")
-    if not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key):
-        raise ConfigError(
-            f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
-            "as in cosine_power."
-        )
+    refuse_if(axis not in AXES, f"axis = {quote(axis)}; expected one of {', '.join(AXES)}.")
+    refuse_if(
+        not isinstance(entry, Entry),
+        f"register({quote(axis)}, …) takes an Entry; got {quote(entry)}.",
+    )
+    refuse_if(
+        not isinstance(entry.key, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", entry.key),
+        f"{axis}: key = {quote(entry.key)}; expected up to 40 lower-case letters, digits and _, "
+        "as in cosine_power.",
+    )
     owner = f"{axis} = {entry.key}"
     for wrong in _complaints(axis, entry, owner):
         raise ConfigError(wrong)
     before = next((item for item in AXES[axis] if item.key == entry.key), None)
-    if before and not before.source:
-        raise ConfigError(f"{owner} is one of the lab's own; take another key.")
+    refuse_if(before and not before.source, f"{owner} is one of the lab's own; take another key.")
     if before and not replace:
         raise ConfigError(
             f"{owner} is registered already, by {Path(before.source).name}; take another key, or "
@@ -186,11 +197,11 @@ def _try_out(axis: str, entry: Entry) -> None:
                 # rows with masked keys are those of the visible keys alone
                 scores, seen = torch.randn(B, H, T, S), torch.arange(S) % 3 > 0
                 among = layer.normalizer(scores, seen)[..., seen]
-                if not torch.allclose(among, layer.normalizer(scores[..., seen], None), atol=1e-5):
-                    raise ConfigError(
-                        "Masked keys change the weights of the others: masked scores are the least finite number, so "
-                        "give them one that your formula ignores, as in scores.masked_fill(~mask, 0)."
-                    )
+                refuse_if(
+                    not torch.allclose(among, layer.normalizer(scores[..., seen], None), atol=1e-5),
+                    "Masked keys change the weights of the others: masked scores are the least finite number, so "
+                    "give them one that your formula ignores, as in scores.masked_fill(~mask, 0).",
+                )
             if "reads length" not in entry.traits:
                 _read_in_parts(axis, config)
 
@@ -210,12 +221,15 @@ def _run(axis: str, layer: Attention) -> None:
         steps = layer(x, **inputs)
     _check_steps(steps).square().sum().backward()
     gradients = [tensor.grad for tensor in (x, *layer.parameters()) if tensor.grad is not None]
-    if not all(gradient.isfinite().all() for gradient in gradients):
-        raise ConfigError(f"Its gradient is {BROKEN}")
+    refuse_if(
+        not all(gradient.isfinite().all() for gradient in gradients), f"Its gradient is {BROKEN}"
+    )
     layer.eval()
     fast, slow = (_check_steps(layer(x, record=record, **inputs)) for record in (False, True))
-    if not torch.allclose(fast, slow, rtol=1e-3, atol=1e-4):
-        raise ConfigError("It gives another output when its steps are not recorded.")
+    refuse_if(
+        not torch.allclose(fast, slow, rtol=1e-3, atol=1e-4),
+        "It gives another output when its steps are not recorded.",
+    )
 
 
 def _read_in_parts(axis: str, config: AttentionConfig) -> bool:
@@ -239,14 +253,14 @@ def _read_in_parts(axis: str, config: AttentionConfig) -> bool:
             for part in x.split(PARTS, dim=1):
                 steps, cache = layer.step(part, cache, record)
                 outs.append(_check_steps(steps))
-            if not torch.allclose(
-                torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())
-            ):
-                raise ConfigError(
-                    "Token by token, with a cache, it gives another output than for the whole text: what "
-                    "a token reads of earlier ones must be in what extend stores, and nothing may read "
-                    "later ones under mask = causal."
-                )
+            refuse_if(
+                not torch.allclose(
+                    torch.cat(outs, dim=1), whole, rtol=1e-3, atol=1e-3 * float(whole.abs().amax())
+                ),
+                "Token by token, with a cache, it gives another output than for the whole text: what "
+                "a token reads of earlier ones must be in what extend stores, and nothing may read "
+                "later ones under mask = causal.",
+            )
     return True
 
 
@@ -260,20 +274,17 @@ def _check_steps(steps: Steps) -> Tensor:
             f"Its output is {None if steps.merged is None else tuple(steps.merged.shape)}; expected "
             f"(B, T, C) = {(B, queries, C)}."
         )
-    if steps.raw is not None and steps.raw.shape[1:] != (heads, queries, keys):
-        raise ConfigError(
-            f"Its scores are {tuple(steps.raw.shape)}; expected (B, H, T, S) = "
-            f"{(B, heads, queries, keys)}."
-        )
+    scores = None if steps.raw is None else tuple(steps.raw.shape)
+    refuse_if(
+        scores and scores[1:] != (heads, queries, keys),
+        f"Its scores are {scores}; expected (B, H, T, S) = {(B, heads, queries, keys)}.",
+    )
     weights = steps.normalized if steps.normalized is not None else steps.weights
-    if (
+    refuse_if(
         steps.mask is not None
         and weights is not None
-        and bool(weights[~steps.mask.expand_as(weights)].any())
-    ):
-        raise ConfigError(
-            "It gives weight to a key that the mask hides; set masked cells to 0 at the end."
-        )
-    if not steps.merged.isfinite().all():
-        raise ConfigError(f"Its output is {BROKEN}")
+        and bool(weights[~steps.mask.expand_as(weights)].any()),
+        "It gives weight to a key that the mask hides; set masked cells to 0 at the end.",
+    )
+    refuse_if(not steps.merged.isfinite().all(), f"Its output is {BROKEN}")
     return steps.merged

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from core.attention import Steps
 from core.attention.positions import POSITIONS
-from core.entries import ConfigError, find
+from core.entries import find, refuse_if
 from core.models.config import ModelConfig
 from core.tokens import token_text
 
@@ -195,11 +195,11 @@ class Positions(nn.Module):
         """ConfigError where a table of positions is shorter than `max_length`."""
         super().__init__()
         longest = int(dict(config.required_attention.position.params).get("max_len", max_length))
-        if longest < max_length:
-            raise ConfigError(
-                f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
-                f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi)."
-            )
+        refuse_if(
+            longest < max_length,
+            f"position = learned has max_len = {longest}, but the task reaches {max_length}; "
+            f"take max_len ≥ {max_length}, or a position without a table (sinusoidal, rope, alibi).",
+        )
         self.position = find(POSITIONS, "position", config.required_attention.position.key).build(
             config.required_attention
         )
@@ -278,11 +278,11 @@ def check_shape(
         ("reads", shape.input, inputs),
         ("answers with", shape.output, outputs),
     ):
-        if value not in fitting:
-            raise ConfigError(
-                f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
-                "one of the kinds that the task names."
-            )
+        refuse_if(
+            value not in fitting,
+            f"kind = {config.kind} {name} {' or '.join(fitting)}, and this task has {value}; take "
+            "one of the kinds that the task names.",
+        )
 
 
 def concatenate(

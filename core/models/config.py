@@ -11,7 +11,7 @@ from msgspec import Meta
 from core.attention import AttentionConfig, entry
 from core.attention.masks import MASKS, build_mask
 from core.attention.presets import distinct_names
-from core.entries import Choice, ConfigError, check_fields, find, quote
+from core.entries import Choice, ConfigError, check_fields, find, quote, refuse_if
 from core.serialization import bounds, check_types
 
 STACKED = (
@@ -104,8 +104,10 @@ class ModelConfig:
             raise ConfigError(
                 f"model: following = {quote(self.following)}; expected a list of attentions."
             )
-        if None in self.following:
-            raise ConfigError("Every layer of a pattern needs an attention; one of them is none.")
+        refuse_if(
+            None in self.following,
+            "Every layer of a pattern needs an attention; one of them is none.",
+        )
         object.__setattr__(self, "following", tuple(self.following))
         check_types(self, "model: ")
         for refusal in _refusals(self):

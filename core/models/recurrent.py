@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from core.attention import Attention, AttentionConfig, Steps
-from core.entries import ConfigError
+from core.entries import refuse_if
 from core.models.base import (
     EncoderOutput,
     Model,
@@ -366,11 +366,11 @@ class Hierarchical(Model):
         """ConfigError for a task that is no classification of tokens, or has no mark at the end of a sentence."""
         super().__init__()
         check_shape(config, shape, ("tokens",), ("label",))
-        if not shape.sentence_end:
-            raise ConfigError(
-                "kind = hierarchical reads a document sentence by sentence, and this task has no token "
-                "that ends a sentence; take kind = classifier."
-            )
+        refuse_if(
+            not shape.sentence_end,
+            "kind = hierarchical reads a document sentence by sentence, and this task has no token "
+            "that ends a sentence; take kind = classifier.",
+        )
         self.config, self.sentence_end = config, shape.sentence_end
         self.source = source_embedding(config, shape)
         self.words, self.sentences = Level(config), Level(config)

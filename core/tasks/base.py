@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 from msgspec import Meta
 from torch import Tensor
 
-from core.entries import ConfigError, Param, Value, quote, quote_name
+from core.entries import ConfigError, Param, Value, quote, quote_name, refuse_if
 from core.models.base import Shape
 from core.serialization import convert
 from core.tasks.metrics import entropy, majority_class
@@ -502,9 +502,9 @@ def split_sides(
         held_out_count = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
         for rank, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
             split[rank < held_out_count] += of_class[j]
-    if not split[True]:
-        raise ConfigError(
-            "No class has three different rows, so none can be held out; add different rows."
-        )
+    refuse_if(
+        not split[True],
+        "No class has three different rows, so none can be held out; add different rows.",
+    )
     order = torch.randperm(len(split[True]), generator=generator).tolist()
     return {False: tuple(split[False]), True: tuple(split[True][i] for i in order)}

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from core.entries import ConfigError, Param
+from core.entries import ConfigError, Param, refuse_if
 from core.tasks import recipes
 from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
 from core.tasks.documents import SentenceTask, words
@@ -123,11 +123,11 @@ def parse_pairs(data: str, header: str, unit: str, seed: int) -> Pairs:
             f"{copies:,} {'pair occurs' if copies == 1 else 'pairs occur'} more than once and "
             f"{'counts' if copies == 1 else 'count'} once."
         )
-    if len(pairs) < MIN_PAIRS:
-        raise ConfigError(
-            f"There are {len(pairs)} different pairs; at least {MIN_PAIRS} are needed, as a tenth is "
-            "held out."
-        )
+    refuse_if(
+        len(pairs) < MIN_PAIRS,
+        f"There are {len(pairs)} different pairs; at least {MIN_PAIRS} are needed, as a tenth is "
+        "held out.",
+    )
     trained, held_out = _sides(tuple(pairs), seed)
     notes.append(
         f"Training uses {len(trained):,} pairs; {len(held_out):,} are held out. No source is in both parts."
@@ -169,10 +169,10 @@ def _pair(row: Row, unit: str) -> Example:
 def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
     """Training and held-out pairs; all pairs of one source are on one side."""
     sources = list(dict.fromkeys(pair.source for pair in pairs))
-    if len(sources) < MIN_PAIRS:
-        raise ConfigError(
-            f"There are {len(sources)} different sources; at least {MIN_PAIRS} are needed."
-        )
+    refuse_if(
+        len(sources) < MIN_PAIRS,
+        f"There are {len(sources)} different sources; at least {MIN_PAIRS} are needed.",
+    )
     order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
     rank = {sources[i]: j for j, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
     held_out = sorted(
@@ -484,11 +484,11 @@ def check_text(data: str, unit: str, length: int, stored: bool = False) -> None:
             f"The text has {count:,} {corpus.unit}, of which a tenth is held out: too few for a window "
             f"of {length}. Take shorter windows or a longer text."
         )
-    if next(unseen(corpus, length, 0), None) is None:
-        raise ConfigError(
-            "The held-out end of the text also occurs word for word in the training text; take a text "
-            "with fewer repetitions."
-        )
+    refuse_if(
+        next(unseen(corpus, length, 0), None) is None,
+        "The held-out end of the text also occurs word for word in the training text; take a text "
+        "with fewer repetitions.",
+    )
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from core.entries import ConfigError
+from core.entries import ConfigError, refuse_if
 from core.files import runs_folder, sentence_of, write_atomically
 
 MAX_SIGNS = 4_000_000
@@ -61,14 +61,14 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
     ConfigError names the type of another file; EncodingError says whether Windows-1252 reads it.
     """
     for start, kind in _MAGIC.items():
-        if data.startswith(start):
-            raise ConfigError(
-                f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that."
-            )
-    if len(data) > 4 * MAX_SIGNS:
-        raise ConfigError(
-            f"The file has {len(data):,} bytes; a text may have {MAX_SIGNS:,} characters."
+        refuse_if(
+            data.startswith(start),
+            f"This is {kind}, not a text; save it as plain text or CSV in UTF-8, and take that.",
         )
+    refuse_if(
+        len(data) > 4 * MAX_SIGNS,
+        f"The file has {len(data):,} bytes; a text may have {MAX_SIGNS:,} characters.",
+    )
     coding = (
         "utf-16"
         if data.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -102,12 +102,11 @@ def decode_text(data: bytes, encoding: str = "utf-8") -> str:
 
 def validate_text(text: str, what: str = "text") -> str:
     """The text with newlines as line ends; ConfigError when it is empty, too long, or has control characters."""
-    if not text.strip():
-        raise ConfigError(f"There is no {what} yet; paste it or choose a file.")
-    if len(text) > MAX_SIGNS:
-        raise ConfigError(
-            f"The {what} has {len(text):,} characters; at most {MAX_SIGNS:,} are taken. Cut it shorter."
-        )
+    refuse_if(not text.strip(), f"There is no {what} yet; paste it or choose a file.")
+    refuse_if(
+        len(text) > MAX_SIGNS,
+        f"The {what} has {len(text):,} characters; at most {MAX_SIGNS:,} are taken. Cut it shorter.",
+    )
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if match := _CONTROL.search(text):
         line = text.count("\n", 0, match.start()) + 1
@@ -144,19 +143,18 @@ def read_rows(text: str, what: str = "table") -> tuple[list[Row], str]:
         trouble and best == "\t"
     ):  # no cell can hold a tab, so its quotation marks may be plain characters
         rows, trouble = _split(text, best, quotes=False)
-    if trouble:
-        raise ConfigError(trouble)
-    if not rows:
-        raise ConfigError(f"All cells of the {what} are empty.")
+    refuse_if(trouble, trouble)
+    refuse_if(not rows, f"All cells of the {what} are empty.")
     first = rows[0]
     width = len(first.cells)
-    if width < 2:
-        raise ConfigError(
-            f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
-            "semicolons, commas or bars between."
-        )
-    if width > MAX_COLUMNS:
-        raise ConfigError(f"The {what} has {width} columns; at most {MAX_COLUMNS} are taken.")
+    refuse_if(
+        width < 2,
+        f"The {what} has a single column in line {first.line}; it needs at least two, with tabs, "
+        "semicolons, commas or bars between.",
+    )
+    refuse_if(
+        width > MAX_COLUMNS, f"The {what} has {width} columns; at most {MAX_COLUMNS} are taken."
+    )
     ragged = [row for row in rows if len(row.cells) != width]
     if ragged:
         lines = "; ".join(f"line {row.line} has {len(row.cells)}" for row in ragged[:MAX_LINES])
@@ -257,8 +255,10 @@ def _read(reference: str) -> str:
 
 
 def _verify(data: bytes, reference: str) -> None:
-    if f"sha256:{hashlib.sha256(data).hexdigest()}" != reference:
-        raise ConfigError("The stored data was changed after it was stored; upload it again.")
+    refuse_if(
+        f"sha256:{hashlib.sha256(data).hexdigest()}" != reference,
+        "The stored data was changed after it was stored; upload it again.",
+    )
 
 
 def path_of(reference: str) -> Path:

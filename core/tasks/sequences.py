@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from core.entries import ConfigError, Param
+from core.entries import ConfigError, Param, refuse_if
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import (
@@ -70,11 +70,11 @@ class SequenceTask(RowTask):
 
 def check(length: int, vocab: int) -> None:
     """ConfigError for too few different sequences to hold some out."""
-    if vocab**length < MIN_SOURCES:
-        raise ConfigError(
-            f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
-            f"too few to hold some out; take vocab ** length ≥ {MIN_SOURCES:,}."
-        )
+    refuse_if(
+        vocab**length < MIN_SOURCES,
+        f"length = {length} with vocab = {vocab} gives only {vocab**length:,} different sequences, "
+        f"too few to hold some out; take vocab ** length ≥ {MIN_SOURCES:,}.",
+    )
 
 
 PARAMS = (
@@ -197,10 +197,10 @@ class Induction(RowTask):
 
 def check_recall(pairs: int, keys: int) -> None:
     """ConfigError for fewer keys than pairs, or too few different sources to hold some out."""
-    if keys < pairs:
-        raise ConfigError(
-            f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}."
-        )
+    refuse_if(
+        keys < pairs,
+        f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}.",
+    )
     if (different := math.perm(keys, pairs) * keys**pairs * pairs) < MIN_SOURCES:
         raise ConfigError(
             f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {MIN_SOURCES:,} "
@@ -210,11 +210,11 @@ def check_recall(pairs: int, keys: int) -> None:
 
 def check_induction(length: int, vocab: int, **params: int) -> None:
     """ConfigError when the words cannot all differ, or too few follow the queried one."""
-    if vocab < length:
-        raise ConfigError(
-            f"length = {length} different words need at least as many in the vocabulary, but vocab = "
-            f"{vocab}; take vocab ≥ {length}."
-        )
+    refuse_if(
+        vocab < length,
+        f"length = {length} different words need at least as many in the vocabulary, but vocab = "
+        f"{vocab}; take vocab ≥ {length}.",
+    )
     if (answer := params["said"]) >= length:
         raise ConfigError(
             f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}."

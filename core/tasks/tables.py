@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, quote, refuse_if
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import Example, LabelledTask, TaskConfig, TaskEntry
@@ -394,8 +394,9 @@ def parse_table(
     labelled = _labelled(sheet, target)
     if text.strip():
         column = find_column(sheet.names, text, "text")
-        if column == target:
-            raise ConfigError(f"text = {quote(text)} is the column of the class; take another one.")
+        refuse_if(
+            column == target, f"text = {quote(text)} is the column of the class; take another one."
+        )
         return _texts(sheet, column, labelled)
     every = columns.strip() == ALL
     names = columns.split(",") if columns.strip() and not every else []
@@ -446,26 +447,26 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
             f"{line_numbers(lines).capitalize()} {'have' if len(lines) > 1 else 'has'} no {name} and "
             f"{'are' if len(lines) > 1 else 'is'} left out."
         )
-    if len(rows) < MIN_ROWS:
-        raise ConfigError(
-            f"The table has {len(rows)} rows with a value of {name}; at least {MIN_ROWS} are needed, "
-            "as a fifth is held out."
-        )
+    refuse_if(
+        len(rows) < MIN_ROWS,
+        f"The table has {len(rows)} rows with a value of {name}; at least {MIN_ROWS} are needed, "
+        "as a fifth is held out.",
+    )
     counts = Counter(row.cells[target] for row in rows)
-    if len(counts) > MAX_CLASSES:
-        raise ConfigError(
-            f"The column {name} has {len(counts):,} different values; at most {MAX_CLASSES} classes "
-            "are allowed. Choose another column as the class, or combine values."
-        )
+    refuse_if(
+        len(counts) > MAX_CLASSES,
+        f"The column {name} has {len(counts):,} different values; at most {MAX_CLASSES} classes "
+        "are allowed. Choose another column as the class, or combine values.",
+    )
     if len(counts) < 2:
         raise ConfigError(
             f"The column {name} is always {quote(next(iter(counts)))}; a class needs at least two "
             "values."
         )
-    if sum(count > 2 for count in counts.values()) < 2:
-        raise ConfigError(
-            f"Two classes of {name} need three rows or more, so that some can be held out."
-        )
+    refuse_if(
+        sum(count > 2 for count in counts.values()) < 2,
+        f"Two classes of {name} need three rows or more, so that some can be held out.",
+    )
     sizes = sheet.numbers(list(counts), sheet.comma)
     classes = tuple(
         sorted(
@@ -488,8 +489,7 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     cells = [row.cells[i] for row in filled]
     different = dict.fromkeys(cells)
     if not different:
-        if chosen:
-            raise ConfigError(f"The column {name} is empty; leave it out of columns.")
+        refuse_if(chosen, f"The column {name} is empty; leave it out of columns.")
         return Reading(None, "empty", {})
     always = f"always {next(iter(different))}" if len(different) < 2 else ""
     numbers = sheet.numbers(list(different), sheet.has_comma(list(different)))
@@ -524,11 +524,11 @@ def _column(sheet: Sheet, i: int, rows: Sequence[Row], dates: str, chosen: bool)
     )
     if len(kinds) <= min(MAX_CATEGORIES, max(8, len(cells) // 4)):
         return Reading(column, always, values)
-    if chosen and len(kinds) > MAX_EXPLICIT_CATEGORIES:
-        raise ConfigError(
-            f"The column {name} has {len(kinds):,} different texts; at most {MAX_EXPLICIT_CATEGORIES:,} "
-            "can be categories. Name it under Text to read it word by word."
-        )
+    refuse_if(
+        chosen and len(kinds) > MAX_EXPLICIT_CATEGORIES,
+        f"The column {name} has {len(kinds):,} different texts; at most {MAX_EXPLICIT_CATEGORIES:,} "
+        "can be categories. Name it under Text to read it word by word.",
+    )
     reason = "identifiers or text, all" if len(kinds) == len(cells) else "text,"
     return Reading(column, f"{reason} {len(kinds):,} different", values, is_text=True)
 

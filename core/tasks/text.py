@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from core.entries import ConfigError, Param
+from core.entries import Param, refuse_if
 from core.tasks import recipes
 from core.tasks.base import (
     BOS,
@@ -222,11 +222,11 @@ class Repeats(RowTask):
 
 def check_lines(length: int, passage: int, gap: int) -> None:
     """ConfigError when a line has no room to repeat a passage."""
-    if length < 2 * (passage + gap):
-        raise ConfigError(
-            f"length = {length} has no room for a passage of {passage} words and {gap} others, twice; "
-            f"take length ≥ {2 * (passage + gap)}, or a shorter passage."
-        )
+    refuse_if(
+        length < 2 * (passage + gap),
+        f"length = {length} has no room for a passage of {passage} words and {gap} others, twice; "
+        f"take length ≥ {2 * (passage + gap)}, or a shorter passage.",
+    )
 
 
 REPEATS: TaskEntry = TaskEntry(

@@ -24,6 +24,7 @@ import typer
 
 from core import command_line
 from core.attention import ConfigError
+from core.entries import refuse_if
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
 from core.runs.executor import executor, line
@@ -33,7 +34,7 @@ from core.runs.store import take_over
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, task_entry
 from core.tasks.reading import put_if_long
-from core.training.config import RunConfig, card_recipe, recommended, refuse_if
+from core.training.config import RunConfig, card_recipe, recommended
 from core.training.diagnosis import estimate, in_words
 from core.training.record import Record
 from core.training.sweeps import with_settings

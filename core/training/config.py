@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 import torch
 from msgspec import Meta
 
-from core.attention import ConfigError
-from core.entries import check_fields
+from core.entries import check_fields, refuse_if
 from core.models import ModelConfig
 from core.models.cards.base import ModelCard
 from core.models.config import RECURRENT
@@ -25,12 +24,6 @@ DEVICES, OPTIMIZERS, SCHEDULES, PRECISIONS = map(get_args, (Device, Optimizer, S
 Seed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 FRAMES = 50  # records along a recommended run
 LONG = 24  # tokens; decoding longer outputs takes longer than the steps between two records
-
-
-def refuse_if(wrong: bool, message: str) -> None:
-    """ConfigError with this message where a value is wrong."""
-    if wrong:
-        raise ConfigError(message)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args
 from core.attention import AXES, AttentionConfig, Choice, ConfigError
 from core.attention.cost import ShapesOnly
 from core.attention.presets import attention_name, choice_name
-from core.entries import LONGEST_QUOTE, check_fields, complete, quote
+from core.entries import LONGEST_QUOTE, check_fields, complete, quote, refuse_if
 from core.models import ModelConfig, build_model
 from core.models.cards import CARDS, card
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
-from core.training.config import BOUNDS, RunConfig, Seed, recommended, refuse_if
+from core.training.config import BOUNDS, RunConfig, Seed, recommended
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {

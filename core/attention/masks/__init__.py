@@ -11,7 +11,18 @@ from torch import Tensor
 from core.attention.basics import ScoreBlock
 from core.attention.masks import content, layouts, patterns
 from core.attention.masks.patterns import Combined, Inverted, Mask
-from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, complete, find
+from core.entries import (
+    Area,
+    Axis,
+    Choice,
+    ConfigError,
+    Cost,
+    Entry,
+    LayerConfig,
+    complete,
+    find,
+    refuse_if,
+)
 
 _COMPOSE = "Composition of masks, cell by cell."
 
@@ -86,8 +97,11 @@ def check_parts(choice: Choice) -> None:
     """ConfigError when a composition has too few or too many parts, or one that it cannot contain."""
     least, takes = _TAKES.get(choice.key, (0, "no parts"))
     count = len(choice.parts)
-    if count < least or (count > least and choice.key not in ("and", "or")):
-        raise ConfigError(f"mask = {choice.key} takes {takes}; got {count}.", axes=("mask",))
+    refuse_if(
+        count < least or (count > least and choice.key not in ("and", "or")),
+        f"mask = {choice.key} takes {takes}; got {count}.",
+        axes=("mask",),
+    )
     for part in choice.parts:
         check_parts(part)
         reweighs = [one for one in part.walk() if "reweighs" in find(MASKS, "mask", one.key).traits]
@@ -106,12 +120,12 @@ def make_mask(choice: Choice, config: LayerConfig | None = None) -> Mask:
     """The mask of a choice; one with weights needs the config for its sizes."""
     check_parts(choice)
     item = find(MASKS, "mask", choice.key)
-    if config is None and "learned" in item.traits:
-        raise ConfigError(
-            f"mask = {choice.key} has weights, whose sizes come from an AttentionConfig",
-            "Attention(config)",
-            mask="causal_local",
-        )
+    refuse_if(
+        config is None and "learned" in item.traits,
+        f"mask = {choice.key} has weights, whose sizes come from an AttentionConfig",
+        "Attention(config)",
+        mask="causal_local",
+    )
     return item.build(
         config, tuple(make_mask(part, config) for part in choice.parts), **choice.kwargs
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from core.attention.basics import ScoreBlock, eager_cache
 from core.attention.formula import parse
 from core.attention.masks.patterns import LONGEST, causal, lengths_of, local, rule
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, quote, refuse_if
 
 # Masks of rows that are no plain sequence: a tree, several continuations, a noised and a clean copy, a grid.
 
@@ -31,8 +31,10 @@ def parents_of(text: str) -> list[int]:
                 f"{ROOT} for a root, with commas between, such as -, 0, 0, 1."
             )
         parents.append(-1 if number is None else number)
-    if not 1 <= len(parents) <= MAX_NODES:
-        raise ConfigError(f"parents names {len(parents)} nodes; expected 1 to {MAX_NODES}.")
+    refuse_if(
+        not 1 <= len(parents) <= MAX_NODES,
+        f"parents names {len(parents)} nodes; expected 1 to {MAX_NODES}.",
+    )
     return parents
 
 
@@ -185,10 +187,10 @@ class Drawing:
     def of(cls, allowed: Tensor) -> Drawing:
         """From a bool matrix; ConfigError when it is larger than a drawing may be."""
         queries, keys = allowed.shape
-        if not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING):
-            raise ConfigError(
-                f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way."
-            )
+        refuse_if(
+            not (1 <= queries <= LARGEST_DRAWING and 1 <= keys <= LARGEST_DRAWING),
+            f"a drawing of {queries} × {keys} cells; expected 1 to {LARGEST_DRAWING} each way.",
+        )
         return cls(tuple("".join("01"[cell] for cell in row) for row in allowed.int().tolist()))
 
 
@@ -201,25 +203,27 @@ def parse_drawing(text: str) -> Drawing:
         for side in size.split("x")
         if side.isascii() and side.isdigit() and len(side) <= 2
     ]
-    if (
+    refuse_if(
         len(sides) != 2
         or size != f"{sides[0]}x{sides[1]}"
-        or not all(1 <= s <= LARGEST_DRAWING for s in sides)
-    ):
-        raise ConfigError(
-            f"drawing = {quote(text)}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
-            "the rows in hexadecimal, such as 3x3:4.6.7."
-        )
+        or not all(1 <= s <= LARGEST_DRAWING for s in sides),
+        f"drawing = {quote(text)}; expected rows x columns, each 1 to {LARGEST_DRAWING}, a colon and "
+        "the rows in hexadecimal, such as 3x3:4.6.7.",
+    )
     queries, keys = sides
     words, digits = body.split("."), -(-keys // 4)
-    if len(words) != queries:
-        raise ConfigError(f"drawing = {quote(text)} announces {queries} rows and has {len(words)}.")
+    refuse_if(
+        len(words) != queries,
+        f"drawing = {quote(text)} announces {queries} rows and has {len(words)}.",
+    )
     for row, word in enumerate(words):
-        if len(word) != digits or not set(word) <= set("0123456789abcdef") or int(word, 16) >> keys:
-            raise ConfigError(
-                f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
-                f"for {keys} cells."
-            )
+        refuse_if(
+            len(word) != digits
+            or not set(word) <= set("0123456789abcdef")
+            or int(word, 16) >> keys,
+            f"drawing, row {row}: {quote(word)}; expected {digits} hexadecimal digits "
+            f"for {keys} cells.",
+        )
     return Drawing(tuple(f"{int(word, 16):0{keys}b}" for word in words))
 
 

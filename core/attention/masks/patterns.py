@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock
-from core.entries import ConfigError, Entry, LayerConfig, Param, quote
+from core.entries import ConfigError, Entry, LayerConfig, Param, quote, refuse_if
 
 # Mask, the base class, and fixed patterns: functions of the positions i and j (padding: of the key mask).
 
@@ -120,13 +120,15 @@ def lengths_of(text: str) -> list[int]:
     """Whole numbers between commas or spaces; ConfigError quotes other text."""
     words = text.replace(",", " ").split()
     lengths = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
-    if len(lengths) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in lengths):
-        raise ConfigError(
-            f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
-            "between, such as 3, 4, 2."
-        )
-    if not 1 <= len(lengths) <= MAX_DOCUMENTS:
-        raise ConfigError(f"lengths names {len(lengths)} documents; expected 1 to {MAX_DOCUMENTS}.")
+    refuse_if(
+        len(lengths) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in lengths),
+        f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
+        "between, such as 3, 4, 2.",
+    )
+    refuse_if(
+        not 1 <= len(lengths) <= MAX_DOCUMENTS,
+        f"lengths names {len(lengths)} documents; expected 1 to {MAX_DOCUMENTS}.",
+    )
     return lengths
 
 

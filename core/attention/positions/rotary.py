@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, eager_cache
-from core.entries import ConfigError, Entry, LayerConfig, Param, quote
+from core.entries import ConfigError, Entry, LayerConfig, Param, quote, refuse_if
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
 
@@ -453,11 +453,11 @@ def parse_factors(text: str) -> tuple[float, ...]:
         factors = tuple(float(part) for part in text.split(","))
     except ValueError:
         factors = ()
-    if not factors or not all(SMALLEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors):
-        raise ConfigError(
-            f"The factors are {quote(text)}; expected numbers from {SMALLEST_FACTOR:g} to "
-            f"{LARGEST_FACTOR:,.0f} with commas between them."
-        )
+    refuse_if(
+        not factors or not all(SMALLEST_FACTOR <= factor <= LARGEST_FACTOR for factor in factors),
+        f"The factors are {quote(text)}; expected numbers from {SMALLEST_FACTOR:g} to "
+        f"{LARGEST_FACTOR:,.0f} with commas between them.",
+    )
     return factors
 
 
