@@ -11,6 +11,7 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import attention_cost, peak_bytes
 from core.attention.kernels.approximate import orthogonal_gaussian
 from core.attention.kernels.delta import delta_rule
+from core.attention.kernels.implied import by_chunks
 from core.attention.kernels.softmax import (
     blocks_seen,
     reach,
@@ -138,7 +139,7 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
     """With α = β = 1 a key written twice holds its second value alone, and another key's value stays."""
     k, v = torch.eye(2)[[0, 1, 0]][None, None], torch.tensor([4.0, 3.0, 9.0]).reshape(1, 1, 3, 1)
     q = torch.eye(2)[[0, 0, 0, 1]][None, None]
-    out, _ = delta_rule(q, k, v, torch.zeros(1, 1, 3), torch.ones(1, 1, 3), 2)
+    out, _ = by_chunks(delta_rule, q, k, v, (torch.zeros(1, 1, 3), torch.ones(1, 1, 3)), 2)
     assert out.flatten().tolist() == [4, 4, 9, 3]
 
 

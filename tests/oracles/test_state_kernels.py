@@ -15,7 +15,6 @@ from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from core.attention import Attention, AttentionConfig, Choice, ConfigError
 from core.attention.cost import attention_cost
-from core.attention.kernels import delta
 from core.attention.kernels.delta import (
     STRONGEST,
     by_halves,
@@ -28,6 +27,7 @@ from core.attention.kernels.delta import (
     tree_levels,
     unit,
 )
+from core.attention.kernels.implied import by_chunks
 from tests.cases import each
 from tests.drawn_costs import Case, taken
 from tests.oracles.agreement import agree, put
@@ -36,20 +36,22 @@ from tests.oracles.test_kernels import B, D, H, S, T, heads
 LEVELS = 5  # fewer than T has: the last two are one
 
 
-def zero_decay(q, k, v, write, *where, **past):
-    return delta_rule(q, k, v, torch.zeros_like(write), write, *where, **past)
-
-
 RULES: dict[str, Callable] = {
     "gla": gated_linear,
     "kda": kimi_delta,
     "ssd": state_space,
-    "delta": zero_decay,
+    "delta": delta_rule,
     "gated_delta": delta_rule,
     "log_linear": log_linear,
 }
 FORMS = ("gla", "kda", "ssd", "delta")
 DELTAS = ("kda", "delta", "gated_delta")
+
+
+def ruled(key, q, k, v, *gates, chunk, offset=0, past=None, segment=0):
+    """Output and last state of a rule by chunks; that of "delta" never decays, and log-linear's last gate is of queries."""
+    gates = (torch.zeros_like(gates[0]), *gates) if key == "delta" else gates
+    return by_chunks(RULES[key], q, k, v, gates[:2], chunk, offset, past, gates[2:], segment)
 
 
 def drawn(key, queries=T, keys=T, dtype=torch.float64):
@@ -114,7 +116,7 @@ def tree_recurrence(q, k, v, decay, step, weights):
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
     """Gradients, too, to every gate; queries past the last key read the last state."""
     q, k, v, *gates = given = drawn(key, T, keys)
-    ours, _ = RULES[key](q, unit(k), v, *gates, chunk)
+    ours, _ = ruled(key, q, unit(k), v, *gates, chunk=chunk)
     agree(ours, recurrence(key, q, unit(k), v, *gates), given)
 
 
@@ -123,7 +125,7 @@ def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
 def test_it_takes_a_cache(key, queries, offset):
     q, k, v, *gates = given = drawn(key, offset + queries, S)
     late = [gate[:, :, offset:] if gate.shape[-1] == LEVELS else gate for gate in gates]
-    ours, _ = RULES[key](q[:, :, offset:], unit(k), v, *late, 8, offset)
+    ours, _ = ruled(key, q[:, :, offset:], unit(k), v, *late, chunk=8, offset=offset)
     agree(ours, recurrence(key, q, unit(k), v, *gates)[:, :, offset:], given, felt=False)
 
 
@@ -133,19 +135,18 @@ def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
     q, k, v, *gates = given = drawn(key)
     tensors = (q, unit(k), v, *gates)
     first, rest = zip(*(x.split((cut, T - cut), dim=2) for x in tensors), strict=True)
-    out, state = RULES[key](*first, chunk)
-    later, _ = RULES[key](*rest, chunk, past=state)
+    out, state = ruled(key, *first, chunk=chunk)
+    later, _ = ruled(key, *rest, chunk=chunk, past=state)
     agree(torch.cat((out, later), 2), recurrence(key, *tensors), given)
 
 
-def test_kda_in_segments_is_kda_at_once(monkeypatch):
+def test_kda_in_segments_is_kda_at_once():
     """37 tokens after a state, in segments of 16: outputs, the last state and all gradients."""
     q, k, v, decay, write = given = drawn("kda")
     past = torch.randn(B, H, D, 5, dtype=torch.float64)
     results = []
     for segment in (64, 16):
-        monkeypatch.setattr(delta, "SEGMENT", segment)
-        out, state = kimi_delta(q, k, v, decay, write, 8, past=past)
+        out, state = ruled("kda", q, k, v, decay, write, chunk=8, past=past, segment=segment)
         grads = torch.autograd.grad(out.square().sum() + state.sum(), given)
         results.append((out, state, *grads))
     torch.testing.assert_close(*results)
@@ -198,7 +199,7 @@ def implied_matrix(key, q, k, *own):
 def test_the_matrix_of_the_paper_times_v_is_the_output(key):
     q, k, v, *own = (x.detach() for x in drawn(key))
     theirs = implied_matrix(key, q, unit(k), *own) @ v
-    torch.testing.assert_close(RULES[key](q, unit(k), v, *own, 16)[0], theirs)
+    torch.testing.assert_close(ruled(key, q, unit(k), v, *own, chunk=16)[0], theirs)
 
 
 @each("key", FORMS)
@@ -253,7 +254,7 @@ def test_kimi_delta_by_hand():
     q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
     decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
     v = torch.tensor([[[[4.0], [5.6]]]])
-    out, _ = kimi_delta(q, k, v, decay, torch.full((1, 1, 2), 0.5), 4)
+    out, _ = ruled("kda", q, k, v, decay, torch.full((1, 1, 2), 0.5), chunk=4)
     assert out.flatten().tolist() == pytest.approx([2.0, 4.5])
 
 
@@ -272,7 +273,7 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     """Where α is 0 no product of decays overflows, nor its gradient: each query weighs its own key alone."""
     q, k, v, decay, *write = drawn(key, dtype=torch.float32)
     forgets = torch.full_like(decay, -1e4).requires_grad_()
-    out, _ = RULES[key](q, unit(k), v, forgets, *write, 8)
+    out, _ = ruled(key, q, unit(k), v, forgets, *write, chunk=8)
     share = write[0][..., None] if write else 1.0
     torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * share * v)
     grads = torch.autograd.grad(out.square().sum(), [q, k, v, forgets])
@@ -318,7 +319,7 @@ def test_the_delta_rules_against_transformers(key, peer, more):
     q, k, v, *own = given = drawn(key, dtype=torch.float32)
     turned = [x.transpose(1, 2) for x in given]
     theirs = peer(*turned, use_qk_l2norm_in_kernel=True, **more)[0].transpose(1, 2)
-    agree(RULES[key](unit(q) * D**-0.5, unit(k), v, *own, 8)[0], theirs, given)
+    agree(ruled(key, unit(q) * D**-0.5, unit(k), v, *own, chunk=8)[0], theirs, given)
 
 
 def test_state_space_against_transformers():
@@ -327,7 +328,7 @@ def test_state_space_against_transformers():
     x, dt, b, c = (x.transpose(1, 2) for x in (v, raw, k, q))
     theirs = mamba2_chunk_scan(x, dt, -rate, b, c, chunk_size=8, dt_softplus=True).transpose(1, 2)
     step = F.softplus(raw)
-    agree(state_space(q, k, v, -rate[:, None] * step, step, 8)[0], theirs, [q, k, v, raw])
+    agree(ruled("ssd", q, k, v, -rate[:, None] * step, step, chunk=8)[0], theirs, [q, k, v, raw])
 
 
 # Their whole layers with the gates of our kernel, and with the convolution, norm and gate around the rule.

@@ -23,7 +23,7 @@ from core.attention.kernels.costs import (
     power_of_two,
     ssd_cost,
 )
-from core.attention.kernels.exact import spans, to_float32
+from core.attention.kernels.exact import to_float32
 from core.attention.kernels.implied import (
     CAUSAL,
     CHUNK,
@@ -34,11 +34,9 @@ from core.attention.kernels.implied import (
     StateKernel,
     channel_gate,
     head_gate,
-    in_chunks,
     initial_rates,
     initial_steps,
     needs_plain_rows,
-    pad_tokens,
     softplus_decay,
     states_before,
 )
@@ -55,34 +53,13 @@ def unit(x: Tensor, length: float | Tensor = 1.0) -> Tensor:
 
 
 def delta_rule(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    write: Tensor,
-    chunk: int,
-    offset: int = 0,
-    past: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """S_t q_t, (B, H, T, E), in chunks, and the last Sᵀ; decay = log α and write = β are (B, H, S).
-
-    Queries begin at position `offset`; `past` is Sᵀ before the first key.
-    """
-    queries, keys = q.shape[2], k.shape[2]
-    q, k, v = in_chunks(q, k, v, chunk, offset)
-    length = q.shape[2] * chunk
-    decay, write = (
-        F.pad(x, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1) for x in (decay, write)
-    )
-    total = decay.cumsum(
-        -2
-    )  # log of the decay since the chunk's start; padding neither decays nor writes
+    """S_t q_t and the last Sᵀ; decay = log α and write = β are (B, H, n, c, 1)."""
+    total = decay.cumsum(-2)  # log of the decay since the chunk's start
     between, since, end = decay_between(total), total.exp(), total[..., -1:, :]
     weights, rows = [(row @ k.mT) * between for row in (q, k)], [row * since for row in (q, k)]
-    outs, state = correct_in_chunks(
-        weights, rows, k * (end - total).exp(), end.exp(), v, write, past
-    )
-    return join_chunks(outs, v.shape[0])[:, :, offset : offset + queries], state
+    return correct_in_chunks(weights, rows, k * (end - total).exp(), end.exp(), v, write, past)
 
 
 def correct_in_chunks(
@@ -93,8 +70,8 @@ def correct_in_chunks(
     v: Tensor,
     write: Tensor,
     past: Tensor | None,
-) -> tuple[list[Tensor], Tensor]:
-    """The output of each chunk (B · H, c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
+) -> tuple[Tensor, Tensor]:
+    """The output of each chunk (B, H, n, c, E) and the last state (B, H, D, E) of a delta rule, from decayed products.
 
     weights are the decayed products of queries and of keys with the keys (B, H, n, c, c); rows the queries and keys
     faded since their chunk's start, keys those faded to its end (B, H, n, c, D); remains (B, H, n, D or 1, 1) is the
@@ -102,12 +79,8 @@ def correct_in_chunks(
     holds what its chunk wrote before: a triangular system, whose inverse meets v_t less what the state at the chunk's
     start returns for k_t. Yang 2024, section 3.3.
     """
-    of_queries, of_keys = weights
-    batch, state, identity = (
-        v.shape[:2],
-        past,
-        torch.eye(v.shape[-2], dtype=v.dtype, device=v.device),
-    )
+    (of_queries, of_keys), batch = weights, v.shape[:2]
+    identity = torch.eye(v.shape[-2], dtype=v.dtype, device=v.device)
     inverse = torch.linalg.solve_triangular(
         (of_keys * write).mT,
         identity.expand_as(of_keys),
@@ -115,8 +88,7 @@ def correct_in_chunks(
         left=False,
         unitriangular=True,
     ).mT
-    if state is None:
-        state = v.new_zeros(*batch, keys.shape[-1], v.shape[-1])
+    state = v.new_zeros(*batch, keys.shape[-1], v.shape[-1]) if past is None else past
     state, out = state.flatten(0, 1), []  # heads are in the batch: a product a line
     chunks = (
         x.flatten(0, 1).unbind(1)
@@ -126,12 +98,7 @@ def correct_in_chunks(
         values = solve @ torch.baddbmm(value, key, state, alpha=-1)
         out.append(torch.baddbmm(weight @ values, query, state))
         state = torch.baddbmm(state * remain, update, values)
-    return out, state.unflatten(0, batch)
-
-
-def join_chunks(outs: list[Tensor], batch: int) -> Tensor:
-    """(B, H, n · c, E) from the outputs of n chunks, (B · H, c, E)."""
-    return torch.cat(outs, 1).unflatten(0, (batch, -1))
+    return torch.stack(out, 1).unflatten(0, batch), state.unflatten(0, batch)
 
 
 def decay_between(total: Tensor) -> Tensor:
@@ -181,33 +148,13 @@ class GatedDelta(Delta):
 
 
 def state_space(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    step: Tensor,
-    chunk: int,
-    offset: int = 0,
-    past: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, step: Tensor, past: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t, (B, H, T, E), in chunks, and the last S; decay = log a and step = Δ are (B, H, S).
-
-    Queries begin at position `offset`; `past` is the state before the first key.
-    """
-    queries, keys = q.shape[2], k.shape[2]
-    q, k, v = in_chunks(q, k * step.unsqueeze(-1), v, chunk, offset)
-    total = (
-        F.pad(decay, (0, q.shape[2] * chunk - keys))
-        .unflatten(2, (-1, chunk))
-        .unsqueeze(-1)
-        .cumsum(-2)
-    )
-    inside = ((q @ k.mT) * decay_between(total)) @ v
-    end = total[..., -1:, :]
+    """S_tᵀ q_t and the last S; decay = log a and step = Δ are (B, H, n, c, 1)."""
+    k, total = k * step, decay.cumsum(-2)
+    inside, end = ((q @ k.mT) * decay_between(total)) @ v, total[..., -1:, :]
     states, state = states_before((k * (end - total).exp()).mT @ v, end.exp(), past)
-    return (inside + (q * total.exp()) @ states).flatten(2, 3)[
-        :, :, offset : offset + queries
-    ], state
+    return inside + (q * total.exp()) @ states, state
 
 
 class StateSpace(StateKernel):
@@ -249,27 +196,19 @@ def log_linear(
     v: Tensor,
     decay: Tensor,
     step: Tensor,
-    level_weights: Tensor,
-    chunk: int,
-    offset: int = 0,
-    past: None = None,
+    weights: Tensor,
+    past: None,
 ) -> tuple[Tensor, None]:
-    """Σ_l λ_tl S_tlᵀ q_t, (B, H, T, E), in chunks whose length is a power of two, and no state, as there are many.
+    """Σ_l λ_tl S_tlᵀ q_t, in chunks whose length is a power of two, and no state, as there are many.
 
-    decay = log a and step = Δ are (B, H, S), level_weights = λ (B, H, T, L), queries begin at position `offset`.
+    decay = log a and step = Δ are (B, H, n, c, 1), weights = λ (B, H, n, c, L).
     """
-    queries, keys = q.shape[2], k.shape[2]
-    q, k, v = in_chunks(q, k * step.unsqueeze(-1), v, chunk, offset)
-    length = q.shape[2] * chunk
-    weights = F.pad(level_weights, (0, 0, offset, length - offset - queries)).unflatten(
-        2, (-1, chunk)
-    )
-    total = F.pad(decay, (0, length - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1).cumsum(-2)
-    level = tree_levels(chunk, weights.shape[-1], q.device).expand(*weights.shape[:-1], chunk)
+    k, total = k * step, decay.cumsum(-2)
+    level = tree_levels(q.shape[3], weights.shape[-1], q.device).expand(*q.shape[:4], -1)
     inside = ((q @ k.mT) * decay_between(total) * weights.gather(-1, level)) @ v
     end = total[..., -1:, :]
     before = chunks_before(q * total.exp(), (k * (end - total).exp()).mT @ v, end.exp(), weights)
-    return (inside + before).flatten(2, 3)[:, :, offset : offset + queries], None
+    return inside + before, None
 
 
 def chunks_before(q: Tensor, states: Tensor, remains: Tensor, weights: Tensor) -> Tensor:
@@ -404,31 +343,13 @@ def right_of(weights: Tensor, size: int) -> Tensor:
     return blocks[..., 1, :, :, 0, :].diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
 
 
-def chunk_decay(decay: Tensor, chunk: int, count: int) -> Tensor:
-    """log α of every token, (B, H, n, c, D), from that of S tokens and the number of chunks; 0 after the last token."""
-    return pad_tokens(decay, 0, count * chunk - decay.shape[2]).unflatten(2, (-1, chunk))
-
-
 def gated_linear(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    chunk: int,
-    offset: int = 0,
-    past: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, past: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t, (B, H, T, E), in chunks, and the last S; decay = log α is (B, H, S, D).
-
-    Queries begin at position `offset`; `past` is the state before the first key.
-    """
-    queries = q.shape[2]
-    q, k, v = in_chunks(q, k, v, chunk, offset)
-    (weights,), (since,), until, total = decay_products(
-        [q], k, chunk_decay(decay, chunk, q.shape[2])
-    )
+    """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D)."""
+    (weights,), (since,), until, total = decay_products([q], k, decay)
     states, state = states_before(until.mT @ v, total.unsqueeze(-1), past)
-    return (weights @ v + since @ states).flatten(2, 3)[:, :, offset : offset + queries], state
+    return weights @ v + since @ states, state
 
 
 class GatedLinear(StateKernel):
@@ -454,57 +375,10 @@ class GatedLinear(StateKernel):
 
 
 def kimi_delta(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    write: Tensor,
-    chunk: int,
-    offset: int = 0,
-    past: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, decay: Tensor, write: Tensor, past: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """S_tᵀ q_t, (B, H, T, E), in chunks, and the last S; decay = log α is (B, H, S, D), write = β (B, H, S).
-
-    Queries begin at position `offset`; `past` is the state before the first key.
-    """
-    batch, queries, keys, size = len(q), q.shape[2], k.shape[2], max(chunk, SEGMENT)
-    if queries == keys > size and offset == 0 and not torch.compiler.is_compiling():
-        outs, past = (
-            list[Tensor](),
-            v.new_zeros(*q.shape[:2], k.shape[-1], v.shape[-1]) if past is None else past,
-        )
-        for some in spans(keys, size):
-            parts, past = in_segment(
-                q[:, :, some],
-                k[:, :, some],
-                v[:, :, some],
-                decay[:, :, some],
-                write[:, :, some],
-                chunk,
-                0,
-                past,
-            )
-            outs += parts
-    else:
-        outs, past = in_segment(q, k, v, decay, write, chunk, offset, past)
-    return join_chunks(outs, batch)[:, :, offset : offset + queries], past
-
-
-def in_segment(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    decay: Tensor,
-    write: Tensor,
-    chunk: int,
-    offset: int,
-    past: Tensor | None,
-) -> tuple[list[Tensor], Tensor]:
-    """The outputs of each chunk of some tokens (B · H, c, E), and the state after them."""
-    keys = k.shape[2]
-    q, k, v = in_chunks(q, k, v, chunk, offset)
-    write = F.pad(write, (0, q.shape[2] * chunk - keys)).unflatten(2, (-1, chunk)).unsqueeze(-1)
-    weights, rows, until, total = decay_products([q, k], k, chunk_decay(decay, chunk, q.shape[2]))
+    """S_tᵀ q_t and the last S; decay = log α is (B, H, n, c, D), write = β (B, H, n, c, 1)."""
+    weights, rows, until, total = decay_products([q, k], k, decay)
     return correct_in_chunks(weights, rows, until, total.unsqueeze(-1), v, write, past)
 
 
@@ -513,6 +387,7 @@ class KimiDelta(Delta):
 
     key = "kda"
     rule: Rule = staticmethod(kimi_delta)
+    segment = SEGMENT
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__(config)

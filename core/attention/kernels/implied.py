@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from math import log
 from typing import Any
@@ -26,6 +26,7 @@ from core.attention.kernels.exact import (
     not_softmax,
     product_of,
     refuse_when,
+    spans,
     to_float32,
 )
 from core.entries import ConfigError, Entry, LayerConfig, Param
@@ -102,6 +103,9 @@ def real_keys(inputs: AttentionInputs, kernel: str) -> Tensor | None:
     return real
 
 
+Rule = Callable[..., tuple[Tensor, Tensor | None]]
+
+
 def in_chunks(
     q: Tensor, k: Tensor, v: Tensor, chunk: int, offset: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,6 +115,43 @@ def in_chunks(
     q = pad_tokens(q, offset, length - offset - queries).unflatten(2, (-1, chunk))
     k, v = (pad_tokens(x, 0, length - keys).unflatten(2, (-1, chunk)) for x in (k, v))
     return q, k, v
+
+
+def by_chunks(
+    rule: Rule,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gates: Sequence[Tensor],
+    chunk: int,
+    offset: int = 0,
+    past: Tensor | None = None,
+    query_gates: Sequence[Tensor] = (),
+    segment: int = 0,
+) -> tuple[Tensor, Tensor | None]:
+    """The output of a `rule` of a state, (B, H, T, E), and the state after the last key.
+
+    gates are (B, H, S) or (B, H, S, D), those of queries (B, H, T, L); 0 for what fills the last chunk, which leaves the
+    state as it is. Queries begin at position `offset`; `past` is the state before the first key. A `segment`
+    is the number of tokens that are computed at once, where there are more and all are queries and keys.
+    """
+    queries, keys = q.shape[2], k.shape[2]
+    if segment and queries == keys > segment and not (offset or torch.compiler.is_compiling()):
+        outs = []
+        for some in spans(keys, segment):
+            qkv, own = ([x[:, :, some] for x in part] for part in ((q, k, v), gates))
+            out, past = by_chunks(rule, *qkv, own, chunk, past=past)
+            outs.append(out)
+        return torch.cat(outs, 2), past
+    q, k, v = in_chunks(q, k, v, chunk, offset)
+    length = q.shape[2] * chunk
+    parts = [
+        pad_tokens(gate if gate.dim() == 4 else gate.unsqueeze(-1), 0, length - keys)
+        for gate in gates
+    ]
+    parts += [pad_tokens(gate, offset, length - offset - queries) for gate in query_gates]
+    out, state = rule(q, k, v, *(part.unflatten(2, (-1, chunk)) for part in parts), past)
+    return out.flatten(2, 3)[:, :, offset : offset + queries], state
 
 
 def pad_tokens(x: Tensor, before: int, after: int) -> Tensor:
@@ -169,19 +210,17 @@ def steps(
 RATES, STEPS = (1.0, 16.0), (1e-3, 0.1)  # between which A and softplus(b) start, as in Mamba-2
 
 
-Rule = Callable[..., tuple[Tensor, Tensor | None]]
-
-
 class StateKernel(nn.Module):
     """A kernel whose state is changed from token to token, by gates that are computed from the keys' own x.
 
-    A subclass has a `key`, computes its `gates`, and has a `rule` that computes from prepared q and k, v, the gates, the
-    length of a chunk, the first query's position among the keys, and the state before these: the output, (B, H, T, E),
-    linear in v where there is no state before, and the state after the last key, if there is one alone.
+    A subclass has a `key`, computes its `gates`, and has a `rule` that computes from prepared q and k, v and the gates,
+    all in n chunks of c tokens, (B, H, n, c, D), and from the state before these: the output, (B, H, n, c, E), linear in
+    v where there is no state before, and the state after the last key, if there is one alone.
     """
 
     key: str
     rule: Rule
+    segment = 0  # tokens that are computed at once; 0 for all
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -203,23 +242,25 @@ class StateKernel(nn.Module):
     def forward(self, inputs: AttentionInputs) -> Steps:
         block, dtype = inputs.block, next(self.parameters()).dtype  # autocast may give x in half
         context = block.require("context", f"kernel = {self.key}", kernel="retention").to(dtype)
-        real, offset = real_keys(inputs, self.key), block.offset
+        real = real_keys(inputs, self.key)
         q, k, scale = scaled_qk(inputs)
         q, k = self.prepare(q, k if real is None else k.masked_fill(~real.mT, 0.0), scale)
         gates = self.gates(context if real is None else context.masked_fill(~real[:, 0].mT, 0.0))
         if real is not None:  # 0 for the keys that are not real
             gates = tuple(gate * (real[:, 0] if gate.dim() == 3 else real.mT) for gate in gates)
-        gates = (*gates, *self.query_gates(block))
-        v, chunk = to_float32(inputs.v), chunk_length(inputs, self.chunk)
+        chunk, of_queries = chunk_length(inputs, self.chunk), self.query_gates(block)
+
+        def run(v: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+            size = max(chunk, self.segment) if self.segment else 0
+            return by_chunks(self.rule, q, k, v, gates, chunk, block.offset, past, of_queries, size)
+
+        out, state = run(to_float32(inputs.v), inputs.past)
 
         def weights() -> Tensor:
             """The output is linear in v, so that the identity for v gives the weights."""
-            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device).expand(
-                *k.shape[:2], -1, -1
-            )
-            return self.rule(q, k, identity, *gates, chunk, offset)[0]
+            identity = torch.eye(k.shape[2], dtype=k.dtype, device=k.device)
+            return run(identity.expand(*k.shape[:2], -1, -1))[0]
 
-        out, state = self.rule(q, k, v, *gates, chunk, offset, inputs.past)
         return steps(inputs, out, weights, state)
 
 
