@@ -231,8 +231,8 @@ class Area:
 class Entry:
     """One choice on an axis: all that controls, equations, tests and benchmarks need.
 
-    `build` makes the module or function; its signature is given at the end of each axis file. `refuse(config)` returns
-    the error, or its sentence, where this choice cannot go with the others of the config, else None. `short` is the
+    `build` makes the module or function; its signature is given at the end of each axis file. `refuse(config)` raises
+    or returns the error, or returns its sentence, where this choice cannot go with the others of the config. `short` is the
     rule in plain signs, for a column head; {name} stands for a parameter. `enters` is where a position acts: "x" (added
     before projecting), "q, k" (rotated) or "scores". `traits` are listed in the axis file. `sizes(config)` are a
     projection's heads.

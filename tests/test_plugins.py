@@ -101,7 +101,7 @@ def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
         "no:cacheprovider",
         "-k",
         "power_weights",
-        "tests/attention/test_normalizers.py",
+        "tests/attention/test_kernels.py",
         "tests/attention/test_entries.py",
     )
     assert done.returncode == 0, done.stdout

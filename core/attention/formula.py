@@ -220,7 +220,6 @@ def _both(needed: Tensor | None, condition: Tensor) -> Tensor:
 # A formula as LaTeX, with brackets only where the reading needs them.
 
 
-SIGNS = {"+": "+", "-": "-", "*": r"\cdot", "%": r"\bmod", "and": r"\wedge", "or": r"\vee"}
 LATEX_COMPARE = {"<": "<", "<=": r"\le", ">": ">", ">=": r"\ge", "==": "=", "!=": r"\ne"}
 # precedence; operations that are not listed need no brackets
 TIGHT = {
@@ -237,11 +236,24 @@ TIGHT = {
     "plus": 7,
     "**": 8,
 }
-AROUND = {
-    "abs": (r"\left|", r"\right|"),
-    "floor": (r"\left\lfloor", r"\right\rfloor"),
-    "sqrt": (r"\sqrt{", "}"),
-    "exp": ("e^{", "}"),
+# how an operation is written, and the precedence from which each of its parts needs no brackets
+LATEX: dict[str, tuple[str, tuple[int, ...]]] = {
+    "or": (r"{} \vee {}", (1, 2)),
+    "and": (r"{} \wedge {}", (2, 3)),
+    "not": (r"\neg {}", (5,)),
+    "+": ("{} + {}", (5, 6)),
+    "-": ("{} - {}", (5, 6)),
+    "*": (r"{} \cdot {}", (6, 7)),
+    "%": (r"{} \bmod {}", (6, 7)),
+    "minus": ("-{}", (7,)),
+    "plus": ("+{}", (7,)),
+    "**": ("{}^{{{}}}", (9, 0)),
+    "/": (r"\frac{{{}}}{{{}}}", (0, 0)),
+    "where": (r"\begin{{cases}} {1} & {0} \\ {2} & \text{{else}} \end{{cases}}", (0, 0, 0)),
+    "abs": (r"\left|{}\right|", (0,)),
+    "floor": (r"\left\lfloor{}\right\rfloor", (0,)),
+    "sqrt": (r"\sqrt{{{}}}", (0,)),
+    "exp": ("e^{{{}}}", (0,)),
 }
 
 
@@ -252,32 +264,17 @@ def tree_latex(node: Node) -> str:
         return number(node.value)
     if not parts:
         return "s_{ij}" if op == "score" else op
-    if op == "/":
-        return rf"\frac{{{tree_latex(parts[0])}}}{{{tree_latex(parts[1])}}}"
-    if op == "**":
-        return rf"{bracketed(parts[0], TIGHT[op] + 1)}^{{{tree_latex(parts[1])}}}"
-    if op in ("minus", "plus", "not"):
-        return {"minus": "-", "plus": "+", "not": r"\neg "}[op] + bracketed(parts[0], TIGHT[op])
     if op == "compare":
         first, *rest = (bracketed(part, TIGHT["+"]) for part in parts)
         return first + "".join(
             f" {LATEX_COMPARE[sign]} {part}" for sign, part in zip(node.signs, rest, strict=True)
         )
-    if op in SIGNS:
-        signed = parts[1].op in ("minus", "plus")
-        left, right = (
-            bracketed(parts[0], TIGHT[op]),
-            bracketed(parts[1], TIGHT["**"] if signed else TIGHT[op] + 1),
-        )
-        return f"{left} {SIGNS[op]} {right}"
-    if op == "where":
-        condition, yes, no = map(tree_latex, parts)
-        return rf"\begin{{cases}} {yes} & {condition} \\ {no} & \text{{else}} \end{{cases}}"
-    inside = r",\ ".join(map(tree_latex, parts))
-    if op in AROUND:
-        left, right = AROUND[op]
-        return f"{left}{inside}{right}"
-    return rf"\{op}\left({inside}\right)"
+    inside, loose = r",\ ".join(["{}"] * len(parts)), (0,) * len(parts)
+    template, least = LATEX.get(op, (rf"\{op}\left({inside}\right)", loose))
+    # after an operator a sign needs brackets: a - (-b)
+    signed = op in TIGHT and len(parts) == 2 and op != "**" and parts[1].op in ("minus", "plus")
+    least = (least[0], TIGHT["**"]) if signed else least
+    return template.format(*map(bracketed, parts, least))
 
 
 def bracketed(part: Node, least: int) -> str:

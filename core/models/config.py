@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
@@ -110,8 +110,7 @@ class ModelConfig:
         )
         object.__setattr__(self, "following", tuple(self.following))
         check_types(self, "model: ")
-        for refusal in _refusals(self):
-            raise ConfigError(refusal)
+        _check(self)
 
     @property
     def required_attention(self) -> AttentionConfig:
@@ -256,120 +255,125 @@ class ModelConfig:
 BOUNDS = bounds(ModelConfig)
 
 
-def _refusals(config: ModelConfig) -> Iterator[str]:
-    """What does not fit together in a config whose fields are each of their type."""
+def _check(config: ModelConfig) -> None:
+    """ConfigError where fields that are each of their type do not fit together."""
     kind, attention = config.kind, config.attention
-    if attention is None and kind != "recurrent":
-        yield f"kind = {kind} needs an attention; attention = none is for kind = recurrent."
+    refuse_if(
+        attention is None and kind != "recurrent",
+        f"kind = {kind} needs an attention; attention = none is for kind = recurrent.",
+    )
     for one in config.attentions:
-        if (one.d_model, one.num_heads) != (config.d_model, config.num_heads):
-            yield (
-                f"The attention has d_model = {one.d_model}, num_heads = {one.num_heads}, but the model "
-                f"{config.d_model} and {config.num_heads}; give both the same."
-            )
+        refuse_if(
+            (one.d_model, one.num_heads) != (config.d_model, config.num_heads),
+            f"The attention has d_model = {one.d_model}, num_heads = {one.num_heads}, but the model "
+            f"{config.d_model} and {config.num_heads}; give both the same.",
+        )
     for field in fields(config):
         readers = READERS.get(field.name, (kind,))
-        if kind not in readers and getattr(config, field.name) != field.default:
-            yield (
-                f"kind = {kind} does not read {field.name}; leave it at {field.default!r}, or take "
-                f"kind = {' or '.join(readers)}."
-            )
-    yield from _refusals_of_stack(config) if kind in STACKED else _refusals_of_cells(config)
-
-
-def _refusals_of_stack(config: ModelConfig) -> Iterator[str]:
-    """Attentions that cannot stand in one stack, and layers that cannot share keys and values."""
-    pattern = config.pattern
-    if len(pattern) > LONGEST:
-        yield f"A pattern has at most {LONGEST} attentions; this one has {len(pattern)}."
-    added = [attention.position for attention in pattern if _is_added(attention)]
-    if added and (len(set(added)) > 1 or len(added) < len(pattern)):
-        yield (
-            f"position = {added[0].key} is added to the embedding, once for all layers; take it in every "
-            "attention of the pattern, or positions that enter the attention (rope, alibi)."
+        refuse_if(
+            kind not in readers and getattr(config, field.name) != field.default,
+            f"kind = {kind} does not read {field.name}; leave it at {field.default!r}, or take "
+            f"kind = {' or '.join(readers)}.",
         )
+    (_check_stack if kind in STACKED else _check_cells)(config)
+
+
+def _check_stack(config: ModelConfig) -> None:
+    """ConfigError for attentions that cannot stand in one stack, and layers that cannot share keys and values."""
+    pattern = config.pattern
+    refuse_if(
+        len(pattern) > LONGEST,
+        f"A pattern has at most {LONGEST} attentions; this one has {len(pattern)}.",
+    )
+    added = [attention.position for attention in pattern if _is_added(attention)]
+    refuse_if(
+        added and (len(set(added)) > 1 or len(added) < len(pattern)),
+        f"position = {added and added[0].key} is added to the embedding, once for all layers; take it in every "
+        "attention of the pattern, or positions that enter the attention (rope, alibi).",
+    )
     for name in ("decoder_attention", "cross_attention"):
         own = getattr(config, name)
-        if own is not None and _is_added(own):
-            yield (
-                f"{name} has position = {own.position.key}, which is added to the embedding, where the "
-                "model's first attention decides; take position = none here."
-            )
+        refuse_if(
+            own is not None and _is_added(own),
+            f"{name} has position = {own and own.position.key}, which is added to the embedding, where the "
+            "model's first attention decides; take position = none here.",
+        )
     for layer in range(max(0, config.layers - config.kv_shared_layers), config.layers):
         attention = config.layer_attention(layer)
-        if config.kv_source(layer) is None:
-            yield (
-                f"kv_shared_layers = {config.kv_shared_layers}: no layer before has the attention of layer {layer + 1} "
-                f"of {config.layers}, whose keys and values it would take; share fewer layers."
-            )
-        if not attention.has("projection", "shares keys"):
-            yield (
-                f"projection = {attention.projection.key} cannot take keys and values from another "
-                "layer; take projection = multi_head, grouped_query or multi_query."
-            )
-        if attention.kernel.key != "exact" and not attention.has("kernel", "same"):
-            yield (
-                f"kernel = {attention.kernel.key} stores no keys that another layer could take; take "
-                "kernel = exact, or kv_shared_layers = 0."
-            )
-        if attention.has("position", "other rows"):
-            yield (
-                f"position = {attention.position.key} computes earlier queries again, which shared keys "
-                "do not allow; take another position, or kv_shared_layers = 0."
-            )
-    if config.num_heads > 1 and any(one.projection.key == "identity" for one in config.attentions):
-        yield (
-            f"A {config.kind} with projection = identity has a single head; take num_heads = 1, or "
-            "projection = multi_head."
+        refuse_if(
+            config.kv_source(layer) is None,
+            f"kv_shared_layers = {config.kv_shared_layers}: no layer before has the attention of layer {layer + 1} "
+            f"of {config.layers}, whose keys and values it would take; share fewer layers.",
         )
+        refuse_if(
+            not attention.has("projection", "shares keys"),
+            f"projection = {attention.projection.key} cannot take keys and values from another "
+            "layer; take projection = multi_head, grouped_query or multi_query.",
+        )
+        refuse_if(
+            attention.kernel.key != "exact" and not attention.has("kernel", "same"),
+            f"kernel = {attention.kernel.key} stores no keys that another layer could take; take "
+            "kernel = exact, or kv_shared_layers = 0.",
+        )
+        refuse_if(
+            attention.has("position", "other rows"),
+            f"position = {attention.position.key} computes earlier queries again, which shared keys "
+            "do not allow; take another position, or kv_shared_layers = 0.",
+        )
+    refuse_if(
+        config.num_heads > 1 and any(one.projection.key == "identity" for one in config.attentions),
+        f"A {config.kind} with projection = identity has a single head; take num_heads = 1, or "
+        "projection = multi_head.",
+    )
     for mask in (attention.mask for attention in pattern):
-        if config.kind == "classifier" and config.pool == "first" and _first_sees_itself(mask):
-            yield (
-                "With pool = first the class is read from a token before the source, which mask = "
-                f"{mask.key} does not let attend to the source; take pool = mean, or mask = none."
-            )
+        refuse_if(
+            config.kind == "classifier" and config.pool == "first" and _first_sees_itself(mask),
+            "With pool = first the class is read from a token before the source, which mask = "
+            f"{mask.key} does not let attend to the source; take pool = mean, or mask = none.",
+        )
 
 
-def _refusals_of_cells(config: ModelConfig) -> Iterator[str]:
-    """An attention that a model with cells cannot have beside them."""
+def _check_cells(config: ModelConfig) -> None:
+    """ConfigError for an attention that a model with cells cannot have beside them."""
     kind, attention = config.kind, config.attention
-    if config.bidirectional and config.d_model % 2:
-        yield (
-            f"A bidirectional encoder divides d_model = {config.d_model} between two directions; take "
-            "an even d_model, or bidirectional = false."
-        )
-    if attention is None and config.feeding != "none":
-        yield (
-            f"feeding = {config.feeding} feeds the output of an attention to the decoder; take "
-            "feeding = none, or an attention."
-        )
+    refuse_if(
+        config.bidirectional and config.d_model % 2,
+        f"A bidirectional encoder divides d_model = {config.d_model} between two directions; take "
+        "an even d_model, or bidirectional = false.",
+    )
+    refuse_if(
+        attention is None and config.feeding != "none",
+        f"feeding = {config.feeding} feeds the output of an attention to the decoder; take "
+        "feeding = none, or an attention.",
+    )
     if attention is None or kind == "hybrid":
         return  # the hybrid's is within one sequence, where all positions and masks make sense
     attends, masks = "attends to another text", SOURCE_MASKS
     if kind == "hierarchical":
         attends, masks = "attends from a learned query, which has no position", UNPLACED_MASKS
-        if config.num_heads > 1:
-            yield "kind = hierarchical has a single head; take num_heads = 1."
-        if not attention.has("kernel", "same"):
-            yield (
-                "kind = hierarchical attends within each sentence by a mask, which kernel = "
-                f"{attention.kernel.key} cannot take; take kernel = exact."
-            )
-    if attention.position.key != "none":
-        yield (
-            f"kind = {kind} reads tokens in order and needs no positions; position = "
-            f"{attention.position.key} does not go with it; take position = none."
+        refuse_if(
+            config.num_heads > 1, "kind = hierarchical has a single head; take num_heads = 1."
         )
-    if attention.has("projection", "one sequence"):
-        yield (
-            f"kind = {kind} {attends}, and projection = {attention.projection.key} is for "
-            "one text that attends to itself; take projection = multi_head."
+        refuse_if(
+            not attention.has("kernel", "same"),
+            "kind = hierarchical attends within each sentence by a mask, which kernel = "
+            f"{attention.kernel.key} cannot take; take kernel = exact.",
         )
-    if attention.mask.key not in masks:
-        yield (
-            f"kind = {kind} {attends}, so mask = {attention.mask.key} has no meaning; take "
-            f"mask = {', '.join(masks)}."
-        )
+    refuse_if(
+        attention.position.key != "none",
+        f"kind = {kind} reads tokens in order and needs no positions; position = "
+        f"{attention.position.key} does not go with it; take position = none.",
+    )
+    refuse_if(
+        attention.has("projection", "one sequence"),
+        f"kind = {kind} {attends}, and projection = {attention.projection.key} is for "
+        "one text that attends to itself; take projection = multi_head.",
+    )
+    refuse_if(
+        attention.mask.key not in masks,
+        f"kind = {kind} {attends}, so mask = {attention.mask.key} has no meaning; take "
+        f"mask = {', '.join(masks)}.",
+    )
 
 
 def _first_sees_itself(mask: Choice) -> bool:

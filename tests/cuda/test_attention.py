@@ -9,7 +9,7 @@ import torch
 from core.attention import AXES, PRESETS, Attention, ConfigError
 from core.attention.config import example_config
 from tests.attention import drawing
-from tests.attention.test_compile import listed
+from tests.attention.test_register import listed
 from tests.cases import each
 from tests.cuda.same import differences
 

@@ -1,21 +1,26 @@
-"""ModelConfig: to JSON and back, and refusals in words."""
+"""ModelConfig and the tree of a model's parts; the Transformer against itself: masks, counts, and decoding step by step."""
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from core.attention import PRESETS, AttentionConfig
+from core.attention import AXES, PRESETS, AttentionConfig
+from core.attention.config import needs
 from core.attention.positions import POSITIONS
-from core.entries import ConfigError
-from core.models import ModelConfig, Shape, build_model
+from core.entries import Choice, ConfigError
+from core.models import Encoder, ModelConfig, Shape, build_model
 from core.models.config import STACKED
+from core.models.decoding import select_rows
 from core.models.model_summary import Part, summarize, with_layers
+from core.models.transformer import EncoderLayer
 from core.tasks import TaskConfig, make_task
 from core.training.evaluate import objective
+from tests.attention.drawing import plain
 from tests.cases import each
 from tests.models.test_models import CASES
 
@@ -253,3 +258,113 @@ def test_layers_are_repeated_in_every_stack_of_every_kind_and_position(layers, m
 def test_unlike_layers_come_in_the_order_of_the_pattern_and_with_its_names(layers):
     plain = ModelConfig.transformer(24, 3, kind="decoder", position="none")
     compare(replace(plain, following=(LOCAL, LOCAL)), layers)
+
+
+# The Transformer against itself: without feed-forward, masks that ask for padding, and decoding step by step.
+
+C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
+
+
+def config(norm="post", **more):
+    return ModelConfig.transformer(C, HEADS, layers=2, d_ff=D_FF, norm=norm, **more)
+
+
+@each("norm", ["post", "pre"])
+def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm):
+    layer = EncoderLayer(ModelConfig.transformer(C, HEADS, d_ff=0, norm=norm))
+    x = torch.randn(B, S, C)
+    around = layer.around_attention
+    attended = layer.attention(around.norm(x) if norm == "pre" else x).merged
+    expected = x + attended if norm == "pre" else around.norm(x + attended)
+    assert torch.allclose(layer(x)[0], expected, atol=1e-5)
+    assert {name.partition(".")[0] for name, _ in layer.named_parameters()} == {
+        "attention",
+        "around_attention",
+    }
+
+
+def test_encoder_is_counted_once():
+    encoder = Encoder(config())
+    per_layer = 4 * (C * C + C) + (C * D_FF + D_FF) + (D_FF * C + C) + 4 * C
+    assert sum(p.numel() for p in encoder.parameters()) == 2 * per_layer
+    assert len(encoder.state_dict()) == 2 * 16
+
+
+def test_padding_mask_and_compositions_can_be_asked_for():
+    torch.manual_seed(0)
+    source, real = torch.randint(4, 9, (2, 5)), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
+    for mask in ("padding", Choice.of("and", Choice("padding"), Choice.of("local", window=1))):
+        model = build_model(ModelConfig.transformer(8, 2, mask=mask), Shape(9, 9, 8)).eval()
+        for keep in (real, torch.ones_like(real)):
+            out = model(source, keep, source[:, :3], record=True)
+            assert out.logits.shape == (2, 3, 9)
+            assert out.logits.isfinite().all()
+    far = out.maps["self"][0].weights[0, 0, 0, 2:]
+    assert torch.equal(far, torch.zeros_like(far))
+
+
+# Stepwise decoding computes the source's keys and values once, with the logits of the whole target at once.
+
+
+ONCE_C, H, ONCE_S = 24, 3, 7
+KINDS = {
+    "transformer": lambda choices: ModelConfig.transformer(ONCE_C, H, 2, **choices),
+    "recurrent": lambda choices: ModelConfig.recurrent(
+        ONCE_C, num_heads=H, **{"projection": "multi_head"} | choices
+    ),
+    "bahdanau": lambda choices: ModelConfig.recurrent(
+        ONCE_C,
+        num_heads=H,
+        feeding="bahdanau",
+        **{"projection": "multi_head"} | choices,
+    ),
+    "hybrid": lambda choices: ModelConfig.recurrent(
+        ONCE_C, kind="hybrid", num_heads=H, **{"projection": "multi_head"} | choices
+    ),
+}
+
+
+def build(kind, axis, key):
+    """An untrained model of that kind with that choice, and the tokens of each context that its cross-attention
+    projects from now on."""
+    try:
+        config = KINDS[kind]({axis: plain(axis, key)} | needs(axis, key))
+        model: Any = build_model(config, Shape(11, 13, 17)).eval()
+    except ConfigError:
+        pytest.skip("does not go with this model")
+    layers, lengths = (
+        [layer.cross for layer in model.layers] if kind == "transformer" else [model.attention],
+        [],
+    )
+    for layer in layers:
+        layer.projection.register_forward_pre_hook(
+            lambda module, given: lengths.append(given[1].shape[1])
+        )
+    return model, lengths, len(layers)
+
+
+@each("kind", KINDS)
+@each(
+    ("axis", "key"),
+    [(axis, item.key) for axis in ("projection", "score", "kernel") for item in AXES[axis]],
+)
+@torch.no_grad()
+def test_the_source_is_projected_once(kind, axis, key):
+    """Of padded sources, whose rows are exchanged after the second step, as a beam search does."""
+    model, lengths, layers = build(kind, axis, key)
+    source, mask = (
+        torch.randint(4, 11, (2, ONCE_S)),
+        torch.arange(ONCE_S) < torch.tensor([[ONCE_S], [5]]),
+    )
+    tokens, rows, logits = torch.randint(4, 13, (2, 5)), torch.tensor([1, 0]), []
+    memory = model.encode(source, mask)
+    whole = model.decode(memory, tokens).logits
+    lengths.clear()
+    state = model.start(memory)
+    for number, token in enumerate(tokens.unbind(1)):
+        if number == 2:
+            memory, state = select_rows(memory, rows), select_rows(state, rows)
+        one, state, _ = model.step(memory, state, token if number < 2 else token[rows])
+        logits.append(one if number < 2 else one[rows])
+    torch.testing.assert_close(torch.stack(logits, 1), whole, rtol=1e-4, atol=1e-4)
+    assert [length for length in lengths if length] == [ONCE_S] * layers

@@ -28,9 +28,11 @@ def made(shape, **more):
 
 
 def compare(model, given, theirs):
-    """Outputs, and the gradient of each of the model's weights, which `theirs` reads by name."""
+    """Outputs, recorded or not, and the gradient of each of the model's weights, which `theirs` reads by name."""
     weights = dict(model.named_parameters())
-    agree(model(*given).logits, theirs(weights), list(weights.values()), felt=False)
+    for record in (False, True):
+        logits = model(*given, record=record).logits
+        agree(logits, theirs(weights), list(weights.values()), felt=False)
 
 
 def linear(w, name, x):
@@ -271,6 +273,9 @@ LUONG = {
 }
 
 
+CELL = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
 def gru(x, h, w_x, w_h, b_x, b_h):
     """Cho 2014 with the reset after the product, as torch has it."""
     (x_r, x_z, x_n), (h_r, h_z, h_n) = (w_x @ x + b_x).chunk(3), (w_h @ h + b_h).chunk(3)
@@ -288,10 +293,7 @@ def lstm(x, state, w_x, w_h, b_x, b_h):
 
 def cell_of(module, suffix=""):
     """A step of one layer of a torch module, on plain vectors."""
-    weights = [
-        getattr(module, f"{name}_l0{suffix}")
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    ]
+    weights = [getattr(module, f"{name}_l0{suffix}") for name in CELL]
     many = isinstance(module, torch.nn.LSTM)
     return lambda x, state: (lstm if many else gru)(x, state, *weights)
 

@@ -1,5 +1,7 @@
 """A person's own long data: stored once by its checksum, referred to by settings, and whole in every run's folder."""
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -7,17 +9,20 @@ import time
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from benchmarks.tasks import TARGETS, Figures, Row, Target, figures
 from core.entries import ConfigError
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
 from core.tasks import TaskConfig, make_task, reading
 from core.tasks.own import OwnPairs
-from core.training import recommended
+from core.tasks.reading import MAX_COLUMNS, MAX_SIGNS, decode_text, read_rows
+from core.training import Record, recommended
 from core.training.__main__ import main
 from core.training.sweeps import SweepConfig
-from tests.cases import instance
+from tests.cases import each, instance
 from tests.tasks.grammar import sentence_pairs
 
 DATA = sentence_pairs(400)
@@ -150,4 +155,153 @@ def test_data_that_no_run_has_goes_after_a_day(task, runs):
         and not unused.exists()
         and reading._stored(str(task["data"])).exists()
         and used.exists()
+    )
+
+
+# Files and pasted tables are read whole, or what is wrong is said with its line; nothing else ever happens.
+
+
+@each("coding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_text_comes_back_from_its_bytes(coding):
+    assert decode_text("Größe;µ\nπ".encode(coding)) == "Größe;µ\nπ"
+
+
+@each(
+    ("data", "words"),
+    [
+        (
+            "a,b\nGrün,1\n".encode("latin-1"),
+            "Line 2 is not UTF-8: its byte 3 is 0xFC .in Windows-1252 'ü'",
+        ),
+        (b"PK\x03\x04rest", "Excel workbook"),
+        (b"%PDF-1.7", "a PDF"),
+        (b"\xff\xfea\x00b", "UTF-16, but breaks off at byte"),
+        (b"x" * (4 * MAX_SIGNS + 1), "16,000,001 bytes"),
+    ],
+)
+def test_bytes_that_are_no_text_are_named(data, words):
+    with pytest.raises(ConfigError, match=words):
+        decode_text(data)
+
+
+@each(
+    ("text", "words"),
+    [
+        (" \n\t ", "no table yet"),
+        (";;\n;;\n", "All cells"),
+        ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
+        ("ab\ud800", "Line 1 holds the control character U.D800"),
+        ("x" * (MAX_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
+        ("only one column\nof words\n", "single column"),
+        (
+            "a,b\n1,2\n\n3,4,5\n6\n",
+            "line 1 has 2 cells, line 4 has 3; line 5 has 1. Commas separate",
+        ),
+        ("a\tb\n" + "1\n" * 5, "line 2 has 1; line 3 has 1; line 4 has 1; and 2 more"),
+        (
+            'a,b\n1,"two\nlines"\n"open,2\n3,4\n',
+            "Line 4 opens a quotation mark that is never closed",
+        ),
+        ('a,b\n1,"x"y\n', "Line 2: a cell in quotation marks continues"),
+        (",".join("x" * 80) + "\n", f"80 columns; at most {MAX_COLUMNS}"),
+        ("a,b\n" + "x" * 140_000 + ",1\n", "Line 2 begins a cell of more than 131,072"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_with_its_line(text, words):
+    with pytest.raises(ConfigError, match=words):
+        read_rows(text)
+
+
+def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
+    rows, mark = read_rows('name,said\r\n\r\nann,"a\r\nb"\r\nbob,"c, ""d"""\r\n')
+    assert mark == ","
+    assert [tuple(row) for row in rows] == [
+        (1, ("name", "said")),
+        (3, ("ann", "a\nb")),
+        (5, ("bob", 'c, "d"')),
+    ]
+
+
+@each(
+    ("text", "mark", "cells"),
+    [
+        ("1,5;2,5\n3,5;4,5\n", ";", ("1,5", "2,5")),
+        ("a, b\tc\nd, e\tf\n", "\t", ("a, b", "c")),
+        ("a|b\nc|d\n", "|", ("a", "b")),
+        ("Hello; you,Salut\nBye,Adieu\n", ",", ("Hello; you", "Salut")),
+        ('"Hi," she said\tfirst\nBye "now\tlast\n', "\t", ('"Hi," she said', "first")),
+    ],
+)
+def test_the_separator_is_found(text, mark, cells):
+    rows, separator = read_rows(text)
+    assert (separator, rows[0].cells) == (mark, cells)
+
+
+CELL = st.text(alphabet=st.sampled_from('ab1,;"\n é'), max_size=8).map(str.strip)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(2, 4).flatmap(
+        lambda width: st.lists(
+            st.lists(CELL.filter(bool), min_size=width, max_size=width), min_size=1, max_size=6
+        )
+    ),
+    st.sampled_from("\t,;"),
+)
+def test_what_was_written_is_read_back(table, mark):
+    out = io.StringIO()
+    csv.writer(out, delimiter=mark, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
+    rows, separator = read_rows(out.getvalue())
+    if separator == mark:  # cells full of another mark may be cut at that one, as a person would
+        assert [list(row.cells) for row in rows] == table
+
+
+# The table of targets: every kind of model of every task made here has one, and a miss is told as a miss.
+
+GOOD = Figures(steps=200, seconds=4.0, exact=99.5, bleu=float("nan"), mass=0.93, even=0.1, data=3.0)
+
+
+def test_every_recipe_of_a_sequence_or_translation_has_a_target():
+    targets = {(target.task, target.model) for target in TARGETS if not target.card}
+    assert len({(target.task, target.model, target.card) for target in TARGETS}) == len(TARGETS)
+    for key in (
+        "copy",
+        "reverse",
+        "sort",
+        "recall",
+        "induction",
+        "addition",
+        "dates",
+        "numbers",
+        "language",
+    ):
+        assert {(key, kind) for kind in make_task(TaskConfig.of(key)).recommended} <= targets
+
+
+@each(
+    ("missed", "met"),
+    [({}, True), ({"exact": 98.9}, False), ({"mass": 0.89}, False), ({"seconds": 10.1}, False)],
+)
+def test_all_parts_of_a_target_must_be_met(missed, met):
+    row = Row(Target("recall", "decoder", 10, mass=0.9), [replace(GOOD, **missed)])
+    assert row.markdown().endswith("| yes |" if met else "| no |")
+
+
+def test_a_target_in_bleu_asks_no_exact_match_and_several_seeds_tell_their_spread():
+    result = [replace(GOOD, exact=60.0, bleu=96.0), replace(GOOD, exact=70.0, bleu=98.0)]
+    row = Row(Target("numbers", "recurrent", 10, bleu=96.5), result)
+    assert row.markdown() == (
+        "| numbers | recurrent | 200 ± 0 | 4.0 ± 0.0 | 65.0 ± 7.1 | 97.0 ± 1.4 | 0.93 ± 0.00 | "
+        "0.10 ± 0.00 | 3.0 ± 0.0 | BLEU ≥ 96.5, ≤ 10 s | yes |"
+    )
+
+
+def test_what_a_record_does_not_say_is_a_dash():
+    row = Row(
+        Target("language", "classifier", 10), [figures(Record(step=3, sequence_accuracy=1.0), 2.0)]
+    )
+    assert (
+        row.markdown()
+        == "| language | classifier | 3 | 2.0 | 100.0 | – | – | – | – | exact ≥ 99, ≤ 10 s | yes |"
     )

@@ -1,18 +1,34 @@
-"""Language models: windows whose next token is asked, a held-out part that is nowhere in what is learned."""
+"""Tasks of texts, documents and pictures, and metrics: what is asked, what is held out, and what is counted."""
 
 import math
 import re
+from collections import Counter
 
+import numpy as np
 import pytest
+import sacrebleu
 import torch
+from hypothesis import given, strategies as st
 
 from core.entries import ConfigError
-from core.models import ModelConfig, build_model
+from core.models import ModelConfig, build_model, sentence_spans
 from core.tasks import BOS, EOS, PAD, UNK, Example, TaskConfig, make_task
 from core.tasks.base import is_held_out
+from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS, Documents
+from core.tasks.metrics import (
+    balanced_accuracy,
+    bleu,
+    by_length,
+    chrf,
+    entropy,
+    exact_match,
+    majority_class,
+)
 from core.tasks.own import SONNETS
+from core.tasks.pictures import Pictures, cut, deciding, digits
 from core.tasks.text import COMMON, LONGEST, NAMES, Corpus, TextTask, split, topics
-from core.training import recommended, train
+from core.tasks.translation import number_words
+from core.training import evaluate, recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced
 from tests.cases import each, instance
 
@@ -250,3 +266,352 @@ def test_it_is_trained_as_it_is_recommended():
     assert records[-1].loss < 0.97 * records[0].loss
     assert records[-1].expected is not None
     assert 0 < records[-1].even < 0.5
+
+
+# Documents: the highest court decides, no count of words tells the class, and no document is on both sides.
+
+CONFIGS = [
+    TaskConfig.of("documents"),
+    TaskConfig.of("documents", sentences=3, courts=3, seed=2),
+    TaskConfig.of("documents", sentences=11, courts=6),
+]
+CLASS_OF = {word: VERDICTS[i] for words in (ADJECTIVES, VERBS) for i in (0, 1) for word in words[i]}
+
+
+def rulings(example):
+    """(rank of the court, class, sentence) of each sentence that has both, read from the text."""
+    found = []
+    for number, line in enumerate(" ".join(example.source).removesuffix(" .").split(" . ")):
+        words = line.split()
+        verdicts = [CLASS_OF[word] for word in words if word in CLASS_OF]
+        courts = [COURTS.index(words[i - 1]) for i, word in enumerate(words) if word == "court"]
+        assert len(verdicts) == len(courts) <= 1
+        found += [(court, verdict, number) for court, verdict in zip(courts, verdicts, strict=True)]
+    return found
+
+
+@each("config", CONFIGS)
+def test_the_highest_court_decides_and_another_disagrees(config):
+    task = instance(make_task(config), Documents)
+    examples, sizes = task.held_out(400), Counter[int]()
+    for example in examples:
+        ruled = rulings(example)
+        assert (
+            len({court for court, _, _ in ruled}) == len(ruled) >= 2
+            and len({v for _, v, _ in ruled}) == 2
+        )
+        assert min(court for court, _, _ in ruled) >= len(COURTS) - config["courts"]
+        _, verdict, number = max(ruled)
+        assert example.target == (verdict,)
+        spans = sentence_spans(example.source)
+        place, words = task.deciding(example)
+        court, ruling = sorted(
+            (example.source[i] for i in words), key=lambda word: word in CLASS_OF
+        )
+        assert place == spans[number] and set(words) <= set(place)
+        assert CLASS_OF[ruling] == verdict and COURTS.index(court) == max(ruled)[0]
+        assert task.places(example) == (tuple(place),)
+        sizes[len(spans)] += 1
+        assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(
+            example.source
+        )
+    assert set(sizes) == set(range(2, task.sentences + 1)), "documents of every length"
+
+
+def test_no_count_of_words_tells_the_class():
+    """Neither the number of verdicts nor any word is more frequent with one class, and naive Bayes guesses."""
+    task = make_task(TaskConfig.of("documents"))
+    examples = task.held_out(1_000)
+    by_class = {name: [e for e in examples if e.target == (name,)] for name in VERDICTS}
+    share = len(by_class["guilty"]) / len(examples)
+    assert share == pytest.approx(0.5, abs=0.05)
+    guilty = [sum(v == "guilty" for _, v, _ in rulings(e)) / len(rulings(e)) for e in examples]
+    means = [
+        sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,))
+        / len(by_class[name])
+        for name in VERDICTS
+    ]
+    assert means[0] == pytest.approx(means[1], abs=0.04), (
+        "as many verdicts of each class, whatever the class"
+    )
+    name, score = task.baseline()
+    assert name == "naive Bayes on word counts" and score == pytest.approx(0.5, abs=0.05)
+
+
+def test_sides_share_no_document_and_a_batch_is_its_examples():
+    task = make_task(TaskConfig.of("documents", sentences=3, courts=3))
+    held = {e.source for e in task.held_out(800)}
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(30):
+        batch = task.batch(64, generator)
+        for ids, mask in zip(batch.source, batch.source_mask, strict=True):
+            assert tuple(task.source_vocab.tokens[i] for i in ids[mask].tolist()) not in held
+    classes = [VERDICTS[i] for i in task.collate(task.held_out(5)).target_out.tolist()]
+    assert classes == [e.target[0] for e in task.held_out(5)]
+
+
+def test_by_hand_and_what_a_person_types():
+    task = make_task(TaskConfig.of("documents"))
+    typed = task.example(
+        "The supreme court acquitted him. It rained. The high court found him guilty."
+    )
+    assert task.deciding(typed) == (range(6), (1, 3)) and typed.source[5] == "."
+    assert task.places(typed) == ((0, 1, 2, 3, 4, 5),)
+    nothing = Example(("it", "rained", "."), ())
+    assert task.deciding(nothing) is None and task.places(nothing) == ((),)
+    assert task.source_vocab.tokens[task.shape.sentence_end] == "."
+
+
+@each(
+    ("start", "end", "kinds"),
+    [
+        ("It broke. ", " times.", ["classifier", "hierarchical"]),
+        ("", " times.", ["classifier"]),
+        ("", " times", ["classifier"]),
+    ],
+)
+def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kinds):
+    lines = [
+        f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(24)
+    ]
+    task = make_task(TaskConfig.of("own_table", data="text,kind\n" + "\n".join(lines)))
+    assert list(task.recommended) == kinds
+    end_mark = task.shape.sentence_end
+    assert task.source_vocab.tokens[end_mark] == "." if "hierarchical" in kinds else end_mark == 0
+    for recipe in task.recommended.values():
+        model, batch = (
+            build_model(ModelConfig.from_json(recipe.model), task.shape),
+            task.collate(task.held_out(3)),
+        )
+        assert model(batch.source, batch.source_mask).logits.shape == (3, 2)
+    assert task.deciding(task.held_out(1)[0]) is None
+
+
+# Digits in patches and pictures of numbers: real pixels, a split that shares none of them, words from the right digit.
+
+
+def whole(example, grid):
+    """The picture that patches were cut from, put together another way than `cut`."""
+    side = int(len(example.source[0]) ** 0.5)
+    rows = [
+        np.hstack(
+            [np.array(example.source[r * grid[1] + c]).reshape(side, side) for c in range(grid[1])]
+        )
+        for r in range(grid[0])
+    ]
+    return np.vstack(rows)
+
+
+def test_digits_are_scikit_learns():
+    from sklearn.datasets import load_digits
+
+    pictures, labels = digits()
+    theirs = load_digits()
+    assert (
+        np.array_equal(pictures.numpy() * 16, theirs.images)
+        and labels.tolist() == theirs.target.tolist()
+    )
+
+
+def test_patches_are_cut_row_by_row():
+    picture = torch.arange(32.0).reshape(1, 4, 8)
+    assert cut(picture, 2).shape == (1, 8, 4)
+    assert cut(picture, 2)[0, 5].tolist() == [18, 19, 26, 27], "second row of patches, second patch"
+    assert torch.equal(cut(picture, 4)[0, 1], picture[0, :, 4:].flatten())
+
+
+@each("patch", ["1", "2", "4"])
+def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
+    task = make_task(TaskConfig.of("digits", patch=patch))
+    held, trained = task.held_out(10_000), task.trained()
+    assert len(held) + len(trained) == 1797 and len(held) == 359
+    assert not {e.source for e in held} & {e.source for e in trained}
+    pictures, labels = digits()
+    known = {
+        (row.tobytes(), int(label)) for row, label in zip(pictures.numpy(), labels, strict=True)
+    }
+    for example in held[:20]:
+        picture = whole(example, task.shape.grid).astype(np.float32)
+        assert (picture.tobytes(), int(example.target[0])) in known
+    batch = task.batch(12, torch.Generator().manual_seed(0))
+    assert batch.source.shape == (12, task.shape.longest, task.shape.source)
+    assert {tuple(map(tuple, row)) for row in batch.source.tolist()} <= {e.source for e in trained}
+    assert task.display_tokens(held[0])[0][-1] == f"{8 // int(patch)},{8 // int(patch)}"
+
+
+@each(
+    ("language", "number", "places"),
+    [
+        ("en", 321, (0, -1, -1, 1, 2)),
+        ("de", 321, (0, -1, 2, -1, 1)),
+        ("fr", 321, (0, -1, 1, 2, 2)),
+        ("es", 333, (0, 1, -1, 2)),
+        ("de", 313, (0, -1, 2, 1)),
+        ("en", 12, (-1,)),
+        ("en", 4321, (0, -1, 1, -1, -1, 2, 3)),
+    ],
+)
+def test_which_digit_decides_a_word(language, number, places):
+    assert len(number_words(language)[number]) == len(places)
+    assert deciding(language, number) == places
+
+
+@each("params", [dict(), dict(language="en", digits=2, patch="8"), dict(language="es", patch="2")])
+def test_a_picture_shows_the_number_that_its_words_say(params):
+    task = instance(make_task(TaskConfig.of("pictures", **params)), Pictures)
+    words, (pictures, labels) = number_words(task.language), digits()
+    label = {row.tobytes(): int(digit) for row, digit in zip(pictures.numpy(), labels, strict=True)}
+    batch = task.batch(40, torch.Generator().manual_seed(0))
+    assert (batch.target_in[:, 0] == BOS).all() and ((batch.target_out == EOS).sum(1) == 1).all()
+    assert torch.equal(batch.target_in[:, 1:] != PAD, batch.target_out[:, 1:] != PAD)
+    sides: dict[bool, set[bytes]] = {False: set(), True: set()}
+    trained = [
+        type(e)(tuple(map(tuple, row.tolist())), tuple(task.target_vocab.decode(ids)))
+        for e, row, ids in zip(
+            task.held_out(40), batch.source, batch.target_out.tolist(), strict=True
+        )
+    ]
+    numbers: dict[bool, set[int]] = {False: set(), True: set()}
+    for side, examples in ((False, trained), (True, task.held_out(40))):
+        for example in examples:
+            picture = whole(example, task.shape.grid).astype(np.float32)
+            parts = [
+                np.ascontiguousarray(part).tobytes()
+                for part in np.split(picture, task.count, axis=1)
+            ]
+            number = int("".join(str(label[part]) for part in parts))
+            assert words[number] == example.target
+            sides[side].update(parts)
+            numbers[side].add(number)
+    assert not sides[False] & sides[True] and not numbers[False] & numbers[True]
+
+
+def test_a_word_may_look_at_every_patch_of_its_digit():
+    task = instance(make_task(TaskConfig.of("pictures", language="en")), Pictures)
+    example = next(e for e in task.held_out(200) if deciding("en", task.number[e.target])[0] == 0)
+    assert task.places(example)[:2] == ((0, 1, 6, 7), ()), "the first of three digits, and hundred"
+
+
+@each(
+    ("config", "kind", "steps"),
+    [
+        (TaskConfig.of("digits", patch="4"), "classifier", 60),
+        (TaskConfig.of("pictures", language="en", digits=2, patch="8"), "transformer", 60),
+    ],
+)
+def test_pictures_are_learned(config, kind, steps):
+    task = make_task(config)
+    records = list(
+        train(
+            recommended(
+                task, kind, steps=steps, record_every=steps, held_out=40, learning_rate=5e-3
+            )
+        )
+    )
+    assert records[1].loss < 0.6 * records[0].loss
+    assert records[-1].examples[0].target == task.held_out(1)[0].target
+    if kind == "transformer":
+        assert records[-1].expected is not None
+        assert records[-1].maps["0:cross"].shape[-1] == 2 and records[-1].even == pytest.approx(0.5)
+
+
+# Metrics against counts made by hand and against sacrebleu's own reading.
+
+TARGETS = [tuple("abcd"), tuple("ab"), tuple("abc")]
+PREDICTED = [list("abcd"), list("b"), list("abx")]
+
+
+def words(*lines):
+    return [line.split() for line in lines]
+
+
+def test_exact_match_by_hand():
+    assert exact_match(PREDICTED, TARGETS) == pytest.approx(1 / 3)
+
+
+def test_bleu_is_sacrebleus_and_100_when_all_is_right():
+    targets = words("drei und zwanzig ; sieben hundert vier", "ein hundert zwei und vier zig")
+    guesses = words("drei und zwanzig ; sieben vier", "ein hundert zwei und fünf zig")
+    theirs = sacrebleu.corpus_bleu(
+        [" ".join(g) for g in guesses], [[" ".join(t) for t in targets]], tokenize="none"
+    )
+    assert bleu(guesses, targets) == pytest.approx(theirs.score)
+    assert bleu(targets, targets) == pytest.approx(100)
+    assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
+    assert bleu([[]], [["zehn"]]) == 0
+
+
+TEXT = st.lists(st.text(alphabet="abc de", max_size=14), min_size=1, max_size=5)
+
+
+@given(
+    TEXT.flatmap(
+        lambda targets: st.tuples(
+            st.lists(
+                st.text(alphabet="abc de", max_size=14),
+                min_size=len(targets),
+                max_size=len(targets),
+            ),
+            st.just(targets),
+        )
+    )
+)
+def test_scores_of_any_texts_are_sacrebleus(pair):
+    guesses, targets = pair
+    assert chrf(guesses, targets) == pytest.approx(
+        sacrebleu.CHRF().corpus_score(guesses, [targets]).score
+    )
+    rows, wanted = ([line.split() for line in lines] for lines in pair)
+    orders = max(1, min(4, max(map(len, wanted))))
+    metric = sacrebleu.BLEU(tokenize="none", max_ngram_order=orders, force=True)
+    assert bleu(rows, wanted) == pytest.approx(metric.corpus_score(guesses, [targets]).score)
+
+
+def test_bleu_by_hand_halves_what_is_missing_again_and_again():
+    """Words 3 of 4, pairs 1 of 3, triples 0 of 2, fours 0 of 1: what is missing counts 1/2, then 1/4."""
+    expected = 100 * (3 / 4 * 1 / 3 * (1 / 2) / 2 * (1 / 4) / 1) ** 0.25
+    assert bleu(words("a b x d"), words("a b c d")) == pytest.approx(expected)
+    assert chrf(["ab"], ["ab"]) == pytest.approx(100) and chrf(["x"], ["ab"]) == 0
+
+
+def test_buckets_by_source_length():
+    sources = [["x"] * n for n in (1, 10, 11, 60)]
+    output, targets = [["a"], ["b"], ["b"], ["a"]], [["a"]] * 4
+    assert by_length(sources, output, targets, exact_match) == {
+        "1–10": (0.5, 2),
+        "11–20": (0.0, 1),
+        "51–60": (1.0, 1),
+    }
+
+
+@each("metric", [exact_match, bleu])
+def test_counts_must_agree(metric):
+    with pytest.raises(ValueError, match="one by one"):
+        metric([["a"]], [])
+    with pytest.raises(ValueError, match="one by one"):
+        metric([], [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40))
+def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
+    from sklearn.metrics import confusion_matrix, recall_score
+
+    right, predicted = map(list, zip(*pairs, strict=True))
+    counts = evaluate.confusion_matrix(
+        torch.nn.functional.one_hot(torch.tensor(predicted), 5).float(), torch.tensor(right)
+    ).tolist()
+    assert counts == confusion_matrix(right, predicted, labels=range(5)).tolist()
+    there = sorted(
+        set(right)
+    )  # balanced_accuracy_score is this mean, but warns of classes that are only predicted
+    assert balanced_accuracy(counts) == pytest.approx(
+        recall_score(right, predicted, labels=there, average="macro")
+    )
+
+
+def test_the_majority_is_of_what_is_trained_on_and_its_share_of_what_is_tested():
+    assert majority_class("aabaa", "abbb") == ("a", 0.25)
+    assert entropy("aab") == pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)))
+    assert entropy("abcd") == pytest.approx(math.log(4)) and entropy("aa") == 0
+    with pytest.raises(ValueError, match="empty confusion matrix"):
+        balanced_accuracy([[0, 0], [0, 0]])

@@ -139,8 +139,8 @@ def by_chunks(
     if segment and queries == keys > segment and not (offset or torch.compiler.is_compiling()):
         outs = []
         for some in spans(keys, segment):
-            qkv, own = ([x[:, :, some] for x in part] for part in ((q, k, v), gates))
-            out, past = by_chunks(rule, *qkv, own, chunk, past=past)
+            query, key, value, *own = (x[:, :, some] for x in (q, k, v, *gates))
+            out, past = by_chunks(rule, query, key, value, own, chunk, past=past)
             outs.append(out)
         return torch.cat(outs, 2), past
     q, k, v = in_chunks(q, k, v, chunk, offset)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from core.attention.basics import ScoreBlock
 from core.attention.positions import contextual, relative, rotary
 from core.attention.positions.rotary import Position
-from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find
+from core.entries import Area, Axis, Choice, ConfigError, Cost, Entry, LayerConfig, find, refuse_if
 
 # Several positions at once: rotations one after the other, biases added, then the changes of the scores.
 
@@ -65,25 +65,33 @@ def enters(choice: Choice) -> frozenset[str]:
     return frozenset(item.enters for item in entries_of(choice)) - {""}
 
 
-def _refuse(config: LayerConfig) -> ConfigError | str | None:
-    if len(config.position.parts) < 2:
-        return f"position = and joins two or more positions; got {len(config.position.parts)}; take two, or one alone."
+def _refuse(config: LayerConfig) -> None:
+    count = len(config.position.parts)
+    refuse_if(
+        count < 2,
+        f"position = and joins two or more positions; got {count}; take two, or one alone.",
+        axes=("position",),
+    )
     for part in config.position.parts:
-        if part.parts:
-            return "position = and joins single positions; take the parts of the inner one instead of it."
-        if "x" in enters(part):
-            return ConfigError(
-                f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
-                "is added to x",
-                axes=("position",),
-                position="rope",
-            )
+        refuse_if(
+            part.parts,
+            "position = and joins single positions; take the parts of the inner one instead of it.",
+            axes=("position",),
+        )
+        refuse_if(
+            "x" in enters(part),
+            f"position = and joins what rotates queries and keys or changes scores, and position = {part.key} "
+            "is added to x",
+            axes=("position",),
+            position="rope",
+        )
         try:
             config.with_(position=part)
         except ConfigError as error:
             why = f"position = and has the part {part.key}. {error.why}"
-            return ConfigError(why, *error.words, axes=("position", *error.axes), **error.take)
-    return None
+            raise ConfigError(
+                why, *error.words, axes=("position", *error.axes), **error.take
+            ) from None
 
 
 def _cost(config: LayerConfig, area: Area) -> Cost:

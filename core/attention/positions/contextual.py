@@ -11,7 +11,7 @@ from core.attention.basics import ScoreBlock
 from core.attention.formula import Formula, parse
 from core.attention.positions.relative import bias_cost
 from core.attention.positions.rotary import Position
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Positions that are read from the content itself: CoPE (Golovneva 2024) and the forgetting gate (Lin 2025).
 
@@ -143,11 +143,10 @@ def of_real_rows(
     )
 
 
-def needs_all_rows(config: LayerConfig) -> ConfigError | None:
+def needs_all_rows(config: LayerConfig) -> None:
     """The `refuse` of a position that reads earlier rows: only the exact kernel holds them together."""
-    if config.kernel.key == "exact":
-        return None
-    return ConfigError(
+    refuse_if(
+        config.kernel.key != "exact",
         f"position = {config.position.key} reads the scores of all earlier queries, and kernel = "
         f"{config.kernel.key} never holds them together",
         axes=("position", "kernel"),
@@ -190,14 +189,15 @@ class MultiToken(Position):
         return mixed.to(scores.dtype)
 
 
-def _refuse(config: LayerConfig) -> ConfigError | None:
-    if (keys := int(config.position["keys"])) % 2 == 0:
-        return ConfigError(
-            f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even",
-            axes=("position",),
-            keys=(keys - 1, keys + 1),
-        )
-    return needs_all_rows(config)
+def _refuse(config: LayerConfig) -> None:
+    keys = int(config.position["keys"])
+    refuse_if(
+        keys % 2 == 0,
+        f"position = multi_token mixes a key with as many before as after it, and keys = {keys} is even",
+        axes=("position",),
+        keys=(keys - 1, keys + 1),
+    )
+    needs_all_rows(config)
 
 
 def _multi_token_cost(config: LayerConfig, area: Area) -> Cost:

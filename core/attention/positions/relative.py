@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, dot_product_scale, eager_cache
 from core.attention.positions.rotary import Position
-from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param
+from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Absolute positions, added to the input: none, sinusoidal (Vaswani 2017) and learned (Gehring 2017).
 
@@ -191,12 +191,11 @@ class T5(Position):
         return self.table[rows].permute(2, 0, 1).to(block.dtype)
 
 
-def _refuse_t5(config: LayerConfig) -> ConfigError | None:
+def _refuse_t5(config: LayerConfig) -> None:
     buckets, farthest = int(config.position["buckets"]), int(config.position["max_distance"])
     exact = buckets // 4 if config.position["bidirectional"] else buckets // 2
-    if farthest > exact:
-        return None
-    return ConfigError(
+    refuse_if(
+        farthest <= exact,
         f"position = t5 with buckets = {buckets} has one bucket for each distance below {exact}, which leaves "
         f"none up to max_distance = {farthest}",
         f"max_distance ≥ {exact + 1}",

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, eager_cache
-from core.entries import ConfigError, Entry, LayerConfig, Param, quote, refuse_if
+from core.entries import Entry, LayerConfig, Param, quote, refuse_if
 
 # Position, the base class of all encodings, and rotary positions: q and k rotated by their positions (Su 2021).
 
@@ -163,14 +163,13 @@ def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor,
         return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
 
 
-def refuse_odd(config: LayerConfig) -> ConfigError | None:
+def refuse_odd(config: LayerConfig) -> None:
     """Pairs need an even number of dimensions; a smaller share of an odd number leaves the rest alone, but in p-RoPE,
     whose share is one of all pairs."""
     position, size = config.position, config.qk_dim
     all_pairs = position.key == "p_rope" or position.kwargs.get("share", 1.0) == 1.0
-    if size % 2 == 0 or (size > 1 and not all_pairs):
-        return None
-    return ConfigError(
+    refuse_if(
+        size % 2 and (size == 1 or all_pairs),
         f"position = {position.key} rotates pairs of dimensions, but d_model = {config.d_model} with "
         f"num_heads = {config.num_heads} and projection = {config.projection.key} gives queries of an odd "
         f"size, {size}",

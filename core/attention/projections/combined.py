@@ -31,7 +31,7 @@ from core.attention.projections.multi_head import (
     kv_sizes,
     refuse_uneven,
 )
-from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
+from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
 
 # Gated attention (Qiu 2025): a gate from the query's own token on the output of each head.
 
@@ -201,10 +201,9 @@ class Differential(Projection):
         return self.output(merge_heads(normed * (1 - self.start)))
 
 
-def _differential_refuse(config: LayerConfig) -> ConfigError | None:
-    if config.head_dim % 2 == 0:
-        return None
-    return ConfigError(
+def _differential_refuse(config: LayerConfig) -> None:
+    refuse_if(
+        config.head_dim % 2,
         f"projection = differential halves each head for its two queries, but d_model = {config.d_model} with "
         f"num_heads = {config.num_heads} gives an odd head size = {config.head_dim}",
         "an even one",

@@ -15,7 +15,7 @@ from core.attention.basics import Extended, Heads, Projection, append, linear, s
 from core.attention.positions import enters
 from core.attention.positions.rotary import BASE, LAYOUT, Rotary
 from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, kv_sizes, refuse_uneven
-from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
+from core.entries import Entry, HeadSizes, LayerConfig, Param, refuse_if
 
 # Latent attention: keys and values are maps of one small vector a token (MLA, 2024), or of several (GLA, 2025).
 
@@ -182,34 +182,33 @@ def _build(config: LayerConfig) -> Latent:
     return Latent(config.d_model, config.num_heads, **config.projection.kwargs, absorbs=plain)
 
 
-def _refuse(config: LayerConfig) -> ConfigError | None:
+def _refuse(config: LayerConfig) -> None:
     rope, groups = int(config.projection["rope"]), int(config.projection["groups"])
     for name, number in (
         ("num_heads", config.num_heads),
         ("latent", int(config.projection["latent"])),
     ):
-        if number % groups:
-            return ConfigError(
-                f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
-                f"{name} = {number}",
-                axes=("projection",),
-                groups=1,
-                projection="multi_query",
-            )
-    if rope % 2:
-        return ConfigError(
-            f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd",
+        refuse_if(
+            number % groups,
+            f"projection = latent cuts heads and latent into groups, but groups = {groups} does not divide "
+            f"{name} = {number}",
             axes=("projection",),
-            rope=(rope - 1, rope + 1),
+            groups=1,
+            projection="multi_query",
         )
-    return refuse_second_rotation(config)
+    refuse_if(
+        rope % 2,
+        f"projection = latent rotates pairs of dimensions, and rope = {rope} is odd",
+        axes=("projection",),
+        rope=(rope - 1, rope + 1),
+    )
+    refuse_second_rotation(config)
 
 
-def refuse_second_rotation(config: LayerConfig) -> ConfigError | None:
+def refuse_second_rotation(config: LayerConfig) -> None:
     """The `refuse` of a projection that rotates q and k itself."""
-    if "q, k" not in enters(config.position):
-        return None
-    return ConfigError(
+    refuse_if(
+        "q, k" in enters(config.position),
         f"projection = {config.projection.key} has rotary positions already, and position = "
         f"{config.position.key} would be a second position",
         axes=("projection", "position"),
@@ -318,6 +317,11 @@ class GroupedTied(Projection):
     ) -> Extended:
         tied, shared = append(stored, self.cached(x, offset))
         return self.queries_at(x, offset), self.keys(tied, shared), tied, (tied, shared)
+
+
+def _refuse_tied(config: LayerConfig) -> None:
+    refuse_uneven(config, "tied state", (1,))
+    refuse_second_rotation(config)
 
 
 def rotated_size(size: int) -> int:
@@ -463,8 +467,6 @@ ENTRIES: tuple[Entry, ...] = (
             cached=int(config.projection["kv_heads"]) * config.head_dim
             + rotated_size(config.head_dim),
         ),
-        refuse=lambda config: (
-            refuse_uneven(config, "tied state", (1,)) or refuse_second_rotation(config)
-        ),
+        refuse=_refuse_tied,
     ),
 )

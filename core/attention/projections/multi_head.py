@@ -21,7 +21,7 @@ from core.attention.basics import (
     merge_heads,
     split_heads,
 )
-from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param
+from core.entries import ConfigError, Entry, HeadSizes, LayerConfig, Param, refuse_if
 
 SHARES_KEYS = frozenset(
     {"shares keys"}
@@ -115,13 +115,12 @@ def kv_sizes(config: LayerConfig) -> HeadSizes:
     return HeadSizes(config.num_heads, config.head_dim, config.head_dim, kv_heads)
 
 
-def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) -> ConfigError | None:
-    """Why the query heads cannot be divided evenly among the key heads, and which numbers to take (all that divide
-    them, unless given); None if they can."""
+def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) -> None:
+    """The `refuse` of query heads that cannot be divided evenly among the key heads; it says which numbers to take (all
+    that divide them, unless given)."""
     heads = config.num_heads
-    if heads % config.kv_heads == 0:
-        return None
-    return ConfigError(
+    refuse_if(
+        heads % config.kv_heads,
         f"projection = {config.projection.key} shares each {shared} among the same number of query heads, but "
         f"kv_heads = {config.kv_heads} does not divide num_heads = {heads}",
         axes=("projection",),
