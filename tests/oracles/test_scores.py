@@ -1,4 +1,4 @@
-"""Scores and normalizers beside implementations that are not ours: PyTorch, transformers, entmax, x_transformers, the papers."""
+"""Scores and normalizers beside what is not ours: PyTorch, transformers, entmax, x_transformers, the papers."""
 
 import math
 import types
