@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -24,20 +23,18 @@ from core.studies.compare_runs import (
     latest,
     maps_over_time,
 )
-from core.training.config import RunConfig
-from dashboard.draw.curves import Curve, legend, step_chart
+from dashboard.draw.curves import Curve
 from dashboard.draw.formats import MINUS, duration, number, percent, plain, score
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink
-from dashboard.draw.vega import split_data
 from dashboard.server import people
+from dashboard.ui.fields import HERE, Fields, Segmented, Select
 from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
 from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
-    draw_chart,
     fact,
     next_page,
     room,
@@ -46,7 +43,7 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,
     RunSummary,
@@ -64,37 +61,30 @@ from dashboard.ui.run_data import (
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
     """Draw the same measure twice: left over steps, right over seconds."""
     ink, factor = Ink.of(theme()), 100 if measure.share else 1
-    for column, unit in zip(
-        st.columns(2, gap="medium"), ("step", "seconds of training"), strict=True
-    ):
+    columns, units = st.columns(2, gap="medium"), ("step", "seconds of training")
+    for column, unit, field in zip(columns, units, ("step", "train_seconds"), strict=True):
         lines = [
             Curve(
                 side.name,
                 [
-                    (
-                        float(r.step if unit == "step" else r.train_seconds),
-                        None if value is None else value * factor,
-                    )
+                    (float(getattr(r, field)), None if value is None else value * factor)
                     for r in side.records
                     for value in (measure.value(r),)
                 ],
-                place=side.index,
+                colour=ink.series[side.index % len(ink.series)],
+                dash=side.index,
             )
             for side in sides
         ]
-        spec = step_chart(
+        draw_curves(
+            column,
+            measure.name,
             lines,
-            ink=ink,
             last_x=max((x for line in lines for x, _ in line.points), default=1.0),
             step=step if unit == "step" else None,
             unit=unit,
             percent=measure.share,
             high=100 if measure.share and measure.key != "error" else None,
-        )
-        chart_title(measure.name, column, legend(lines, ink))
-        draw_chart(
-            column,
-            *split_data(spec),
             key=f"compare_runs:{unit[:4]}",
             alt=f"{measure.name} of {len(sides)} runs over {unit}",
         )
@@ -116,7 +106,47 @@ OLD_LABELS = OLD_NAMES["record"] | {
     "Expected place": "expected",
 }
 LABELS = ("First", "Second", "Third", "Fourth")
-MAX_RUNS = len(LABELS)
+FIELDS = Fields(
+    "compare_runs",
+    measure=Segmented(
+        "Measure",
+        lambda values: {measure.key: measure.label for measure in values.measures},
+        old=lambda text, values: OLD_LABELS.get(text, text),
+        hidden=True,
+        also={"label_visibility": "collapsed"},
+        help="The number that is compared.",
+    ),
+    example=Select(
+        "Held-out example",
+        lambda values: dict(enumerate(values.examples)),
+        key=lambda values: f"example:{values.ids}",
+        hidden=True,
+        help="The example on which the maps of all runs are drawn.",
+    ),
+    head=Select(
+        lambda values: f"Head of {plain(values.side.name)}",
+        lambda values: values.heads,
+        text=lambda head: f"L{head[0]}·H{head[1]}",
+        key=lambda values: f"head:{values.side.run.id}",
+        when=lambda values: len(values.heads) > 1,
+        hidden=True,
+        help="Layer and head, both from 0; first the head with the most weight on the expected "
+        "position.",
+    ),
+    pair=Select(
+        "Difference",
+        lambda values: {
+            (first, second): f"{values.names[first]} {MINUS} {values.names[second]}"
+            for second in range(len(values.names))
+            for first in range(len(values.names))
+            if first != second
+        },
+        key=lambda values: f"pair:{len(values.names)}",
+        when=lambda values: len(values.names) > 2,
+        hidden=True,
+        help="Which map is subtracted from which.",
+    ),
+)
 
 
 def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
@@ -145,13 +175,16 @@ def names(summaries: Sequence[RunSummary]) -> list[str]:
         if same and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
-        name = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        name = cut(name, LONGEST_NAME)
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     return names
 
 
-@dataclass(frozen=True)
-class Controls:
+def cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+class Controls(NamedTuple):
     """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
 
     The step's `slider` is the key of its widget, "" without one.
@@ -170,32 +203,23 @@ def _linked_ids() -> list[str]:
     return list(dict.fromkeys(name for name in link.split(",") if name))
 
 
-def _write_link() -> None:
-    ids = [st.session_state.get(f"compare_runs:{index}") for index in range(MAX_RUNS)]
-    st.query_params[LINK] = st.session_state[LAST] = ",".join(
-        dict.fromkeys(name for name in ids if name)
-    )
-
-
 def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], str]:
     """The two to four runs of the link, else of the session, else the examples; and a warning about the link."""
     by_id = {item.run.id: item for item in summaries}
-    ids = _linked_ids()
+    ids, most = _linked_ids(), len(LABELS)
     runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
-    messages = []
-    if missing := len(ids) - len(runs):
+    missing, messages = len(ids) - len(runs), []
+    if missing:
         messages.append(
             f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
             "cannot be read."
         )
-    if len(runs) > MAX_RUNS:
-        messages.append(f"At most {MAX_RUNS} runs can be compared; these are the first {MAX_RUNS}.")
+    if len(runs) > most:
+        messages.append(f"At most {most} runs can be compared; these are the first {most}.")
     while len(runs) < 2:
-        other = rival(runs[0], summaries) if ids and runs else None
-        runs.append(
-            other or next(by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
-        )
-    return runs[:MAX_RUNS], " ".join(messages)
+        examples = (by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
+        runs.append((ids and runs and rival(runs[0], summaries)) or next(examples))
+    return runs[:most], " ".join(messages)
 
 
 def draw_controls(
@@ -205,24 +229,8 @@ def draw_controls(
     top: DeltaGenerator,
 ) -> Controls:
     """Draw the measure in `top`, then step, example and heads of the runs `same`, which learn the same task."""
-    by_key = {measure.key: measure for measure in measures}
-    link_value(
-        "compare_runs:measure",
-        measures[0].key,
-        lambda text: one_of(by_key)(OLD_LABELS.get(text, text)),
-    )
-    key = top.segmented_control(
-        "Measure",
-        list(by_key),
-        default=measures[0].key,
-        key="compare_runs:measure",
-        required=True,
-        label_visibility="collapsed",
-        help="The number that is compared.",
-        format_func=lambda name: by_key[name].label,
-        **KEEP,
-    )
-    measure = by_key.get(key, measures[0])
+    key = FIELDS.draw("measure", into=top, measures=measures).measure
+    measure = next(measure for measure in measures if measure.key == key)
     if not same:
         return Controls(
             measure, max((side.records[-1].step for side in sides if side.records), default=0)
@@ -239,39 +247,17 @@ def draw_controls(
                 steps,
                 usual,
                 key=slider,
-                format_func=lambda step: f"{step:,}",
+                format_func="{:,}".format,
                 **KEEP,
                 help="The training step of all maps.",
             )
-        key = f"compare_runs:example:{ids}"
-        link_value(key, 0, one_of(range(len(examples))))
-        example = st.selectbox(
-            "Held-out example",
-            range(len(examples)),
-            key=key,
-            persist_state="session",
-            format_func=lambda index: examples[index],
-            help="The example on which the maps of all runs are drawn.",
-        )
-        return Controls(measure, step, example, tuple(map(_head, same)), slider)
-
-
-def _head(side: ComparedRun) -> Head | None:
-    """The head of a run; a control where there are several."""
-    heads = compute.heads(side)
-    if len(heads) < 2:
-        return heads[0] if heads else None
-    key = f"compare_runs:head:{side.run.id}"
-    link_value(key, heads[0], one_of(heads))
-    return st.selectbox(
-        f"Head of {plain(side.name)}",
-        heads,
-        key=key,
-        persist_state="session",
-        format_func=lambda head: f"L{head[0]}·H{head[1]}",
-        help="Layer and head, both from 0; first the head with the most weight on the expected "
-        "position.",
-    )
+        example = FIELDS.draw("example", into=HERE, examples=examples, ids=ids).example
+        heads = []
+        for side in same:
+            on_offer = compute.heads(side)
+            drawn = FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
+            heads.append(drawn or next(iter(on_offer), None))
+        return Controls(measure, step, example, tuple(heads), slider)
 
 
 # What the page computes as Python.
@@ -372,42 +358,29 @@ REPEATED = tuple(
 )  # the model's own
 
 
-def settings(config: RunConfig) -> dict[str, str]:
-    """Every setting of a run by its name, such as model.attention.score."""
-    return dict(_flat(config.to_json(), ""))
-
-
-def _flat(data: Any, name: str) -> list[tuple[str, str]]:
-    if isinstance(data, dict):
-        return [
-            pair
-            for key, value in data.items()
-            for pair in _flat(value, name if key == "key" else f"{name}.{key}".lstrip("."))
-        ]
-    if isinstance(data, list):
-        return [
-            pair for index, value in enumerate(data) for pair in _flat(value, f"{name}.{index + 1}")
-        ]
-    text = (
-        {None: "none", True: "yes", False: "no"}.get(data, str(data))
-        if not isinstance(data, float | int) or isinstance(data, bool)
-        else f"{data:g}"
-    )
-    return [
-        (name.replace(".params.", "."), text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
-    ]
+def settings(data: Any, name: str = "") -> dict[str, str]:
+    """Every setting of a run's config in JSON by its name, such as model.attention.score."""
+    if isinstance(data, dict | list):
+        parts = data.items() if isinstance(data, dict) else enumerate(data, 1)
+        return {
+            inner: text
+            for key, value in parts
+            for inner, text in settings(
+                value, name if key == "key" else f"{name}.{key}".lstrip(".")
+            ).items()
+        }
+    is_number = isinstance(data, float | int) and not isinstance(data, bool)
+    words = {None: "none", True: "yes", False: "no"}
+    text = f"{data:g}" if is_number else words.get(data, str(data))
+    return {name.replace(".params.", "."): cut(text, LONGEST)}
 
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     """A row for each setting in which the runs differ, and how many they share."""
-    settings_by_run = [settings(side.required_config) for side in sides]
-    names = [
-        name
-        for name in dict.fromkeys(name for each in settings_by_run for name in each)
-        if name not in REPEATED
-    ]
+    by_run = [settings(side.required_config.to_json()) for side in sides]
+    names = dict.fromkeys(name for each in by_run for name in each if name not in REPEATED)
     rows = [
-        [name.removeprefix("model."), *(each.get(name, MISSING) for each in settings_by_run)]
+        [name.removeprefix("model."), *(each.get(name, MISSING) for each in by_run)]
         for name in names
     ]
     different = [row for row in rows if len(set(row[1:])) > 1]
@@ -466,15 +439,8 @@ def _row(side: ComparedRun, parameters: int | None) -> list[str]:
 
 
 def _value_text(value: float | None, measure: Measure) -> str:
-    if value is None:
-        return "no measurement"
-    return (
-        percent(value)
-        if measure.share
-        else score(value)
-        if measure.key in ("bleu", "chrf")
-        else number(value)
-    )
+    write = percent if measure.share else score if measure.key in ("bleu", "chrf") else number
+    return "no measurement" if value is None else write(value)
 
 
 def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
@@ -483,24 +449,15 @@ def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     if len(sides) < 2:
         return "Only one of these runs has measurements yet."
     seconds = min(side.records[-1].train_seconds for side in sides)
-    by_step = [
-        _value_text(latest(side.records, measure.value, lambda r: r.step <= step), measure)
-        for side in sides
-    ]
-    by_time = [
-        _value_text(
-            latest(side.records, measure.value, lambda r: r.train_seconds <= seconds), measure
-        )
-        for side in sides
-    ]
+    by_step, by_time = (
+        [_value_text(latest(side.records, measure.value, until), measure) for side in sides]
+        for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
+    )
     at_step = ", ".join(
         f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
     )
-    name = (
-        measure.name[0].lower() + measure.name[1:]
-        if measure.key not in ("bleu", "chrf")
-        else measure.name
-    )
+    unlike = measure.name if measure.key in ("bleu", "chrf") else ""
+    name = unlike or measure.name[0].lower() + measure.name[1:]
     return (
         f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
         f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order."
@@ -524,20 +481,25 @@ def page() -> None:
     # with the runs of other people of a public copy, whose ids the link has
     others = set(_linked_ids()) - {item.run.id for item in summaries}
     runs_by_link = [people.find_run(name) for name in sorted(others)]
-    summaries = [*summaries, *(summarize(run) for run in runs_by_link if run is not None)]
+    summaries += [summarize(run) for run in runs_by_link if run is not None]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)
     names = {item.run.id: item.name for item in summaries if not item.trouble}
+    state, keys = st.session_state, [f"compare_runs:{index}" for index in range(len(LABELS))]
+
+    def write_link() -> None:
+        ids = dict.fromkeys(state[key] for key in keys if state[key])
+        st.query_params[LINK] = state[LAST] = ",".join(ids)
+
     with st.grid(min_column_width=room(300), gap="small"):
-        for index, label in enumerate(LABELS):
-            key = f"compare_runs:{index}"
-            st.session_state[key] = runs[index].run.id if index < len(runs) else None
+        for index, (label, key) in enumerate(zip(LABELS, keys, strict=True)):
+            state[key] = runs[index].run.id if index < len(runs) else None
             st.selectbox(
                 label,
                 [*[None] * (index > 1), *names],
                 key=key,
-                on_change=_write_link,
+                on_change=write_link,
                 disabled=index > len(runs),
                 format_func=lambda name: names.get(name, "none"),
                 help=f"The {label.lower()} of the compared runs.",
@@ -568,27 +530,24 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     same, others = compute.split_by_task(sides)
     top = st.container(gap="small")
     controls = draw_controls(sides, same, measures, top)
-    maps = compute.maps_at(same, controls.step, controls.example, controls.heads)
-    frames = None
+    example, heads, step = controls.example, controls.heads, controls.step
+    maps, frames = compute.maps_at(same, step, example, heads), None
     if controls.slider:  # the maps at each of its steps, which the browser draws at once
-        request = compute.MapsRequest.of(same, controls.example, controls.heads)
-        frames = Frames(
-            controls.slider,
-            compute.steps(same).index(controls.step),
-            [_tiles(each) for each in maps_over_time(request)],
-        )
+        over_time = maps_over_time(tuple(same), example, heads)
+        at = compute.steps(same).index(step)
+        frames = Frames(controls.slider, at, list(map(_tiles, over_time)))
     if same:
-        _maps(maps, controls.step, frames)
+        _maps(maps, step, frames)
     with top:
-        curves(sides, controls.measure, controls.step)
-    pair = _difference(maps, controls.step, fact_text(sides, controls.measure, controls.step))
+        curves(sides, controls.measure, step)
+    pair = _difference(maps, step, fact_text(sides, controls.measure, step))
     add_script(partial(script, sides, controls, maps, same, pair))
-    if not same:
-        st.caption("None of these runs has saved attention maps.")
-    elif others:
-        names = ", ".join(plain(side.name) for side in others)
+    names = ", ".join(plain(side.name) for side in others)
+    if not same or others:
         st.caption(
             f"No map of {names}: none is saved, or the run learns another task with other examples."
+            if same
+            else "None of these runs has saved attention maps."
         )
     _tables(sides)
 
@@ -631,7 +590,9 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] |
             "target (teacher forcing). Seconds count training only, on the machine of each run. Each side is one "
             "run, and results vary with the seed: use a sweep to test a small difference."
         )
-        first, second = _pair(maps.maps)
+        names = [one.run.name for one in maps.maps]
+        pair = FIELDS.draw("pair", into=HERE, names=names).pair or (0, 1)
+    first, second = (maps.maps[index] for index in pair)
     minuend, subtrahend = _tiles((first, second))
     with left:
         difference_map(
@@ -646,24 +607,6 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] |
             fact=f"{first.run.name} minus {second.run.name}",
         )
     return first, second
-
-
-def _pair(maps: Sequence[RunMap]) -> tuple[RunMap, RunMap]:
-    """Which map minus which; with two maps there is no choice."""
-    pairs = [(a, b) for b in range(len(maps)) for a in range(len(maps)) if a != b]
-    if len(maps) == 2:
-        return maps[0], maps[1]
-    key = f"compare_runs:pair:{len(maps)}"
-    link_value(key, pairs[0], one_of(pairs))
-    first, second = st.selectbox(
-        "Difference",
-        pairs,
-        key=key,
-        persist_state="session",
-        format_func=lambda pair: f"{maps[pair[0]].run.name} {MINUS} {maps[pair[1]].run.name}",
-        help="Which map is subtracted from which.",
-    )
-    return maps[first], maps[second]
 
 
 def _tables(sides: Sequence[ComparedRun]) -> None:

@@ -32,16 +32,15 @@ from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.executor import line
 from core.tasks.reading import MAX_SIGNS, read
 from core.training.config import AUTO, devices
-from core.training.record import Prediction, Record
+from core.training.record import Prediction
 from dashboard.draw.attention_view import READS
-from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.tables import confusion
-from dashboard.draw.vega import split_data
-from dashboard.navigation import STEPS
+from dashboard.navigation import step_of
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Values
@@ -72,7 +71,6 @@ from dashboard.ui.panels import (
     caption,
     chart_title,
     details,
-    draw_chart,
     fact,
     field_error,
     next_page,
@@ -81,8 +79,8 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.run_controls import poll
-from dashboard.ui.run_data import damage_of, path_code
+from dashboard.ui.run_controls import draw_curves, poll
+from dashboard.ui.run_data import path_code, warn_of_damage
 from dashboard.ui.uploads import data_widget, link_data
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
@@ -134,59 +132,42 @@ def gained(both: BeforeAfter, head: HeadChange) -> str:
     if head.moved < MIN_CHANGE:
         return ""
     now = both.now.map(head.layer)
-    weights, before = now.weights[head.head], both.first.map(head.layer).weights[head.head]
-    row, column = (
-        int(index) for index in np.unravel_index((weights - before).argmax(), weights.shape)
-    )
-    query, key = plain(now.queries[row]), plain(now.keys[column])
+    before, weights = (tile.weights for tile in both.tiles(head))
+    row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
     return (
-        f" In head **{head.name}**, :primary[**{query}**] now puts **{number(weights[row, column])}** of its "
-        f"weight on **{key}**, {number(before[row, column])} before; {number(head.moved)} of the head's "
-        "weight has moved to other tokens."
+        f" In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
+        f"**{number(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
+        f"{number(before[row, column])} before; {number(head.moved)} of the head's weight has moved to other tokens."
     )
 
 
 def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "") -> str:
     """The conditions of the numbers; `machine` is where the run trained, if that is known."""
-    fixed = config.task == "classify" and config.layers == 0
-    parts = [
+    labels, new, cut = config.task == "classify", about.get("new_words"), about.get("truncated")
+    own = (
+        "its classification head is new"
+        if about.get("new_head")
+        else "its own head has the same labels"
+    )
+    words = ", ".join(map(plain, (new or ())[:10])) + (", …" if len(new or ()) > 10 else "")
+    parts = (
         f"{plain(name_of(config.model))}, {about.get('learns', 0):,} of {about.get('weights', 0):,} weights train",
         f"{len(rows.learned):,} training rows, {len(rows.held_out):,} held out",
         f"seed {config.seed}",
-    ]
-    if machine:
-        parts.append(f"trained on {plain(machine)}")
-    if config.task == "classify" and "new_head" in about:
-        parts.append(
-            "its classification head is new"
-            if about["new_head"]
-            else "its own head has the same labels"
-        )
-    if new := about.get("new_words"):
-        words = ", ".join(map(plain, new[:10])) + (", …" if len(new) > 10 else "")
-        parts.append(
-            f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the "
-            "others"
-        )
-    if rows.repeated:
-        parts.append(f"{rows.repeated} repeated rows are used once")
-    if truncated := about.get("truncated"):
-        parts.append(f"{truncated:,} rows are cut at {about.get('max_tokens', 0):,} tokens")
+        machine and f"trained on {plain(machine)}",
+        own if labels and "new_head" in about else "",
+        new
+        and f"{len(new)} words were not in its vocabulary ({words}); their vectors start near the mean of the others",
+        rows.repeated and f"{rows.repeated} repeated rows are used once",
+        cut and f"{cut:,} rows are cut at {about.get('max_tokens', 0):,} tokens",
+    )
+    fixed = "Only the classification head is trained, so no attention changes. "
     forcing = " The decoder reads the correct target (teacher forcing), so the rows of a map stay the same."
     return (
-        f"{'Only the classification head is trained, so no attention changes. ' * fixed}{'; '.join(parts)}."
+        f"{fixed * (labels and config.layers == 0)}{'; '.join(part for part in parts if part)}."
         f"{forcing * (config.task == 'pairs')} A change is not yet a reason: to test whether a head "
         "matters, switch it off on the page Evidence."
     )
-
-
-def progress(records: Sequence[Record], steps: int) -> tuple[float, str]:
-    """How far a run is, 0 to 1, and a line with the time left at this pace."""
-    step = records[-1].step if records else 0
-    if not step:
-        return 0.0, "The first step takes a few seconds."
-    left = records[-1].elapsed / step * (steps - step)
-    return min(step / steps, 1.0), f"Step {step:,} of {steps:,}, about {max(1, round(left))} s left"
 
 
 def table(
@@ -202,27 +183,17 @@ def table(
         f'<th {cell[:-1]};text-align:left;font-weight:600">{escape(title)}</th>'
         for title in columns
     )
-    rows = []
+    rows = ""
     for first, last in zip(before, now, strict=False):
-        cells = [
-            escape(" ".join(last.source)),
-            escape(" ".join(last.target)),
-            _answer(first, quiet),
-            _answer(last, quiet),
-        ]
-        rows.append("<tr>" + "".join(f"<td {cell}>{content}</td>" for content in cells) + "</tr>")
+        cells = [escape(" ".join(last.source)), escape(" ".join(last.target))]
+        for each in (first, last):
+            output = escape(" ".join(each.predicted)) or "nothing"
+            struck = f'<span style="color:{quiet};text-decoration:line-through">{output}</span>'
+            cells.append(output if each.right else struck)
+        rows += f"<tr>{''.join(f'<td {cell}>{content}</td>' for content in cells)}</tr>"
     return (
         f'<table style="font-size:14px;line-height:20px;border-collapse:collapse;width:100%"><tr>{head}</tr>'
-        f"{''.join(rows)}</table>"
-    )
-
-
-def _answer(prediction: Prediction, quiet: str) -> str:
-    output = escape(" ".join(prediction.predicted)) or "nothing"
-    return (
-        output
-        if prediction.right
-        else f'<span style="color:{quiet};text-decoration:line-through">{output}</span>'
+        f"{rows}</table>"
     )
 
 
@@ -248,7 +219,6 @@ def of_task(name: str) -> Callable[[Values], str]:
     return lambda values: f"{name}:{values.task}"
 
 
-SETTINGS = ("epochs", "layers", "learning_rate", "batch_size", "seed", "device")
 FIELDS = Fields(
     "fine_tune",
     task=Select(
@@ -458,17 +428,16 @@ def _settings(task: str) -> dict[str, Any]:
         key=f"fine_tune:panel:{task}",
         help="Duration, learning rate and seed of the next run.",
     )
+    names = "epochs layers learning_rate batch_size seed device".split()
     with panel:
         settings = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
-        values = settings(*SETTINGS, task=task)
-    return {name: values[name] for name in SETTINGS if values[name] is not None}
+        values = settings(*names, task=task)
+    return {name: values[name] for name in names if values[name] is not None}
 
 
 # What the page computes as Python.
 
 
-CURVES = "The validation loss and accuracy of a fine-tuning run at each step that was measured."
-HEADS = "One head before training and after it, and the heads whose attention changed most."
 DRAW_CURVES = """
 import altair as alt
 
@@ -502,36 +471,27 @@ table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "sequence_accu
 print(table.tail())
 """
     results = {
-        "table['loss'].to_numpy(float)": np.array(
-            [record.loss for record in data.records], dtype=float
-        ),
-        "table['sequence_accuracy'].to_numpy(float)": np.array(
-            [record.sequence_accuracy for record in data.records], dtype=float
-        ),
-    }
-    cells = [Cell(CURVES, code, DRAW_CURVES, "fine_tune:loss")]
-    if both is None or head is None:
-        return Script(tuple(cells), results)
-    kind, changed = both.now.kinds[0], CHANGED.format(layer=head.layer, head=head.head)
-    cells.append(
-        Cell(
-            HEADS,
-            _traces(data, both, kind) + changed.lstrip(),
-            DRAW_HEADS,
-            f"fine_tune:maps:{kind}",
+        f"table[{name!r}].to_numpy(float)": np.array(
+            [getattr(record, name) for record in data.records], dtype=float
         )
-    )
-    before, after = (tile.weights for tile in both.tiles(head))
-    return Script(
-        tuple(cells),
-        {
-            **results,
+        for name in ("loss", "sequence_accuracy")
+    }
+    text = "The validation loss and accuracy of a fine-tuning run at each step that was measured."
+    cells = [Cell(text, code, DRAW_CURVES, "fine_tune:loss")]
+    if both is not None and head is not None:
+        kind = both.now.kinds[0]
+        before, after = (tile.weights for tile in both.tiles(head))
+        changed = CHANGED.format(layer=head.layer, head=head.head).lstrip()
+        text = "One head before training and after it, and the heads whose attention changed most."
+        picture = f"fine_tune:maps:{kind}"
+        cells.append(Cell(text, _traces(data, both, kind) + changed, DRAW_HEADS, picture))
+        results |= {
             "before": before,
             "after": after,
             "difference": after - before,
             "[change.moved for change in heads]": np.array([change.moved for change in both.heads]),
-        },
-    )
+        }
+    return Script(tuple(cells), results)
 
 
 def _traces(data: FineTuneData, both: BeforeAfter, kind: str) -> str:
@@ -568,16 +528,10 @@ first, now = (read(one, ModelInputs({both.text!r})).trace.of({kind!r}) for one i
 
 
 PAGE = "fine_tune"
-RESTART_HELP: dict[run_controls.RunState, str] = {
-    "paused": "Leave this run and start a new one with these settings"
-}
 
 HIGH = 280
 LINK = "fine_tune:pin"
 HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked"
-
-HEIGHT = 190
-PAGES = ("pretrained", "evidence", "use_model")  # that open the fine-tuned model
 
 
 def page() -> None:
@@ -599,19 +553,17 @@ def page() -> None:
         ConfigError,
         PretrainedError,
     )
-    state = "ended" if data.is_example else run_controls.state_of(data.run, data.status)
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
     row = buttons.container(horizontal=True, gap="small")
     run_controls.run_buttons(
         row,
-        data.run,
         PAGE,
-        state,
+        data,
+        config,
         start="Fine-tune",
         start_key="fine_tune:start",
-        config=config,
         proceed=partial(run_controls.continue_run, PAGE),
-        restart_help=RESTART_HELP,
+        restart_help={"paused": "Leave this run and start a new one with these settings"},
     )
     with column:
         poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
@@ -637,8 +589,7 @@ def page() -> None:
 
 def _figures(data: FineTuneData) -> None:
     """The figures of a run, or why there are none yet."""
-    if damage := damage_of(data.run):
-        st.warning(damage)
+    warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button(
@@ -658,133 +609,129 @@ def _figures(data: FineTuneData) -> None:
 
 
 def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
-    ink, rows = Ink.of(theme()), data.rows()
-    curves = st.columns(2, gap="medium")
-    both = before_and_after(data, config)
-    step = both.step if both else data.records[-1].step
-    add_script(partial(script, data, both, selected_head(both) if both and both.now.maps else None))
-    majority = rows.majority if config.task == "classify" else None
-    # The losses on the left, the scores on the right
-    records = data.records
+    ink, rows, records = Ink.of(theme()), data.rows(), data.records
+    losses, accuracies = st.columns(2, gap="medium")
+    both, head = before_and_after(data, config)
+    step = both.step if both else records[-1].step
+    now, start, labels = data.at(step), records[0].sequence_accuracy, config.task == "classify"
+    add_script(partial(script, data, both, head))
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    guess = (
-        (
-            100 * (records[0].sequence_accuracy or 0.0),
-            f"before training: {percent(records[0].sequence_accuracy)}",
-        )
-        if majority is None
-        else (100 * majority[1], f"majority class: {percent(majority[1])}")
-    )
-    losses = loss_curves(records)
-    chart_title("Loss", curves[0], legend(losses, ink))
-    draw_chart(
-        curves[0],
-        *split_data(step_chart(losses, ink=ink, last_x=last, step=step, height=HEIGHT)),
+    draw = partial(draw_curves, last_x=last, step=step, height=190)
+    draw(
+        losses,
+        "Loss",
+        loss_curves(records),
         key="fine_tune:loss",
         alt="Validation and training loss over fine-tuning",
     )
+    name = "accuracy" if labels else "sequence accuracy"
+    beaten, word, majority = start or 0.0, "before training", ""
+    if labels:
+        label, beaten = rows.majority
+        word = "majority class"
+        majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
     scores = [
-        Curve(
-            "accuracy" if majority else "sequence accuracy",
-            points(records, "sequence_accuracy", 100),
-        ),
+        Curve(name, points(records, "sequence_accuracy", 100)),
         Curve("balanced accuracy", balanced_points(records)),
         Curve("token accuracy", points(records, "token_accuracy", 100)),
     ]
-    chart_title("Validation accuracy", curves[1], legend(scores, ink))
-    spec = step_chart(
-        scores, ink=ink, last_x=last, step=step, high=100, percent=True, guess=guess, height=HEIGHT
-    )
-    draw_chart(
-        curves[1],
-        *split_data(spec),
+    draw(
+        accuracies,
+        "Validation accuracy",
+        scores,
+        high=100,
+        percent=True,
+        guess=(100 * beaten, f"{word}: {percent(beaten if labels else start)}"),
         key="fine_tune:right",
         alt="Validation accuracy over fine-tuning",
     )
-    left, right = st.columns(2, gap="medium")
     # The scores at a step, compared with those before training and of the majority class
-    now = data.at(step)
-    name, items = (
-        ("accuracy", "texts") if config.task == "classify" else ("sequence accuracy", "sources")
-    )
+    balanced = f". Balanced accuracy is **{percent(now.balanced)}**"
     sentence = (
-        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out {items}; before "
-        f"training it was {percent(data.records[0].sequence_accuracy)}"
+        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out "
+        f"{'texts' if labels else 'sources'}; before training it was {percent(start)}"
+        f"{'' if now.balanced is None else balanced}{majority}."
     )
-    if now.balanced is not None:
-        sentence += f". Balanced accuracy is **{percent(now.balanced)}**"
-    if majority is not None:
-        sentence += f"; the majority class, “{plain(majority[0])}”, reaches {percent(majority[1])}"
-    sentence += "."
     if now.cut:
         sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
-    if both is not None and both.now.maps:
-        with left:
-            difference(both)
-        sentence += gained(both, selected_head(both))
+    left, right = st.columns(2, gap="medium")
+    if both is not None and head is not None:
+        item, (before, after) = both.now.map(head.layer), both.tiles(head)
+        sentence += gained(both, head)
+        with left:  # what the selected head gained and lost
+            difference_map(
+                after,
+                before,
+                item.queries,
+                item.keys,
+                key=f"fine_tune:apart:{item.kind}",
+                link=LINK,
+                height=HIGH,
+                fact=f"Change of the weights of head {head.name} until step {both.step:,}",
+            )
     with right:
         fact(sentence)
         caption(conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
-    columns = (
-        *(("text", "label") if rows.labels else ("source", "target")),
-        "before",
-        f"step {step:,}",
-    )
+    columns = (*TASKS[config.task], "before", f"step {step:,}")
     chart_title("Held-out rows and predictions")
-    st.html(
-        table(data.records[0].examples, data.at(step).examples, columns, ink.hairline, ink.quiet)
-    )
-    counts, labels = data.at(step).confusion, data.about.get("labels", ())
-    if counts and len(counts) == len(labels):
+    st.html(table(records[0].examples, now.examples, columns, ink.hairline, ink.quiet))
+    counts, names = now.confusion, data.about.get("labels", ())
+    if counts and len(counts) == len(names):
         chart_title(f"Confusion matrix at step {step:,}")
-        st.html(confusion(counts, labels, ink))
+        st.html(confusion(counts, names, ink))
     if data.model is not None:
-        _links(folder_name(data.model))
-
-
-def _links(model: str) -> None:
-    """Links to the pages that open the fine-tuned model."""
-    with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-        st.caption("Open the fine-tuned model:", width="content")
-        for step in STEPS:
-            if step.key in PAGES:
-                st.page_link(
-                    step.page(), label=step.title, icon=step.icon, query_params={MODEL: model}
-                )
+        # Links to the pages that open the fine-tuned model
+        query = {MODEL: folder_name(data.model)}
+        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
+            st.caption("Open the fine-tuned model:", width="content")
+            for page in map(step_of, ("pretrained", "evidence", "use_model")):
+                st.page_link(page.page(), label=page.title, icon=page.icon, query_params=query)
 
 
 # One head before and after fine-tuning: its sentence, step and index, the maps and their difference.
 
 
-def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter | None:
-    """Draw one head of one sentence before training and at the selected step."""
-    row = st.columns([1.6, 1, 1.1], vertical_alignment="bottom")
-    text = _sentence(data, config, row[0])
-    both = _readings(data, text, row)
+def before_and_after(
+    data: FineTuneData, config: FineTuneConfig
+) -> tuple[BeforeAfter | None, HeadChange | None]:
+    """Draw one head of one sentence before training and at the selected step; returns both and the head."""
+    row, state = st.columns([1.6, 1, 1.1], vertical_alignment="bottom"), st.session_state
+    both = _readings(data, _sentence(data, config, row[0]), row)
     if both is None or not both.now.maps:
-        return both
+        return both, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
-    names = {(item.layer, item.head): item.name for item in both.heads}
-    link_value(PICK, None, one_of(names), name=HEAD)
-    selected = st.session_state.get(PICK)
-    st.session_state[HEAD] = st.session_state[SET] = (
-        selected if selected in names else next(iter(names))
-    )
+    heads = {(item.layer, item.head): item for item in both.heads}
+    link_value(PICK, None, one_of(heads), name=HEAD)
+    selected = state.get(PICK)
+    state[HEAD] = state[SET] = selected if selected in heads else next(iter(heads))
+    head = heads[state[HEAD]]
 
     def pick() -> None:
-        if st.session_state[HEAD] != st.session_state.get(SET):
-            st.session_state[PICK] = st.session_state[HEAD]
+        if state[HEAD] != state.get(SET):
+            state[PICK] = state[HEAD]
 
     row[1].selectbox(
         "Head (largest change first)",
-        list(names),
-        format_func=names.__getitem__,
+        list(heads),
+        format_func=lambda index: heads[index].name,
         key=HEAD,
         on_change=pick,
         help="Layer and head, both from 0.",
     )
-    head = selected_head(both)
-    item = both.now.map(head.layer)
+    item, slider, frames = both.now.map(head.layer), _slider(data), None
+    if both.sentence is not None and slider in state:
+        # the two maps at each step of the slider, which the browser draws at once
+        moments = [
+            replace(
+                both,
+                step=step,
+                last=_is_last(data, step),
+                now=data.trace(step, both.sentence).of(item.kind),
+            )
+            for step in data.steps
+        ]
+        tiles = [moment.tiles(head) for moment in moments]
+        frames = Frames(slider, data.steps.index(both.step), tiles)
     multiples(
         both.tiles(head),
         item.queries,
@@ -794,52 +741,30 @@ def before_and_after(data: FineTuneData, config: FineTuneConfig) -> BeforeAfter 
         link=LINK,
         height=HIGH,
         fact=f"Head {head.name} before training and at step {both.step:,}",
-        frames=_frames(data, both, head),
+        frames=frames,
     )
-    return both
-
-
-def _frames(data: FineTuneData, both: BeforeAfter, head: HeadChange) -> Frames | None:
-    """The two maps at each step of the slider, which the browser draws at once; None without a slider."""
-    steps = data.steps
-    if both.sentence is None or _slider(data) not in st.session_state:
-        return None
-    kind = both.now.kinds[0]
-    moments = [
-        replace(
-            both, step=step, last=_is_last(data, step), now=data.trace(step, both.sentence).of(kind)
-        )
-        for step in steps
-    ]
-    return Frames(_slider(data), steps.index(both.step), [moment.tiles(head) for moment in moments])
-
-
-def _watched(data: FineTuneData) -> list[str]:
-    return [str(sentence["text"]) for sentence in data.sentences]
+    return both, head
 
 
 def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
     """The sentence: a watched one, or for labels any that is typed."""
     if config.task == "pairs":
-        given = {"watched": _watched(data), "run": data.run.id}
+        given = {"watched": data.watched, "run": data.run.id}
         return str(FIELDS.draw("source", into=cell, **given).source or "")
-    options = list(dict.fromkeys([*_watched(data), str(st.session_state[SENTENCE])]))
-    return str(
-        cell.selectbox(
-            "Sentence (select or type)",
-            options,
-            key=SENTENCE,
-            accept_new_options=True,
-            persist_state="session",
-            help="The next run records its attention.",
-        )
-        or ""
+    sentence = cell.selectbox(
+        "Sentence (select or type)",
+        list(dict.fromkeys([*data.watched, str(st.session_state[SENTENCE])])),
+        key=SENTENCE,
+        accept_new_options=True,
+        persist_state="session",
+        help="The next run records its attention.",
     )
+    return str(sentence or "")
 
 
 def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
-    watched, steps = _watched(data), data.steps
+    watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
         st.caption(
             "This run did not record your sentence and its weights are not saved, so the maps are those of "
@@ -847,41 +772,33 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
         )
         text = watched[0]
     if text in watched and steps:
-        index, step = watched.index(text), _step(data, steps, row[2])
-        return _of_kind(
-            data.trace(steps[0], index), data.trace(step, index), step, data, text, index
-        )
-    try:
-        traces = fine_tuned.readings(data, text)
-    except PretrainedError as error:
-        st.info(plain(str(error)))
-        return None
-    if traces is None:
-        return None
-    labels = fine_tuned.labels(data, text)
-    row[2].markdown(
-        ":small["
-        + " · ".join(f"{plain(name)} **{number(share)}**" for name, share in labels[:4])
-        + "]"
-    )
-    return _of_kind(*traces, data.records[-1].step, data, text, None)
-
-
-def _step(data: FineTuneData, steps: list[int], cell: Any) -> int:
-    """A slider over the saved steps; of a live run the last step until the toggle is off."""
-    if (
-        data.live
-        and cell.toggle(
+        index, step = watched.index(text), steps[-1]
+        # a slider over the saved steps; of a live run the last step until the toggle is off
+        follows = data.live and row[2].toggle(
             "Follow the latest step",
             True,
             key=FOLLOW,
             help="The maps show the newest step while the run trains.",
         )
-        or len(steps) < 2
-    ):
-        return steps[-1]
-    slider = _slider(data).removeprefix("fine_tune:")
-    return int(FIELDS.draw("step", into=cell, steps=steps, slider=slider).step)
+        if not follows and len(steps) > 1:
+            slider = _slider(data).removeprefix("fine_tune:")
+            step = int(FIELDS.draw("step", into=row[2], steps=steps, slider=slider).step)
+        first, now = data.trace(steps[0], index), data.trace(step, index)
+    else:
+        try:
+            traces = fine_tuned.readings(data, text)
+        except PretrainedError as error:
+            st.info(plain(str(error)))
+            return None
+        if traces is None:
+            return None
+        labels = fine_tuned.labels(data, text)
+        shares = [f"{plain(name)} **{number(share)}**" for name, share in labels[:4]]
+        row[2].markdown(f":small[{' · '.join(shares)}]")
+        (first, now), step = traces, data.records[-1].step
+    kind = FIELDS.draw("kind", into=HERE, kinds=now.kinds).kind or now.kinds[0]
+    first, now = first.of(kind), now.of(kind)
+    return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 
 
 def _slider(data: FineTuneData) -> str:
@@ -893,42 +810,6 @@ def _is_last(data: FineTuneData, step: int) -> bool:
     return not data.live and step == data.records[-1].step
 
 
-def _of_kind(
-    first: AttentionTrace,
-    now: AttentionTrace,
-    step: int,
-    data: FineTuneData,
-    text: str,
-    sentence: int | None,
-) -> BeforeAfter:
-    kind = FIELDS.draw("kind", into=HERE, kinds=now.kinds).kind or now.kinds[0]
-    first, now = first.of(kind), now.of(kind)
-    return BeforeAfter(text, sentence, step, _is_last(data, step), first, now, changes(first, now))
-
-
-def selected_head(both: BeforeAfter) -> HeadChange:
-    """The head that a person picked; the one that moved most otherwise."""
-    selected = st.session_state.get(PICK)
-    return next((item for item in both.heads if (item.layer, item.head) == selected), both.heads[0])
-
-
-def difference(both: BeforeAfter) -> None:
-    """Draw what the selected head gained and lost."""
-    head = selected_head(both)
-    before, now = both.tiles(head)
-    item = both.now.map(head.layer)
-    difference_map(
-        now,
-        before,
-        item.queries,
-        item.keys,
-        key=f"fine_tune:apart:{item.kind}",
-        link=LINK,
-        height=HIGH,
-        fact=f"Change of the weights of head {head.name} until step {both.step:,}",
-    )
-
-
 def _progress(data: FineTuneData) -> None:
     if data.is_example:
         st.caption(
@@ -936,9 +817,14 @@ def _progress(data: FineTuneData) -> None:
             "core."
         )
         return
+    records = [record for record in data.records if record.step]
     run_controls.show_progress(
         data.run,
         data.status,
         ending=plain(data.status.message or data.status.state),
-        progress=lambda: progress(data.records, int(data.about.get("steps", 0)) or 1),
+        progress=lambda: run_controls.steps_done(
+            records,
+            int(data.about.get("steps", 0)) or 1,
+            first="The first step takes a few seconds.",
+        ),
     )

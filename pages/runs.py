@@ -25,11 +25,10 @@ from core.runs.store import StoredRun, StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.record import one_a_step
-from dashboard.draw.curves import Curve, legend, loss_curves, points, step_chart
+from dashboard.draw.curves import Curve, loss_curves, points
 from dashboard.draw.formats import byte_size, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.palette import CATEGORIES, Ink
-from dashboard.draw.vega import split_data
+from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.jobs import cluster_state, node_text
@@ -45,11 +44,9 @@ from dashboard.server.limits import (
 )
 from dashboard.server.visitors import cookie
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, Text, Values
-from dashboard.ui.links import between, link_value
+from dashboard.ui.links import between, link_value, write_link
 from dashboard.ui.panels import (
-    chart_title,
     details,
-    draw_chart,
     fact,
     next_page,
     paragraph,
@@ -58,17 +55,17 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.progress import flash, flash_errors, pop_flash
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
 from dashboard.ui.run_data import (
     STATES,
     Board,
     RunSummary,
     copy_run,
-    damage_of,
     load_board,
     path_code,
     records_of,
     rival,
+    warn_of_damage,
 )
 
 # The controls of Runs: the search, and the selected runs, which are in the link.
@@ -155,10 +152,7 @@ def draw_pages(count: int) -> int:
 
 def select(ids: Sequence[str]) -> None:
     """Put the selected runs into the link."""
-    if ids:
-        st.query_params[SELECTED] = ",".join(ids[:MAX_SELECTED])
-    else:
-        st.query_params.pop(SELECTED, None)
+    write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
 
 
 # The actions on runs: name, open, compare, fork, duplicate, download, delete and upload.
@@ -172,7 +166,7 @@ DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 
 def actions(selected: Sequence[RunSummary]) -> None:
     """The row of buttons for the selected runs; several can be compared or deleted together."""
-    first = selected[0]
+    first, count = selected[0], len(selected)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         step = step_of("train" if first.tuned is None else "fine_tune")
         st.page_link(
@@ -183,7 +177,7 @@ def actions(selected: Sequence[RunSummary]) -> None:
             query_params={"run": first.run.id},
             help=f"Open the page {step.title} with this run and its settings",
         )
-        tuned, count = any(item.tuned for item in selected), len(selected)
+        tuned = any(item.tuned for item in selected)
         st.page_link(
             step_of("compare_runs").page(),
             label="Compare",
@@ -229,18 +223,11 @@ def actions(selected: Sequence[RunSummary]) -> None:
             for item in selected
             if not item.example and not item.live and people.mine(item.run)
         ]
-        reason = (
-            None
-            if items
-            else "An example cannot be deleted."
-            if selected[0].example
-            else "Stop the run first."
-        )
+        kept = "An example cannot be deleted." if first.example else "Stop the run first."
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
-        key = f"runs:delete:{selected[0].run.id}:{len(selected)}"
-        with st.popover(
-            "Delete", icon=":material/delete:", key=key, disabled=not items, help=reason
-        ):
+        key = f"runs:delete:{first.run.id}:{count}"
+        help = None if items else kept
+        with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=help):
             names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
             st.markdown(f"Delete {names}?" if items else "")
             st.caption("You can restore it for an hour.")
@@ -312,29 +299,36 @@ def _other_formats(item: RunSummary) -> None:
     )
     if not popover.open:
         return
+    from core.pretrained.export import export_zip
+
     with popover:
-        st.download_button(
-            "TensorBoard",
-            lambda: tensorboard_zip(item.run),
-            f"{item.run.id}-tensorboard.zip",
-            "application/zip",
-            key="runs:tensorboard",
-            on_click="ignore",
-            disabled=not item.curve,
-            help="The curves and the attention maps as event files, zipped. Unpack them and run "
-            "`tensorboard --logdir` with their folder.",
-        )
         reason = hf_problem(item)
-        st.download_button(
-            "Hugging Face",
-            lambda: _hf_zip(item),
-            f"{item.run.id}-hugging-face.zip",
-            "application/zip",
-            key="runs:hugging_face",
-            on_click="ignore",
-            disabled=bool(reason),
-            help="Config, weights, tokenizer and a model card, zipped: a folder for transformers.",
-        )
+        for label, make, disabled, help in (
+            (
+                "TensorBoard",
+                tensorboard_zip,
+                not item.curve,
+                "The curves and the attention maps as event files, zipped. Unpack them and run "
+                "`tensorboard --logdir` with their folder.",
+            ),
+            (
+                "Hugging Face",
+                export_zip,
+                bool(reason),
+                "Config, weights, tokenizer and a model card, zipped: a folder for transformers.",
+            ),
+        ):
+            name = label.lower().replace(" ", "-")
+            st.download_button(
+                label,
+                partial(make, item.run),
+                f"{item.run.id}-{name}.zip",
+                "application/zip",
+                key=f"runs:{name.replace('-', '_')}",
+                on_click="ignore",
+                disabled=disabled,
+                help=help,
+            )
         if reason:
             st.caption(plain(reason))
 
@@ -350,15 +344,9 @@ def hf_problem(item: RunSummary) -> str:
         return "No weights are saved yet."
     try:
         conversion_of(item.config.model, make_task(item.config.task).shape)
-    except (PretrainedError, ConfigError, ValueError) as error:
+    except (PretrainedError, ValueError) as error:
         return str(error)
     return ""
-
-
-def _hf_zip(item: RunSummary) -> bytes:
-    from core.pretrained.export import export_zip
-
-    return export_zip(item.run)
 
 
 def _discard(items: Sequence[RunSummary]) -> None:
@@ -374,15 +362,11 @@ def _discard(items: Sequence[RunSummary]) -> None:
 
 def undo() -> None:
     """After a deletion: the deleted runs, and the button that restores them."""
-    deleted = st.session_state.get(DELETED)
-    if not deleted:
+    if not (deleted := st.session_state.get(DELETED)):
         return
+    names = plain(deleted[0][1]) if len(deleted) == 1 else f"{len(deleted)} runs"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(
-            f"Deleted {plain(deleted[0][1])}."
-            if len(deleted) == 1
-            else f"Deleted {len(deleted)} runs."
-        )
+        st.caption(f"Deleted {names}.")
         st.button(
             "Restore", icon=":material/undo:", key="runs:undo", on_click=_restore, args=(deleted,)
         )
@@ -427,7 +411,7 @@ def upload() -> None:
         try:
             admit_upload(file)
             make_room(unpacked)
-            run = archive.unpack(file, most=unpacked)
+            run = unpack(file, most=unpacked)
         except (ValueError, OSError) as error:
             st.error(plain(sentence_of(error)))
             return
@@ -444,8 +428,6 @@ def _try(make: Callable[[], None]) -> None:
 # What the page computes as Python.
 
 
-CURVES = "The records of one run: a row for each step at which it was measured."
-NAMES = ("loss", "train_loss", "sequence_accuracy", "token_accuracy", "error")
 DRAW = """
 import altair as alt
 
@@ -457,7 +439,9 @@ alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(
 def script(run: Run) -> Script:
     """The curves of the first selected run."""
     records = one_a_step(run.records())
-    names = [name for name in NAMES if any(getattr(record, name) is not None for record in records)]
+    known = "loss train_loss sequence_accuracy token_accuracy error".split()
+    columns = {name: [y for _, y in points(records, name) if y is not None] for name in known}
+    names = [name for name, values in columns.items() if values]
     code = f"""
 import pandas as pd
 
@@ -471,14 +455,10 @@ table = pd.DataFrame([{{"step": record.step, {", ".join(f'"{name}": record.{name
                       for record in records]).set_index("step")
 print(table.tail())
 """
+    text = "The records of one run: a row for each step at which it was measured."
     return Script(
-        (Cell(CURVES, code, DRAW, "runs:loss"),),
-        {
-            f"table[{name!r}].dropna()": np.array(
-                [value for _, value in points(records, name) if value is not None], dtype=float
-            )
-            for name in names
-        },
+        (Cell(text, code, DRAW, "runs:loss"),),
+        {f"table[{name!r}].dropna()": np.array(columns[name], dtype=float) for name in names},
     )
 
 
@@ -499,15 +479,12 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     """Where runs are copied to, and what is not copied yet."""
     if trouble:
         return f"{trouble} Training goes on here, and what is new is copied once the store answers."
-    late = (
-        f"{waiting} wait{'s' if waiting == 1 else ''} to be copied" if waiting else "all are copied"
+    late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied"
+    more = f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there."
+    return (
+        f"Runs, measurements, sweeps and reports are copied to the store {label}; "
+        f"{late if waiting else 'all are copied'}.{more if elsewhere else ''}"
     )
-    more = (
-        f" {elsewhere:,} more run{' is' if elsewhere == 1 else 's are'} only there."
-        if elsewhere
-        else ""
-    )
-    return f"Runs, measurements, sweeps and reports are copied to the store {label}; {late}.{more}"
 
 
 def stored(row: StoredRun) -> str:
@@ -517,7 +494,7 @@ def stored(row: StoredRun) -> str:
 
 def result_text(item: RunSummary) -> str:
     """The result of a run in a few words."""
-    if item.last is None or (item.last.sequence_accuracy is None and item.last.error is None):
+    if item.last is None:
         return (
             f"a validation loss of {number(item.loss)}"
             if item.loss is not None
@@ -525,11 +502,9 @@ def result_text(item: RunSummary) -> str:
         )
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
-    share = f"{percent(item.last.sequence_accuracy or 0.0)} accuracy"
     scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
-    return ", ".join(
-        [share, *(f"{name} {value:.0f}" for name, value in scores if value is not None)]
-    )
+    parts = [f"{name} {value:.0f}" for name, value in scores if value is not None]
+    return ", ".join([f"{percent(item.last.sequence_accuracy or 0.0)} accuracy", *parts])
 
 
 def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
@@ -539,55 +514,51 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
         f":primary[**{plain(first.name)}**] reaches **{plain(result_text(first))}** after {first.steps:,} steps, "
         f"{duration(first.train_seconds)} of training"
     )
-    other = rival(first, selected[1:] or items)
-    if other is None:
-        return text + "."
-    return (
-        f"{text}; **{plain(other.name)}** reaches {plain(result_text(other))} after {other.steps:,} steps, "
-        f"{duration(other.train_seconds)}."
-    )
+    if other := rival(first, selected[1:] or items):
+        text += (
+            f"; **{plain(other.name)}** reaches {plain(result_text(other))} after {other.steps:,} steps, "
+            f"{duration(other.train_seconds)}"
+        )
+    return f"{text}."
 
 
 def state(item: RunSummary) -> str:
     """The state of a run, and its share of the planned steps."""
-    name = STATES.get(item.status.state, item.status.state)
-    if item.live and item.planned_steps and item.steps:
-        return f"{name}, {percent(item.steps / item.planned_steps)}"
-    return name
+    name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
+    going = item.live and planned and item.steps
+    return f"{name}, {percent(item.steps / planned)}" if going else name
 
 
 def cluster_text(state: ClusterState) -> str:
     """What the cluster has and has free, in Markdown."""
     if not state.reachable:
         return plain(state.message)
-    free = [f"{state.free_cpus:g} of {state.cpus:g} CPUs"]
-    if state.gpus:
-        free.append(f"{state.free_gpus:g} of {state.gpus:g} GPUs")
-    free.append(f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory")
-    count = f"{len(state.nodes)} machine{'s' if len(state.nodes) != 1 else ''}"
-    nodes = f"node{'s' if len(state.nodes) != 1 else ''} {plain(', '.join(state.nodes))}"
-    return f"Runs train on a Ray cluster of {count} ({nodes}). Free: {', '.join(free)}."
+    gpus = f", {state.free_gpus:g} of {state.gpus:g} GPUs" if state.gpus else ""
+    end = "s" if len(state.nodes) != 1 else ""
+    return (
+        f"Runs train on a Ray cluster of {len(state.nodes)} machine{end} (node{end} "
+        f"{plain(', '.join(state.nodes))}). Free: {state.free_cpus:g} of {state.cpus:g} CPUs{gpus}, "
+        f"{byte_size(state.free_memory)} of {byte_size(state.memory)} of memory."
+    )
 
 
 def about_text(item: RunSummary) -> str:
     """State, saved weights, origin, machine and size of a run."""
-    parts = [item.status.message or state(item)]
-    if count := len(item.checkpoint_steps):
-        parts.append(f"weights saved at {count} step{'s' if count != 1 else ''}")
-    if item.parent:
-        parts.append(f"forked from {item.parent}")
-    if machine := line(item.run.metadata().get("machines")):
-        parts.append(f"trained on {machine}")
-    if nodes := node_text(item.run.metadata()):
-        parts.append(nodes)
-    parts.append(byte_size(item.bytes))
-    return " · ".join(part.rstrip(".") for part in parts) + "."
+    count, metadata = len(item.checkpoint_steps), item.run.metadata()
+    machine = line(metadata.get("machines"))
+    parts = (
+        item.status.message or state(item),
+        count and f"weights saved at {count} step{'s' if count != 1 else ''}",
+        item.parent and f"forked from {item.parent}",
+        machine and f"trained on {machine}",
+        node_text(metadata),
+        byte_size(item.bytes),
+    )
+    return " · ".join(str(part).rstrip(".") for part in parts if part) + "."
 
 
 # The page Runs: a search, the list of runs, and the selected run with its curves and actions.
 
-
-MAX_OFFERED = 200  # runs to choose from
 
 ROW, HEAD, MAX_ROWS = 35, 38, 8  # pixels, pixels, rows
 FORMATS = {
@@ -693,8 +664,7 @@ def _board(query: str, board: Board) -> None:
                 )
             about.caption(plain(about_text(first)))
             actions(selected)
-        if damage := damage_of(first.run):
-            st.warning(damage)
+        warn_of_damage(first.run)
         if first.trouble:
             st.error(plain(first.trouble))
         elif records_of(first.run):
@@ -715,43 +685,30 @@ def _board(query: str, board: Board) -> None:
 
 def _curves(item: RunSummary) -> None:
     add_script(partial(script, item.run))
-    records, ink = records_of(item.run), Ink.of(theme())
+    records = records_of(item.run)
     last = max(records[-1].step, item.planned_steps if item.live else 0)
     left, right = st.columns(2, gap="medium")
-    losses = loss_curves(records)
-    chart_title("Loss", left, legend(losses, ink))
-    draw_chart(
+    draw_curves(
         left,
-        *split_data(step_chart(losses, ink=ink, last_x=last, height=170)),
+        "Loss",
+        loss_curves(records),
+        last_x=last,
+        height=170,
         key="runs:loss",
         alt=f"Validation and training loss of {item.name} over {last:,} steps",
     )
-    shares = [
-        Curve(label, points(records, name, 100))
-        for label, name in (
-            ("sequence accuracy", "sequence_accuracy"),
-            ("token accuracy", "token_accuracy"),
-            ("error", "error"),
-        )
-    ]
-    chart_title(
+    names = ("sequence_accuracy", "token_accuracy", "error")
+    shares = [Curve(name.replace("_", " "), points(records, name, 100)) for name in names]
+    draw_curves(
+        right,
         "Validation accuracy"
         if item.last is None or item.last.error is None
         else "Validation error, relative to repeating the last season",
-        right,
-        legend(shares, ink),
-    )
-    spec = step_chart(
         shares,
-        ink=ink,
         last_x=last,
         high=None if shares[2].defined_points() else 100,
         percent=True,
         height=170,
-    )
-    draw_chart(
-        right,
-        *split_data(spec),
         key="runs:right",
         alt=f"Validation result of {item.name} over {last:,} steps",
     )
@@ -846,37 +803,35 @@ def draw_store() -> None:
         st.caption(plain(store("", 0, 0, str(error))))
         return
     st.caption(plain(store(now.place.label, now.waiting, len(rows), now.trouble)))
-    if rows:
-        _fetch({row.id: row for row in rows[:MAX_OFFERED]})
-
-
-def _fetch(rows: dict[str, StoredRun]) -> None:
-    with st.popover(
+    if not rows:
+        return
+    popover = st.popover(
         "Open from the store",
         icon=":material/cloud_download:",
         key="runs:stored",
         on_change="rerun",
         help="Runs that other servers have copied to the store, or that have left this disk.",
-    ) as popover:
-        if not popover.open:
-            return
-        name = st.selectbox(
-            "Run in the store",
-            list(rows),
-            key="runs:stored:run",
-            format_func=lambda name: stored(rows[name]),
-            help="The newest come first.",
-        )
-        st.button(
-            "Fetch",
-            icon=":material/download:",
-            key="runs:stored:go",
-            on_click=_bring,
-            args=(name,),
-            help="Copy the run to this machine and select it.",
-        )
+    )
+    if popover.open:
+        texts = {row.id: stored(row) for row in rows[:200]}
 
+        def fetch(name: str) -> None:
+            if flash_errors("runs", "", lambda: bring(name), OSError):
+                select([name])
 
-def _bring(name: str) -> None:
-    if flash_errors("runs", "", lambda: bring(name), OSError):
-        select([name])
+        with popover:
+            name = st.selectbox(
+                "Run in the store",
+                list(texts),
+                key="runs:stored:run",
+                format_func=texts.__getitem__,
+                help="The newest come first.",
+            )
+            st.button(
+                "Fetch",
+                icon=":material/download:",
+                key="runs:stored:go",
+                on_click=fetch,
+                args=(name,),
+                help="Copy the run to this machine and select it.",
+            )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import islice
 from math import isinf
 from typing import Any
 
@@ -18,7 +19,7 @@ from core.entries import quote
 from core.files import SWEEPS
 from core.models.cards import CARDS
 from core.models.config import RECURRENT, STACKED
-from core.runs.runs import Run, list_runs
+from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import (
     MEASURES,
@@ -39,7 +40,7 @@ from core.studies.sweeps import (
 from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
 from core.training import recommended
 from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.seed_stats import Comparison, Line, SeedStats, compare
+from core.training.seed_stats import Comparison, SeedStats, compare
 from core.training.sweeps import (
     EQUAL,
     FIELDS as SETTINGS,
@@ -62,7 +63,7 @@ from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select
-from dashboard.ui.links import BOUND, KEEP, by_history
+from dashboard.ui.links import BOUND, KEEP, by_history, write_link
 from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.panels import (
     caption,
@@ -91,7 +92,7 @@ from dashboard.ui.run_controls import (
     start_run,
     stop_button,
 )
-from dashboard.ui.run_data import MODEL_NAMES, path_code
+from dashboard.ui.run_data import MODEL_NAMES, RunSummary, path_code, summarize
 
 # The settings of a run that can be swept, and the values on offer: only those with which the run can be built.
 
@@ -137,26 +138,23 @@ FIRST = {
     "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
     "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
 }
-MAX_FIRST = 4  # default values
 
 
 @lru_cache(maxsize=256)
 def offered(base: RunConfig, axis: str) -> dict[str, Any]:
     """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
-    return {
-        value_text(axis, value): value
-        for value in _candidates(base, axis)
-        if _possible(lambda value: buildable(vary(base, axis, value)), value)
-    }
+    values = _buildable(lambda value: buildable(vary(base, axis, value)), _candidates(base, axis))
+    return {value_text(axis, value): value for value in values}
 
 
-def _possible(make: Callable[[Any], object], value: Any) -> bool:
-    """Whether `make` accepts a value without a ConfigError."""
-    try:
-        make(value)
-    except ConfigError:
-        return False
-    return True
+def _buildable(make: Callable[[Any], object], values: Iterable[Any]) -> list[Any]:
+    """The values of which `make` accepts each without a ConfigError."""
+    accepted = []
+    for value in values:
+        with suppress(ConfigError):
+            make(value)
+            accepted.append(value)
+    return accepted
 
 
 def _candidates(base: RunConfig, axis: str) -> list[Any]:
@@ -164,41 +162,32 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
     if axis in AXES:
         current = [getattr(model.attention, axis)] if model.attention is not None else []
         # A choice that is made of others has no parts yet, and cannot be read by its name alone.
-        choices = [
-            choice_from_text(item.key, axis)
-            for item in AXES[axis]
-            if _possible(lambda key: choice_from_text(key, axis), item.key)
-        ]
-        return [*current, *(choice for choice in choices if choice not in current)]
+        keys = _buildable(lambda key: choice_from_text(key, axis), (one.key for one in AXES[axis]))
+        choices = [choice_from_text(key, axis) for key in keys]
+        return list(dict.fromkeys([*current, *choices]))
     if axis == "attention":
+        sizes = model.d_model, model.num_heads
         presets = [
-            item.config(model.d_model, model.num_heads)
-            for item in PRESETS
-            if _possible(lambda item: item.config(model.d_model, model.num_heads), item)
+            item.config(*sizes) for item in _buildable(lambda item: item.config(*sizes), PRESETS)
         ]
         return [*[model.attention] * (model.attention not in (None, *presets)), None, *presets]
     if axis == "kind":
         return list(make_task(base.task).recommended)
     if axis.startswith("task."):
-        return _task_candidates(base, axis.removeprefix("task."))
+        key = axis.removeprefix("task.")
+        param = next(param for param in task_entry(base.task.key).params if param.key == key)
+        if param.choices or isinstance(param.default, bool | str):
+            return list(param.choices) or [False, True] * isinstance(param.default, bool)
+        whole, now = isinstance(param.default, int), float(base.task[key])
+        low, high = (now if bound is None else bound for bound in (param.low, param.high))
+        values = (factor * now for factor in (0.5, 1, 1.5, 2, 3))
+        return sorted(
+            {round(value) if whole else value for value in values if low <= value <= high}
+        )
     if model.kind not in ONLY.get(axis, (model.kind,)):
         return []
-    current = getattr(model if hasattr(model, axis) else base, axis)
-    return sorted({*USUAL[axis], current}) if _numbers(USUAL[axis]) else list(USUAL[axis])
-
-
-def _task_candidates(base: RunConfig, name: str) -> list[Any]:
-    param = next(param for param in task_entry(base.task.key).params if param.key == name)
-    if param.choices:
-        return list(param.choices)
-    if isinstance(param.default, bool):
-        return [False, True]
-    if isinstance(param.default, str):
-        return []
-    current, whole = float(base.task[name]), isinstance(param.default, int)
-    low, high = (current if bound is None else bound for bound in (param.low, param.high))
-    values = (factor * current for factor in (0.5, 1, 1.5, 2, 3))
-    return sorted({round(value) if whole else value for value in values if low <= value <= high})
+    now = getattr(model if hasattr(model, axis) else base, axis)
+    return sorted({*USUAL[axis], now}) if _numbers(USUAL[axis]) else list(USUAL[axis])
 
 
 def _numbers(values: tuple[Any, ...]) -> bool:
@@ -207,29 +196,28 @@ def _numbers(values: tuple[Any, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def values_axes(base: RunConfig) -> tuple[str, ...]:
-    """The settings of which this run can have at least two values."""
+    """The settings of which this run can have at least two values; the score, the default, first."""
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
     names = [
         axis
         for axis in (*SETTINGS, *task)
-        if sum(_possible(partial(vary, base, axis), value) for value in _candidates(base, axis)) > 1
+        if len(_buildable(partial(vary, base, axis), _candidates(base, axis))) > 1
     ]
-    return tuple(sorted(names, key=lambda axis: axis != "score"))  # the score is the default
+    return tuple(sorted(names, key=lambda axis: axis != "score"))
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
     """The names of the default values."""
     names = offered(base, axis)
     usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
-    return [name for name in usual if name in names] or list(names)[:MAX_FIRST]
+    return [name for name in usual if name in names] or list(names)[:4]
 
 
 def read(base: RunConfig, axis: str, text: str) -> Any:
     """A value by its name on offer, or as typed: a number, or a choice such as local(window=3). Raises ConfigError."""
-    if text in (names := offered(base, axis)):
-        return names[text]
-    if axis in AXES:
-        return choice_from_text(text, axis)
+    names = offered(base, axis)
+    if text in names or axis in AXES:
+        return names[text] if text in names else choice_from_text(text, axis)
     try:
         number = float(text)
     except ValueError:
@@ -250,7 +238,7 @@ def example(axis: str, base: RunConfig) -> str:
 # The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
 
 
-RECIPE, SAME_SWEEP = "recipe", "same"
+SAME_SWEEP = "same"
 # The names of settings in older links; those of measures, once by the first word of their label, and of axes.
 OLD_NAMES = {
     "Place of the norm": "norm",
@@ -404,17 +392,16 @@ def _forget_unless(key: str, options: Collection[str]) -> None:
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     """The base: a task's recipe, the base of the page's sweep, or a run; and the name that its settings' keys have."""
-    runs = {run.id: run for run in _own_runs()}
-    starts = {RECIPE: "A recipe"}
+    runs, starts = own_runs(), {"recipe": "A recipe"}
     if data is not None and not data.is_example:
         starts[SAME_SWEEP] = "The sweep shown here"
-    starts |= {key: _label(run) for key, run in runs.items()}
+    starts |= {key: _label(item) for key, item in runs.items()}
     _forget_unless("sweeps:from", starts)  # that run was deleted
     start = FIELDS.draw("start", into=HERE, starts=starts).start
     if start == SAME_SWEEP and data is not None:
         return data.config.base, data.sweep.id
     if start in runs:
-        return runs[start].config(), start
+        return runs[start].config, start
     key = FIELDS.draw("task", into=HERE).task
     try:
         task = task_of(TaskConfig.of(key))
@@ -425,25 +412,19 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
         return None, ""
 
 
-def _own_runs() -> list[Run]:
-    """The latest readable runs that belong to no sweep."""
-    runs: list[Run] = []
-    for run in reversed(list_runs()):
-        try:
-            if "sweep" not in run.metadata() and run.config():
-                runs.append(run)
-        except (ConfigError, TypeError, ValueError, KeyError):
-            continue
-        if len(runs) == LATEST:
-            break
-    return runs
+def own_runs() -> dict[str, RunSummary]:
+    """The latest readable runs that belong to no sweep, by their ids."""
+    items = map(summarize, reversed(list_runs()))
+    readable = ((item.run.id, item) for item in items if item.config and not item.sweep)
+    return dict(islice(readable, LATEST))
 
 
-def _label(run: Run) -> str:
-    config = run.config()
-    day, clock = run.id.split("-")[:2]
-    when = run.name if run.name != run.id else f"{day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
-    return f"{task_entry(config.task.key).name}, {MODEL_NAMES.get(config.model.kind, config.model.kind)} · {when}"
+def _label(item: RunSummary) -> str:
+    assert item.config is not None
+    kind = item.config.model.kind
+    day, clock = item.run.id.split("-")[:2]
+    when = item.name if item.named else f"{day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
+    return f"{item.task}, {MODEL_NAMES.get(kind, kind)} · {when}"
 
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
@@ -451,12 +432,8 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     names, hint = list(offered(base, axis)), example(axis, base)
     few = len(names) <= FEW
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
-    panel: Any = (
-        st.container()
-        if few
-        else st.popover("Values", width="stretch", icon=":material/checklist:")
-    )
-    with panel:
+    popover = partial(st.popover, "Values", width="stretch", icon=":material/checklist:")
+    with st.container() if few else popover():
         selected = st.multiselect(
             "Values",
             names,
@@ -483,45 +460,45 @@ def linked(sweep_id: object) -> Sweep | None:
     return sweep
 
 
-def linked_sweep() -> tuple[Sweep, str]:
-    """The sweep of the link, else the session's last or a running one; and a warning about the link."""
-    sweep_id = st.query_params.get("sweep")
+def linked_sweep() -> Sweep:
+    """The sweep of the link, else the session's last or a running one; warns of a link to none."""
+    state, sweep_id = st.session_state, st.query_params.get("sweep")
     if sweep_id is None and by_history():
-        st.session_state[LAST] = None  # the reader went back to the example
+        state[LAST] = None  # the reader went back to the example
     if sweep_id is None:
-        if LAST in st.session_state:
-            last = linked(st.session_state[LAST])
+        if LAST in state:
+            last = linked(state[LAST])
         else:  # a new session shows the newest live sweep
             read = ((sweep, load_sweep(sweep)) for sweep in reversed(list_sweeps()))
             last = next((sweep for sweep, data in read if _is_live(data)), None)
         if last is not None:
             st.query_params["sweep"] = sweep_id = last.id
     if not sweep_id:
-        return EXAMPLE_SWEEP, ""
+        return EXAMPLE_SWEEP
     sweep = linked(sweep_id)
-    st.session_state[LAST] = sweep.id if sweep else None
+    state[LAST] = sweep.id if sweep else None
     if sweep is None:
-        return (
-            EXAMPLE_SWEEP,
-            "The sweep in the link is not on this machine or was deleted. Below is the example.",
+        st.warning(
+            "The sweep in the link is not on this machine or was deleted. Below is the example."
         )
-    return sweep, ""
+    return sweep or EXAMPLE_SWEEP
 
 
 def select_sweep(sweep: Sweep) -> None:
-    """Make this the page's sweep, in the link too."""
-    if sweep == EXAMPLE_SWEEP:
-        st.query_params.pop("sweep", None)
-        st.session_state[LAST] = None  # so that no running sweep replaces it
-        return
-    st.query_params["sweep"] = st.session_state[LAST] = sweep.id
+    """Make this the page's sweep, in the link too; of the example that no running sweep replaces it."""
+    st.session_state[LAST] = None if sweep == EXAMPLE_SWEEP else sweep.id
+    write_link("sweep", st.session_state[LAST])
 
 
 # Numbers of a sweep and its tested differences as text.
 
 
 NARROW = "\u00a0"
+
+
 SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
+TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
+TENTHS = (*SHARES, "bleu", "chrf", "train_seconds")  # in which runs differ
 
 
 def scaled(value: float, measure: str) -> float:
@@ -530,33 +507,25 @@ def scaled(value: float, measure: str) -> float:
 
 def places(measure: str, mean: float, width: float | None) -> int:
     """Decimal places that a number of this size and uncertainty can carry."""
-    if measure in (*SHARES, "bleu", "chrf", "train_seconds"):
+    if measure in TENTHS:
         return 1 if width is None or width < 9.95 else 0
     return 3 if abs(mean) < 0.1 or (width is not None and width < 0.01) else 2
 
 
-def plain_number(value: float, measure: str, percent: bool = False) -> str:
-    """One value: a loss or a weight by the rule of all pages, the others to the tenth in which runs differ.
-
-    With `percent` a share is given as 0 to 100, as the figures draw it.
-    """
-    if measure in (*SHARES, "bleu", "chrf", "train_seconds"):
-        return score(value if percent else scaled(value, measure))
-    return number(value)
-
-
-DIFFERENCES_EQUAL = "which does not prove that they are equal"
+def plain_number(value: float, measure: str) -> str:
+    """One value, of a share in percent: a loss or a weight by the rule of all pages, the others to the tenth."""
+    return score(value) if measure in TENTHS else number(value)
 
 
 def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
-    tests, best = data.comparisons(measure), ranked[0]
-    pairs = {
-        pair.second: pair
-        for each in tests
-        if best in (each.first, each.second)
-        for pair in [each if each.first == best else each.swapped()]
-    }
+    tests, best, equal = (
+        data.comparisons(measure),
+        ranked[0],
+        "which does not prove that they are equal",
+    )
+    of_best = [each if each.first == best else each.swapped() for each in tests]
+    pairs = {pair.second: pair for pair in of_best if pair.first == best}
     if not pairs:
         return ""
     if len(data.config.values) == 2:
@@ -566,7 +535,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
             f"{_probability(pair.p)}, {_method(tests)})"
         )
         what = "ratio" if pair.unit == "times" else "difference"
-        return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {DIFFERENCES_EQUAL}'}."
+        return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {equal}'}."
     ahead, level = (
         [
             data.names[value]
@@ -578,13 +547,13 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     parts = [f"**{data.names[best]}** differs significantly from {_join(ahead)}"] if ahead else []
     if level:
         others = _join(level) if ahead else "any other value"
-        parts.append(f"no difference from {others} is significant, {DIFFERENCES_EQUAL}")
+        parts.append(f"no difference from {others} is significant, {equal}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Bonferroni's correction)."
 
 
 def _join(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _method(tests: list[Comparison]) -> str:
@@ -608,10 +577,9 @@ def _signed(value: float, pair: Comparison, measure: str) -> str:
     """A difference with its sign, or a ratio; ∞ where no test could be made."""
     if isinf(value):
         return "∞" if value > 0 else "−∞"
-    if pair.unit == "times":
-        return f"{number(value)}{NARROW}×"
     value = scaled(value, measure)
-    return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
+    difference = f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
+    return f"{number(value)}{NARROW}×" if pair.unit == "times" else difference
 
 
 def _interval(pair: Comparison, measure: str) -> str:
@@ -638,8 +606,6 @@ def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
 # What the page computes as Python.
 
 
-SCRIPT_SEEDS = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
-LINES = "The mean over the seeds during training."
 STATS = """
 config, outcomes = sweep.config(), sweep.outcomes()  # an outcome for each (index of the value, seed)
 groups = {value_text(config.axis, value): [outcomes[cell] for cell in config.cells
@@ -688,13 +654,11 @@ from core.training.sweeps import value_text
 sweep = Sweep(Path({path_code(data.sweep.path)}))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}
 """
-    values = range(len(data.names))
-    stats = [each for value in values if (each := data.stats(value, measure)) is not None]
+    stats = data.stats(measure).values()
     lines = {
-        value: mean
-        for value in values
+        value: line
+        for value, line in data.lines(measure, over).items()
         if any(one.state == "finished" for one in data.outcomes_of(value))
-        and (mean := data.line(value, measure, over)) is not None
     }
     results = {
         "[each.mean for each in stats.values()]": np.array([each.mean for each in stats]),
@@ -710,10 +674,16 @@ measure, over = {measure!r}, {over!r}
         results["[test.p for test in tests]"] = np.array(
             [test.p for test in data.comparisons(measure)]
         )
+    seeds = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
     return Script(
         (
-            Cell(SCRIPT_SEEDS, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
-            Cell(LINES, MEANS, DRAW_LINES if lines else "", "sweeps:lines"),
+            Cell(seeds, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
+            Cell(
+                "The mean over the seeds during training.",
+                MEANS,
+                DRAW_LINES if lines else "",
+                "sweeps:lines",
+            ),
         ),
         results,
     )
@@ -739,39 +709,31 @@ def measure_name(measure: str, data: SweepData) -> str:
 
 def figure_title(measure: str, data: SweepData) -> str:
     """The title of a measure's figure."""
-    if measure == "error":
-        return "Error, relative to repeating the last season"
-    if measure == "expected":
-        return "Weight on the expected position"
     name = measure_name(measure, data) + (", %" if measure in SHARES else "")
-    return name[0].upper() + name[1:]
+    return {
+        "error": "Error, relative to repeating the last season",
+        "expected": "Weight on the expected position",
+    }.get(measure, name[0].upper() + name[1:])
 
 
 def number_text(stats: SeedStats, measure: str) -> str:
     """99.4 [98.7–99.7], the mean and its 95 % interval, with as many places as that can carry."""
     mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
     digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
-    written = f"{mean:.{digits}f}"
-    return (
-        f"{written}{NARROW}[{'–'.join(f'{end:.{digits}f}' for end in ends)}]" if ends else written
-    )
+    interval = "–".join(f"{end:.{digits}f}" for end in ends)
+    return f"{mean:.{digits}f}{interval and f'{NARROW}[{interval}]'}"
 
 
 def fact_text(data: SweepData, measure: str) -> str:
     """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
-    stats = {
-        value: s
-        for value in range(len(data.names))
-        if (s := data.stats(value, measure)) is not None
-    }
+    stats = data.stats(measure)
     if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
         return (
             f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
             "has two finished seeds."
         )
-    ranked = sorted(
-        stats, key=lambda value: stats[value].mean, reverse=measure not in LOWER_IS_BETTER
-    )
+    sign = 1 if measure in LOWER_IS_BETTER else -1
+    ranked = sorted(stats, key=lambda value: sign * stats[value].mean)
     best, worst = ranked[0], ranked[-1]
     unit = {
         "error": " of the error of repeating the last season",
@@ -780,44 +742,42 @@ def fact_text(data: SweepData, measure: str) -> str:
     text = (
         f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
         f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
+        f"{'Differences are tested when all runs have ended. ' * data.live}{verdict(data, measure, ranked)} "
     )
-    text += "Differences are tested when all runs have ended. " if data.live else ""
     wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
-    single = (
-        f"The seeds of {data.names[wide]} range from {plain_number(stats[wide].low, measure)} to "
-        f"{plain_number(stats[wide].high, measure)}."
-        if stats[wide].high > stats[wide].low
-        else ""
-    )
-    return f"{text}{verdict(data, measure, ranked)} {single}".replace("  ", " ").strip()
+    low, high = (scaled(end, measure) for end in (stats[wide].low, stats[wide].high))
+    if high > low:
+        text += (
+            f"The seeds of {data.names[wide]} range from {plain_number(low, measure)} to "
+            f"{plain_number(high, measure)}."
+        )
+    return text.replace("  ", " ").strip()
 
 
 def caption_text(data: SweepData, over: str) -> str:
     """The conditions: task, model, length, seeds, and the parts of the figures."""
-    config, task, model = data.config, data.task(), data.config.base.model
+    config, model = data.config, data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = (
         f"{config.base.steps:,} steps"
         if config.equal == "steps"
         else f"{config.seconds:g}{NARROW}s of training"
     )
-    sizes = f"d_model {model.d_model}"
-    if model.kind not in RECURRENT:
-        sizes += f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
+    sizes = (
+        f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
+        if model.kind not in RECURRENT
+        else ""
+    )
     parts = [
-        f"{task.name}, {model.kind}, {sizes}",
+        f"{data.task().name}, {model.kind}, d_model {model.d_model}{sizes}",
         f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
         *[f"{held:,} held-out items at the end"] * bool(held),
     ]
-    end = (
-        " Over seconds, a line ends where the first of its seeds ends."
-        if over == "train_seconds"
-        else ""
-    )
+    end = " Over seconds, a line ends where the first of its seeds ends."
     return (
         f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
         f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
-        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end}"
+        f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
     )
 
 
@@ -828,37 +788,24 @@ def _count(count: int, noun: str) -> str:
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
     """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
     measures = data.measures()
-    columns = [
-        m for m in measures if m != "token_accuracy" or "sequence_accuracy" not in measures
-    ] + ["train_seconds"]
+    shown = [m for m in measures if m != "token_accuracy" or "sequence_accuracy" not in measures]
+    stats = {measure: data.stats(measure) for measure in (*shown, "train_seconds")}
     head = [
         data.setting.lower() if data.setting.istitle() else data.setting,
-        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in columns),
+        *(measure_name(m, data) + (" %" if m in SHARES else "") for m in stats),
         "seeds",
     ]
-    rows = [
-        [
-            name,
-            *(
-                "–"
-                if (stats := data.stats(value, measure)) is None
-                else number_text(stats, measure)
-                for measure in columns
-            ),
-            _seeds(data, value),
-        ]
-        for value, name in enumerate(data.names)
-    ]
+    rows, total = [], len(data.config.seeds)
+    for value, name in enumerate(data.names):
+        states = [outcome.state for outcome in data.outcomes_of(value)]
+        done, failed = states.count("finished"), states.count("failed")
+        cells = (
+            number_text(each[value], measure) if value in each else "–"
+            for measure, each in stats.items()
+        )
+        seeds = f"{done}{f' of {total}' * (done < total)}{f', {failed} failed' if failed else ''}"
+        rows.append([name, *cells, seeds])
     return head, rows
-
-
-def _seeds(data: SweepData, value: int) -> str:
-    """How many of a value's seeds finished, and how many failed."""
-    states = [outcome.state for outcome in data.outcomes_of(value)]
-    done, failed, total = states.count("finished"), states.count("failed"), len(data.config.seeds)
-    return (f"{done}" if done == total else f"{done} of {total}") + (
-        f", {failed} failed" if failed else ""
-    )
 
 
 def failures(data: SweepData) -> list[str]:
@@ -873,10 +820,11 @@ def failures(data: SweepData) -> list[str]:
 def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
     """One run in a line: its value, its seed and its result."""
     measure = (data.measures() or ["loss"])[0]
-    last, result = outcome.last(measure), outcome.message or outcome.state
-    if last is not None:
+    result = outcome.message or outcome.state
+    if (last := outcome.last(measure)) is not None:
         unit = f"{NARROW}%" if measure in SHARES else ""
-        result = f"{measure_name(measure, data)} {plain_number(last, measure)}{unit}"
+        shown = plain_number(scaled(last, measure), measure)
+        result = f"{measure_name(measure, data)} {shown}{unit}"
     return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
 
 
@@ -895,28 +843,27 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:
     """How much of a run is done, 0 to 1."""
-    if outcome.ended or not outcome.steps:
-        return float(outcome.ended)
-    if config.equal == "steps":
-        return min(1.0, outcome.steps[-1] / config.base.steps)
-    return min(1.0, outcome.train_seconds[-1] / config.seconds)
+    equal_steps = config.equal == "steps"
+    done, whole = (
+        (outcome.steps, config.base.steps)
+        if equal_steps
+        else (outcome.train_seconds, config.seconds)
+    )
+    return float(outcome.ended) if outcome.ended or not done else min(1.0, done[-1] / whole)
 
 
 def numbers_csv(data: SweepData) -> bytes:
     """A row a run: value, seed, state, and its last numbers."""
-    rows = []
-    for (value, seed), outcome in sorted(data.outcomes.items()):
-        numbers = ("" if (last := outcome.last(measure)) is None else last for measure in MEASURES)
-        rows.append(
-            [
-                data.names[value],
-                seed,
-                outcome.state,
-                outcome.steps[-1] if outcome.steps else 0,
-                outcome.train_seconds[-1] if outcome.train_seconds else 0,
-                *numbers,
-            ]
-        )
+    rows = [
+        [
+            data.names[value],
+            seed,
+            outcome.state,
+            *([0, *column][-1] for column in (outcome.steps, outcome.train_seconds)),
+            *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
+        ]
+        for (value, seed), outcome in sorted(data.outcomes.items())
+    ]
     return csv_file(
         [data.config.axis, "seed", "state", "steps", "trained_seconds", *MEASURES], rows
     )
@@ -938,7 +885,6 @@ scale that ends at ±1. The p-values and the intervals of all pairs are correcte
 all values are equal, the chance of claiming any difference is at most 5 %, and an interval leaves out no difference
 exactly where p is below 5 %. If the differences of all seeds are equal, their standard deviation is taken as one
 held-out item."""
-TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
 
 
 def page() -> None:
@@ -946,17 +892,16 @@ def page() -> None:
         "Sweeps",
         "You will see which values of one setting differ by more than the random seeds do.",
     )
-    sweep, trouble = linked_sweep()
-    if trouble:
-        st.warning(trouble)
-    data = load_sweep(sweep)
+    sweep = linked_sweep()
+    data, own = load_sweep(sweep), people.mine(sweep)
+    readable = data if isinstance(data, SweepData) else None
     left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # first, as the values on offer are models that are built
-        _poll(sweep, _draw, _is_live(data), "sweeps:figures")
+        _poll(sweep, data, _draw, "sweeps:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         picker()
-        config = controls(data if isinstance(data, SweepData) else None)
+        config = controls(readable)
         with first:
             start_run(
                 PAGE,
@@ -966,8 +911,6 @@ def page() -> None:
                 ConfigError,
                 run_of=lambda sweep: next(iter(sweep.runs().values())),
             )
-            readable = data if isinstance(data, SweepData) else None
-            own = people.mine(sweep)
             if readable and readable.live and own:
                 stop_button(st, PAGE, stop, sweep)
             else:
@@ -999,11 +942,11 @@ def page() -> None:
                     )
             limits_line()
             show_flash(PAGE)
-            _poll(sweep, draw_progress, _is_live(data), "sweeps:progress")
+            _poll(sweep, data, draw_progress, "sweeps:progress")
     with right:
-        if isinstance(data, SweepData):
-            details("All runs and their numbers", partial(_runs, data), "sweeps:runs")
-            details("Make a claim of this sweep", partial(draw_claim, data), "sweeps:claim")
+        if readable is not None:
+            details("All runs and their numbers", partial(_runs, readable), "sweeps:runs")
+            details("Make a claim of this sweep", partial(draw_claim, readable), "sweeps:claim")
     how = partial(sources, HOW, vary, compare)
     details("How a setting is varied and how differences are tested", how, "sweeps:source")
     next_page("sweeps")
@@ -1014,17 +957,13 @@ def _is_live(data: SweepData | str) -> bool:
     return isinstance(data, SweepData) and data.live
 
 
-def _poll(sweep: Sweep, render: Callable[[SweepData], None], live: bool, key: str) -> None:
-    def render_or_fail(data: SweepData | str) -> None:
-        if isinstance(data, str):
-            st.error(plain(data))
-        else:
-            render(data)
-
+def _poll(
+    sweep: Sweep, data: SweepData | str, render: Callable[[SweepData], None], key: str
+) -> None:
     poll(
         lambda: load_sweep(sweep),
-        render_or_fail,
-        live,
+        lambda now: st.error(plain(now)) if isinstance(now, str) else render(now),
+        _is_live(data),
         key,
         interval=SLOW_POLL_INTERVAL,
         still_live=_is_live,
@@ -1080,41 +1019,26 @@ def _differences(data: SweepData, measure: str) -> None:
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
     """The means over training and every seed at its end, on one scale of the measure."""
-
-    def in_percent(line: Line) -> Line:
-        return Line(
-            line.x,
-            *(tuple(scaled(v, measure) for v in part) for part in (line.mean, line.low, line.high)),
-        )
-
-    values = range(len(data.names))
-    means = {
-        value: in_percent(line)
-        for value in values
-        if (line := data.line(value, measure, over)) is not None
-    }
-    ends = {
-        value: stats.in_percent() if measure in SHARES else stats
-        for value in values
-        if (stats := data.stats(value, measure)) is not None
-    }
+    means, ends = data.lines(measure, over), data.stats(measure)
     if not means:
         return
+    if measure in SHARES:
+        means = {value: line.in_percent() for value, line in means.items()}
+        ends = {value: stats.in_percent() for value, stats in ends.items()}
     extremes = [v for line in means.values() for v in (*line.low, *line.high)]
     if measure not in TOP:
         extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
     scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
-    write = partial(plain_number, measure=measure, percent=True)
+    write = partial(plain_number, measure=measure)
     x_title = "step" if over == "steps" else "seconds of training"
     last = max(line.x[-1] for line in means.values()) or 1.0
     if over == data.config.equal == "steps":
         last = data.config.base.steps
     elif over == "train_seconds" and data.config.equal == "seconds":
         last = data.config.seconds
-    spec = lines(name, x_title, last, data.names, means, scale, theme(), write)
     draw_chart(
         st,
-        spec,
+        lines(name, x_title, last, data.names, means, scale, theme(), write),
         key="sweeps:lines",
         alt=f"{name} over training, a line each: {', '.join(data.names)}.",
     )
@@ -1152,14 +1076,16 @@ def _runs(data: SweepData) -> None:
 def draw_progress(data: SweepData) -> None:
     """The progress of the sweep, or how it ended."""
     count = len(data.config.cells)
-    if data.is_example:
-        st.caption("This is an example sweep. Press Start sweep to run your own.")
-    elif data.live:
+    if data.live:
         st.progress(*progress(data, jobs.max_workers()))
-    elif data.finished == count:
-        st.caption(f"All {count} runs have finished.")
     else:
-        st.caption(f"{data.finished} of {count} runs have finished. Their results are saved.")
+        st.caption(
+            "This is an example sweep. Press Start sweep to run your own."
+            if data.is_example
+            else f"All {count} runs have finished."
+            if data.finished == count
+            else f"{data.finished} of {count} runs have finished. Their results are saved."
+        )
 
 
 def picker() -> None:
@@ -1193,7 +1119,7 @@ def _page_label(sweep_id: str) -> str:
     if isinstance(data, str):
         return sweep_id
     name = f"{data.setting} × {len(data.config.seeds)} seeds, {data.task().name.lower()}"
-    return f"Example: {name}" if not sweep_id else f"{name} · {sweep_id[9:11]}:{sweep_id[11:13]}"
+    return f"{name} · {sweep_id[9:11]}:{sweep_id[11:13]}" if sweep_id else f"Example: {name}"
 
 
 def _delete(sweep: Sweep) -> None:
@@ -1263,16 +1189,26 @@ def draw_claim(data: SweepData) -> None:
         "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
         "has it, with its run and its verdict."
     )
-    measures, names = (
-        [name for name in data.measures() if name in MEASURES_of_sweep_claim],
-        data.names,
-    )
+    measures = [name for name in data.measures() if name in MEASURES_of_sweep_claim]
     if not measures:
         caption("This sweep has no measure that two models could be compared by.")
         return
+    names = data.names
     with st.grid(4, min_column_width=140):
-        first = _value("This value is better", names, 0, "first")
-        second = _value("than this one", names, 1, "second")
+        first, second = (
+            st.selectbox(
+                label,
+                range(len(names)),
+                start,
+                key=f"sweeps:claim:{key}:{len(names)}",
+                format_func=names.__getitem__,
+                help="A value of the sweep.",
+                **KEEP,
+            )
+            for start, (label, key) in enumerate(
+                (("This value is better", "first"), ("than this one", "second"))
+            )
+        )
         measure = st.selectbox(
             "in",
             measures,
@@ -1307,16 +1243,3 @@ def draw_claim(data: SweepData) -> None:
         on_click="ignore",
         key="sweeps:claim:file",
     )
-
-
-def _value(label: str, names: list[str], start: int, key: str) -> int:
-    value = st.selectbox(
-        label,
-        range(len(names)),
-        start,
-        key=f"sweeps:claim:{key}:{len(names)}",
-        format_func=lambda index: names[index],
-        help="A value of the sweep.",
-        **KEEP,
-    )
-    return int(value)

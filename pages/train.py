@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -34,12 +34,12 @@ from core.training.loop import PASS, train
 from core.training.record import Prediction, Record
 from dashboard.draw import grids, tables
 from dashboard.draw.attention_view import READS, attention_view
-from dashboard.draw.curves import Curve, balanced_points, legend, loss_curves, points, step_chart
+from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.formats import duration, number, percent, plain, score
 from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import Ink
 from dashboard.draw.tables import DocumentWeights, lines
-from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
+from dashboard.draw.vega import axis_style, figure, layer
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
@@ -95,23 +95,20 @@ from dashboard.ui.run_controls import poll
 from dashboard.ui.run_data import (
     EXAMPLE_RUN,
     MODEL_NAMES,
+    SETTINGS_OF,
     RunData,
-    config_from_link,
+    baselines_of,
     copy_run,
     count_parameters,
-    damage_of,
     linked_run,
-    linked_run_id,
     load_run,
     path_code,
     select_example,
     select_run,
+    warn_of_damage,
 )
 
 # The sentences of the page Train, and examples as text; makes no st call.
-
-
-Baselines = Sequence[tuple[str, float]]
 
 
 def separator(task: Task) -> str:
@@ -129,130 +126,78 @@ def series(prediction: Prediction) -> tuple[list[float], list[float], list[float
 
 
 def fact_text(
-    record: Record, task: Task, head: tuple[int, int] | None, baselines: Baselines = ()
+    record: Record,
+    task: Task,
+    head: tuple[int, int] | None,
+    baselines: Sequence[tuple[str, float]] = (),
 ) -> str:
     """The fact about a step, in Markdown: the weight in the (layer, head) `head`, and the scores and `baselines`."""
-    sentence, step = "", f":primary[**{record.step:,}**]"
-    if record.expected and head is not None and record.even is not None:
-        layer, index = head
-        weight = record.expected[layer][index]
-        only = len(record.expected) * len(record.expected[0]) == 1
-        where = "" if only else f" in head L{layer}·H{index}"
-        right = f"the correct {task.unit}" if task.form == "pairs" else task.expected_name
-        sentence = f"At step {step}, {right} gets **{number(weight)}** of the weight{where}; "
-        sentence += f"uniform attention gives {number(record.even)}. "
-    text = _scores(record, task, baselines)
-    return sentence + (
-        text[:1].upper() + text[1:] if sentence else text and f"At step {step}, {text}"
+    text, step = _scores(record, task, baselines), f"At step :primary[**{record.step:,}**], "
+    if not record.expected or head is None or record.even is None:
+        return text and step + text
+    only = len(record.expected) * len(record.expected[0]) == 1
+    where = "" if only else f" in head L{head[0]}·H{head[1]}"
+    right = f"the correct {task.unit}" if task.form == "pairs" else task.expected_name
+    return (
+        f"{step}{right} gets **{number(record.expected[head[0]][head[1]])}** of the weight{where}; "
+        f"uniform attention gives {number(record.even)}. {text[:1].upper()}{text[1:]}"
     )
 
 
-def document(
-    weights: DocumentWeights,
-    deciding: tuple[range, tuple[int, ...]] | None,
-    classes: tuple[str, str] | None,
-) -> str:
-    """What the drawing of a document means, in Markdown; the weight on what decides, beside uniform attention's."""
-    words = [
-        "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
-    ]
-    if deciding is not None:
-        span, places = deciding
-        index, within = (
-            sentence_spans(weights.tokens).index(span),
-            sum(weights.words[place] for place in places),
-        )
-        names = " and ".join(f"“{plain(weights.tokens[place])}”" for place in places)
-        words.append(
-            f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
-            f"{names} {number(within)} of the weight within it; uniform attention gives "
-            f"{number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
-        )
-    if classes is not None:
-        words.append(
-            f"The class is **{plain(classes[0])}**, the prediction **{plain(classes[1])}**."
-        )
-    return " ".join(words)
-
-
-def _scores(record: Record, task: Task, baselines: Baselines) -> str:
+def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) -> str:
     """The scores of the task's form, compared with their baselines."""
     if record.error is not None:
         return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
-    if record.loss is None:
-        return ""
-    if task.form == "series":
+    if record.loss is not None and task.form == "series":
         return (
             f"the squared error is **{number(record.loss)}**; predicting the mean gives "
             f"{number(task.baseline_loss)}."
         )
-    if record.token_accuracy is None:
+    if record.loss is None or record.token_accuracy is None:
         return ""
     if task.form == "label":
         balanced = (
             "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
         )
-        others = "; " * bool(baselines) + " and ".join(
+        others = " and ".join(
             f"{plain(name)} reaches {percent(share)}" for name, share in baselines
         )
         return (
             f"accuracy is **{percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
-            f"{balanced}{others}."
+            f"{balanced}{others and f'; {others}'}."
         )
     text = f"{task.unit} accuracy is {percent(record.token_accuracy)}"
-    if task.form == "text":
-        return (
-            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
-            f"{number(task.baseline_loss)}.{_unknown(record, task)}"
-        )
-    if record.sequence_accuracy is None:
-        return text + "."
-    join = (
-        "but sequence accuracy only"
-        if record.token_accuracy - record.sequence_accuracy > 0.2
-        else "and sequence accuracy"
-    )
-    text += f", {join} {percent(record.sequence_accuracy)}"
-    scores = [
-        f"{name} is {score(value)}"
-        for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
-        if value is not None
-    ]
-    text += f"; {' and '.join(scores)}." if scores else "."
-    if record.cut:
-        text += (
-            f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
-            f"{task.max_target + 1} tokens, before an end token."
-        )
-    return text + _unknown(record, task)
-
-
-def _unknown(record: Record, task: Task) -> str:
-    """What unknown tokens do to the loss, as a sentence; empty where all are known."""
-    if record.unknown is None or record.loss is None:
-        return ""
-    return (
-        f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
+    unknown = (
+        ""
+        if record.unknown is None
+        else f" {percent(record.unknown)} of the held-out {task.unit}s are not in the vocabulary, so the model "
         f"cannot output them: the loss is {number(record.known_loss or 0.0)} without them, {number(record.loss)} "
         "with them."
     )
-
-
-def progress(records: Sequence[Record], config: RunConfig) -> tuple[float, str]:
-    """How far a run is, 0 to 1, and a line with the time left."""
-    if not records:
-        return 0.0, "Setting up…"
-    last = records[-1]
-    share = min(1.0, max(last.step / config.steps, last.elapsed / config.max_seconds))
-    text = f"Step {last.step:,} of {config.steps:,}"
-    if last.final:
-        return 1.0, text
-    if last.step and last.elapsed:
-        left = min(
-            last.elapsed * (config.steps - last.step) / last.step, config.max_seconds - last.elapsed
+    if task.form == "text":
+        return (
+            f"{text}; the loss is {number(record.loss)} nats per {task.unit}, a random guess gives "
+            f"{number(task.baseline_loss)}.{unknown}"
         )
-        text += f", about {max(1, round(left))} s left"
-    return share, text
+    if record.sequence_accuracy is None:
+        return text + "."
+    far = record.token_accuracy - record.sequence_accuracy > 0.2
+    join = "but sequence accuracy only" if far else "and sequence accuracy"
+    scores = " and ".join(
+        f"{name} is {score(value)}"
+        for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
+        if value is not None
+    )
+    cut = (
+        ""
+        if not record.cut
+        else f" {record.cut:,} of {record.held_out:,} outputs {'was' if record.cut == 1 else 'were'} cut at "
+        f"{task.max_target + 1} tokens, before an end token."
+    )
+    return (
+        f"{text}, {join} {percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
+        f"{cut}{unknown}"
+    )
 
 
 def ending_text(status: Status, records: Sequence[Record], config: RunConfig | None = None) -> str:
@@ -260,14 +205,13 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
     last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
     if last is None or status.state == "failed":
         return status.message
-    accuracy, early = last.sequence_accuracy or 0.0, ""
+    accuracy, why = last.sequence_accuracy or 0.0, ""
     # A limit of time is in the message already.
     if config and status.state == "finished" and not last.capped and last.step < config.steps:
-        if config.finish_early and accuracy >= PASS:
-            early = f"at least {percent(PASS)} of the sequences were correct"
-        elif config.patience:
-            early = "the validation loss no longer fell"
-        early = early and f" It ended before step {config.steps:,}, since {early}."
+        passed = config.finish_early and accuracy >= PASS
+        fell = "the validation loss no longer fell" if config.patience else ""
+        why = f"at least {percent(PASS)} of the sequences were correct" if passed else fell
+    early = why and f" It ended before step {config.steps:,}, since {why}." if config else ""
     return (
         f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
         "held-out items."
@@ -276,16 +220,15 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
 
 def pace(record: Record, machine: str = "") -> str:
     """Time, speed and share of data making at a step, and the machine."""
-    parts = [f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training"]
-    if record.tokens_per_second:
-        parts.append(f"{record.tokens_per_second:,.0f} tokens/s")
-    if record.data_share is not None:
-        parts.append(f"{percent(record.data_share)} of the training time spent on batches")
-    if record.gradient is not None:
-        parts.append(f"gradient norm {number(record.gradient)}")
-    if machine:
-        parts.append(f"on {plain(machine)}")
-    return " · ".join(parts)
+    share, norm, speed = record.data_share, record.gradient, record.tokens_per_second
+    parts = (
+        f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training",
+        bool(speed) and f"{speed:,.0f} tokens/s",
+        share is not None and f"{percent(share)} of the training time spent on batches",
+        norm is not None and f"gradient norm {number(norm)}",
+        machine and f"on {plain(machine)}",
+    )
+    return " · ".join(part for part in parts if part)
 
 
 # The attention of one held-out example over training time, and where it attends on a picture or a series.
@@ -304,10 +247,6 @@ class Head:
     head: int
     shape: tuple[int, int]
     to_source: bool = True
-
-    @property
-    def name(self) -> str:
-        return head_name(self.layer, self.head, self.shape)
 
 
 def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
@@ -330,25 +269,30 @@ class Moment:
 
 def attention_over_time(data: RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
-    steps = data.steps
-    head = _choose_head(data, steps[-1]) if steps else None
-    if head is None:
-        return _no_attention(data)
-    step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
-    take_link(step_key, one_of(steps), name=step_name)
-    if went_back(step_name):
-        forget_step(data.run.id)
-    start = st.session_state.get(step_key)
-    key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
-    picked = st.session_state.get(f"{key}:view", {}).get("frame")
-    frames = run_data.head_over_time(
-        data.run, steps, head.example, head.kind, head.layer, head.head, picked or start
-    )
-    if not frames:
-        return _no_attention(data)
+    steps, frames = data.steps, list[tuple[int, np.ndarray]]()
+    if head := _choose_head(data, steps[-1]) if steps else None:
+        step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
+        take_link(step_key, one_of(steps), name=step_name)
+        if went_back(step_name):
+            forget_step(data.run.id)
+        start = st.session_state.get(step_key)
+        key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
+        must = st.session_state.get(f"{key}:view", {}).get("frame") or start
+        which = head.example, head.kind, head.layer
+        frames = run_data.head_over_time(data.run, steps, *which, head.head, must)
+    if head is None or not frames:
+        steps = [r.step for r in data.records]
+        if data.required_config.model.attention is None:
+            st.markdown("**No attention**")
+            st.caption(
+                "The decoder of this model reads only the encoder's last state, so there is no attention map."
+            )
+        if len(steps) < 2 or data.live:
+            return Moment(steps[-1])
+        return Moment(FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step)
     last_step, last = frames[-1]
     state = attention_view(
-        run_data.head_trace(data, head.example, head.kind, head.layer, last, head.shape[1]),
+        run_data.head_trace(data, *which, last, head.shape[1]),
         key=key,
         layout="frames",
         layer=head.layer,
@@ -356,7 +300,7 @@ def attention_over_time(data: RunData) -> Moment:
         frame=start,
         frames=frames,
         live=data.live,
-        title=f"Held-out example, {head.name}",
+        title=f"Held-out example, {head_name(head.layer, head.head, head.shape)}",
         reads=READS[head.kind],
         height=300,
     )
@@ -373,31 +317,17 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _no_attention(data: RunData) -> Moment:
-    steps = [r.step for r in data.records]
-    if data.config is not None and data.config.model.attention is None:
-        st.markdown("**No attention**")
-        st.caption(
-            "The decoder of this model reads only the encoder's last state, so there is no attention map."
-        )
-    if len(steps) < 2 or data.live:
-        return Moment(steps[-1])
-    return Moment(FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step)
-
-
 def _choose_head(data: RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
-    examples = range(run_data.count_examples(data.run, step))
+    counts = run_data.head_counts(data.run, step)
     row = st.grid("auto", min_column_width=room(190), gap="small")
-    example = FIELDS.draw("example", into=row, data=data, examples=examples).example or 0
-    sizes = run_data.sizes(data.run, step, example)
-    if not sizes:
+    example = FIELDS.draw("example", into=row, data=data, examples=range(len(counts))).example or 0
+    if not counts or not (sizes := counts[example]):
         return None
     first, given = next(iter(sizes)), {"data": data, "kinds": list(sizes)}
     kind = FIELDS.draw("attention", into=row, **given).attention or first
-    best = best_head(data.records[-1]) if kind == first else (0, 0)
-    layers, heads = shape = sizes[kind]
-    best = best if best[0] < layers and best[1] < heads else (0, 0)
+    shape, best = sizes[kind], best_head(data.records[-1]) if kind == first else (0, 0)
+    best = best if np.less(best, shape).all() else (0, 0)
     drawn = FIELDS.draw("head", into=row, **given, kind=kind, shape=shape, best=best)
     layer, head = drawn.head or (0, 0)
     return Head(example, kind, layer, head, shape, kind == first)
@@ -406,32 +336,33 @@ def _choose_head(data: RunData, step: int) -> Head | None:
 def example_label(data: RunData, example: int) -> str:
     """A held-out example in a list."""
     task, config = data.task(), data.required_config
-    source, target = task.display_tokens(
-        watched_examples(config.task, config.num_examples)[example]
-    )
-    if task.input in ("patches", "series"):
-        answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
-        return f"Example {example + 1}{answer}"
-    return separator(task).join(source)
+    watched = watched_examples(config.task, config.num_examples)
+    source, target = task.display_tokens(watched[example])
+    if task.input not in ("patches", "series"):
+        return separator(task).join(source)
+    answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
+    return f"Example {example + 1}{answer}"
+
+
+def weights_on_source(data: RunData, moment: Moment, length: int) -> Any:
+    """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
+    if moment.head is None or moment.weights is None:
+        return None
+    head, rows = moment.head, run_data.tokens(data, moment.head.example, moment.head.kind)[0]
+    return source_weights(data.required_config.model, head.kind, moment.weights, rows, length)
 
 
 def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
     """Pictures tinted by the weights of each output, or a series with its forecast."""
-    task, head, config = data.task(), moment.head, data.config
-    if task.input not in ("patches", "series") or config is None:
+    task, config = data.task(), data.required_config
+    if task.input not in ("patches", "series"):
         return
-    example = 0 if head is None else head.example
-    sample = watched_examples(config.task, config.num_examples)[example]
-    outputs: tuple[str, ...] = ()
-    weights: np.ndarray | None = None
-    if head is not None and moment.weights is not None:
-        rows, _ = run_data.tokens(data, example, head.kind)
-        outputs, weights = source_weights(
-            config.model, head.kind, moment.weights, rows, len(sample.source)
-        ) or ((), None)
+    example = 0 if moment.head is None else moment.head.example
+    source = watched_examples(config.task, config.num_examples)[example].source
+    outputs, weights = weights_on_source(data, moment, len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
         chart_title(f"What it attends to, step {moment.step:,}")
-        st.html(grids.tiles(sample.source, task.shape.grid, outputs, weights, theme(), ink))
+        st.html(grids.tiles(source, task.shape.grid, outputs, weights, theme(), ink))
         st.caption(
             f"The largest weight of a patch is {number(weights.max())}; uniform attention gives each patch "
             f"{number(1 / weights.shape[1])}."
@@ -453,14 +384,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
 # The curves of a run: loss, the scores of its task, and its training; each with the picked step.
 
 
-SMALL = 140  # pixels
-LEVELS = (
-    0.25,
-    0.5,
-    1.01,
-)  # where the axis of shares may end: all of the weight may be a rounding over one
 MAX_HEADS = 4  # lines that can be told apart
-FORMS_IN_NATS = ("pairs", "text", "label")
 SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
     "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
     "rate": ("Learning rate", "rate", "rate"),
@@ -473,195 +397,130 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 }
 
 
-def findings(data: RunData, step: int) -> dict[str, list[Finding]]:
-    """What goes wrong up to a step, by the name of the curve that shows it."""
-    result: dict[str, list[Finding]] = {}
-    if data.config is not None:
-        failure = data.status.message if data.status.state == "failed" else ""
-        for finding in diagnose(data.until(step), data.config, data.task().baseline_loss, failure):
-            result.setdefault(finding.beside, []).append(finding)
-    return result
-
-
-def show_findings(findings: Sequence[Finding]) -> None:
-    """The measurement and the advice of each finding."""
-    for each in findings:
-        st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
-
-
-def loss(data: RunData, step: int, ink: Ink, findings: Sequence[Finding]) -> None:
-    """Validation and training loss, and the loss of guessing.
+def loss_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+    """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
     """
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
-    guess, curves = task.baseline_loss, loss_curves(data.records)
-    guesses = {"label": "class frequencies", "series": "the mean"}
-    chart_title(
-        "Loss" if task.form in FORMS_IN_NATS else "Squared error", legend=legend(curves, ink)
-    )
-    _draw(
-        data,
-        "loss",
-        curves,
-        step,
-        ink,
-        "Validation and training loss over training.",
-        guess=(guess, f"{guesses.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
-        high=max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
-    )
-    show_findings(findings)
+    guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
+    options = {
+        "guess": (guess, f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
+        "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
+        "alt": "Validation and training loss over training.",
+    }
+    title = "Loss" if task.form in ("pairs", "text", "label") else "Squared error"
+    return title, loss_curves(data.records), options
 
 
-def metric(data: RunData, step: int, ink: Ink) -> None:
+def score_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     """The scores of the task on held-out items."""
     task, records = data.task(), data.records
     if task.form == "series":
-        chart_title("Validation error, % of the error of repeating the last season")
-        _draw(
-            data,
-            "sequence_accuracy",
+        return (
+            "Validation error, % of the error of repeating the last season",
             [Curve("error", points(records, "error", 100))],
-            step,
-            ink,
-            "Validation error over training, compared with repeating the last season.",
-            guess=(100.0, "last season repeated"),
+            {
+                "guess": (100.0, "last season repeated"),
+                "alt": "Validation error over training, compared with repeating the last season.",
+            },
         )
-        return
     scores = [
         Curve(name, points(records, key))
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
+    token = "accuracy" if task.form == "label" else f"{task.unit} accuracy"
     curves = [
         *[Curve("sequence accuracy", points(records, "sequence_accuracy", 100))]
         * (task.form == "pairs"),
-        Curve(
-            "accuracy" if task.form == "label" else f"{task.unit} accuracy",
-            points(records, "token_accuracy", 100),
-        ),
+        Curve(token, points(records, "token_accuracy", 100)),
         *[Curve("balanced accuracy", balanced_points(records))] * (task.form == "label"),
         *scores,
     ]
-    short = [replace(curve, name=curve.name.removesuffix(" accuracy")) for curve in curves]
+    baselines = baselines_of(data.required_config.task, records[-1].held_out)
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
-    chart_title(f"Validation {name}", legend=legend(short, ink))
-    best = max(data.baselines(records[-1].held_out), key=lambda baseline: baseline[1], default=None)
-    guess = None if best is None else (100 * best[1], f"{best[0]}: {percent(best[1])}")
-    _draw(
-        data,
-        "sequence_accuracy",
-        curves,
-        step,
-        ink,
-        f"Accuracy on held-out {task.whole} over training.",
-        high=100,
-        percent=not scores,
-        guess=guess,
+    best = max(baselines, key=lambda baseline: baseline[1], default=None)
+    options = {
+        "alt": f"Accuracy on held-out {task.whole} over training.",
+        "high": 100,
+        "percent": not scores,
+        "guess": best and (100 * best[1], f"{best[0]}: {percent(best[1])}"),
+    }
+    return f"Validation {name}", curves, options
+
+
+def weight_chart(data: RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
+    """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
+    assert last.expected is not None
+    heads = sorted(
+        np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1], reverse=True
     )
+    curves = [
+        Curve(
+            f"L{layer}·H{head}",
+            [(r.step, r.expected[layer][head] if r.expected else None) for r in data.records],
+        )
+        for (layer, head), _ in heads[:MAX_HEADS]
+    ]
+    most = max(w for r in data.records for row in r.expected or () for w in row)
+    guess = None if last.even is None else (last.even, f"uniform: {number(last.even)}")
+    # all of the weight may be a rounding over one
+    options = {"high": next(level for level in (0.25, 0.5, 1.01) if most <= level), "guess": guess}
+    return f"Weight on {data.task().expected_name}", curves, options
 
 
-def charts_details(
-    data: RunData, step: int, ink: Ink, findings: Mapping[str, Sequence[Finding]]
-) -> None:
+def charts_details(data: RunData, step: int, findings: Sequence[Finding]) -> None:
     """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
-    names = ["gradient", "parts", "rate", "speed"]
-    if any(r.expected for r in data.records):
-        names = ["expected", *names[:-1]]
-    if any(r.indexer_loss is not None for r in data.records):
-        names.append("indexer")
+    records = data.records
+    last = next((r for r in reversed(records) if r.expected), None)
+    names = ["expected"] * (last is not None) + ["gradient", "parts", "rate"]
+    names += ["speed"] * (last is None)
+    names += ["indexer"] * any(r.indexer_loss is not None for r in records)
     cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
     for cell, name in zip(cells, names, strict=False):
         with cell:
-            if name == "expected":
-                last = next(r for r in reversed(data.records) if r.expected)
-                assert last.expected is not None
-                heads = sorted(
-                    (
-                        (w, layer, h)
-                        for layer, row in enumerate(last.expected)
-                        for h, w in enumerate(row)
-                    ),
-                    reverse=True,
-                )
-                curves = [
-                    Curve(
-                        f"L{layer}·H{h}",
-                        [
-                            (r.step, r.expected[layer][h] if r.expected else None)
-                            for r in data.records
-                        ],
-                    )
-                    for _, layer, h in heads[:MAX_HEADS]
-                ]
-                chart_title(f"Weight on {data.task().expected_name}", legend=legend(curves, ink))
-                most = max(w for r in data.records for row in r.expected or () for w in row)
-                even = (
-                    (last.even, f"uniform: {number(last.even)}") if last.even is not None else None
-                )
-                _draw(
-                    data,
-                    "expected",
-                    curves,
-                    step,
-                    ink,
-                    high=next(level for level in LEVELS if most <= level),
-                    guess=even,
-                )
-                if len(heads) > MAX_HEADS:
+            if name == "parts":
+                _parts(data, step)
+                _show(name, findings)
+            elif name == "expected" and last is not None:
+                _draw(data, step, name, findings, *weight_chart(data, last))
+                if (count := sum(map(len, last.expected or ()))) > MAX_HEADS:
                     st.caption(
-                        f"The {MAX_HEADS} of {len(heads)} heads with the largest weight at the end."
+                        f"The {MAX_HEADS} of {count} heads with the largest weight at the end."
                     )
-            elif name == "parts":
-                _parts(data, step, ink)
             else:
-                heading, curve, key = SINGLE[name]
-                chart_title(heading)
-                values, guess = points(data.records, key), None
-                if name == "gradient":
-                    clip = data.required_config.clip
-                    largest = max(value or 0.0 for _, value in values)
-                    if clip <= 5 * max(largest, 1e-9):
-                        guess = (clip, f"clipped at {clip:g}")
-                _draw(data, name, [Curve(curve, values)], step, ink, guess=guess)
-            show_findings(findings.get(name, ()))
+                title, curve, key = SINGLE[name]
+                values, clip = points(records, key), data.required_config.clip
+                largest = max(value or 0.0 for _, value in values)
+                clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
+                guess = (clip, f"clipped at {clip:g}") if clips else None
+                _draw(data, step, name, findings, title, [Curve(curve, values)], {"guess": guess})
 
 
-def _parts(data: RunData, step: int, ink: Ink) -> None:
+def _parts(data: RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
-    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
+    record, ink = (
+        next((r for r in reversed(data.until(step)) if r.gradients), None),
+        Ink.of(theme()),
+    )
     if record is None:
         chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
     chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
-    draw_chart(
-        st,
-        _parts_spec(record.gradients, ink),
-        key="train:parts",
-        alt="Gradient norm of each part of the model.",
-    )
-
-
-def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
-    """Bars on a logarithmic axis, one for each part, from the input down to the output."""
-    most = max(gradients.values()) or 1.0
-    low = min([value for value in gradients.values() if value > 0] or [most]) / 3
+    most = max(record.gradients.values()) or 1.0
+    low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
     rows = []
-    for path, value in gradients.items():
+    for path, value in record.gradients.items():
         above, _, last = path.rpartition(".")
         name = {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
         if last.isdecimal():  # such as encoder.layers.0
             name = f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
         rows.append({"part": name, "norm": max(value, low), "label": number(value), "low": low})
+    look = axis_style(ink) | {"labelLimit": 150, "labelOverlap": False}
     axes = {
-        "y": {
-            "field": "part",
-            "type": "nominal",
-            "sort": None,
-            "title": None,
-            "axis": {**axis_style(ink), "labelLimit": 150, "labelOverlap": False},
-        },
+        "y": {"field": "part", "type": "nominal", "sort": None, "title": None, "axis": look},
         "x": {
             "field": "norm",
             "type": "quantitative",
@@ -669,46 +528,43 @@ def _parts_spec(gradients: dict[str, float], ink: Ink) -> Spec:
             "scale": {"type": "log", "domain": [low, most * 4], "nice": False},
         },
     }
-    return figure(
+    bars = {**axes, "x2": {"field": "low"}}
+    labels = {**axes, "text": {"field": "label", "type": "nominal"}}
+    spec = figure(
         [
-            layer(
-                "bar",
-                rows,
-                {**axes, "x2": {"field": "low"}},
-                color=ink.series[0],
-                height={"band": 0.6},
-            ),
-            layer(
-                "text",
-                rows,
-                {**axes, "text": {"field": "label", "type": "nominal"}},
-                align="left",
-                dx=4,
-                fontSize=12,
-                color=ink.quiet,
-            ),
+            layer("bar", rows, bars, color=ink.series[0], height={"band": 0.6}),
+            layer("text", rows, labels, align="left", dx=4, fontSize=12, color=ink.quiet),
         ],
-        height=max(SMALL, 17 * len(gradients)),
+        height=max(140, 17 * len(rows)),
     )
+    draw_chart(st, spec, key="train:parts", alt="Gradient norm of each part of the model.")
 
 
 def _draw(
     data: RunData,
-    key: str,
-    curves: Sequence[Curve],
     step: int,
-    ink: Ink,
-    alt: str = "",
-    **options: Any,
+    key: str,
+    findings: Sequence[Finding],
+    title: str,
+    curves: Sequence[Curve],
+    options: dict[str, Any],
 ) -> None:
-    """Curves over the steps of the run, all of them while it is live; `options` are those of `step_chart`.
+    """Curves over the steps of the run, all of them while it is live, and what goes wrong in them.
 
     `alt` names no step: the browser builds a chart anew when its words change. Without it the chart is a small one.
     """
     last_x = data.required_config.steps if data.live else data.records[-1].step
-    options = options if alt else {"height": SMALL, **options}
-    spec = step_chart(curves, ink=ink, last_x=last_x, step=step, **options)
-    draw_chart(st, *split_data(spec), key=f"train:{key}", alt=alt or f"{key} over training.")
+    usual = {"alt": f"{key} over training.", "height": 200 if "alt" in options else 140}
+    more = usual | options | {"step": step, "last_x": last_x}
+    run_controls.draw_curves(st, title, curves, key=f"train:{key}", cut=" accuracy", **more)
+    _show(key, findings)
+
+
+def _show(key: str, findings: Sequence[Finding]) -> None:
+    """The measurement and the advice of each finding about a curve."""
+    for each in findings:
+        if each.beside == key:
+            st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
 
 
 # The attention that is trained: a published one by name, any choice on the six axes, or none.
@@ -727,27 +583,25 @@ def choose_attention(
     name: str,
     start: ModelConfig,
     kind: str,
-    d_model: int,
-    heads: int,
+    sizes: tuple[int, int],
     cell: DeltaGenerator,
     axes: DeltaGenerator,
 ) -> AttentionConfig | None:
-    """Draw the list of mechanisms and the popover of the axes; the attention at those sizes, None for none.
+    """Draw the list of mechanisms and the popover of the axes; the attention at those sizes (d_model, heads), or None.
 
     Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
+    state, key, (d_model, heads) = st.session_state, attention_key(name), sizes
     usual = start.attention and start.attention.with_(d_model=d_model, num_heads=heads)
     link = partial(
         link_value,
-        attention_key(name),
+        key,
         usual,
-        lambda text: (
-            None if text == NONE else from_text("" if text == PLAIN else text, (d_model, heads))
-        ),
+        lambda text: None if text == NONE else from_text("" if text == PLAIN else text, sizes),
         lambda config: NONE if config is None else to_text(config) or PLAIN,
     )
     link()
-    config, problem = st.session_state.get(attention_key(name), usual), None
+    config, problem = state.get(key, usual), None
     try:
         config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
@@ -769,38 +623,31 @@ def choose_attention(
                 "The mechanism cannot be trained. The reason is beside one of the six axes."
             )
         elif edited != before:  # an unchanged one keeps its problem
-            st.session_state[attention_key(name)] = config = edited
-            problem = None
+            state[key], config, problem = edited, edited, None
         link()  # what has just been changed
-    with cell:
-        # The list of names, which agrees with the axes: choosing a name sets them
-        sizes = (d_model, heads)
-        options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
-        options += [NONE] if kind == "recurrent" else []
-        current = (
-            NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
-        )
-        if current not in options:
-            options.append(current)
-        labels = LABELS | {item.key: preset_label(item.key) for item in PRESETS}
+    # The list of names, which agrees with the axes: choosing a name sets them
+    options = [RECOMMENDED, *(item.key for item in PRESETS if fits(item.key, kind, sizes))]
+    current = (
+        NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
+    )
+    options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
+    labels = LABELS | {item.key: preset_label(item.key) for item in PRESETS}
 
-        def select() -> None:
-            key = st.session_state[f"{name}:mechanism"]
-            if key != OWN:
-                special = {RECOMMENDED: usual, NONE: None}
-                config = special[key] if key in special else preset(key).config(*sizes)
-                st.session_state[attention_key(name)] = config
+    def select() -> None:
+        if (picked := state[f"{name}:mechanism"]) != OWN:
+            special = {RECOMMENDED: usual, NONE: None}
+            state[key] = special[picked] if picked in special else preset(picked).config(*sizes)
 
-        st.session_state[f"{name}:mechanism"] = current
-        st.selectbox(
-            "Mechanism",
-            options,
-            key=f"{name}:mechanism",
-            on_change=select,
-            format_func=labels.__getitem__,
-            **KEEP,
-            help="The attention mechanism. A published name sets all six axes.",
-        )
+    state[f"{name}:mechanism"] = current
+    cell.selectbox(
+        "Mechanism",
+        options,
+        key=f"{name}:mechanism",
+        on_change=select,
+        format_func=labels.__getitem__,
+        **KEEP,
+        help="The attention mechanism. A published name sets all six axes.",
+    )
     if problem is not None:
         raise problem
     return config
@@ -823,26 +670,28 @@ def summary(model: ModelConfig) -> str:
     if config is None:
         return "No attention: the decoder reads only the encoder's last state."
     names = " · ".join(entry(axis, getattr(config, axis).key).name for axis in AXES_OF[model.kind])
+    kernel, projection = (
+        entry(axis, getattr(config, axis).key).name for axis in ("kernel", "projection")
+    )
     sentences = [f"{names}."]
     if len(set(model.pattern)) > 1:
         sentences = [
             f"First layer: {names}. The layers in turn: {'; '.join(distinct_names(model.pattern))}."
         ]
-    if model.kind == "transformer":
-        if exact := exact_fallbacks(config):
-            kernel = entry("kernel", config.kernel.key).name
-            verb = "use" if exact[1:] else "uses"
-            sentences.append(
-                f"{kernel} is used in the encoder; {' and '.join(exact)} {verb} the exact kernel."
-            )
-        if masks := encoder_masks(config):
-            sentences.append(
-                f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
-                "does not know."
-            )
+    if model.kind == "transformer" and (exact := exact_fallbacks(config)):
+        verb = "use" if exact[1:] else "uses"
+        sentences.append(
+            f"{kernel} is used in the encoder; {' and '.join(exact)} {verb} the exact kernel."
+        )
+    if model.kind == "transformer" and (masks := encoder_masks(config)):
+        sentences.append(
+            f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
+            "does not know."
+        )
     if model.kind in ("transformer", "hybrid") and config.has("projection", "one sequence"):
-        name = entry("projection", config.projection.key).name
-        sentences.append(f"{name} applies to self-attention only; cross-attention uses multi-head.")
+        sentences.append(
+            f"{projection} applies to self-attention only; cross-attention uses multi-head."
+        )
     return " ".join(sentences)
 
 
@@ -851,7 +700,6 @@ def summary(model: ModelConfig) -> str:
 
 WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
-MAX_LAYERS = 12
 
 MODEL_SETTINGS = {
     param.key: param
@@ -861,7 +709,7 @@ MODEL_SETTINGS = {
             "Layers",
             1,
             1,
-            MAX_LAYERS,
+            12,
             1,
             meaning="the number of encoder layers, and of decoder layers",
         ),
@@ -1098,17 +946,13 @@ def setting_key(name: str, param: Param) -> str:
 
 def parameters_values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]:
     """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link."""
-    params = tuple(params)
+    values: dict[str, Value] = {}
     for param in params:
-        link_param(param, setting_key(key, param))
-    if visible:
-        return {
-            param.key: param_widget(param, key=setting_key(key, param), keep=KEEP)
-            for param in params
-        }
-    return {
-        param.key: st.session_state.get(setting_key(key, param), param.default) for param in params
-    }
+        name = setting_key(key, param)
+        link_param(param, name)
+        held = st.session_state.get(name, param.default)
+        values[param.key] = param_widget(param, key=name, keep=KEEP) if visible else held
+    return values
 
 
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
@@ -1123,15 +967,17 @@ def of_model(start: ModelConfig) -> tuple[Param, ...]:
 
 def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
     """The settings of a run by group, without those that do not apply to it; their defaults are the recipe's."""
-    excluded = ["label_smoothing"] * (form == "series")
-    excluded += ["checkpointing"] * (base.model.kind in RECURRENT)
-    excluded += ["finish_early"] * (form in ("text", "series"))
+    excluded = {
+        "label_smoothing": form == "series",
+        "checkpointing": base.model.kind in RECURRENT,
+        "finish_early": form in ("text", "series"),
+    }
     most = {"steps": most_steps(), "max_seconds": most_seconds()}
     return {
         name: tuple(
             replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
             for param in params
-            if param.key not in excluded
+            if not excluded.get(param.key)
         )
         for name, params in TRAINING_SETTINGS.items()
     }
@@ -1139,15 +985,13 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
 
 def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
     """The settings that differ from their defaults, as text."""
-    texts = []
-    for param in params:
-        value = values[param.key]
-        text = param.label(value) if isinstance(value, str) else f"{value:g}"
-        if isinstance(value, bool):
-            text = "on" if value else "off"
-        if value != param.default:
-            texts.append(f"{param.name.lower()} {text}")
-    return texts
+    changed = [(param, value) for param in params if (value := values[param.key]) != param.default]
+    return [
+        f"{param.name.lower()} {param.label(value)}"
+        if isinstance(value, str)
+        else f"{param.name.lower()} {('off', 'on')[value] if isinstance(value, bool) else f'{value:g}'}"
+        for param, value in changed
+    ]
 
 
 # The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
@@ -1421,7 +1265,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     )
     seed = FIELDS.draw("seed", into=cells["seed"]).seed
     attention = choose_attention(
-        name, base.model, kind, d_model, heads, cells["mechanism"], cells["axes"]
+        name, base.model, kind, (d_model, heads), cells["mechanism"], cells["axes"]
     )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=sizes["dropout"])
@@ -1445,15 +1289,6 @@ def _show_changes(changes: list[str]) -> None:
 
 CURVES = "The records of the run: a row for each step at which it was measured. `train(config)` gives them again."
 STEP = "One step: the scores, and the attention of one head on a held-out example."
-SCRIPT_NAMES = (
-    "loss",
-    "train_loss",
-    "sequence_accuracy",
-    "token_accuracy",
-    "error",
-    "gradient",
-    "rate",
-)
 DRAW_CURVES = """
 import altair as alt
 
@@ -1470,9 +1305,8 @@ show_maps({f"Step {step}": weights}, rows, columns)
 def script(data: RunData, moment: Moment) -> Script:
     """The curves of the run, and the picked step with its map."""
     records, record, head = data.records, data.at(moment.step), moment.head
-    names = [
-        name for name in SCRIPT_NAMES if any(getattr(one, name) is not None for one in records)
-    ]
+    known = "loss train_loss sequence_accuracy token_accuracy error gradient rate".split()
+    names = [name for name in known if any(getattr(one, name) is not None for one in records)]
     config = source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
     curves = f"""import pandas as pd
@@ -1533,21 +1367,10 @@ rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 
 HALF = 0.5
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
-AFTER = ("questions", "lessons")  # pages for those who have walked the path
-MEANING = (
-    "Nobody programs where a model attends. The loss rewards correct outputs; its gradient changes $W_q$ and "
-    "$W_k$ until the query of an output matches the key of the input that helps. The map above therefore starts "
-    "nearly uniform and becomes sharp while the loss falls."
-)
 
 PAGE = "train"
-RESTART_HELP: dict[run_controls.RunState, str] = {
-    "live": "Stop this run and start a new one with these settings",
-    "paused": "Leave this run and start a new one with these settings",
-}
 
 LONG = 24  # tokens
-LONG_TABLE = 300  # pixels
 PICTURE = 48
 
 PAGE_CURVES = "train:curves"  # the panel of further curves
@@ -1567,15 +1390,14 @@ def page() -> None:
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
     jobs.warm_up()
-    run, trouble = linked_run(linked_run_id())
+    run, state = linked_run(), st.session_state
     forget_other_runs("train", run.id)
-    if trouble:
-        st.warning(trouble)
-    if (linked := config_from_link(run)) is not None and not is_new(
-        TASK
-    ):  # else the link has a set-up
-        adopt(linked)
     data = load_run(run)
+    if run != EXAMPLE_RUN and state.get(SETTINGS_OF) != run.id:
+        # a run that a link has just brought, once; not the session's own
+        state[SETTINGS_OF] = run.id
+        if data.config is not None and not is_new(TASK):  # else the link has a set-up
+            adopt(data.config)
     with st.container(key="train:board"):
         st.html(PHONE_STYLE)
         left, right = st.columns([0.3, 0.7], gap="medium")
@@ -1597,10 +1419,14 @@ def page() -> None:
     if data.config is not None and not data.live and (question := run_question(data)):
         predict("train", question)
     try_this("train", moves())
-    paragraph(f"**What it means.** {MEANING}")
+    paragraph(
+        "**What it means.** Nobody programs where a model attends. The loss rewards correct outputs; its gradient "
+        "changes $W_q$ and $W_k$ until the query of an output matches the key of the input that helps. The map above "
+        "therefore starts nearly uniform and becomes sharp while the loss falls."
+    )
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         st.caption("The path ends here. Test what you know, or read on below:", width="content")
-        for step in map(step_of, AFTER):
+        for step in map(step_of, ("questions", "lessons")):
             st.page_link(step.page(), label=step.title, icon=step.icon, query_params={})
 
     def source() -> None:
@@ -1614,40 +1440,43 @@ def page() -> None:
 
 def _figures(data: RunData) -> None:
     """The figures of a run, or why there are none yet."""
-    if damage := damage_of(data.run):
-        st.warning(damage)
+    warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button("Show the example run", key="train:example-instead", on_click=select_example)
     elif data.records:
         draw(data)
-    elif not data.live:
-        placeholder("This run ended before its first measurement. Press Train to start another.")
-    elif jobs.place(data.run) is not None:
-        placeholder("Waiting for a free worker.")
     else:
-        placeholder("The first numbers appear within a second.")
+        placeholder(
+            "This run ended before its first measurement. Press Train to start another."
+            if not data.live
+            else "The first numbers appear within a second."
+            if jobs.place(data.run) is None
+            else "Waiting for a free worker."
+        )
 
 
 def draw(data: RunData) -> None:
     """The attention over training time beside the curves; below the examples, all at one step."""
-    ink = Ink.of(theme())
-    paragraph(f"**{data.task().name}.** {task_entry(data.task().key).meaning}")
+    ink, task, config = Ink.of(theme()), data.task(), data.required_config
+    paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small"):
         left, right = st.columns(2, gap="medium")
         below = st.container()
     with left, picture("train"):
         moment = attention_over_time(data)
         source_figures(data, moment, ink)
+    step, head = moment.step, moment.head
     add_script(partial(script, data, moment))
-    problems = findings(data, moment.step)
+    failure = data.status.message if data.status.state == "failed" else ""
+    problems = tuple(diagnose(data.until(step), config, task.baseline_loss, failure))
     with right:
-        loss(data, moment.step, ink, problems.get("loss", ()))
-        metric(data, moment.step, ink)
+        _draw(data, step, "loss", problems, *loss_chart(data))
+        _draw(data, step, "sequence_accuracy", problems, *score_chart(data))
         # What the step shows; while the run trains, the way back to the latest step
-        record, head = data.at(moment.step), moment.head
+        record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
-        fact(fact_text(record, data.task(), index, data.baselines(record.held_out)))
+        fact(fact_text(record, task, index, baselines_of(config.task, record.held_out)))
         if (
             data.live and head
         ):  # a button: a switch that the browser draws late would send its default
@@ -1661,24 +1490,23 @@ def draw(data: RunData) -> None:
             )
     with below:
         # The outputs at the step, correct and wrong, and how fast it went
-        decoded = data.decoded_at(moment.step)
-        if decoded is not None:
+        if (decoded := data.decoded_at(step)) is not None:
             examples(data, decoded, ink)
-        if record.confusion and len(record.confusion) == len(data.task().classes):
+        if record.confusion and len(record.confusion) == len(task.classes):
             chart_title(f"Confusion matrix at step {record.step:,}")
-            st.html(tables.confusion(record.confusion, data.task().classes, ink))
+            st.html(tables.confusion(record.confusion, task.classes, ink))
         if record.buckets:
             chart_title("Accuracy by source length")
             st.html(tables.lengths(record.buckets, ink.hairline))
         caption(pace(record, line(data.run.metadata().get("machines"))))
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
-    if problems.keys() - {"loss"}:  # what is wrong is not folded away
+    if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
         st.session_state.setdefault(PAGE_CURVES, True)
     details(
         WEIGHT_PANEL
         if any(r.expected for r in data.records)
         else "Gradients, learning rate and speed",
-        partial(charts_details, data, moment.step, ink, problems),
+        partial(charts_details, data, step, problems),
         PAGE_CURVES,
     )
 
@@ -1688,32 +1516,45 @@ def draw(data: RunData) -> None:
 
 def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
     """Draw the document of the picked example; nothing for a task without sentences, or before the first maps."""
-    task, config = data.task(), data.config
-    if config is None or moment.head is None or not task.shape.sentence_end:
+    task, config, head = data.task(), data.required_config, moment.head
+    if head is None or not task.shape.sentence_end:
         return
-    example = watched_examples(config.task, config.num_examples)[moment.head.example]
+    example = watched_examples(config.task, config.num_examples)[head.example]
     tokens, _ = task.display_tokens(example)
-    head, weights = moment.head, None
+    weights = None
     if config.model.kind == "hierarchical":  # whose two levels are saved
         frame = data.run.frame(moment.step)
-        words, sentences = (frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences"))
-        if words is not None and sentences is not None:
-            weights = DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
-    elif moment.weights is not None:  # a Transformer's row of the class, summed over each sentence
-        rows, _ = run_data.tokens(data, head.example, head.kind)
-        named = source_weights(config.model, head.kind, moment.weights, rows, len(tokens))
-        if named is not None:
-            row = np.asarray(named[1][0], dtype=np.float32)
-            weights = DocumentWeights.of_words(tokens, row)
+        by_word, sentences = (
+            frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences")
+        )
+        if by_word is not None and sentences is not None:
+            weights = DocumentWeights(tokens, by_word[0, 0].sum(0), sentences[0, 0, 0])
+    elif named := weights_on_source(data, moment, len(tokens)):
+        # a Transformer's row of the class, summed over each sentence
+        row = np.asarray(named[1][0], dtype=np.float32)
+        weights = DocumentWeights.of_words(tokens, row)
     if weights is None:
         return
-    deciding, decoded, classes = task.deciding(example), data.decoded_at(moment.step), None
-    if decoded is not None and moment.head.example < len(decoded.examples):
-        prediction = decoded.examples[moment.head.example]
-        classes = " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
+    words = [
+        "The bar is the weight of a sentence, the colour of a word its weight within its sentence."
+    ]
+    if deciding := task.deciding(example):
+        span, places = deciding
+        index, count = sentence_spans(tokens).index(span), len(weights.sentences)
+        names = " and ".join(f"“{plain(tokens[place])}”" for place in places)
+        words.append(
+            f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
+            f"{names} {number(sum(weights.words[place] for place in places))} of the weight within it; uniform "
+            f"attention gives {number(1 / count)} and {number(len(places) / len(span))}."
+        )
+    decoded = data.decoded_at(moment.step)
+    if decoded is not None and head.example < len(decoded.examples):
+        prediction = decoded.examples[head.example]
+        right, output = " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
+        words.append(f"The class is **{plain(right)}**, the prediction **{plain(output)}**.")
     chart_title(f"Document at step {moment.step:,}")
-    st.html(lines(weights, None if deciding is None else deciding[0], theme(), ink))
-    caption(document(weights, deciding, classes))
+    st.html(lines(weights, deciding and deciding[0], theme(), ink))
+    caption(" ".join(words))
 
 
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
@@ -1721,39 +1562,33 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
 
 def examples(data: RunData, record: Record, ink: Ink) -> None:
     """Draw the watched examples with the model's answers in a record."""
-    task, predictions = data.task(), record.examples
+    task, predictions, config = data.task(), record.examples, data.required_config
+    look, long = (task.separator, ink.pick, ink.hairline), False
     chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
         errors = []  # the mean absolute error of each forecast, and of repeating the last season
         for past, target, output in map(series, predictions):
             both = np.array([output, task.naive(past)]) - target
             errors.append(tuple(np.abs(both).mean(1).tolist()))
-        st.html(tables.forecasts(errors, ink.hairline))
-        return
-    long = (
-        max(len(e.source) + len(e.predicted) for e in predictions) > 2 * LONG
-        and task.input == "tokens"
-    )
+        html = tables.forecasts(errors, ink.hairline)
+    elif task.input == "patches":
+        watched, grid = watched_examples(config.task, config.num_examples), task.shape.grid
+        pictures = [grids.picture(one.source, grid) for one in watched[: len(predictions)]]
+        tinted = [grids.tinted(each, grid, None, theme(), ink.text) for each in pictures]
+        images = [grids.image(pixels, "the picture", PICTURE) for pixels in tinted]
+        html = tables.answers(images, predictions, *look)
+    else:
+        tokens = max(len(e.source) + len(e.predicted) for e in predictions)
+        long = tokens > 2 * LONG and task.input == "tokens"
+        if task.form == "label":
+            sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
+            html = tables.answers(sources, predictions, *look)
+        else:
+            write = tables.continued if task.form == "text" else tables.outputs
+            html = write(predictions, *look)
     # Long sentences scroll, so that the fact below them stays in sight.
-    with st.container(height=LONG_TABLE if long else "content", border=False):
-        st.html(_table(data, task, predictions, ink))
-
-
-def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: Ink) -> str:
-    look = task.separator, ink.pick, ink.hairline
-    if task.input == "patches":
-        config, grid, images = data.required_config, task.shape.grid, []
-        watched = watched_examples(config.task, config.num_examples)
-        for example in watched[: len(predictions)]:
-            pixels = grids.tinted(
-                grids.picture(example.source, grid), grid, None, theme(), ink.text
-            )
-            images.append(grids.image(pixels, "the picture", PICTURE))
-        return tables.answers(images, predictions, *look)
-    if task.form == "label":
-        sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
-        return tables.answers(sources, predictions, *look)
-    return (tables.continued if task.form == "text" else tables.outputs)(predictions, *look)
+    with st.container(height=300 if long else "content", border=False):
+        st.html(html)
 
 
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
@@ -1761,27 +1596,26 @@ def _table(data: RunData, task: Task, predictions: Sequence[Prediction], ink: In
 
 def run_bar(data: RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
-    run_controls.start_run(
-        PAGE, config, jobs.start, select_run, ends=data.run if data.live else None
-    )
     run = data.run
-    own = not data.is_example and people.mine(run)
-    state = run_controls.state_of(run, data.status) if own else "ended"
+    run_controls.start_run(PAGE, config, jobs.start, select_run, ends=run if data.live else None)
     row = st.container(horizontal=True, gap="small")
-    run_controls.run_buttons(
+    state = run_controls.run_buttons(
         row,
-        run,
         PAGE,
-        state,
+        data,
+        config,
         start="Train",
         start_key="train:train",
-        config=config,
         proceed=_continue,
-        restart_help=RESTART_HELP,
+        restart_help={
+            "live": "Stop this run and start a new one with these settings",
+            "paused": "Leave this run and start a new one with these settings",
+        },
     )
-    if state == "ended" and own and run.checkpoint_steps() and data.config is not None:
+    own, ended = not data.is_example and people.mine(run), data.config if state == "ended" else None
+    if ended and own and run.checkpoint_steps():
         with row:
-            _train_longer(data, data.config)
+            _train_longer(data, ended)
     if run_controls.anothers_note(run) and data.config is not None:
         st.button(
             "Copy to my runs",
@@ -1799,18 +1633,13 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
         )
     run_controls.show_flash(PAGE)
     poll(lambda: load_run(run), _progress, data.live, "train:progress")
-    if (
-        state == "ended"
-        and not data.is_example
-        and data.records
-        and data.config is not None
-        and data.config.task.key == EXAMPLE_RUN.config().task.key
-    ):
+    example = EXAMPLE_RUN.config().task.key
+    if ended and not data.is_example and data.records and ended.task.key == example:
         st.page_link(
             step_of("compare_runs").page(),
             label="Compare with the example run",
             icon=step_of("compare_runs").icon,
-            query_params={"runs": f"{EXAMPLE_RUN.id},{data.run.id}"},
+            query_params={"runs": f"{EXAMPLE_RUN.id},{run.id}"},
         )
 
 
@@ -1862,27 +1691,29 @@ def _continue(run: Run, more: int = 0) -> None:
     changes: dict[str, Any] = {}
     if more:
         data = load_run(run)
-        seconds = sum(record.elapsed for record in data.records[-1:])
+        seconds = data.required_config.max_seconds + sum(r.elapsed for r in data.records[-1:])
         changes = {
             "steps": run.checkpoint_steps()[-1] + more,
             "finish_early": False,
             "patience": 0,
-            "max_seconds": min(most_seconds(), seconds + data.required_config.max_seconds),
+            "max_seconds": min(most_seconds(), seconds),
         }
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
 
 def _progress(data: RunData) -> None:
+    config = data.config
     if data.is_example:
         st.caption("This is an example run. Press Train to start your own.")
-    elif data.config is not None or not data.live:
-        ending = plain(ending_text(data.status, data.records, data.config))
+    elif config is not None or not data.live:
         run_controls.show_progress(
             data.run,
             data.status,
-            ending=ending,
-            progress=lambda: progress(data.records, data.required_config),
+            ending=plain(ending_text(data.status, data.records, config)),
+            progress=lambda: run_controls.steps_done(
+                data.records, data.required_config.steps, data.required_config.max_seconds
+            ),
         )
 
 
@@ -1923,22 +1754,19 @@ def run_question(data: RunData) -> Question | None:
 @lru_cache(maxsize=1)
 def moves() -> tuple[Move, ...]:
     """Runs to try on the first task; each sets the controls, and Train starts it."""
-    task = make_task(TaskConfig.of("reverse"))
-    base = recommended(task, "transformer")
-    name = "train:reverse:transformer"
+    task, name = make_task(TaskConfig.of("reverse")), "train:reverse:transformer"
+    base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
+    attention = base.model.required_attention
     start = {
         TASK: "reverse",
         "train:reverse:kind": "transformer",
         f"{name}:rate": base.learning_rate,
-        attention_key(name): base.model.attention,
+        attention_key(name): attention,
     }
-    assert base.model.attention is not None
-    longer = recommended(task, "recurrent").steps
-    unordered = base.model.attention.with_(position=Choice.of("none"))
     return (
         Move(
             "Remove the positions",
-            {**start, attention_key(name): unordered},
+            {**start, attention_key(name): attention.with_(position=Choice.of("none"))},
             "The encoder no longer knows the order of the letters. Press **Train**. When it has ended, open **Compare "
             "with the example run** below the button: compare sequence accuracy and the sharpness of the map.",
         ),

@@ -83,8 +83,9 @@ class Outcome:
         return self.state not in UNDER_WAY
 
     def last(self, measure: str) -> float | None:
-        """The last number of a measure; None unless the run has finished."""
-        column = self.measures.get(measure, ()) if self.state == "finished" else ()
+        """The last number of a measure, or of "train_seconds"; None unless the run has finished."""
+        columns = {**self.measures, "train_seconds": self.train_seconds}
+        column = columns.get(measure, ()) if self.state == "finished" else ()
         return next((value for value in reversed(column) if value is not None), None)
 
     def points(self, measure: str, over: str = "steps") -> list[tuple[float, float]]:

@@ -21,15 +21,18 @@ Value = Callable[[Record], float | None]
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run: its index, which gives its colour and marker, its name, what its folder held, and the steps with maps."""
+    """A run: its index, which gives its colour and marker, its name, what its folder held, and the steps with maps.
+
+    Two are equal where their names, their folders and the steps are.
+    """
 
     index: int
     name: str
     run: Run
-    config: RunConfig | None  # None where it cannot be read
-    records: tuple[Record, ...]
+    config: RunConfig | None = field(compare=False)  # None where it cannot be read
+    records: tuple[Record, ...] = field(compare=False)
     steps: tuple[int, ...]
-    live: bool
+    live: bool = field(compare=False)
 
     @property
     def required_config(self) -> RunConfig:
@@ -80,33 +83,23 @@ MEASURES = (
 
 def measures(sides: Sequence[ComparedRun]) -> list[Measure]:
     """The measures that any of the runs has, named after the task where it is the same in all."""
-    present = [
-        measure
+    names = {measure.key: measure.name for measure in MEASURES}
+    if len({side.config.task for side in sides if side.config is not None}) == 1:
+        task = next(side.task for side in sides if side.config is not None)
+        names["token_accuracy"] = f"{task.unit} accuracy".capitalize()
+        if task.form == "label":
+            names["sequence_accuracy"] = "Accuracy"
+    return [
+        replace(measure, name=names[measure.key])
         for measure in MEASURES
         if any(measure.value(record) is not None for side in sides for record in side.records)
-    ]
-    configs = {side.config.task for side in sides if side.config is not None}
-    if len(configs) != 1:
-        return present
-    task = task_of(configs.pop())
-    by_task = {
-        "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
-        "token_accuracy": f"{task.unit} accuracy",
-    }
-    return [
-        replace(measure, name=name[0].upper() + name[1:])
-        if (name := by_task.get(measure.key))
-        else measure
-        for measure in present
     ]
 
 
 def split_by_task(sides: Sequence[ComparedRun]) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """The runs that log the same held-out examples, so that their maps can be compared, and the others."""
-    with_maps = [side for side in sides if side.steps]
-    same = [
-        side for side in with_maps if side.required_config.task == with_maps[0].required_config.task
-    ]
+    task = next((side.required_config.task for side in sides if side.steps), None)
+    same = [side for side in sides if side.steps and side.required_config.task == task]
     return same, [side for side in sides if side not in same]
 
 
@@ -189,28 +182,9 @@ def maps_at(
     return maps
 
 
-@dataclass(frozen=True)
-class MapsRequest:
-    """The runs, the example and the heads whose maps are drawn; equal where the runs and their steps are."""
-
-    sides: Sequence[ComparedRun] = field(compare=False)
-    example: int
-    heads: tuple[Head | None, ...]
-    runs: tuple[tuple[str, str, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(
-        cls, sides: Sequence[ComparedRun], example: int, heads: tuple[Head | None, ...]
-    ) -> MapsRequest:
-        return cls(
-            sides, example, heads, tuple((str(one.run.path), one.name, one.steps) for one in sides)
-        )
-
-
 @lru_cache(maxsize=4)
-def maps_over_time(request: MapsRequest) -> list[list[RunMap]]:
+def maps_over_time(
+    sides: tuple[ComparedRun, ...], example: int, heads: tuple[Head | None, ...]
+) -> list[list[RunMap]]:
     """The maps of `maps_at` at each of the `steps`."""
-    return [
-        maps_at(request.sides, step, request.example, request.heads).maps
-        for step in steps(request.sides)
-    ]
+    return [maps_at(sides, step, example, heads).maps for step in steps(sides)]

@@ -64,33 +64,32 @@ class SweepData:
             if cell[0] == value and cell in self.outcomes
         ]
 
-    def stats(self, value: int, measure: str) -> SeedStats | None:
-        """Mean and interval of a measure over the finished seeds of one value."""
-        if measure == "train_seconds":
-            return seed_stats(
-                [
-                    outcome.train_seconds[-1]
-                    for outcome in self.outcomes_of(value)
-                    if outcome.state == "finished" and outcome.train_seconds
-                ],
-                "positive",
-            )
-        return seed_stats(
-            [outcome.last(measure) for outcome in self.outcomes_of(value)], MEASURES[measure]
-        )
+    def stats(self, measure: str) -> dict[int, SeedStats]:
+        """Mean and interval of a measure over the finished seeds of each value, by its index."""
+        unit = MEASURES.get(measure, "positive")
+        stats = {
+            value: seed_stats([each.last(measure) for each in self.outcomes_of(value)], unit)
+            for value in range(len(self.names))
+        }
+        return {value: each for value, each in stats.items() if each is not None}
 
     def comparisons(self, measure: str) -> list[Comparison]:
         """Tests of every pair of values; none before all runs have ended, as testing again and again finds a false
         difference too often."""
         return [] if self.live else sweep_comparisons(self.config, self.outcomes, measure)
 
-    def line(self, value: int, measure: str, over: str) -> Line | None:
-        """The mean over training of the finished seeds, or before any has finished the seed trained longest."""
-        started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
-        finished = [outcome for outcome in started if outcome.state == "finished"]
-        longest = sorted(started, key=lambda outcome: outcome.train_seconds[-1])[-1:]
+    def lines(self, measure: str, over: str) -> dict[int, Line]:
+        """The mean over training of each value's finished seeds, or before any has finished the seed trained longest."""
         shared = over == "steps" and self.config.equal == "steps"
-        return line([outcome.points(measure, over) for outcome in finished or longest], shared)
+        lines = {}
+        for value in range(len(self.names)):
+            started = [outcome for outcome in self.outcomes_of(value) if outcome.steps]
+            finished = [outcome for outcome in started if outcome.state == "finished"]
+            longest = sorted(started, key=lambda outcome: outcome.train_seconds[-1])[-1:]
+            points = [outcome.points(measure, over) for outcome in finished or longest]
+            if (mean := line(points, shared)) is not None:
+                lines[value] = mean
+        return lines
 
 
 def load_sweep(sweep: Sweep) -> SweepData | str:

@@ -170,6 +170,11 @@ class Line:
     low: tuple[float, ...]
     high: tuple[float, ...]
 
+    def in_percent(self) -> Line:
+        """Shares as 0 to 100."""
+        columns = self.mean, self.low, self.high
+        return Line(self.x, *(tuple(100 * y for y in column) for column in columns))
+
 
 Points = Sequence[tuple[float, float]]
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -65,8 +65,8 @@ Points = Sequence[tuple[float, float | None]]
 class Curve:
     """A named series of (x, y), with a band around it where low and high are given.
 
-    Without a colour and a dash (an index of vega.DASHES) of its own, it takes those of its place among the series,
-    which `place` fixes. A `step_chart` leaves out points without a value.
+    Without a colour and a dash (an index of vega.DASHES) of its own, it takes those of its place among the series.
+    A `step_chart` leaves out points without a value.
     """
 
     name: str
@@ -74,7 +74,6 @@ class Curve:
     band: Sequence[tuple[float, float]] = ()
     colour: str = ""
     dash: int | None = None
-    place: int | None = None
 
     def defined_points(self) -> list[tuple[float, float]]:
         return [(x, y) for x, y in self.points if y is not None]
@@ -101,16 +100,18 @@ def line_chart(
         y for c in curves for pair in c.band for y in pair
     ]
     low, high = bounds(values, log)
-    first, last = (
-        end(x for curve in curves for x, _ in curve.defined_points()) for end in (min, max)
-    )
     xs = sorted({x for curve in curves for x, _ in curve.defined_points()})
+    # ticks at each x, else at some numbers, whole ones where all x are
+    whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
+    ticks = {"tickCount": MAX_TICKS, **whole}
+    if log_x or measured and len(xs) <= MAX_TICKS:
+        ticks = {"values": xs, "format": ",~g"}
     x = {
         "field": "x",
         "type": "quantitative",
         "title": x_title,
-        "scale": {"domain": [first, last], "nice": False, **({"type": "log"} if log_x else {})},
-        "axis": {"grid": False, **_ticks(xs, log_x or measured and len(xs) <= MAX_TICKS)},
+        "scale": {"domain": [xs[0], xs[-1]], "nice": False, **({"type": "log"} if log_x else {})},
+        "axis": {"grid": False, **ticks},
     }
     y = {
         "field": "y",
@@ -122,9 +123,26 @@ def line_chart(
         },
         "scale": {"domain": [low, high], "nice": False, **({"type": "log"} if log else {})},
     }
-    layers = []
+    layers, both, floor = [], {"x": x, "y": y}, FLOOR if log else -math.inf
+    write = percent if share else number
+    tips = [
+        {"field": "name", "title": " "},
+        {"field": "x", "title": x_title},
+        {"field": "text", "title": "value"},
+    ]
     for at, curve in enumerate(curves):
-        layers += _curve_layers(curve, x, y, *style(curve, at, ink), percent if share else number)
+        points, (colour, dash) = curve.defined_points(), style(curve, at, ink)
+        rows = [
+            {"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)} for a, b in points
+        ]
+        if curve.band:
+            band = [
+                {"x": a, "y": low, "high": high}
+                for (a, _), (low, high) in zip(points, curve.band, strict=True)
+            ]
+            area = {**both, "y2": {"field": "high"}}
+            layers.append(layer("area", band, area, color=colour, opacity=0.18))
+        layers += _line_layers(rows, both, tips, colour, dash)
     if named:
         place = (lambda y: math.log(max(y, FLOOR))) if log else float
         bottom, span = place(low), place(high) - place(low)
@@ -150,14 +168,6 @@ def line_chart(
     )
 
 
-def _ticks(xs: Sequence[float], each: bool) -> Spec:
-    """Ticks at `each` x, else at some numbers, whole ones where all x are."""
-    if each:
-        return {"values": list(xs), "format": ",~g"}
-    whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}
-    return {"tickCount": MAX_TICKS, **whole}
-
-
 def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
     """The colour and the dash of a curve, the at-th of its figure."""
     dash = at // len(ink.series) % len(vega.DASHES) if curve.dash is None else curve.dash
@@ -174,33 +184,21 @@ def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
     return low - air, high + air
 
 
-def _curve_layers(
-    curve: Curve, x: Spec, y: Spec, colour: str, dash: list[int], write: Callable[[float], str]
+def _line_layers(
+    rows: Sequence[Spec],
+    at: Spec,
+    tips: Sequence[Spec],
+    colour: str,
+    dash: Sequence[int],
+    reach: int = 160,
+    **end: Any,
 ) -> list[Spec]:
-    """The band, the line, the dot at its end, and invisible points with tooltips."""
-    floor = FLOOR if y["scale"].get("type") == "log" else -math.inf
-    rows = [
-        {"x": a, "y": max(b, floor), "name": curve.name, "text": write(b)}
-        for a, b in curve.defined_points()
-    ]
-    tips = [
-        {"field": "name", "title": " "},
-        {"field": "x", "title": x["title"]},
-        {"field": "text", "title": "value"},
-    ]
-    both, layers = {"x": x, "y": y}, []
-    if curve.band:
-        band = [
-            {"x": a, "y": low, "high": high}
-            for (a, _), (low, high) in zip(curve.defined_points(), curve.band, strict=True)
-        ]
-        layers.append(
-            layer("area", band, {**both, "y2": {"field": "high"}}, color=colour, opacity=0.18)
-        )
-    return layers + [
-        layer("line", rows, both, color=colour, strokeWidth=2, strokeDash=dash),
-        layer("point", rows[-1:], both, filled=True, size=36, opacity=1, color=colour),
-        layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
+    """A line, the dot at its end, and invisible points around it, `reach` large, with tooltips."""
+    dot = {"filled": True, "size": 36, "opacity": 1, **end}
+    return [
+        layer("line", rows, at, color=colour, strokeWidth=2, strokeDash=dash),
+        layer("point", rows[-1:], at, color=colour, **dot),
+        layer("point", rows, {**at, "tooltip": tips}, opacity=0, size=reach),
     ]
 
 
@@ -294,12 +292,12 @@ def step_chart(
     """Curves over training steps, layers or seconds (`unit`), which `legend` names; `guess` is a level to beat and its
     words, on the side where there is room, `step` the picked place, `high` fixes y."""
     curves = [curve for curve in curves if curve.defined_points()]
-    values = [y for curve in curves for _, y in curve.defined_points()]
-    top = max([*values, guess[0]] if guess else values, default=1.0) or 1.0
-    top = top if high is None else high
+    points = [point for curve in curves for point in curve.defined_points()]
+    top = max([y for _, y in points] + ([guess[0]] if guess else []), default=1.0)
+    top, whole = (top or 1.0) if high is None else high, not unit.startswith("seconds")
     across: Spec = {"grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2}
     # whole steps only: a short run would repeat its rounded labels
-    across |= {"format": ".3~g"} if unit == "seconds" else {"tickMinStep": 1, "format": ",d"}
+    across |= {"tickMinStep": 1, "format": ",d"} if whole else {"format": ".3~g"}
     up: Spec = {"grid": True, "gridColor": ink.hairline, "tickCount": 4}
     if percent:
         up |= {
@@ -311,128 +309,71 @@ def step_chart(
         "x": field("x", unit, domain=[0, last_x or 1], axis=axis_style(ink) | across),
         "y": field("y", None, domain=[0, top * 1.04], axis=axis_style(ink) | up),
     }
-    layers = (
-        []
-        if guess is None
-        else _guess(guess, at, ink, last_x, _free_side(curves, guess[0], last_x))
-    )
-    for i, curve in enumerate(curves):
-        layers += _curve(
-            curve,
-            at,
-            _colour(curve, i, ink),
-            DASHES[_place(curve, i) % len(DASHES)],
-            unit,
-            (lambda value: as_percent(value / 100)) if percent else number,
+    layers, beside = [], []
+    if guess is not None:
+        # on the side of the chart on which every curve is further from the level
+        level, words = guess
+        left, right = (
+            min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=math.inf)
+            for late in (False, True)
         )
+        end, align, dx = (0, "left", 4) if left > right else (last_x, "right", -6)
+        line, text = (
+            [{"x": x, "y": level} for x in (0, last_x)],
+            at | {"text": {"field": "name", "type": "nominal"}},
+        )
+        label = {"baseline": "bottom", "dy": -3, "fontSize": 12, "color": ink.quiet}
+        layers = [
+            layer("line", line, at, color=ink.quiet, strokeWidth=1, strokeDash=[2, 2]),
+            layer(
+                "text", [{"x": end, "y": level, "name": words}], text, align=align, dx=dx, **label
+            ),
+        ]
+    for i, curve in enumerate(curves):
+        look = colour, dash = step_style(curve, i, ink)
+        rows = [
+            {
+                "x": x,
+                "y": y,
+                "name": curve.name,
+                "at": number(x),
+                "told": as_percent(y / 100) if percent else number(y),
+            }
+            for x, y in curve.defined_points()
+        ]
+        tips = [
+            whole_tip("x", unit) if whole else text_tip("at", unit),
+            text_tip("told", curve.name),
+        ]
+        layers += _line_layers(rows, at, tips, *look, reach=200)
+        beside.append((curve.name, colour, dash))
     if step is not None:
-        layers += _picked(curves, step, at, ink)
-    beside = [
-        (curve.name, _colour(curve, i, ink), DASHES[_place(curve, i) % len(DASHES)])
-        for i, curve in enumerate(curves)
-    ]
+        on = [{"x": step, "y": y} for c in curves[:1] for x, y in c.defined_points() if x == step]
+        ring = {"filled": False, "size": 60, "strokeWidth": 2, "opacity": 1}
+        layers += [
+            layer("rule", [{"x": step}], {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
+            layer("point", on, at, color=ink.pick, **ring),
+        ]
     return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
 
 
 def legend(curves: Sequence[Curve], ink: Ink) -> str:
     """The names of two curves or more as Markdown with HTML, each in its colour after a piece of its line."""
-    marks = "━", "╍", "┅", "┉"
-    parts = [
-        f'<span style="color: {_colour(curve, i, ink)}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
-        f"{marks[_place(curve, i) % len(marks)]} {plain(curve.name)}</span>"
-        for i, curve in enumerate(curves)
-        if curve.defined_points()
-    ]
+    parts: list[str] = []
+    for curve in curves:
+        if curve.defined_points():
+            colour, dash = step_style(curve, len(parts), ink)
+            parts.append(
+                f'<span style="color: {colour}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
+                f"{'━╍┅┉'[DASHES.index(dash)]} {plain(curve.name)}</span>"
+            )
     return " ".join(parts) if len(parts) > 1 else ""
 
 
-def _place(curve: Curve, i: int) -> int:
-    return i if curve.place is None else curve.place
-
-
-def _colour(curve: Curve, i: int, ink: Ink) -> str:
-    return ink.series[_place(curve, i) % len(ink.series)]
-
-
-def _rows(points: Points, name: str = "") -> list[Spec]:
-    return [{"x": x, "y": y, "name": name} for x, y in points]
-
-
-def _curve(
-    curve: Curve,
-    at: Spec,
-    colour: str,
-    dash: list[int],
-    unit: str,
-    format_value: Callable[[float], str],
-) -> list[Spec]:
-    """One curve; its tooltips hold x and y as `dashboard.draw.formats` writes them."""
-    tips = [
-        text_tip("at", unit) if unit == "seconds" else whole_tip("x", unit),
-        text_tip("told", curve.name),
-    ]
-    points = curve.defined_points()
-    with_text = [
-        row | {"at": number(row["x"]), "told": format_value(row["y"])}
-        for row in _rows(points, curve.name)
-    ]
-    return [
-        layer("line", _rows(points, curve.name), at, color=colour, strokeWidth=2, strokeDash=dash),
-        layer("point", _rows(points[-1:]), at, color=colour, filled=True, size=36, opacity=1),
-        layer("point", with_text, {**at, "tooltip": tips}, opacity=0, size=200),
-    ]
-
-
-def _free_side(curves: Sequence[Curve], level: float, last_x: float) -> Literal["left", "right"]:
-    """The side of the chart on which every curve is further from a level, so that its label is not crossed."""
-    points = [point for curve in curves for point in curve.defined_points()]
-    left, right = (
-        min((abs(y - level) for x, y in points if (x > last_x / 2) == late), default=float("inf"))
-        for late in (False, True)
-    )
-    return "left" if left > right else "right"
-
-
-def _guess(
-    guess: tuple[float, str], at: Spec, ink: Ink, last_x: float, side: Literal["left", "right"]
-) -> list[Spec]:
-    level, words = guess
-    right = side == "right"
-    return [
-        layer(
-            "line",
-            _rows([(0, level), (last_x, level)]),
-            at,
-            color=ink.quiet,
-            strokeWidth=1,
-            strokeDash=[2, 2],
-        ),
-        layer(
-            "text",
-            _rows([(last_x if right else 0, level)], words),
-            {**at, "text": {"field": "name", "type": "nominal"}},
-            align=side,
-            baseline="bottom",
-            dx=-6 if right else 4,
-            dy=-3,
-            fontSize=12,
-            color=ink.quiet,
-        ),
-    ]
-
-
-def _picked(curves: Sequence[Curve], step: float, at: Spec, ink: Ink) -> list[Spec]:
-    on = [
-        (step, dict(curve.defined_points())[step])
-        for curve in curves[:1]
-        if step in dict(curve.defined_points())
-    ]
-    return [
-        layer("rule", _rows([(step, 0)]), {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
-        layer(
-            "point", _rows(on), at, color=ink.pick, filled=False, size=60, strokeWidth=2, opacity=1
-        ),
-    ]
+def step_style(curve: Curve, i: int, ink: Ink) -> tuple[str, list[int]]:
+    """The colour and the dash of the i-th curve of a step chart; each has another dash."""
+    dash = i if curve.dash is None else curve.dash
+    return curve.colour or ink.series[i % len(ink.series)], DASHES[dash % len(DASHES)]
 
 
 # Curves that several pages draw of a run's records.
@@ -683,10 +624,6 @@ class Scale:
         }
 
 
-def _colour_of(index: int, theme: Theme) -> str:
-    return CATEGORIES[theme][index % len(CATEGORIES[theme])]
-
-
 def lines(
     title: str,
     x_title: str,
@@ -705,7 +642,7 @@ def lines(
         "axis": {"grid": False, "tickMinStep": 1, "tickCount": 10},
         "scale": {"domain": [0, last_x], "nice": False},
     }
-    y, layers = scale.axis("y"), []
+    y, layers, ends, ink = scale.axis("y"), list[Spec](), [], Ink.of(theme)
     tips = [
         {"field": name, "title": label}
         for name, label in (
@@ -731,39 +668,17 @@ def lines(
             }
             for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)
         ]
-        both, colour = {"x": x, "y": y}, _colour_of(index, theme)
+        colour = ink.series[index % len(ink.series)]
+        area = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
+        end: Spec = {"size": 44, "shape": SHAPES[index % len(SHAPES)]}
         layers += [
-            layer(
-                "area",
-                rows,
-                {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
-                opacity=0.09,
-                color=colour,
-            ),
-            layer("line", rows, both, strokeWidth=2, color=colour),
-            layer(
-                "point",
-                rows[-1:],
-                both,
-                filled=True,
-                size=44,
-                opacity=1,
-                shape=SHAPES[index % len(SHAPES)],
-                color=colour,
-            ),
-            layer("point", rows, {**both, "tooltip": tips}, opacity=0, size=160),
+            layer("area", rows, area, opacity=0.09, color=colour),
+            *_line_layers(rows, {"x": x, "y": y}, tips, colour, DASHES[0], **end),
         ]
-    layers += _names_at_ends(
-        [
-            (
-                names[index],
-                (line.mean[-1] - scale.low) / (scale.high - scale.low),
-                _colour_of(index, theme),
-            )
-            for index, line in means.items()
-        ]
-    )
-    return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
+        share = (line.mean[-1] - scale.low) / (scale.high - scale.low)
+        ends.append((names[index], share, colour))
+    layers += _names_at_ends(ends)
+    return titled_figure(title, layers, HEIGHT, ink, **right_margin(4))
 
 
 def seeds(
@@ -775,10 +690,10 @@ def seeds(
     write: Callable[[float], str] = number,
 ) -> Spec:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
+    ink = Ink.of(theme)
+    looks = [(ink.series[i % len(ink.series)], SHAPES[i % len(SHAPES)]) for i in stats]
     rows = [
-        SeedRow(names[index], each, _colour_of(index, theme), SHAPES[index % len(SHAPES)])
-        for index, each in stats.items()
+        SeedRow(names[index], each, *look)
+        for (index, each), look in zip(stats.items(), looks, strict=True)
     ]
-    return seed_marks(
-        title, rows, scale.axis("x"), Ink.of(theme), ends=(scale.low, scale.end), write=write
-    )
+    return seed_marks(title, rows, scale.axis("x"), ink, ends=(scale.low, scale.end), write=write)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from core.entries import ConfigError
 from core.interpret.trace import AttentionTrace
 from core.pretrained import ModelInputs, hub
 from core.pretrained.finetune import LAB, MINILM, TASKS, FineTuneConfig, Rows, parse
@@ -18,7 +16,7 @@ from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.runs import Run
 from dashboard.server.people import find_run
 from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, folder_of, load_model, reading_of
-from dashboard.ui.run_data import HERE, RunView, records_of, status_of
+from dashboard.ui.run_data import HERE, RunView
 
 # The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
 
@@ -31,15 +29,22 @@ TASK, LAST, FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
 LINK = "run"  # the link's word
 
 
-@dataclass(frozen=True)
 class FineTuneData(RunView[FineTuneConfig]):
     """The data of a fine-tuning run."""
 
-    about: dict[str, Any] = field(default_factory=dict)
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What was noted at its start: `core.pretrained.finetune_run.about`."""
+        return about(self.run)
 
     @property
     def sentences(self) -> list[dict[str, Any]]:
         return list(self.about.get("sentences", ()))
+
+    @property
+    def watched(self) -> list[str]:
+        """The sentences whose attention it recorded."""
+        return [str(sentence["text"]) for sentence in self.sentences]
 
     @property
     def model(self) -> Path | None:
@@ -62,13 +67,14 @@ def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
 
 
 def load_fine_tune(run: Run) -> FineTuneData:
-    """Read a run's folder; an unreadable config becomes `trouble`."""
-    try:
-        config, trouble = config_of(run), ""
+    """Read a run's folder; an unreadable config, or one with unusable rows, becomes `trouble`."""
+
+    def config(run: Run) -> FineTuneConfig:
+        config = config_of(run)
         parse(config.task, config.data, config.seed)
-    except (ConfigError, TypeError) as error:
-        config, trouble = None, f"This run's settings cannot be read: {error}"
-    return FineTuneData(run, config, status_of(run), records_of(run), trouble, about(run))
+        return config
+
+    return FineTuneData.read(run, config)
 
 
 def read_link() -> str:

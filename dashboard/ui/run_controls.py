@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import streamlit as st
@@ -13,11 +15,17 @@ from core.attention import ConfigError
 from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
+from core.training.record import Record
+from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import about_duration, plain
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import split_data
 from dashboard.server import jobs, people
 from dashboard.server.jobs import node_text
 from dashboard.server.limits import limits
+from dashboard.ui.panels import chart_title, draw_chart, theme
 from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.ui.run_data import RunView
 
 RunState = Literal["live", "paused", "ended"]
 T = TypeVar("T")
@@ -31,21 +39,23 @@ PATIENCE = 0.6  # seconds
 
 def run_buttons(
     row: DeltaGenerator,
-    run: Run,
     page: str,
-    state: RunState,
+    data: RunView[Any],
+    config: object,
     *,
     start: str,
     start_key: str,
-    config: object,
     proceed: Callable[[Run], object],
     restart_help: Mapping[RunState, str],
-) -> None:
+) -> RunState:
     """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
     Start and Restart mark a press (see ``pressed``) of a run with `config`, None where the settings do not fit;
-    `proceed` is what Continue calls.
+    `proceed` is what Continue calls. Returns the state; a run of another person counts as ended.
     """
+    run, status = data.run, data.status
+    state: RunState = "paused" if status.state == "paused" else "ended" if status.ended else "live"
+    state = state if people.mine(run) else "ended"
     if state == "live":
         stop_button(row, page, end_run, run)
         row.button(
@@ -72,13 +82,7 @@ def run_buttons(
             on_click=press,
             args=(page,),
         )
-
-
-def state_of(run: Run, status: Status) -> RunState:
-    """The state by which a run's buttons are drawn: a run of another person counts as ended."""
-    if not people.mine(run):
-        return "ended"
-    return "live" if not status.ended else "paused" if status.state == "paused" else "ended"
+    return state
 
 
 def anothers_note(run: Run) -> bool:
@@ -222,6 +226,22 @@ def show_flash(page: str) -> None:
         st.warning(plain(message))
 
 
+def steps_done(
+    records: Sequence[Record], steps: int, seconds: float = math.inf, first: str = "Setting up…"
+) -> tuple[float, str]:
+    """How far a run is, 0 to 1, and a line with the time left; the line `first` before its first record."""
+    if not records:
+        return 0.0, first
+    last = records[-1]
+    text = f"Step {last.step:,} of {steps:,}"
+    if last.final:
+        return 1.0, text
+    if last.step and last.elapsed:
+        left = min(last.elapsed * (steps - last.step) / last.step, seconds - last.elapsed)
+        text += f", about {max(1, round(left))} s left"
+    return min(1.0, max(last.step / steps, last.elapsed / seconds)), text
+
+
 def show_progress(
     run: Run,
     status: Status,
@@ -244,9 +264,26 @@ def show_progress(
         st.caption(plain(f"{where[:1].upper()}{where[1:].rstrip('.')}."))
 
 
+def draw_curves(
+    place: Any,
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    key: str,
+    alt: str,
+    cut: str = "",
+    **chart: Any,
+) -> None:
+    """Draw the `step_chart` of some curves of runs under its title, whose legend leaves out the ending `cut`."""
+    ink = Ink.of(theme())
+    named = [replace(curve, name=curve.name.removesuffix(cut)) for curve in curves]
+    chart_title(title, place, legend(named, ink))
+    draw_chart(place, *split_data(step_chart(curves, ink=ink, **chart)), key=key, alt=alt)
+
+
 def poll(
     load: Callable[[], T],
-    render: Callable[[T], None],
+    render: Callable[[T], object],
     live: bool,
     key: str,
     *,

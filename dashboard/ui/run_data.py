@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -23,7 +23,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
 from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
-from core.runs.folder import Details, RunIndex, Status, open_index, stamp_of
+from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
@@ -112,45 +112,15 @@ SHORT_NAMES = {
 
 def model_label(config: ModelConfig) -> str:
     """A model in few words: its kind, and what of its attention is not the default, or how many unlike ones it has."""
-    attention = config.attention
+    attention, kind = config.attention, SHORT_NAMES[config.kind]
     if (count := len(set(config.pattern))) > 1:
-        return f"{SHORT_NAMES[config.kind]}, {count} attentions in a pattern"
+        return f"{kind}, {count} attentions in a pattern"
     if attention is None:
-        return f"{SHORT_NAMES[config.kind]}, no attention"
-    unusual = [
-        entry(axis, getattr(attention, axis).key).name
-        for axis, usual in (
-            ("score", "scaled_dot"),
-            ("normalizer", "softmax"),
-            ("mask", "none"),
-            ("kernel", "exact"),
-        )
-        if getattr(attention, axis).key != usual
-    ]
-    return ", ".join(
-        [SHORT_NAMES[config.kind], *(name[0].lower() + name[1:] for name in unusual[:2])]
-    )
-
-
-def fine_tune_label(config: FineTuneConfig | None) -> str:
-    """What a pretrained model is fine-tuned on."""
-    return (
-        "–"
-        if config is None
-        else {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[config.task]
-    )
-
-
-def run_label(
-    config: RunConfig | None, example: bool, fine_tune: FineTuneConfig | None = None
-) -> str:
-    """The default name of a run."""
-    if fine_tune is not None:
-        return f"{pretrained_name(fine_tune.model)}, {fine_tune_label(fine_tune)}"
-    if config is None:
-        return "unreadable"
-    name = f"{task_entry(config.task.key).name}: {model_label(config.model)}"
-    return f"{name}{EXAMPLE}" if example else name
+        return f"{kind}, no attention"
+    usual = {"score": "scaled_dot", "normalizer": "softmax", "mask": "none", "kernel": "exact"}
+    keys = {axis: getattr(attention, axis).key for axis in usual}
+    unusual = [entry(axis, key).name for axis, key in keys.items() if key != usual[axis]]
+    return ", ".join([kind, *(name[0].lower() + name[1:] for name in unusual[:2])])
 
 
 # Copies of runs: a run of one's own, or that of another person to which one has the link.
@@ -198,6 +168,16 @@ class RunView(Generic[Config]):
     records: tuple[Record, ...]
     trouble: str = ""
 
+    @classmethod
+    def read(cls, run: Run, config: Callable[[Run], Config]) -> Self:
+        """Read a run's folder; an error of `config` becomes `trouble`."""
+        status, read, trouble = status_of(run), None, ""
+        try:
+            read = config(run)
+        except (ConfigError, TypeError, ValueError, KeyError) as error:
+            trouble = f"This run's settings cannot be read: {error}"
+        return cls(run, read, status, tuple(one_a_step(records_of(run))), trouble)
+
     @property
     def is_example(self) -> bool:
         return came_with_lab(self.run)
@@ -229,9 +209,6 @@ class RunData(RunView[RunConfig]):
     def task(self) -> Task:
         return task_of(self.required_config.task)
 
-    def baselines(self, held_out: int) -> tuple[tuple[str, float], ...]:
-        return baselines_of(self.required_config.task, held_out)
-
     def until(self, step: int) -> tuple[Record, ...]:
         return tuple(record for record in self.records if record.step <= step)
 
@@ -240,25 +217,19 @@ class RunData(RunView[RunConfig]):
         return next((r for r in reversed(self.until(step)) if r.examples), None)
 
 
-def linked_run(run_id: str | None) -> tuple[Run, str]:
-    """The link's run, else the example and a warning."""
-    run = find_any_run(run_id or EXAMPLE_RUN.id)
-    if run is not None:
-        return run, ""
-    return (
-        EXAMPLE_RUN,
-        "The run in the link is not on this machine, or was deleted. Below is the example run.",
-    )
-
-
-def linked_run_id() -> str | None:
-    """The link's run, else the session's last, which is put back into the link unless the reader went back."""
-    run_id = st.query_params.get("run")
-    last = st.session_state.get(LAST)
+def linked_run() -> Run:
+    """The link's run, else the session's last, which is put back into the link unless the reader went back, else the
+    example; warns of a link to none."""
+    run_id, last = st.query_params.get("run"), st.session_state.get(LAST)
     if run_id is None and last is not None and not by_history() and find_any_run(last) is not None:
         st.query_params["run"] = run_id = last
     st.session_state[LAST] = run_id
-    return run_id
+    run = find_any_run(run_id or EXAMPLE_RUN.id)
+    if run is None:
+        st.warning(
+            "The run in the link is not on this machine, or was deleted. Below is the example run."
+        )
+    return run or EXAMPLE_RUN
 
 
 def select_run(run: Run) -> None:
@@ -273,28 +244,18 @@ def select_example() -> None:
     st.session_state.pop(LAST, None)
 
 
-def config_from_link(run: Run) -> RunConfig | None:
-    """The config of a run that a link has just brought, once; None for the example and for the session's own runs."""
-    if run == EXAMPLE_RUN or st.session_state.get(SETTINGS_OF) == run.id:
-        return None
-    st.session_state[SETTINGS_OF] = run.id
-    return load_run(run).config
-
-
 def records_of(run: Run) -> tuple[Record, ...]:
     """A run's records in file order, parsed again only after the file has changed."""
     return _parse_records(run, stamp_of(run.path, (METRICS,)))[0]
 
 
-def damage_of(run: Run) -> str:
-    """How many lines of a run's records its figures leave out, as a sentence; "" where all are whole."""
-    count = _parse_records(run, stamp_of(run.path, (METRICS,)))[1]
-    lines = "1 line" if count == 1 else f"{count:,} lines"
-    return (
-        f"{lines} of this run's records changed after they were saved; the figures leave them out."
-        if count
-        else ""
-    )
+def warn_of_damage(run: Run) -> None:
+    """Say how many lines of a run's records its figures leave out, if any."""
+    if count := _parse_records(run, stamp_of(run.path, (METRICS,)))[1]:
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        st.warning(
+            f"{lines} of this run's records changed after they were saved; the figures leave them out."
+        )
 
 
 @lru_cache(maxsize=16)
@@ -304,14 +265,13 @@ def _parse_records(run: Run, _stamp: str) -> tuple[tuple[Record, ...], int]:
 
 
 def load_run(run: Run) -> RunData:
-    """Read a run's folder; an unreadable config becomes `trouble`."""
-    status = status_of(run)
-    try:
-        config, trouble = run.config(), ""
-        task_of(config.task)
-    except (ConfigError, TypeError, ValueError, KeyError) as error:
-        config, trouble = None, f"This run's settings cannot be read: {error}"
-    return RunData(run, config, status, tuple(one_a_step(records_of(run))), trouble)
+    """Read a run's folder; an unreadable config, or one whose task cannot be made, becomes `trouble`."""
+
+    def config(run: Run) -> RunConfig:
+        task_of(run.config().task)
+        return run.config()
+
+    return RunData.read(run, config)
 
 
 # One line on each run, read again only when its folder has changed.
@@ -368,42 +328,43 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     metadata, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
+    usual, task = "unreadable", "–"
     try:
         if run.job == "finetune":
             tuned = config_of(run)
+            task = {"classify": "fine-tuned on labels", "pairs": "fine-tuned on pairs"}[tuned.task]
+            usual = f"{pretrained_name(tuned.model)}, {task}"
         else:
             config = run.config()
+            task = task_entry(config.task.key).name
+            usual = f"{task}: {model_label(config.model)}{EXAMPLE * (run in EXAMPLE_RUNS)}"
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
-    every = -(-len(losses) // CURVE) or 1
-    name, parent, sweep = (
-        text_of(metadata.get("name"), LONGEST_NAME),
-        metadata.get("parent"),
-        metadata.get("sweep"),
+    name, planned = text_of(metadata.get("name"), LONGEST_NAME), about(run).get("steps")
+    parent, sweep = metadata.get("parent"), metadata.get("sweep")
+    ran_free = (
+        r for r in reversed(records) if r.sequence_accuracy is not None or r.error is not None
     )
     return RunSummary(
         run=run,
-        name=name or run_label(config, run in EXAMPLE_RUNS, tuned),
+        name=name or usual,
         named=bool(name),
         config=config,
-        task=task_entry(config.task.key).name if config else fine_tune_label(tuned),
+        task=task,
         status=status_of(run),
         tuned=tuned,
-        planned_steps=config.steps if config else _count(about(run).get("steps")),
+        planned_steps=config.steps
+        if config
+        else planned
+        if isinstance(planned, int) and planned >= 0
+        else 0,
         created=seconds_of(metadata.get("created")),
         steps=records[-1].step if records else 0,
         train_seconds=records[-1].train_seconds if records else 0.0,
         loss=losses[-1] if losses else None,
-        curve=tuple(losses[::every]),
-        last=next(
-            (
-                r
-                for r in reversed(records)
-                if r.sequence_accuracy is not None or r.error is not None
-            ),
-            None,
-        ),
+        curve=tuple(losses[:: -(-len(losses) // CURVE) or 1]),
+        last=next(ran_free, None),
         checkpoint_steps=tuple(run.checkpoint_steps()),
         bytes=folder_bytes(run.path),
         trouble=trouble,
@@ -414,10 +375,6 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     )
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value >= 0 else 0
-
-
 def _shown(data: dict[str, Any], name: str) -> str:
     return quote_name(data[name]) if name in data else "unknown"
 
@@ -426,16 +383,17 @@ def describe(run: Run) -> Details:
     """What the index of runs has of a run."""
     item = summarize(run)
     words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
-    if item.config is None:
-        return Details(" ".join(words).casefold(), measured=bool(item.curve))
-    config = item.config
-    words += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
+    task = config = None
+    if item.config is not None:
+        task, config = (_digest(part.to_json()) for part in (item.config.task, item.config))
+        words += [model_label(item.config.model), item.config.task.key]
+        words += [item.config.optimizer, f"seed {item.config.seed}"]
     return Details(
         " ".join(words).casefold(),
-        _digest(config.task.to_json()),
-        _digest(config.to_json()),
-        None if item.last is None else _score(item),
-        item.train_seconds,
+        task,
+        config,
+        None if item.last is None or item.config is None else _score(item),
+        item.train_seconds if item.config is not None else 0.0,
         bool(item.curve),
     )
 
@@ -456,8 +414,7 @@ def rival(item: RunSummary, items: Sequence[RunSummary]) -> RunSummary | None:
     same = [
         other
         for other in items
-        if other.run != item.run
-        and other.config is not None
+        if other.config is not None
         and other.config.task == item.config.task
         and other.config != item.config
         and other.last is not None
@@ -496,9 +453,7 @@ class Board:
 
     def rows(self, page: int) -> list[RunSummary]:
         """The runs on a page of the list, from 1."""
-        return [
-            summarize(_run_or_example(name)) for name in self.ids[(page - 1) * ROWS : page * ROWS]
-        ]
+        return list(map(_summary, self.ids[(page - 1) * ROWS : page * ROWS]))
 
 
 def load_board(query: str, linked: Sequence[str]) -> Board:
@@ -506,21 +461,25 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
     words = query.casefold().split()
     with open_index(runs_folder()) as index:
         unread = index.fill(lambda name: describe(Run(index.root / name)))
-        examples = [run.id for run in EXAMPLE_RUNS if _matches(run, words)]
-        ids = (*index.search(words), *examples)
-        here = {*index.ids(), *(run.id for run in EXAMPLE_RUNS)}
-        measured = index.first_measured(words)
-        selected = [name for name in ids if name in set(linked)] or [
-            measured or name for name in ids[:1]
+        texts = {run.id: describe(run).text for run in EXAMPLE_RUNS}
+        examples = [
+            name
+            for name, text in texts.items()
+            if all(word in text or word == name for word in words)
         ]
-        if measured is None and examples and not set(linked) & set(ids):
-            selected = examples[:1]
-        items = tuple(summarize(_run_or_example(name)) for name in selected)
+        ids = (*index.search(words), *examples)
+        measured = index.first_measured(words)
+        first = [measured] if measured else list(examples or ids)[:1]
+        selected = [name for name in ids if name in set(linked)] or first
+        items = tuple(map(_summary, selected))
+        # the best own run of the first one's task with other settings
+        details = describe(items[0].run) if items else Details("")
+        best = index.best(details.task or "", details.config or "")
         return Board(
             ids,
             items,
-            tuple(_rivals(index, items)),
-            len(set(linked) - here),
+            tuple(map(_summary, [*([best] if best else ()), *texts])),
+            len(set(linked) - {*index.ids(), *texts}),
             index.count(),
             sum(index.sizes().values()),
             unread,
@@ -528,24 +487,10 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
         )
 
 
-def _run_or_example(name: str) -> Run:
-    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or Run(runs_folder() / name)
-
-
-def _matches(run: Run, words: Sequence[str]) -> bool:
-    text = describe(run).text
-    return all(word in text or word == run.id for word in words)
-
-
-def _rivals(index: RunIndex, items: Sequence[RunSummary]) -> list[RunSummary]:
-    """The best own run of the first one's task with other settings, and the examples."""
-    details = describe(items[0].run) if items else None
-    best = (
-        index.best(details.task, details.config)
-        if details and details.task and details.config
-        else None
-    )
-    return [summarize(run) for run in (*([Run(index.root / best)] if best else []), *EXAMPLE_RUNS)]
+def _summary(name: str) -> RunSummary:
+    """The summary of an example, or of an own run of the index."""
+    example = next((run for run in EXAMPLE_RUNS if run.id == name), None)
+    return summarize(example or Run(runs_folder() / name))
 
 
 # The attention maps that a run saved, one head of one example at a time, and their tokens.
@@ -562,25 +507,21 @@ MAX_CELLS = 600_000  # of all frames sent at once: about a megabyte
 MIN_FRAMES = 8
 
 
-def _shapes(run: Run, step: int) -> dict[str, list[int]]:
-    """The shapes of the maps at a step by example and kind; none where the file cannot be read."""
+def head_counts(run: Run, step: int) -> list[dict[Kind, tuple[int, int]]]:
+    """Layers and heads of the maps at a step by kind, of each example; none where the file cannot be read."""
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
-            return {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
-        return {}
-
-
-def sizes(run: Run, step: int, example: int) -> dict[Kind, tuple[int, int]]:
-    """Layers and heads of the maps of an example at a step, by kind; none where the file cannot be read."""
-    shapes = _shapes(run, step)
-    shape_of = {kind: shapes.get(f"{example}:{kind}", []) for kind in KINDS}
-    return {kind: (shape[0], shape[1]) for kind, shape in shape_of.items() if len(shape) == 4}
-
-
-def count_examples(run: Run, step: int) -> int:
-    """How many examples have maps at a step."""
-    return len({name.partition(":")[0] for name in _shapes(run, step)})
+        return []
+    return [
+        {
+            kind: (shape[0], shape[1])
+            for kind in KINDS
+            if len(shape := shapes.get(f"{example}:{kind}", [])) == 4
+        }
+        for example in range(len({name.partition(":")[0] for name in shapes}))
+    ]
 
 
 def head_over_time(
@@ -621,11 +562,9 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens of a map's rows and columns."""
-    assert data.config is not None
-    example_tokens = axis_tokens(
-        data.task(), watched_examples(data.config.task, data.config.num_examples)[example]
-    )
-    return map_tokens(data.config.model, kind, *example_tokens)
+    config = data.required_config
+    watched = watched_examples(config.task, config.num_examples)[example]
+    return map_tokens(config.model, kind, *axis_tokens(data.task(), watched))
 
 
 def head_trace(

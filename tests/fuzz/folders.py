@@ -163,8 +163,7 @@ def use_sweep(sweep: Sweep) -> None:
             ).encode()
             sweeps.pairs(shown, measure)
             sweep_comparisons(shown.config, shown.outcomes, measure)
-            for place in range(len(shown.names)):
-                shown.line(place, measure, "train_seconds"), shown.line(place, measure, "steps")
+            shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
         (
             sweeps.table_text(shown),
             sweeps.failures(shown),

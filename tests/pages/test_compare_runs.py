@@ -176,8 +176,8 @@ def test_settings_that_differ_are_named_once():
     assert (
         equal
         == len(
-            set(compare_runs.settings(runs[0].config()))
-            | set(compare_runs.settings(runs[1].config()))
+            set(compare_runs.settings(runs[0].config().to_json()))
+            | set(compare_runs.settings(runs[1].config().to_json()))
         )
         - len(rows)
         - 3

@@ -11,7 +11,7 @@ from core.runs.runs import list_runs
 from core.studies.decode import decodable_runs
 from core.training import Record
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS
-from pages.sweeps import _own_runs
+from pages.sweeps import own_runs
 from pages.transformer import sources
 from tests.pages.app import app_at, assert_script, page_text
 
@@ -134,4 +134,4 @@ def test_runs_lists_it_and_opens_it_here():
         "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps" in text
     )
     assert by_key(app.button, "runs:duplicate").disabled
-    assert run.id not in decodable_runs(()) and run.id not in sources() and run not in _own_runs()
+    assert run.id not in decodable_runs(()) and run.id not in sources() and run.id not in own_runs()

@@ -401,15 +401,15 @@ def test_numbers_to_take_away():
 
 def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
-    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.6)
+    assert shown.lines("sequence_accuracy", "steps")[0].mean == (0.0, 0.6)
     shown.outcomes[0, 1] = replace(shown.outcomes[0, 1], state="running")
-    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.5), (
+    assert shown.lines("sequence_accuracy", "steps")[0].mean == (0.0, 0.5), (
         "half a run does not bend the mean"
     )
     shown.outcomes[0, 0] = Outcome(
         "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.3)}
     )
-    assert shown.line(0, "sequence_accuracy", "steps").mean == (0.0, 0.7)
+    assert shown.lines("sequence_accuracy", "steps")[0].mean == (0.0, 0.7)
 
 
 def test_figures_stay_within_their_scale():

@@ -364,7 +364,7 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
 
     def look() -> None:
         assert run.status().ended and run.frame(step) and not run.alive()
-        assert run_data.sizes(run, step, 0)
+        assert run_data.head_counts(run, step)[0]
         assert run_data.head_over_time(run, [step], 0, "cross", 0, 0)
 
     assert_given_back(look, 20)
