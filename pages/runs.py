@@ -223,10 +223,10 @@ def actions(selected: Sequence[RunSummary]) -> None:
             for item in selected
             if not item.example and not item.live and people.mine(item.run)
         ]
-        kept = "An example cannot be deleted." if first.example else "Stop the run first."
+        reason = "An example cannot be deleted." if first.example else "Stop the run first."
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
         key = f"runs:delete:{first.run.id}:{count}"
-        help = None if items else kept
+        help = None if items else reason
         with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=help):
             names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
             st.markdown(f"Delete {names}?" if items else "")

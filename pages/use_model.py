@@ -89,7 +89,6 @@ from dashboard.ui.panels import (
 )
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
-SMALL = 1e9  # of one pass, up to which one thread is the faster
 
 
 def answer_question(ref: ModelRef, question: Question) -> Answer:
@@ -105,7 +104,7 @@ def effects(ref: ModelRef, question: Question) -> Effects:
 
 def _measure_effects(ref: ModelRef, question: Question) -> Effects:
     answer = answer_question(ref, question)
-    with one_thread(answer.work / answer.heads < SMALL):
+    with one_thread(answer.work / answer.heads < 1e9):  # up to which one thread is the faster
         return study.effects(answer)
 
 
@@ -121,68 +120,59 @@ MORE = "\n".join(
         "Money costs more to borrow this year.",
     )
 )
-MORE_SIGNS = 6_000
-LONG_WORD = 4
-MAX_BUTTONS = 40
 WORD = "use_model:word"
-PICK_HELP = "The page shows the answer for this word and the head that it depends on most."
 Compared = tuple[tuple[str, ModelInputs], ...]
 
 
 def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
     if pretrained.reads == "picture":
-        names = example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3)))[
-            :8
-        ]
-        others = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
-        return (
-            ("This picture", choice.inputs),
-            *(pair for pair in others if pair[1] != choice.inputs),
-        )
-    more = (
-        st.text_area(
-            "Other sentences, one per line",
-            MORE,
-            key="use_model:more",
-            max_chars=MORE_SIGNS,
-            height=150,
-            help="Each is compared with the text above and with the others.",
-            **BOUND,
-        )
-        or ""
+        channels = int(getattr(pretrained.model.config, "num_channels", 3))
+        names = example_inputs.pictures(channels)[:8]
+        pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
+        others = (pair for pair in pairs if pair[1] != choice.inputs)
+        return (("This picture", choice.inputs), *others)
+    more = st.text_area(
+        "Other sentences, one per line",
+        MORE,
+        key="use_model:more",
+        max_chars=6_000,
+        height=150,
+        help="Each is compared with the text above and with the others.",
+        **BOUND,
     )
-    names = sentences(choice.inputs.text, more)
-    return tuple(
-        zip(names, (choice.inputs, *map(ModelInputs, names[1:])), strict=False)
-    )  # there may be no sentence
+    names = sentences(choice.inputs.text, more or "")
+    inputs = (choice.inputs, *map(ModelInputs, names[1:]))
+    return tuple(zip(names, inputs, strict=False))  # there may be no sentence
 
 
 def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
-    """The inputs if they hold a mask, else with the picked word masked."""
-    line = choice.reading.source
+    """The inputs if they hold a mask, else with the picked word masked, at first the last long one."""
+    inputs, line = choice.inputs, choice.reading.source
     if pretrained.tokenizer.mask_token_id in line.ids:
-        return choice.inputs
+        return inputs
     maskable = maskable_words(line)
     numbers, words = list(maskable), list(maskable.values())
-    long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= LONG_WORD]
-    default = [0, *long][-1]
-    picked = _pick("Masked word", words, default, f"use_model:masked:{choice.inputs.text[:80]}")
-    return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, numbers[picked]))
+    long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
+    picked = _pick("Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}")
+    return replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
 
 
 def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
     """The index of the picked token; the link holds it, for the text that it was made with."""
-    names = [plain(name) for name in distinct(tokens)]
-    indices, name_of = range(len(names)), names.__getitem__
-    if st.session_state.setdefault(WORD, key) != key:
-        st.session_state[WORD] = key
+    names, state = [plain(name) for name in distinct(tokens)], st.session_state
+    if state.setdefault(WORD, key) != key:
+        state[WORD] = key
         write_link(WORD, None)
-    st.session_state.setdefault(key, default)
-    link_value(key, default, one_of(indices), name=WORD)
-    if len(names) > MAX_BUTTONS:
-        return st.selectbox(label, indices, format_func=name_of, key=key, help=PICK_HELP)
-    choice = st.segmented_control(
-        label, indices, format_func=name_of, key=key, required=True, help=PICK_HELP
+    state.setdefault(key, default)
+    link_value(key, default, one_of(range(len(names))), name=WORD)
+    several = len(names) > 40
+    pick = st.selectbox if several else partial(st.segmented_control, required=True)
+    choice = pick(
+        label,
+        range(len(names)),
+        format_func=names.__getitem__,
+        key=key,
+        help="The page shows the answer for this word and the head that it depends on most.",
     )
     return default if choice is None else int(choice)
 
@@ -190,9 +180,6 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
 # What the page computes as Python.
 
 
-SIMILARITY = "The cosine of the embeddings of each pair."
-ANSWER = "The model's answer, and the likeliest tokens or classes."
-HEAD = "The answer without each head, and the map of one of them."
 BARS = """
 import altair as alt
 import pandas as pd
@@ -217,10 +204,8 @@ def embed_script(
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
-        imports, others = (
-            imports.union(*(more for more, _ in parts)),
-            ", ".join(line for _, line in parts),
-        )
+        imports |= {more for lines, _ in parts for more in lines}
+        others = ", ".join(line for _, line in parts)
     code = f"""
 {import_block(imports)}
 
@@ -232,7 +217,12 @@ print(table)
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
-            Cell(SIMILARITY, code, PAIRS, "Similarity of each pair of sentences"),
+            Cell(
+                "The cosine of the embeddings of each pair.",
+                code,
+                PAIRS,
+                "Similarity of each pair of sentences",
+            ),
             _ask(answer.baseline.question, "print(baseline.value)"),
             cell,
         ),
@@ -273,30 +263,31 @@ for one in likeliest:
 
 def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
     imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
-    if draw:
-        imports.add("from core.pretrained.answers import top_candidates")
+    imports |= {"from core.pretrained.answers import top_candidates"} if draw else set()
     code = f"""
 {import_block(imports)}
 
 baseline = ask(model, {question_code(question)})
 {more.strip()}
 """
-    return Cell(
-        ANSWER if draw else "What is measured: the cosine of one pair.", code, draw, picture
-    )
+    asked = "The model's answer, and the likeliest tokens or classes."
+    return Cell(asked if draw else "What is measured: the cosine of one pair.", code, draw, picture)
 
 
 def _head(choice: ModelChoice, answer: Answer, head: Head) -> tuple[Cell, dict[str, np.ndarray]]:
     """The map of the shown head, and where it was measured what the answer loses without each head."""
-    kind = answer.trace.kinds[0]
-    code = f"""
-trace = reading.trace.of({kind!r})
+    code, text = (
+        f"""
+trace = reading.trace.of({answer.trace.kinds[0]!r})
 weights = trace.head({head.index}, {head.head})  # (T, S)
-"""
+""",
+        "The map of one head.",
+    )
     results = {"weights": answer.trace.head(head.index, head.head)}
     if head.effect is not None:
         known = effects(choice.ref, answer.baseline.question)
         results["changes"] = np.array([effect.change for effect in known.values()])
+        text = "The answer without each head, and the map of one of them."
         code = f"""
 import numpy as np
 
@@ -311,17 +302,13 @@ from core.show import show
 
 show(trace, layer={head.index}, head={head.head}, query={head.row})
 """
-    return Cell(
-        HEAD if head.effect is not None else "The map of one head.", code, draw, "use_model:head"
-    ), results
+    return Cell(text, code, draw, "use_model:head"), results
 
 
 # Sentences of the page: the fact of each job, the conditions, and the jobs of other models.
 
 
-LONGEST_SENTENCE = 90  # signs of a sentence
 NOTHING = 5e-4  # a change of the answer that is none
-SUBJECT = {"mask": "The masked word", "next": "The next token", "class": "The class"}
 
 
 def short(text: str, most: int) -> str:
@@ -332,41 +319,40 @@ def short(text: str, most: int) -> str:
 def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
     """The answer, the second likeliest, and the answer without the head that matters most."""
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
-    next_best = ""
-    if len(predictions) > 1:
-        next_best = (
-            f", ahead of **{plain(predictions[1].word)}** with {number(predictions[1].probability)}"
-        )
-    subject = SUBJECT[answer.baseline.answer.kind]
+    next_best = "".join(
+        f", ahead of **{plain(second.word)}** with {number(second.probability)}"
+        for second in predictions[1:2]
+    )
+    subjects = {"mask": "The masked word", "next": "The next token", "class": "The class"}
     return (
-        f"{subject} is :primary[**{plain(first.word)}**] with **{number(first.probability)}**{next_best}; chance "
-        f"is 1 in {count:,}. {head_fact(answer, head, first.word)}"
+        f"{subjects[answer.baseline.answer.kind]} is :primary[**{plain(first.word)}**] with "
+        f"**{number(first.probability)}**{next_best}; chance is 1 in {count:,}. "
+        f"{head_fact(answer, head, first.word)}"
     )
 
 
 def head_fact(answer: Answer, head: Head, word: str) -> str:
     """The key with the head's largest weight, and the answer without the head."""
-    keys, weights = _row(answer, head)
-    best = int(weights.argmax())
-    attends = (
-        f"Head **{head.name}** attends most to **{plain(keys[best])}**, with {number(weights[best])} of its "
-        f"weight (uniform attention: {number(1 / len(keys))})"
+    key, weight, uniform = _attends(answer, head)
+    return (
+        f"Head **{head.name}** attends most to **{key}**, with {weight} of its weight (uniform attention: "
+        f"{uniform}). {_without(answer, head, word)}"
     )
-    return f"{attends}. {_without(answer, head, word)}"
 
 
 def _without(answer: Answer, head: Head, word: str) -> str:
     if head.effect is None:
         return "The effect of each head on the answer is not measured yet."
     quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
-    if abs(head.effect.change) < NOTHING and head.before:
-        return f"Without it {quantity} stays at {number(answer.baseline.value)}: {_rank(answer, head)}."
-    if abs(head.effect.change) < NOTHING:
-        return (
-            f"T{quantity[1:]} stays at {number(answer.baseline.value)} without any one of the {_heads(answer)}: "
-            "other heads make up for it."
-        )
-    return f"Without it {quantity} would be {_instead(answer, head.effect)}: {_rank(answer, head)}."
+    stays = f"{quantity} stays at {number(answer.baseline.value)}"
+    if abs(head.effect.change) >= NOTHING:
+        instead = _instead(answer, head.effect)
+        return f"Without it {quantity} would be {instead}: {_rank(answer, head)}."
+    return (
+        f"Without it {stays}: {_rank(answer, head)}."
+        if head.before
+        else f"T{stays[1:]} without any one of the {_heads(answer)}: other heads make up for it."
+    )
 
 
 def _instead(answer: Answer, effect: Effect) -> str:
@@ -381,11 +367,8 @@ def _instead(answer: Answer, effect: Effect) -> str:
 
 
 def _rank(answer: Answer, head: Head) -> str:
-    if not head.before:
-        return f"none of {_heads(answer)} changes it more"
-    return (
-        f"{head.before} of {_heads(answer)} {'changes' if head.before == 1 else 'change'} it more"
-    )
+    verb = "change" if head.before > 1 else "changes"
+    return f"{head.before or 'none'} of {_heads(answer)} {verb} it more"
 
 
 def _heads(answer: Answer) -> str:
@@ -398,7 +381,7 @@ def pair_fact(
 ) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(short(names[index], LONGEST_SENTENCE)) for index in pair)
+    first, second = (plain(short(names[index], 90)) for index in pair)
     out = (
         f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
         f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
@@ -408,35 +391,34 @@ def pair_fact(
     value = number(head.effect.value)
     if value == number(answer.baseline.value):
         value = _instead(answer, head.effect)
-    if not answer.baseline.question.against:  # a vector is compared with itself before
-        return (
-            f"{out} Without head **{head.name}** the cosine of its vector with the original one is {value}; "
-            f"{_rank(answer, head)}."
-        )
-    return f"{out} Without head **{head.name}** it would be {value}; {_rank(answer, head)}."
+    # a vector is compared with itself before
+    alone = "the cosine of its vector with the original one is"
+    verb = "it would be" if answer.baseline.question.against else alone
+    return f"{out} Without head **{head.name}** {verb} {value}; {_rank(answer, head)}."
 
 
-def _row(answer: Answer, head: Head) -> tuple[tuple[str, ...], np.ndarray]:
-    item, keys = answer.trace.maps[head.index], list(answer.trace.maps[head.index].keys)
-    if answer.baseline.source.grid is not None and answer.trace.kinds != ("causal",):
-        rows, columns = answer.baseline.source.grid
-        first = len(answer.baseline.source) - rows * columns
-        for index in range(rows * columns):
-            keys[first + index] = f"the patch in row {index // columns}, column {index % columns}"
-    return tuple(keys), item.weights[head.head, head.row]
+def _attends(answer: Answer, head: Head) -> tuple[str, str, str]:
+    """The key with the head's largest weight in its row, that weight, and that of uniform attention, as text."""
+    item, grid = answer.trace.maps[head.index], answer.baseline.source.grid
+    weights, keys = item.weights[head.head, head.row], item.keys
+    best, key = int(weights.argmax()), ""
+    if grid is not None and answer.trace.kinds != ("causal",):
+        place = best - (len(answer.baseline.source) - grid[0] * grid[1])
+        if 0 <= place < grid[0] * grid[1]:
+            key = f"the patch in row {place // grid[1]}, column {place % grid[1]}"
+    return plain(key or keys[best]), number(weights[best]), number(1 / len(keys))
 
 
 def conditions(answer: Answer, head: Head) -> str:
     """The conditions under which the numbers hold."""
-    name = answer.baseline.pretrained.name
     method = (
         f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
         if head.effect is not None
         else "No head was switched off."
     )
     return plain(
-        f"{name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A weight shows where a head "
-        "attends; only switching the head off shows what it contributes to the answer."
+        f"{answer.baseline.pretrained.name}, {len(answer.baseline.source)} tokens, fp32 on the CPU. {method} A "
+        "weight shows where a head attends; only switching the head off shows what it contributes to the answer."
     )
 
 
@@ -446,8 +428,6 @@ def conditions(answer: Answer, head: Head) -> str:
 LONGEST, TIP = 24, 120  # signs of a sentence at the matrix, and under the pointer
 
 PAGE = "use_model"
-GENERATE = step_of("generate")
-BEFORE = 6  # words of the text that are repeated before its continuation
 
 
 def page() -> None:
@@ -529,75 +509,78 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
     inputs = _masked_inputs(choice, pretrained)
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
-    _answer(choice, question, pretrained, plain(inputs.text).replace(mask, f"**{plain(best)}**", 1))
+    more = plain(inputs.text).replace(mask, f"**{plain(best)}**", 1)
+    _answer(choice, question, pretrained, answer_fact, more)
 
 
 def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the likeliest classes of a text or a picture, or the likeliest next tokens."""
     read_inputs(choice)
-    more = ""
+    more = link = ""
     if pretrained.head == "next":
-        before = " ".join(choice.inputs.text.split()[-BEFORE:])
+        before = " ".join(choice.inputs.text.split()[-6:])
         more = f"… {plain(before)} **{plain(study_of(continuation_text, choice.ref, choice.inputs))}** …"
-    _answer(choice, Question(choice.inputs), pretrained, more)
+        link = "Generate: continue this text"
+    _answer(choice, Question(choice.inputs), pretrained, answer_fact, more, link)
 
 
-def _answer(choice: ModelChoice, question: Question, pretrained: Pretrained, more: str) -> None:
-    """Draw the likeliest answers with `more` text below, the head's map, and the fact about both."""
+def _answer(
+    choice: ModelChoice,
+    question: Question,
+    pretrained: Pretrained,
+    tell: Callable[[Answer, Sequence[Candidate], Head], str],
+    more: str = "",
+    link: str = "",
+    token: str = "",
+) -> None:
+    """Draw the likeliest answers with `more` text and a `link` to Generate below, the head's map, and what `tell` says
+    of both; of the written `token` on the right of its map."""
     answer = answer_question(choice.ref, question)
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
-    left, right = st.columns([0.8, 1.2], gap="large")
+    columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
+    left, right = reversed(columns) if token else columns
     with left:
         draw_chart(
-            st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest answers"
+            st,
+            bars(predictions, Ink.of(theme())),
+            width="stretch",
+            alt="The likeliest next tokens" if token else "The likeliest answers",
         )
         if more:
             st.markdown(more)
-        if pretrained.head == "next":
-            st.page_link(GENERATE.page(), label="Generate: continue this text", icon=GENERATE.icon)
+        if link:
+            generate = step_of("generate")
+            st.page_link(generate.page(), label=link, icon=generate.icon)
     with right:
-        _, head = head_map(choice, question, f"“{plain(predictions[0].word)}”")
+        _, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
-    fact(answer_fact(answer, predictions, head))
+    fact(tell(answer, predictions, head))
     caption(conditions(answer, head))
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     """Draw the translation, and the head of cross-attention on which the picked word depends most."""
     read_inputs(choice)
-    produced = choice.reading.produced
+    produced, inputs = choice.reading.produced, choice.inputs
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
-    key = f"use_model:word:{choice.inputs.text[:80]}:{choice.inputs.target or ''}"
+    key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
     tokens = [produced.tokens[position] for position in words]
     first = first_crossing(choice.reading, words)
     position = words[_pick("Word of the output", tokens, first, key)]
-    question = Question(choice.inputs, position=position)
-    answer = answer_question(choice.ref, question)
-    left, right = st.columns([1.2, 0.8], gap="large")
-    with right:
-        predictions = top_candidates(pretrained, answer.baseline.answer, 8)
-        draw_chart(
-            st, bars(predictions, Ink.of(theme())), width="stretch", alt="The likeliest next tokens"
+
+    def tell(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
+        (key, weight, uniform), word = _attends(answer, head), answer.baseline.word or ""
+        verb = "The model reads your target" if inputs.target else "The model writes"
+        return (
+            f"{verb} **{plain(decode_text(pretrained, produced.ids))}**. For :primary[**{plain(word)}**], head "
+            f"**{head.name}** puts **{weight}** of its weight on **{key}**; uniform attention would put {uniform} "
+            f"there. {_without(answer, head, word)}"
         )
-        st.page_link(GENERATE.page(), label="Generate: see it step by step", icon=GENERATE.icon)
-    with left:
-        _, head = head_map(choice, question, f"“{plain(produced.tokens[position])}”")
-        add_script(partial(answer_script, choice, answer, predictions, head))
-    keys, weights = _row(answer, head)
-    best, word = int(weights.argmax()), answer.baseline.word or ""
-    verb = (
-        "The model reads your target"
-        if answer.baseline.question.inputs.target
-        else "The model writes"
-    )
-    fact(
-        f"{verb} **{plain(decode_text(pretrained, produced.ids))}**. For "
-        f":primary[**{plain(word)}**], head **{head.name}** puts "
-        f"**{number(weights[best])}** of its weight on **{plain(keys[best])}**; uniform attention would put "
-        f"{number(1 / len(keys))} there. {_without(answer, head, word)}"
-    )
-    caption(conditions(answer, head))
+
+    question, token = Question(inputs, position=position), produced.tokens[position]
+    link = "Generate: see it step by step"
+    _answer(choice, question, pretrained, tell, link=link, token=token)
 
 
 SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
@@ -662,26 +645,23 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
 def _other(job: ModelTask) -> None:
     description, buttons = st.columns([1.2, 1], vertical_alignment="center")
     description.markdown(f"**{job.name}**: {job.does}. It needs {job.needs}.")
+    button = partial(st.button, on_click=select_model)
     with buttons.container(horizontal=True):
         if job.lab_model:
-            st.button(
+            button(
                 job.lab_model,
                 key=f"use_model:use:{job.key}",
-                on_click=select_model,
                 args=(job.lab_model,),
                 help="One of the lab's own models; no download.",
             )
-        if not is_allowed(job.hub):
-            return
-        label = f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}"
-        st.button(
-            label,
-            key=f"use_model:hub:{job.key}",
-            on_click=select_model,
-            args=(job.hub,),
-            help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
-            "downloaded.",
-        )
+        if is_allowed(job.hub):
+            button(
+                f"{job.hub.partition('/')[2]}, {byte_size(1e6 * job.megabytes)}",
+                key=f"use_model:hub:{job.key}",
+                args=(job.hub,),
+                help=f"{job.hub} of the Hugging Face hub. Its size is shown before anything is "
+                "downloaded.",
+            )
 
 
 # Figures of the page Use a model: the similarity of all pairs of inputs, and the likeliest answers as bars.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -36,7 +36,7 @@ from core.pretrained.load import (
 from core.serialization import bounds, check_types, read, renamed
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
-from core.training.config import resolve_device
+from core.training.config import refuse_if, resolve_device
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
 MINILM = "minilm"
@@ -147,17 +147,19 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     ConfigError names the lines with cells that are empty or too long, a text with two answers, or a label of a single
     row. Repeated rows count once.
     """
-    columns = TASKS[task]
+    columns, labelled = TASKS[task], task == "classify"
     rows, _ = read_rows(data, "file")
-    if len(rows[0].cells) != 2:
-        raise ConfigError(
-            f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
-            f"{columns[1]}. Put a text with a comma into quotation marks."
-        )
+    refuse_if(
+        len(rows[0].cells) != 2,
+        f"Line {rows[0].line} has {len(rows[0].cells)} columns; two are needed: {columns[0]} and "
+        f"{columns[1]}. Put a text with a comma into quotation marks.",
+    )
     if tuple(cell.casefold() for cell in rows[0].cells) == columns:
         rows = rows[1:]
-    if len(rows) > MAX_ROWS:
-        raise ConfigError(f"The file has {len(rows):,} rows; at most {MAX_ROWS:,} are allowed.")
+    refuse_if(
+        len(rows) > MAX_ROWS,
+        f"The file has {len(rows):,} rows; at most {MAX_ROWS:,} are allowed.",
+    )
     for column, name in enumerate(columns):
         if empty := [row.line for row in rows if not row.cells[column]]:
             raise ConfigError(f"There is no {name} in {line_numbers(empty)}.")
@@ -170,19 +172,31 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     for row in rows:
         text, answer = row.cells
         if (other := once.setdefault(text, row)) is row:
-            groups[answer if task == "classify" else ""].append(row)
-        elif other.cells[1] != answer:
-            raise ConfigError(
-                f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
-                f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
-            )
-    if len(once) < MIN_ROWS:
-        raise ConfigError(
-            f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
-            "can be held out."
+            groups[answer * labelled].append(row)
+        refuse_if(
+            other.cells[1] != answer,
+            f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+            f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.",
         )
-    if task == "classify":
-        _check_labels(groups)
+    refuse_if(
+        len(once) < MIN_ROWS,
+        f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
+        "can be held out.",
+    )
+    refuse_if(
+        labelled and len(groups) < 2,
+        f"Every row has the label {quote(*list(groups)[:1])}; at least two labels are needed.",
+    )
+    refuse_if(
+        labelled and len(groups) > MAX_LABELS,
+        f"There are {len(groups):,} different labels; at most {MAX_LABELS} are allowed. Is the "
+        "label in the second column?",
+    )
+    if labelled and (single := [rows[0].line for rows in groups.values() if len(rows) == 1]):
+        raise ConfigError(
+            f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
+            "one for training and one held out."
+        )
     chance = random.Random(seed)
     learned: list[Pair] = []
     held_out: list[Pair] = []
@@ -194,26 +208,8 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
         learned += pairs[count:]
     chance.shuffle(learned)
     chance.shuffle(held_out)
-    labels = tuple(sorted(groups)) if task == "classify" else ()
+    labels = tuple(sorted(groups)) if labelled else ()
     return Rows(tuple(learned), tuple(held_out[:MAX_HELD_OUT]), labels, len(rows) - len(once))
-
-
-def _check_labels(rows: Mapping[str, Sequence[Row]]) -> None:
-    """ConfigError for labels, with the rows of each, of which nothing can be learned and held out."""
-    if len(rows) < 2:
-        raise ConfigError(
-            f"Every row has the label {quote(*rows)}; at least two labels are needed."
-        )
-    if len(rows) > MAX_LABELS:
-        raise ConfigError(
-            f"There are {len(rows):,} different labels; at most {MAX_LABELS} are allowed. Is the "
-            "label in the second column?"
-        )
-    if single := [group[0].line for group in rows.values() if len(group) == 1]:
-        raise ConfigError(
-            f"A label occurs only once in the file: {line_numbers(single)}. Each label needs two rows, "
-            "one for training and one held out."
-        )
 
 
 MAX_UNKNOWN = 0.5  # share of the rows' tokens
@@ -257,16 +253,16 @@ def resolve(name: str) -> str:
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
         return str(check_folder(name, hub.most_bytes() * 4))
-    repo, revision = hub.parse(name)
+    (repo, revision), token = hub.parse(name), os.environ.get("HF_TOKEN")
     here = hub.downloaded_commits(repo)
     if here and revision in (*here, "main"):
         return str(hub.model_folder(repo, revision if revision in here else here[0]))
-    plan = hub.plan(repo, revision, token=os.environ.get("HF_TOKEN"))
+    plan = hub.plan(repo, revision, token=token)
     check_family(plan.family, repo, "")
     print(
         f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}."
     )
-    return str(hub.download(plan, token=os.environ.get("HF_TOKEN")))
+    return str(hub.download(plan, token=token))
 
 
 def check_model(model: str, task: str) -> Path:
@@ -295,11 +291,9 @@ def check_family(family: str, name: str, task: str) -> None:
         "pairs": auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
     }
     if not any(family in heads[one] for one in ([task] if task else heads)):
-        what = {"classify": "labels of texts", "pairs": "pairs of texts"}.get(
-            task, "labels or pairs of texts"
-        )
+        what = {"classify": "labels of texts", "pairs": "pairs of texts"}
         raise PretrainedError(
-            f"{name} is of the family {family}, which cannot learn {what}. "
+            f"{name} is of the family {family}, which cannot learn {what.get(task, 'labels or pairs of texts')}. "
             f"{HELP.get(task, ' '.join(HELP.values()))}"
         )
 
@@ -324,20 +318,15 @@ def check_words(tokenizer: Any, model: str, rows: Rows) -> None:
     unknown = tokenizer.unk_token_id
     if unknown is None or not rows.labels:
         return
-    ids = [
-        i
-        for row in tokenizer([pair.text for pair in rows.learned], add_special_tokens=False)[
-            "input_ids"
-        ]
-        for i in row
-    ]
-    if ids and (share := ids.count(unknown) / len(ids)) > MAX_UNKNOWN:
-        raise ConfigError(
-            f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}"
-        )
+    texts = [pair.text for pair in rows.learned]
+    ids = [i for row in tokenizer(texts, add_special_tokens=False)["input_ids"] for i in row]
+    share = ids.count(unknown) / max(1, len(ids))
+    refuse_if(
+        share > MAX_UNKNOWN,
+        f"{name_of(model)} does not know {share:.0%} of the words in these rows. {HELP['classify']}",
+    )
 
 
-WRITING_HEAD = ("lm_head", "final_logits_bias")
 MAX_NEW_WORDS = 2_000
 LONGEST_TOKENS = 128
 TUNED = "-tuned"
@@ -389,50 +378,36 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
 
     PretrainedError when the model does not load, ConfigError when it cannot be trained on such rows.
     """
-    import transformers
-
     torch.manual_seed(config.seed)
     folder, tokenizer = folder_of(config.model), load_tokenizer(config.model, config.task)
-    labels, new_head = rows.labels, False
+    transformers, pairs = import_module("transformers"), config.task == "pairs"
+    labels, new_head, new = rows.labels, False, tuple[str, ...]()
     try:
-        if config.task == "classify":
-            model, labels, new_head = _classifier(folder, rows.labels)
-        else:
+        if pairs:
             model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, **OPTIONS)
-            missing = [
-                key for key in loading["missing_keys"] if key.split(".")[0] not in WRITING_HEAD
-            ]
+            writes = ("lm_head", "final_logits_bias")
+            missing = [key for key in loading["missing_keys"] if key.split(".")[0] not in writes]
             refuse_missing(missing, folder.name)
+        else:
+            model, labels, new_head = _classifier(folder, rows.labels)
     except PretrainedError:
         raise
     except Exception as error:  # whatever the files of a foreign model make the library raise
-        what = "labels" if config.task == "classify" else "pairs"
+        what = "pairs" if pairs else "labels"
         raise PretrainedError(
             f"{name_of(config.model)} cannot learn {what}: {first_line(error)}"
         ) from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token  # decoders are trained without padding
     model.config.pad_token_id = tokenizer.pad_token_id
-    new = (
-        add_words(model, tokenizer, (*rows.learned, *rows.held_out))
-        if config.task == "pairs"
-        else ()
-    )
-    freeze(model, config)
+    if pairs:
+        new = add_words(model, tokenizer, (*rows.learned, *rows.held_out))
+    else:
+        freeze(model, config.layers)
     model.to(resolve_device(config.device))
-    limit = min(
-        getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS, LONGEST_TOKENS
-    )
-    return Learner(
-        name_of(config.model),
-        model,
-        tokenizer,
-        labels,
-        new,
-        make_recordable(model),
-        limit,
-        new_head,
-    )
+    longest = getattr(model.config, "max_position_embeddings", None) or LONGEST_TOKENS
+    limit, watched = min(longest, LONGEST_TOKENS), make_recordable(model)
+    return Learner(name_of(config.model), model, tokenizer, labels, new, watched, limit, new_head)
 
 
 OPTIONS: dict[str, Any] = {
@@ -451,14 +426,13 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
     """
     import transformers
 
-    # The labels in the order of a classifier's config if it has exactly these; else None.
     config = transformers.AutoConfig.from_pretrained(folder, **SAFE)
     classifies = any(
         name.endswith("ForSequenceClassification") for name in config.architectures or ()
     )
     own = tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
-    order = own if classifies and len(own) == len(labels) and set(own) == set(labels) else None
-    names = dict(enumerate(order or labels))
+    keeps = classifies and sorted(own) == sorted(labels)
+    names = dict(enumerate(own if keeps else labels))
     # The config may say regression or multi-label; these rows have one label each.
     model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder,
@@ -469,16 +443,15 @@ def _classifier(folder: Path, labels: tuple[str, ...]) -> tuple[Any, tuple[str, 
         ignore_mismatched_sizes=True,
         **OPTIONS,
     )
-    prefix = f"{model.base_model_prefix}."
-    missing = [
-        key for key in loading["missing_keys"] if key.startswith(prefix) and "pooler" not in key
-    ]
-    refuse_missing(missing, folder.name)
-    initialised = {*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])}
-    head = [name for name, _ in model.named_parameters() if not name.startswith(prefix)]
-    if order is None:
+    prefix, absent = f"{model.base_model_prefix}.", loading["missing_keys"]
+    refuse_missing(
+        [key for key in absent if key.startswith(prefix) and "pooler" not in key], folder.name
+    )
+    initialised = {*absent, *(key for key, *_ in loading["mismatched_keys"])}
+    head = {name for name, _ in model.named_parameters() if not name.startswith(prefix)}
+    if not keeps:
         reset_head(model, initialised)
-    return model, tuple(names.values()), order is None or initialised >= set(head)
+    return model, tuple(names.values()), not keeps or initialised >= head
 
 
 def reset_head(model: Any, initialised: Set[str]) -> None:
@@ -488,15 +461,11 @@ def reset_head(model: Any, initialised: Set[str]) -> None:
     """
     for name, module in model.named_modules():
         own = {f"{name}.{key}": weight for key, weight in module.named_parameters(recurse=False)}
-        if (
-            module is model
-            or name.split(".")[0] == model.base_model_prefix
-            or not set(own) - initialised
-        ):
-            continue
-        for weight in own.values():
-            weight._is_hf_initialized = False  # how the library marks what was loaded
-        model._init_weights(module)
+        outside = module is not model and name.split(".")[0] != model.base_model_prefix
+        if outside and set(own) - initialised:
+            for weight in own.values():
+                weight._is_hf_initialized = False  # how the library marks what was loaded
+            model._init_weights(module)
 
 
 def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, ...]:
@@ -509,11 +478,11 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
     new = tuple(
         word for word in words if unknown in tokenizer(word, add_special_tokens=False)["input_ids"]
     )
-    if len(new) > MAX_NEW_WORDS:
-        raise ConfigError(
-            f"{len(new):,} words are new to the model; at most {MAX_NEW_WORDS:,} can be added. Take a "
-            "model that was trained on such text."
-        )
+    refuse_if(
+        len(new) > MAX_NEW_WORDS,
+        f"{len(new):,} words are new to the model; at most {MAX_NEW_WORDS:,} can be added. Take a "
+        "model that was trained on such text.",
+    )
     if new:
         tokenizer.add_tokens(list(new))
         model.resize_token_embeddings(len(tokenizer))
@@ -522,10 +491,8 @@ def add_words(model: Any, tokenizer: Any, pairs: Sequence[Pair]) -> tuple[str, .
     return new
 
 
-def freeze(model: Any, config: FineTuneConfig) -> None:
-    """For labels, train the head and the last `layers` layers alone; pairs train every weight."""
-    if config.task == "pairs":
-        return
+def freeze(model: Any, count: int) -> None:
+    """Train the head and the last `count` layers alone."""
     base = model.base_model
     base.requires_grad_(False)
     stacks = [
@@ -534,7 +501,6 @@ def freeze(model: Any, config: FineTuneConfig) -> None:
     layers = max(
         stacks, key=lambda stack: sum(weight.numel() for weight in stack.parameters()), default=()
     )
-    for layer in list(layers)[max(0, len(layers) - config.layers) :]:
-        layer.requires_grad_(True)
-    if getattr(base, "pooler", None) is not None:
-        base.pooler.requires_grad_(True)
+    for layer in [*layers][max(0, len(layers) - count) :] + [getattr(base, "pooler", None)]:
+        if layer is not None:
+            layer.requires_grad_(True)

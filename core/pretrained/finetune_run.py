@@ -21,7 +21,6 @@ from torch.nn import functional as F
 
 from core import command_line
 from core.command_line import Encoding, Pairs, given, settings, text_of
-from core.entries import ConfigError
 from core.files import is_intact, read_object, runs_folder, seal, write_atomically
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.decoding import eval_mode
@@ -44,7 +43,7 @@ from core.pretrained.reading import read
 from core.runs.executor import line, record_machine
 from core.runs.runs import Run, new_id
 from core.runs.worker import work
-from core.training.config import resolve_device
+from core.training.config import refuse_if, resolve_device
 from core.training.evaluate import confusion_matrix
 from core.training.record import Prediction, Record, cap_reached
 
@@ -90,23 +89,21 @@ def _measure_pairs(learner: Learner, parts: Sequence[Sequence[Pair]]) -> Record:
     cap = max(labels.shape[1] for labels in targets_of)
     end = learner.model.generation_config.eos_token_id
     ends: set[int] = set() if end is None else {end} if isinstance(end, int) else set(end)
+
+    def written(ids: Int[Tensor, " T"]) -> tuple[str]:
+        known = ids[ids != IGNORED].tolist()
+        return (str(learner.tokenizer.decode(known, skip_special_tokens=True)).strip(),)
+
     for part, labels in zip(parts, targets_of, strict=True):
-        batch = inputs(learner, [pair.text for pair in part])
+        batch, counted = inputs(learner, [pair.text for pair in part]), labels != IGNORED
         logits = learner.model(**batch, labels=labels).logits.float()
-        counted = labels != IGNORED
         loss += float(F.cross_entropy(logits[counted], labels[counted], reduction="sum"))
         right += float((logits.argmax(-1) == labels)[counted].sum())
         tokens += float(counted.sum())
         outputs = learner.model.generate(**batch, do_sample=False, num_beams=1, max_new_tokens=cap)
-        predictions += [
-            Prediction(
-                (pair.text,),
-                (_text(learner, row),),
-                (_text(learner, ids),),
-                bool(ends) and ends.isdisjoint(ids[1:].tolist()),
-            )
-            for pair, row, ids in zip(part, labels, outputs, strict=True)
-        ]
+        for pair, row, ids in zip(part, labels, outputs, strict=True):
+            cut = bool(ends) and ends.isdisjoint(ids[1:].tolist())
+            predictions.append(Prediction((pair.text,), written(row), written(ids), cut))
     return Record(
         0,
         loss=loss / tokens,
@@ -116,12 +113,6 @@ def _measure_pairs(learner: Learner, parts: Sequence[Sequence[Pair]]) -> Record:
         held_out=len(predictions),
         examples=tuple(predictions),
     )
-
-
-def _text(learner: Learner, ids: Int[Tensor, " T"]) -> str:
-    return str(
-        learner.tokenizer.decode(ids[ids != IGNORED].tolist(), skip_special_tokens=True)
-    ).strip()
 
 
 def inputs(learner: Learner, texts: Sequence[str]) -> dict[str, Tensor]:
@@ -410,16 +401,13 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     """
     sentence = config.logged_example.strip()
     if config.task == "classify":
-        return (
-            *([ModelInputs(sentence)] if sentence else []),
-            *(ModelInputs(pair.text) for pair in rows.held_out[:1]),
-        )
+        texts = [*[sentence] * bool(sentence), *(pair.text for pair in rows.held_out[:1])]
+        return tuple(map(ModelInputs, texts))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
-    if sentence and not chosen:
-        raise ConfigError(
-            f"{sentence!r:.60} is not one of the sources, so its target is not known; choose one of "
-            "them."
-        )
+    refuse_if(
+        bool(sentence and not chosen),
+        f"{sentence!r:.60} is not one of the sources, so its target is not known; choose one of them.",
+    )
     pairs = dict.fromkeys((*chosen, *rows.held_out[:2]))
     return tuple(ModelInputs(pair.text, target=pair.answer) for pair in pairs)
 

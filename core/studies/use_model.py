@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -63,27 +62,24 @@ class Head:
 
 def answer_with_maps(baseline: Baseline, reading: Reading) -> Answer:
     """The answer with the maps of the reading of the same inputs, of the kind of attention that answers."""
-    trace = reading.trace.of(reading.trace.kinds[-1])
+    trace, model = reading.trace.of(reading.trace.kinds[-1]), baseline.pretrained.model
     heads = sum(len(item.weights) for item in trace.maps)
     tokens = len(reading.source) + len(reading.target or ())
-    return Answer(baseline, trace, heads, float(heads * tokens * _maps(baseline.pretrained.model)))
-
-
-def _maps(model: Any) -> int:
-    """The numbers of a model that every token is multiplied by: all but its tables of embeddings."""
+    # what every token is multiplied by: all numbers of the model but its tables of embeddings
     tables = {id(part.weight) for part in model.modules() if isinstance(part, torch.nn.Embedding)}
-    return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
+    numbers = sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
+    return Answer(baseline, trace, heads, float(heads * tokens * numbers))
 
 
 def seconds(answer: Answer) -> float:
     """The seconds that switching off each head takes here, by the quickest of a few runs, as a busy machine only ever
     adds to them."""
-    least, probe_start = float("inf"), time.perf_counter()
-    while time.perf_counter() - probe_start < PROBE or least == float("inf"):
+    times, probe_start = list[float](), time.perf_counter()
+    while not times or time.perf_counter() - probe_start < PROBE:
         start = time.perf_counter()
         answer.baseline.rerun()
-        least = min(least, time.perf_counter() - start)
-    return answer.heads * least
+        times.append(time.perf_counter() - start)
+    return answer.heads * min(times)
 
 
 def effects(answer: Answer) -> Effects:
@@ -94,27 +90,25 @@ def effects(answer: Answer) -> Effects:
 
 def default_head(answer: Answer, known: Effects | None) -> Head:
     """The head without which the answer changes most; if that is not known, the one with the largest weight."""
+    maps = answer.trace.maps
     if known:
         (_, layer, head), _ = largest_effects(known, 1)[0]
-        index = next(i for i, item in enumerate(answer.trace.maps) if item.layer == layer)
-        return head_at(answer, known, index, head)
+        return head_at(answer, known, [item.layer for item in maps].index(layer), head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
-    best = (-1.0, 0, 0)
-    for i, item in enumerate(answer.trace.maps):
-        weights = np.where(hidden, 0.0, item.weights[:, row, : len(hidden)])
-        sharpest = int(weights.max(1).argmax())
-        best = max(best, (float(weights[sharpest].max()), i, sharpest))
-    return head_at(answer, known, *best[1:])
+    largest = [
+        np.where(hidden, 0.0, item.weights[:, row, : len(hidden)]).max(1) for item in maps
+    ]  # (H) of each map
+    index = max(range(len(maps)), key=lambda i: largest[i].max())
+    return head_at(answer, known, index, int(largest[index].argmax()))
 
 
 def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Head:
     """The head of that map, with its effect where effects are known."""
-    item = answer.trace.maps[index]
+    item, effect, before = answer.trace.maps[index], None, 0
+    if known:
+        effect = known[item.kind, item.layer, head]
+        before = sum(abs(other.change) > abs(effect.change) for other in known.values())
     row = _row(answer, index, head)
-    if not known:
-        return Head(index, item.layer, item.layer_number, head, row, None)
-    effect = known[item.kind, item.layer, head]
-    before = sum(abs(other.change) > abs(effect.change) for other in known.values())
     return Head(index, item.layer, item.layer_number, head, row, effect, before)
 
 
@@ -124,13 +118,10 @@ def _answering(answer: Answer) -> int:
 
 def _row(answer: Answer, index: int, head: int) -> int:
     """The row that answers; for an embedding, to which all rows add, the word with the largest weight on another."""
-    row = _answering(answer)
-    if answer.baseline.answer.kind != "embedding":
-        return row
-    weights = answer.trace.maps[index].weights[head].copy()
     hidden = np.asarray(answer.baseline.source.special)
-    if hidden.all() or len(hidden) < 2:
-        return row
+    if answer.baseline.answer.kind != "embedding" or hidden.all() or len(hidden) < 2:
+        return _answering(answer)
+    weights = answer.trace.maps[index].weights[head].copy()
     weights[hidden], weights[:, hidden] = -1.0, -1.0
     np.fill_diagonal(weights, -1.0)
     return int(weights.max(1).argmax())
