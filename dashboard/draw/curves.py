@@ -691,9 +691,10 @@ def seeds(
 ) -> Spec:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)
-    looks = [(ink.series[i % len(ink.series)], SHAPES[i % len(SHAPES)]) for i in stats]
     rows = [
-        SeedRow(names[index], each, *look)
-        for (index, each), look in zip(stats.items(), looks, strict=True)
+        SeedRow(
+            names[index], each, ink.series[index % len(ink.series)], SHAPES[index % len(SHAPES)]
+        )
+        for index, each in stats.items()
     ]
     return seed_marks(title, rows, scale.axis("x"), ink, ends=(scale.low, scale.end), write=write)
