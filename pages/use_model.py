@@ -270,8 +270,8 @@ def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Ce
 baseline = ask(model, {question_code(question)})
 {more.strip()}
 """
-    asked = "The model's answer, and the likeliest tokens or classes."
-    return Cell(asked if draw else "What is measured: the cosine of one pair.", code, draw, picture)
+    whole = "The model's answer, and the likeliest tokens or classes."
+    return Cell(whole if draw else "What is measured: the cosine of one pair.", code, draw, picture)
 
 
 def _head(choice: ModelChoice, answer: Answer, head: Head) -> tuple[Cell, dict[str, np.ndarray]]:
