@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial, singledispatch
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -14,7 +14,7 @@ import streamlit as st
 import torch
 
 from core.attention import AXES, Choice, Entry, entry
-from core.attention.basics import Normalizer, Softmax
+from core.attention.basics import Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, SoftmaxWithSink, TopK
 from core.entries import Value
 from core.studies import normalizers
@@ -193,23 +193,20 @@ def parse(text: str) -> Scores:
         )
     if len(parts) > MAX_SCORES:
         raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
-    return tuple(_parse_score(part, index) for index, part in enumerate(parts))
-
-
-def _parse_score(part: str, index: int) -> float | None:
-    if part.lower() == MASKED:
-        return None
-    try:
-        value = float(part)
-    except ValueError:
-        value = math.nan
-    if not abs(value) <= LARGEST:
-        quoted = f"“{part[:20]}”" if part else "empty"
-        raise ScoresError(
-            f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
-            f"write numbers with commas between them, and {MASKED} for a masked key."
-        )
-    return value
+    scores: list[float | None] = []
+    for index, part in enumerate(parts):
+        try:
+            score = None if part.lower() == MASKED else float(part)
+        except ValueError:
+            score = math.nan
+        if score is not None and not abs(score) <= LARGEST:
+            quoted = f"“{part[:20]}”" if part else "empty"
+            raise ScoresError(
+                f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
+                f"write numbers with commas between them, and {MASKED} for a masked key."
+            )
+        scores.append(score)
+    return tuple(scores)
 
 
 def write(scores: Scores) -> str:
@@ -242,52 +239,29 @@ STYLE = """<style>
 </style>"""
 
 
-def figures(tiles: Sequence[str], theme: Theme) -> str:
-    """All figures in a grid of as many columns as fit; STYLE is a separate element, which never changes."""
-    ink = WEIGHTS[theme][5]
-    return f'<div class="nb" style="--ink:{ink};--pick:{PICK[theme]}">{"".join(tiles)}</div>'
-
-
 def weights_tile(
     title: str,
     note: str,
-    weights: np.ndarray,
-    visible: Sequence[bool],
+    weights: Sequence[float | None],
     names: Sequence[str],
     picked: int,
     unassigned: float,
     foot: str,
 ) -> str:
-    """One normalizer: a bar a key from 0 to 1, hatched where masked, and a hollow one for what goes to no key."""
-    top = int(weights.argmax())
+    """One normalizer: a bar a key from 0 to 1, and a hollow one for the weight that goes to no key."""
+    rest = unassigned > MIN_UNASSIGNED
+    labels, top = [*names, *[NO_KEY] * rest], max((w or 0.0 for w in weights), default=0.0)
     bars = [
-        bar(float(w), may, at in (top, picked), at == picked, names[at])
-        for at, (w, may) in enumerate(zip(weights, visible, strict=True))
+        bar(
+            labels[at],
+            weight,
+            (0.0, min(max(weight or 0.0, 0.0), 1.0)),
+            named=at in (picked, len(names)) or weight == top,
+            css="pick" if at == picked else "none" if at == len(names) else "",
+        )
+        for at, weight in enumerate([*weights, *[unassigned] * rest])
     ]
-    labels = list(names)
-    if unassigned > MIN_UNASSIGNED:
-        bars.append(bar(unassigned, True, True, False, NO_KEY, "none"))
-        labels.append(NO_KEY)
-    description = ", ".join(
-        f"{name} {number(float(w))}" for name, w in zip(names, weights, strict=True)
-    )
-    return figure(title, note, f"{title}: {description}; {foot}", bars, labels, picked, foot)
-
-
-def bar(value: float, visible: bool, named: bool, pick: bool, name: str, css: str = "") -> str:
-    high = min(max(value, 0.0), 1.0) * 100
-    text = (
-        f'<b style="bottom:calc({high:.1f}% + 1px)">{number(value)}</b>'
-        if named and visible
-        else ""
-    )
-    classes = " ".join(
-        filter(None, ("bar", css, "" if visible else "masked", "pick" if pick else ""))
-    )
-    return (
-        f'<div class="{classes}" title="{escape(name)}: {number(value) if visible else "masked"}">'
-        f'<i style="height:{high:.1f}%"></i>{text}</div>'
-    )
+    return figure(title, note, weights, bars, labels, picked, foot)
 
 
 def scores_tile(
@@ -302,61 +276,65 @@ def scores_tile(
     values = [0.0 if score is None else score for score in scores]
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
-    zero = -low / span * 100
-    bars = []
-    for at, (score, value) in enumerate(zip(scores, values, strict=True)):
-        size, colour = abs(value) / span * 100, SIGNED[theme][8 if value >= 0 else 2]
-        start = zero if value >= 0 else zero - size
-        edge = (
-            f"bottom:calc({start + size:.1f}% + 1px)"
-            if value >= 0
-            else f"bottom:calc({start:.1f}% - 15px)"
+    bars = [
+        bar(
+            names[at],
+            score,
+            ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
+            named=at == picked,
+            css="pick" if at == picked else "",
+            style=f";background:{SIGNED[theme][8 if value >= 0 else 2]};border-radius:2px",
+            below=value < 0,
         )
-        text = (
-            f'<b style="{edge}">{number(value)}</b>' if at == picked and score is not None else ""
-        )
-        tip = f"{escape(names[at])}: {'masked' if score is None else number(value)}"
-        bars.append(
-            f'<div class="bar{" masked" * (score is None)}{" pick" * (at == picked)}" title="{tip}">'
-            f'<i style="background:{colour};border-radius:2px;bottom:{start:.1f}%;height:{size:.1f}%"></i>'
-            f"{text}</div>"
-        )
-    description = ", ".join(
-        f"{name} {'masked' if score is None else number(score)}"
-        for name, score in zip(names, scores, strict=True)
-    )
-    return figure(
-        title,
-        note,
-        f"{title}: {description}",
-        bars,
-        names,
-        picked,
-        f"{number(low)} to {number(high)}",
+        for at, (score, value) in enumerate(zip(scores, values, strict=True))
+    ]
+    ends = f"{number(low)} to {number(high)}"
+    return figure(title, note, scores, bars, names, picked, ends)
+
+
+def bar(
+    name: str,
+    value: float | None,
+    ends: tuple[float, float],
+    *,
+    named: bool,
+    css: str,
+    style: str = "",
+    below: bool = False,
+) -> str:
+    """One bar between two shares of the height, hatched where the key is masked (None)."""
+    low, high = (100 * end for end in ends)
+    told = "masked" if value is None else number(value)
+    edge = f"{low:.1f}% - 15px" if below else f"{high:.1f}% + 1px"
+    text = f'<b style="bottom:calc({edge})">{told}</b>' if named and value is not None else ""
+    return (
+        f'<div class="bar {"masked " * (value is None)}{css}" title="{escape(name)}: {told}">'
+        f'<i style="bottom:{low:.1f}%;height:{high - low:.1f}%{style}"></i>{text}</div>'
     )
 
 
 def figure(
     title: str,
     note: str,
-    description: str,
+    values: Sequence[float | None],
     bars: Sequence[str],
     names: Sequence[str],
     picked: int,
     foot: str,
 ) -> str:
-    marks = ['class="pick"' if at == picked else "" for at in range(len(names))]
+    told = [
+        f"{name} {'masked' if value is None else number(value)}"
+        for name, value in zip(names, values, strict=False)
+    ]
     under = "".join(
-        f"<span {mark}>{escape(name)}</span>" for mark, name in zip(marks, names, strict=True)
+        f"<span class='{'pick' if at == picked else ''}'>{escape(name)}</span>"
+        for at, name in enumerate(names)
     )
-    below = (
-        f'<div class="names" aria-hidden="true">{under}</div>'
-        if len(names) <= MAX_PILLS + 1
-        else ""
-    )
-    head = f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'
+    below = f'<div class="names" aria-hidden="true">{under}</div>' * (len(names) <= MAX_PILLS + 1)
+    description = escape(f"{title}: {', '.join(told)}; {foot}")
     return (
-        f'<div class="figure" role="img" aria-label="{escape(description)}">{head}'
+        f'<div class="figure" role="img" aria-label="{description}">'
+        f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'
         f'<div class="bars">{"".join(bars)}</div>{below}<div class="sum">{escape(foot)}</div></div>'
     )
 
@@ -413,6 +391,7 @@ curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choic
 
 
 MAX_TERMS = 4
+WRITTEN = (Softmax, TopK, SoftmaxWithSink, Sigmoid, Entmax, Hard)  # the equations that have numbers
 HEAD = (
     "normalizer",
     "sum of weights",
@@ -471,7 +450,7 @@ def label(row: RowWeights, first: bool = True) -> str:
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
     """The rule, and the weight of key j with its numbers."""
     weight = float(row.weights[j])
-    live = numbers(row.normalizer, row, j)
+    live = numbers(row, j)
     left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
     result = coloured(rf"\mathbf{{{latex(weight)}}}", colour)
     return entry(
@@ -494,56 +473,28 @@ def power(row: RowWeights, m: int) -> str:
     return f"e^{{{latex(float(row.prepared[m]))}}}"
 
 
-def nonzero(row: RowWeights) -> list[int]:
-    return [int(m) for m in np.flatnonzero(row.weights)]
-
-
-@singledispatch
-def numbers(normalizer: Normalizer, row: RowWeights, j: int) -> str:
+def numbers(row: RowWeights, j: int) -> str:
     """The middle of the equation; empty for a normalizer that has no such line, or a key that gets nothing."""
-    return ""
-
-
-@numbers.register(Softmax)
-@numbers.register(TopK)
-def _(normalizer: Normalizer, row: RowWeights, j: int) -> str:
-    return fraction(row, j, nonzero(row)) if j in nonzero(row) else ""
-
-
-@numbers.register
-def _(normalizer: SoftmaxWithSink, row: RowWeights, j: int) -> str:
-    rest = float(normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64)).detach().max())
-    return (
-        fraction(row, j, nonzero(row), "1" if rest == 0 else f"e^{{{latex(rest)}}}")
-        if j in nonzero(row)
-        else ""
-    )
-
-
-@numbers.register
-def _(normalizer: Sigmoid, row: RowWeights, j: int) -> str:
-    return rf"\sigma({latex(float(row.prepared[j]))})" if j in nonzero(row) else ""
-
-
-@numbers.register
-def _(normalizer: Entmax, row: RowWeights, j: int) -> str:
-    if not nonzero(row):
+    normalizer, score = row.normalizer, latex(float(row.prepared[j]))
+    nonzero = [int(m) for m in np.flatnonzero(row.weights)]
+    if nonzero and isinstance(normalizer, Hard):
+        return rf"[\,{score} = \max_m s_m = {latex(float(row.prepared[nonzero].max()))}\,]"
+    if nonzero and isinstance(normalizer, Entmax):
+        top, step = int(row.weights.argmax()), normalizer.alpha - 1.0
+        threshold = step * row.prepared[top] - row.weights[top] ** step
+        outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
+        scaled = latex(float(step * row.prepared[j]))
+        return rf"\max({scaled} - {signed(float(threshold))},\ 0){outside}"
+    if j not in nonzero or not isinstance(normalizer, WRITTEN):
         return ""
-    top, step = int(row.weights.argmax()), normalizer.alpha - 1.0
-    threshold = step * row.prepared[top] - row.weights[top] ** step
-    outside = "" if step == 1 else f"^{{{latex(1 / step)}}}"
-    score = latex(float(step * row.prepared[j]))
-    return rf"\max({score} - {signed(float(threshold))},\ 0){outside}"
-
-
-@numbers.register
-def _(normalizer: Hard, row: RowWeights, j: int) -> str:
-    if not nonzero(row):
-        return ""
-    score, top = (
-        latex(float(value)) for value in (row.prepared[j], row.prepared[nonzero(row)].max())
-    )
-    return rf"[\,{score} = \max_m s_m = {top}\,]"
+    if isinstance(normalizer, Sigmoid):
+        return rf"\sigma({score})"
+    first = ""
+    if isinstance(normalizer, SoftmaxWithSink):
+        sink = normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64))
+        rest = float(sink.detach().max())
+        first = "1" if rest == 0 else f"e^{{{latex(rest)}}}"
+    return fraction(row, j, nonzero, first)
 
 
 # The page: the same scores as bars through each normalizer, one equation, the table, curves of weight, and sources.
@@ -645,25 +596,29 @@ def show(controls: Values) -> list[RowWeights]:
 
 def bars(controls: Values, rows: list[RowWeights]) -> None:
     """Draw the scores that go in, then the weights of each normalizer."""
-    visible = [score is not None for score in controls.scores]
     tiles = [
         scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())
     ]
     for row in rows:
         item = entry("normalizer", row.key)
+        weights = [
+            None if score is None else float(weight)
+            for score, weight in zip(controls.scores, row.weights, strict=True)
+        ]
         tiles.append(
             weights_tile(
                 item.name,
                 item.short,
-                row.weights,
-                visible,
+                weights,
                 controls.names,
                 controls.picked,
                 row.unassigned,
                 foot(row),
             )
         )
-    st.html(figures(tiles, theme()))
+    # STYLE is a separate element, which never changes
+    colours = f"--ink:{WEIGHTS[theme()][5]};--pick:{PICK[theme()]}"
+    st.html(f'<div class="nb" style="{colours}">{"".join(tiles)}</div>')
 
 
 def curves(controls: Values, rows: list[RowWeights]) -> None:
