@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import streamlit as st
 import torch
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError
 from core.attention.cost import (
@@ -321,7 +320,6 @@ show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels
 
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
-MEGABYTE, MILLI = 1e6, 1e-3  # of the charts' axes
 HEAD = (
     "kernel",
     "tokens T",
@@ -450,6 +448,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEIGHT = 300  # pixels of the plot
+# Name, unit, size of the unit, and how a number is written
+FIGURES = ("Time of a call", "ms", 1e-3, duration), ("Peak memory", "MB", 1e6, byte_size)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 THOUSANDS = "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'"
 AIR = 1.25  # factor of free space above and below, at least
@@ -563,52 +563,27 @@ def _figures(result: Result, kernels: list[str]) -> None:
     if not kernels:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
-    time, memory = list[Line](), list[Line]()
-    for index, kernel in enumerate(kernels):
-        points, config, name = (
-            result.of(kernel),
-            result.conditions.config(kernel),
-            ENTRIES[kernel].name,
+    for column, (name, unit, size, write) in zip(st.columns(2, gap="medium"), FIGURES, strict=True):
+        lines: dict[str, list[tuple[int, float, float]]] = {}
+        for kernel in kernels:
+            points, config = result.of(kernel), result.conditions.config(kernel)
+            costs = [attention_cost(config, point.length, point.length) for point in points]
+            speed = points[-1].seconds / costs[-1].flops
+            lines[ENTRIES[kernel].name] = [
+                (point.length, point.seconds / size, cost.flops * speed / size)
+                if unit == "ms"
+                else (point.length, point.bytes / size, cost.bytes / size)
+                for point, cost in zip(points, costs, strict=True)
+            ]
+        draw_chart(
+            column,
+            log_log(name, unit, lines, theme()),
+            draw_rows(lines, write, size),
+            theme=None,
+            key=key(unit),
+            width="stretch",
+            alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel",
         )
-        closed = [(p.length, attention_cost(config, p.length, p.length)) for p in points]
-        speed = points[-1].seconds / closed[-1][1].flops
-        time.append(
-            Line(
-                name,
-                index,
-                [(p.length, p.seconds / MILLI) for p in points],
-                [(length, cost.flops * speed / MILLI) for length, cost in closed],
-            )
-        )
-        memory.append(
-            Line(
-                name,
-                index,
-                [(p.length, p.bytes / MEGABYTE) for p in points],
-                [(length, cost.bytes / MEGABYTE) for length, cost in closed],
-            )
-        )
-    left, right = st.columns(2, gap="medium")
-    _figure(left, "Time of a call", "ms", time, lambda y: duration(y * MILLI))
-    _figure(right, "Peak memory", "MB", memory, lambda y: byte_size(y * MEGABYTE))
-
-
-def _figure(
-    column: DeltaGenerator,
-    name: str,
-    unit: str,
-    lines: list[Line],
-    format_y: Callable[[float], str],
-) -> None:
-    draw_chart(
-        column,
-        log_log(name, unit, lines, theme()),
-        draw_rows(lines, format_y),
-        theme=None,
-        key=key(unit),
-        width="stretch",
-        alt=f"{name} against the number of tokens, both logarithmic, one line for each kernel",
-    )
 
 
 def _sources() -> None:
@@ -620,22 +595,16 @@ def _sources() -> None:
 # Time and memory against length, both axes logarithmic, as Vega-Lite: measured lines, dotted closed forms.
 
 
-@dataclass(frozen=True)
-class Line:
-    """One kernel: its name, its measurements, and the closed form at the same lengths."""
-
-    name: str
-    index: int  # in the series: its colour and shape
-    points: Sequence[tuple[int, float]]
-    closed: Sequence[tuple[int, float]]
+# By kernel its lengths, each with the measurement and the closed form there
+Lines: TypeAlias = Mapping[str, Sequence[tuple[int, float, float]]]
 
 
-def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
+def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     """One figure of the rows below, each line with its name at its end.
 
     The axis ends in steps, so that another kernel changes the rows alone, and no figure is built anew.
     """
-    lengths = sorted({x for line in lines for x, _ in line.points})
+    lengths = sorted({x for points in lines.values() for x, _, _ in points})
     low, high = _ends(lines)
     x = {
         "field": "x",
@@ -680,53 +649,45 @@ def log_log(title: str, unit: str, lines: Sequence[Line], theme: Theme) -> Spec:
     return titled_figure(f"{title}, {unit}", layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
-def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+def _ends(lines: Lines) -> tuple[float, float]:
     """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
-    values = [y for line in lines for _, y in (*line.points, *line.closed) if y > 0]
+    values = [y for points in lines.values() for _, *both in points for y in both if y > 0]
     low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def draw_rows(lines: Sequence[Line], format_y: Callable[[float], str]) -> pa.Table:
-    """The data of the figure: kind, name, index in the series, x, y, and y as `format_y` writes it."""
+def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> pa.Table:
+    """The data of the figure: kind, name, index in the series, x, y, and y in words: `write` takes it in the unit of
+    that `size`.
+
+    A name stands at the y of its line's last point, moved apart where lines end at the same length.
+    """
     import pyarrow as pa
 
+    places = {name: str(index % len(SHAPES)) for index, name in enumerate(lines)}
     cells = [
-        (kind, line.name, str(line.index % len(SHAPES)), float(x), float(y))
-        for line in lines
-        for kind, points in (("measured", line.points), ("closed", line.closed))
-        for x, y in points
-        if y > 0
+        (kind, name, places[name], float(point[0]), float(point[column]))
+        for name, points in lines.items()
+        for column, kind in ((1, "measured"), (2, "closed"))
+        for point in points
+        if point[column] > 0
     ]
-    last = max(x for line in lines for x, _ in line.points)
-    # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
-    cells += [
-        (
-            "label" if line.points[-1][0] == last else "early",
-            line.name,
-            str(line.index % len(SHAPES)),
-            float(line.points[-1][0]),
-            y,
+    low, high = (math.log(end) for end in _ends(lines))
+    last = max(points[-1][0] for points in lines.values())
+    for length in {points[-1][0] for points in lines.values()}:
+        together = [name for name, points in lines.items() if points[-1][0] == length]
+        heights = separate(
+            [(math.log(lines[name][-1][1]) - low) / (high - low) for name in together]
         )
-        for line, y in zip(lines, _label_heights(lines), strict=True)
-    ]
+        # A line that ends early does so by its cost: it is the steepest, and nothing is drawn above its end.
+        kind = "label" if length == last else "early"
+        cells += [
+            (kind, name, places[name], float(length), math.exp(low + height * (high - low)))
+            for name, height in zip(together, heights, strict=True)
+        ]
     columns = [list(column) for column in zip(*cells, strict=True)]
     table = pa.table(dict(zip(("kind", "name", "place", "x", "y"), columns, strict=True)))
-    return table.append_column("told", [[format_y(y) for y in columns[-1]]])
-
-
-def _label_heights(lines: Sequence[Line]) -> list[float]:
-    """The y of each line's name: that of its last point, moved apart where lines end at the same length."""
-    low, high = (math.log(end) for end in _ends(lines))
-    result = [0.0] * len(lines)
-    for length in {line.points[-1][0] for line in lines}:
-        together = [at for at, line in enumerate(lines) if line.points[-1][0] == length]
-        heights = separate(
-            [(math.log(lines[at].points[-1][1]) - low) / (high - low) for at in together]
-        )
-        for at, height in zip(together, heights, strict=True):
-            result[at] = math.exp(low + height * (high - low))
-    return result
+    return table.append_column("told", [[write(y * size) for y in columns[-1]]])
 
 
 # The weights that linear and low-rank kernels never make, beside exact's, on a sentence.
