@@ -304,11 +304,11 @@ def bar(
 ) -> str:
     """One bar between two shares of the height, hatched where the key is masked (None)."""
     low, high = (100 * end for end in ends)
-    told = "masked" if value is None else number(value)
+    value_text = "masked" if value is None else number(value)
     edge = f"{low:.1f}% - 15px" if below else f"{high:.1f}% + 1px"
-    text = f'<b style="bottom:calc({edge})">{told}</b>' if named and value is not None else ""
+    text = f'<b style="bottom:calc({edge})">{value_text}</b>' if named and value is not None else ""
     return (
-        f'<div class="bar {"masked " * (value is None)}{css}" title="{escape(name)}: {told}">'
+        f'<div class="bar {"masked " * (value is None)}{css}" title="{escape(name)}: {value_text}">'
         f'<i style="bottom:{low:.1f}%;height:{high - low:.1f}%{style}"></i>{text}</div>'
     )
 
@@ -322,7 +322,7 @@ def figure(
     picked: int,
     foot: str,
 ) -> str:
-    told = [
+    parts = [
         f"{name} {'masked' if value is None else number(value)}"
         for name, value in zip(names, values, strict=False)
     ]
@@ -331,7 +331,7 @@ def figure(
         for at, name in enumerate(names)
     )
     below = f'<div class="names" aria-hidden="true">{under}</div>' * (len(names) <= MAX_PILLS + 1)
-    description = escape(f"{title}: {', '.join(told)}; {foot}")
+    description = escape(f"{title}: {', '.join(parts)}; {foot}")
     return (
         f'<div class="figure" role="img" aria-label="{description}">'
         f'<div class="title">{escape(title)}<small>{escape(note)}</small></div>'

@@ -112,7 +112,7 @@ def evaluated(latex):
 @pytest.mark.parametrize("key", [key for key in KEYS if key != "hard"])
 def test_the_numbers_in_the_equation_make_the_weight(key):
     row = normalizers.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
-    for j in np.flatnonzero(row.weights):
+    for j in map(int, np.flatnonzero(row.weights)):
         line = page.numbers(row, j)
         if isinstance(
             row.normalizer, page.WRITTEN
