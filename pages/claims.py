@@ -38,7 +38,7 @@ from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
 from core.studies.claims import OwnRun
-from dashboard.draw.curves import FLOOR, Curve, SeedRow, bounds, line_chart, seed_marks
+from dashboard.draw.curves import FLOOR, Curve, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.page_views import sketch
@@ -254,7 +254,7 @@ def results_figure(
         )  # an interval may end below 0
         spec = seed_marks(
             figure.title,
-            [SeedRow(series.name, stats, series.colour) for series, stats in rows],
+            [(series.name, stats, series.colour, "circle") for series, stats in rows],
             x,
             Ink.of(theme),
             ends=(least, math.inf),

@@ -240,7 +240,9 @@ def draw_controls(
         steps, slider = compute.steps(same), ""
         step = steps[0]
         if len(steps) > 1:
-            slider, usual = f"compare_runs:step:{ids}", compute.shared_step(same)
+            # the last of which all have maps; the first run's last where there is none
+            shared = set.intersection(*(set(side.steps) for side in same))
+            slider, usual = f"compare_runs:step:{ids}", max(shared or {same[0].steps[-1]})
             link_value(slider, usual, one_of(steps), name="step")
             step = st.select_slider(
                 "Training step",

@@ -46,10 +46,10 @@ from dashboard.ui import fine_tuned, run_controls
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Values
 from dashboard.ui.fine_tuned import (
     FOLLOW,
+    LINK as RUN_LINK,
     FineTuneData,
     config_name,
     current_run,
-    forget_link,
     load_fine_tune,
     read_link,
     select_example,
@@ -224,7 +224,8 @@ FIELDS = Fields(
     task=Select(
         "Task",
         TEXT_TASKS,
-        also=lambda values: {"on_change": forget_link},
+        # the link's run is of another task
+        also={"on_change": lambda: st.query_params.pop(RUN_LINK, None)},
         help="What the model learns from each row.",
     ),
     epochs=Number(
@@ -539,8 +540,7 @@ def page() -> None:
         "Fine-tune", "Fine-tune a pretrained model on your rows, and see how its attention changes."
     )
     jobs.warm_up()
-    if trouble := read_link():
-        st.warning(trouble)
+    read_link()
     task, config = controls()
     data = load_fine_tune(current_run(task))
     forget_other_runs("fine_tune", data.run.id)

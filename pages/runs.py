@@ -21,7 +21,7 @@ from core.runs.archive import tensorboard_zip, unpack
 from core.runs.executor import line
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_bytes, restore
-from core.runs.store import StoredRun, StoreError, bring, copier
+from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from core.training.record import one_a_step
@@ -487,11 +487,6 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
     )
 
 
-def stored(row: StoredRun) -> str:
-    """A run of the store in a menu."""
-    return f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · {byte_size(row.bytes)}"
-
-
 def result_text(item: RunSummary) -> str:
     """The result of a run in a few words."""
     if item.last is None:
@@ -813,7 +808,11 @@ def draw_store() -> None:
         help="Runs that other servers have copied to the store, or that have left this disk.",
     )
     if popover.open:
-        texts = {row.id: stored(row) for row in rows[:200]}
+        texts = {
+            row.id: f"{row.name or row.id} · {STATES.get(row.state, row.state)} · {row.server} · "
+            f"{byte_size(row.bytes)}"
+            for row in rows[:200]
+        }
 
         def fetch(name: str) -> None:
             if flash_errors("runs", "", lambda: bring(name), OSError):

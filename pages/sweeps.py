@@ -228,13 +228,6 @@ def read(base: RunConfig, axis: str, text: str) -> Any:
     return int(number) if whole else number
 
 
-def example(axis: str, base: RunConfig) -> str:
-    """How another value is typed; "" where none can be."""
-    if axis in AXES:
-        return f"You can type another value, such as {choice_text(getattr(base.model.attention, axis), axis)}."
-    return "You can type another number." if axis in USUAL and _numbers(USUAL[axis]) else ""
-
-
 # The controls: base, varied setting, values, seeds and length, of which core's SweepConfig is made.
 
 
@@ -429,7 +422,12 @@ def _label(item: RunSummary) -> str:
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
     """The selected values, in a popover where many are on offer. ConfigError for one that cannot be read."""
-    names, hint = list(offered(base, axis)), example(axis, base)
+    names, hint = list(offered(base, axis)), ""  # how another value is typed, where one can be
+    if axis in AXES:
+        now = choice_text(getattr(base.model.attention, axis), axis)
+        hint = f"You can type another value, such as {now}."
+    elif axis in USUAL and _numbers(USUAL[axis]):
+        hint = "You can type another number."
     few = len(names) <= FEW
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     popover = partial(st.popover, "Values", width="stretch", icon=":material/checklist:")

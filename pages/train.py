@@ -934,9 +934,8 @@ TRAINING_SETTINGS = {  # by group
 }
 
 
-def group(label: str, icon: str, key: str) -> Any:
-    """A popover whose body runs only while it is open."""
-    return st.popover(label, icon=icon, width="stretch", on_change="rerun", key=key)
+# a popover whose body runs only while it is open
+group = partial(st.popover, width="stretch", on_change="rerun")
 
 
 def setting_key(name: str, param: Param) -> str:
@@ -944,7 +943,7 @@ def setting_key(name: str, param: Param) -> str:
     return f"{name}:{'seconds' if param.key == 'max_seconds' else param.key}"
 
 
-def parameters_values(params: Iterable[Param], key: str, visible: bool) -> dict[str, Value]:
+def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -> dict[str, Value]:
     """Each parameter's value: of its widget while the group is visible, else of the session. All are in the link."""
     values: dict[str, Value] = {}
     for param in params:
@@ -1170,7 +1169,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
         values |= parameters_values(entry.params[:1], name, True)
     if others:
         with cells["more"]:
-            panel = group("Task settings", ":material/tune:", f"{name}:group")
+            panel = group("Task settings", icon=":material/tune:", key=f"{name}:group")
         with panel:
             values |= parameters_values(others, name, panel.open)
     return TaskConfig.of(entry.key, seed=0, **values)
@@ -1211,7 +1210,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
     with cells["sizes"]:
         # The popover of the model: its width, and the parameters of its type
-        panel = group("Model settings", ":material/layers:", f"{name}:sizes")
+        panel = group("Model settings", icon=":material/layers:", key=f"{name}:sizes")
         params = of_model(base.model)
         link_value(f"{name}:d_model", base.model.d_model, between(1, MAX_WIDTH))
         with panel:
@@ -1241,7 +1240,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         note_heads(f"{name}:d_model", d_model, heads)
     with cells["training"]:
         # The popover of the training, in its groups
-        panel = group("Training settings", ":material/model_training:", f"{name}:training")
+        panel = group("Training settings", icon=":material/model_training:", key=f"{name}:training")
         groups, training = of_training(base, task.form), dict[str, Any]()
         with panel:
             for title, params in groups.items():

@@ -108,11 +108,6 @@ def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
     return tuple(sorted({step for side in sides for step in side.steps}))
 
 
-def shared_step(sides: Sequence[ComparedRun]) -> int:
-    """The last step of which all runs have maps; the first run's last where there is none."""
-    return max(set.intersection(*(set(side.steps) for side in sides)), default=sides[0].steps[-1])
-
-
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
     task, config = side.task, side.required_config

@@ -413,14 +413,7 @@ def balanced_points(records: Sequence[Record]) -> Points:
 # Rows of marks: every seed of a value or condition, over the interval of their mean.
 
 
-@dataclass(frozen=True)
-class SeedRow:
-    """One row: its name, the numbers of its seeds, and how they are drawn."""
-
-    name: str
-    stats: SeedStats
-    colour: str
-    shape: str = "circle"
+SeedRow = tuple[str, SeedStats, str, str]  # its name, the numbers of its seeds, colour and shape
 
 
 def seed_marks(
@@ -438,7 +431,7 @@ def seed_marks(
 
     `x` encodes the field x; `height` and `labels` are the pixels of a row and of the names before the rows.
     """
-    names = [row.name for row in rows]
+    names = [name for name, *_ in rows]
     y = {
         "field": "name",
         "type": "nominal",
@@ -455,15 +448,11 @@ def seed_marks(
         },
     }
     layers = []
-    for row in rows:
-        mean = row.stats.mean
-        low, high = row.stats.interval or (mean, mean)
-        interval = [
-            {"x": mean, "low": max(ends[0], low), "high": min(ends[1], high), "name": row.name}
-        ]
-        points = [
-            {"x": value, "name": row.name, "text": write(value)} for value in row.stats.values
-        ]
+    for name, stats, colour, shape in rows:
+        mean = stats.mean
+        low, high = stats.interval or (mean, mean)
+        interval = [{"x": mean, "low": max(ends[0], low), "high": min(ends[1], high), "name": name}]
+        points = [{"x": value, "name": name, "text": write(value)} for value in stats.values]
         layers += [
             layer(
                 "rule",
@@ -471,7 +460,7 @@ def seed_marks(
                 {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y},
                 strokeWidth=6,
                 opacity=0.25,
-                color=row.colour,
+                color=colour,
             ),
             layer(
                 "tick",
@@ -480,7 +469,7 @@ def seed_marks(
                 thickness=3,
                 size=20,
                 opacity=1,
-                color=row.colour,
+                color=colour,
             ),
             layer(
                 "point",
@@ -489,8 +478,8 @@ def seed_marks(
                 filled=True,
                 size=60,
                 opacity=0.75,
-                shape=row.shape,
-                color=row.colour,
+                shape=shape,
+                color=colour,
             ),
         ]
     return titled_figure(title, layers, height * max(1, len(rows)), ink, **right_margin(12))
@@ -692,9 +681,7 @@ def seeds(
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
     ink = Ink.of(theme)
     rows = [
-        SeedRow(
-            names[index], each, ink.series[index % len(ink.series)], SHAPES[index % len(SHAPES)]
-        )
+        (names[index], each, ink.series[index % len(ink.series)], SHAPES[index % len(SHAPES)])
         for index, each in stats.items()
     ]
     return seed_marks(title, rows, scale.axis("x"), ink, ends=(scale.low, scale.end), write=write)

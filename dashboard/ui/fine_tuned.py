@@ -77,21 +77,19 @@ def load_fine_tune(run: Run) -> FineTuneData:
     return FineTuneData.read(run, config)
 
 
-def read_link() -> str:
-    """A warning for a link whose run is missing; otherwise select the run's task, before its control is drawn."""
-    run_id = st.query_params.get(LINK)
+def read_link() -> None:
+    """Select the task of the link's run, before its control is drawn; warns where the run is missing."""
+    state, run_id = st.session_state, st.query_params.get(LINK)
     run = find_run(run_id) if run_id else None
     task = run.metadata().get("finetune", {}).get("task") if run is not None else None
     if run is not None and task in TASKS:
-        if (
-            st.session_state.setdefault(LAST, {}).get(task) != run.id
-            or TASK not in st.session_state
-        ):
-            st.session_state[TASK] = task
-        st.session_state[LAST][task] = run.id
+        if state.setdefault(LAST, {}).get(task) != run.id or TASK not in state:
+            state[TASK] = task
+        state[LAST][task] = run.id
     elif run_id:
-        return "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
-    return ""
+        st.warning(
+            "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
+        )
 
 
 def current_run(task: str) -> Run:
@@ -106,14 +104,9 @@ def select_run(run: Run, task: str) -> None:
     st.session_state.pop(FOLLOW, None)
 
 
-def forget_link() -> None:
-    """Remove the link's run, which is of another task."""
-    st.query_params.pop(LINK, None)
-
-
 def select_example(task: str) -> None:
     """Select the example of a task."""
-    forget_link()
+    st.query_params.pop(LINK, None)
     st.session_state.get(LAST, {}).pop(task, None)
 
 
