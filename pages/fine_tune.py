@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.tables import confusion
+from dashboard.draw.tables import confusion, escaped, html_table
 from dashboard.navigation import step_of
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
@@ -171,30 +170,21 @@ def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "
 
 
 def table(
-    before: Sequence[Prediction],
-    now: Sequence[Prediction],
-    columns: Sequence[str],
-    hairline: str,
-    quiet: str,
+    before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: Ink
 ) -> str:
     """Held-out rows with the predictions before training and now, wrong ones struck through: HTML."""
-    cell = f'style="padding:3px 12px 3px 0;border-bottom:1px solid {hairline};vertical-align:top"'
-    head = "".join(
-        f'<th {cell[:-1]};text-align:left;font-weight:600">{escape(title)}</th>'
-        for title in columns
-    )
-    rows = ""
-    for first, last in zip(before, now, strict=False):
-        cells = [escape(" ".join(last.source)), escape(" ".join(last.target))]
-        for each in (first, last):
-            output = escape(" ".join(each.predicted)) or "nothing"
-            struck = f'<span style="color:{quiet};text-decoration:line-through">{output}</span>'
-            cells.append(output if each.right else struck)
-        rows += f"<tr>{''.join(f'<td {cell}>{content}</td>' for content in cells)}</tr>"
-    return (
-        f'<table style="font-size:14px;line-height:20px;border-collapse:collapse;width:100%"><tr>{head}</tr>'
-        f"{rows}</table>"
-    )
+
+    def output(prediction: Prediction) -> str:
+        text = escaped(" ".join(prediction.predicted)) or "nothing"
+        struck = f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
+        return text if prediction.right else struck
+
+    rows = [
+        (*(escaped(" ".join(part)) for part in (last.source, last.target)), *map(output, pair))
+        for pair in zip(before, now, strict=False)
+        for last in pair[1:]
+    ]
+    return html_table(columns, rows, ink.hairline, ("",) * len(columns))
 
 
 # The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
@@ -674,7 +664,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         caption(conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
     columns = (*TASKS[config.task], "before", f"step {step:,}")
     chart_title("Held-out rows and predictions")
-    st.html(table(records[0].examples, now.examples, columns, ink.hairline, ink.quiet))
+    st.html(table(records[0].examples, now.examples, columns, ink))
     counts, names = now.confusion, data.about.get("labels", ())
     if counts and len(counts) == len(names):
         chart_title(f"Confusion matrix at step {step:,}")

@@ -44,6 +44,7 @@ from core.studies.use_model import (
 from dashboard.draw import palette
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import byte_size, distinct, number, plain
+from dashboard.draw.grids import bars
 from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
 from dashboard.draw.palette import SIGNED, Ink, Theme
 from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
@@ -537,12 +538,14 @@ def _answer(
     of both; of the written `token` on the right of its map."""
     answer = answer_question(choice.ref, question)
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
+    words = [one.word for one in predictions]
+    chances = torch.tensor([one.probability for one in predictions])
     columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
     left, right = reversed(columns) if token else columns
     with left:
         draw_chart(
             st,
-            bars(predictions, Ink.of(theme())),
+            bars({"model": chances}, words, 0, Ink.of(theme())),
             width="stretch",
             alt="The likeliest next tokens" if token else "The likeliest answers",
         )
@@ -747,46 +750,4 @@ def similarity_chart(
             ),
         ],
         height=max(150, 40 * len(names)),
-    )
-
-
-def bars(predictions: Sequence[Candidate], ink: Ink) -> Spec:
-    """The likeliest answers, the first one in the accent."""
-    names = distinct([one.word for one in predictions])
-    rows = [
-        {"word": name, "p": one.probability, "text": number(one.probability), "first": rank == 0}
-        for rank, (name, one) in enumerate(zip(names, predictions, strict=True))
-    ]
-    axis = {
-        **axis_style(ink),
-        "labelColor": ink.text,
-        "labelFontSize": 13,
-        "labelLimit": 220,
-        "labelFlush": False,
-    }
-    at: dict[str, Any] = {
-        "y": {"field": "word", "type": "ordinal", "sort": names, "title": None, "axis": axis},
-        "x": {
-            "field": "p",
-            "type": "quantitative",
-            "title": None,
-            "axis": None,
-            "scale": {"domain": [0, 1.15]},
-        },
-    }
-    colour = {"condition": {"test": "datum.first", "value": ink.pick}, "value": ink.series[0]}
-    return figure(
-        [
-            layer("bar", rows, {**at, "color": colour}, cornerRadius=2),
-            layer(
-                "text",
-                rows,
-                {**at, "text": {"field": "text", "type": "nominal"}},
-                align="left",
-                dx=4,
-                fontSize=12,
-                color=ink.quiet,
-            ),
-        ],
-        height=27 * len(rows),
     )

@@ -182,7 +182,7 @@ def bars(
         "labelFontSize": 13,
         "domain": False,
         "ticks": False,
-        "labelLimit": 120,
+        "labelLimit": 220,
         "labelOverlap": False,
         "grid": False,
     }

@@ -51,7 +51,7 @@ def outputs(examples: Sequence[Prediction], separator: str, pick: str, line: str
         )
         for e in examples
     ]
-    return _table(("input", "output", "wrong"), rows, line, (look, look, RIGHT))
+    return html_table(("input", "output", "wrong"), rows, line, (look, look, RIGHT))
 
 
 def answers(
@@ -62,7 +62,7 @@ def answers(
         (source, marked(e, separator, pick), "" if e.right else escape(separator.join(e.target)))
         for source, e in zip(sources, examples, strict=True)
     ]
-    return _table(("input", "answer", "should be"), rows, line, (ANYWHERE, "", ""))
+    return html_table(("input", "answer", "should be"), rows, line, (ANYWHERE, "", ""))
 
 
 def continued(examples: Sequence[Prediction], separator: str, pick: str, line: str) -> str:
@@ -76,14 +76,14 @@ def continued(examples: Sequence[Prediction], separator: str, pick: str, line: s
         )
         for e in examples
     ]
-    return _table(("input", "output", "original"), rows, line, (look,) * 3)
+    return html_table(("input", "output", "original"), rows, line, (look,) * 3)
 
 
 def forecasts(rows: Sequence[tuple[float, float]], line: str) -> str:
     """The mean absolute error of each window, beside that of the last season again."""
     cells = [(f"{i + 1}", number(own), number(naive)) for i, (own, naive) in enumerate(rows)]
     names = ("window", "error", "error of repeating the last season")
-    return _table(names, cells, line, ("", RIGHT, RIGHT))
+    return html_table(names, cells, line, ("", RIGHT, RIGHT))
 
 
 def lengths(buckets: Sequence[Bucket], line: str) -> str:
@@ -100,7 +100,7 @@ def lengths(buckets: Sequence[Bucket], line: str) -> str:
         for bucket in buckets
     ]
     names = ("tokens", "held out", "exact", *scores)
-    return _table(names, rows, line, (RIGHT,) * len(names))
+    return html_table(names, rows, line, (RIGHT,) * len(names))
 
 
 def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink) -> str:
@@ -145,7 +145,7 @@ def _cell(content: str, line: str, more: str = "", tag: str = "td") -> str:
     return f'<{tag}{scope} style="{style}">{content}</{tag}>'
 
 
-def _table(
+def html_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], line: str, styles: Sequence[str]
 ) -> str:
     """Rows of HTML under their names; `styles` are those of the columns."""

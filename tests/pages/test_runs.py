@@ -5,6 +5,7 @@ import json
 import os
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from dashboard.ui.run_data import (
 from pages import runs
 from pages.runs import longer
 from tests.cases import each
-from tests.pages.app import app_at, page_text, query_value
+from tests.pages.app import open_at, page_text, query_value
 from tests.training.small import small_run
 
 LAST = EXAMPLE_RUNS[0].records()[-1].step
@@ -45,22 +46,27 @@ def made(state: str = "finished", **more) -> Run:
     return run
 
 
-def open_page(picked: str | None = None, search: str | None = None) -> AppTest:
-    app = app_at("runs")
-    if picked is not None:
-        app.query_params["run"] = picked
-    if search is not None:
-        app.query_params["runs:search"] = search
-    return app.run()
+def open_page(picked: str | None = None, **link: str) -> AppTest:
+    return open_at("runs", **({} if picked is None else {"run": picked}), **link)
 
 
-def test_first_sight_shows_the_examples():
+def listed(app: AppTest) -> list[str]:
+    return app.dataframe[0].value["name"].tolist()
+
+
+def test_first_sight_shows_the_examples_and_one_can_be_copied():
     app = open_page()
-    assert len(app.dataframe[0].value) == len(EXAMPLE_RUNS)
-    assert f"accuracy after {LAST} steps" in page_text(
-        app
-    ) and "No runs of your own yet" in page_text(app)
+    assert len(listed(app)) == len(EXAMPLE_RUNS)
+    assert f"accuracy after {LAST} steps" in page_text(app)
+    assert "No runs of your own yet" in page_text(app)
     assert app.text_input(key="runs:name:example_run").proto.disabled, "an example keeps its name"
+    app = open_page("example_recurrent")
+    app.button(key="runs:duplicate").click().run()
+    (copied,) = list_runs()
+    assert copied.records() == EXAMPLE_RUNS[1].records()
+    assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
+    assert copied.name == "Reverse: recurrent, dot product, copy"
+    assert query_value(app, "run") == copied.id
 
 
 def test_a_run_is_named_and_found_by_a_search():
@@ -69,9 +75,9 @@ def test_a_run_is_named_and_found_by_a_search():
     app.text_input(key=name).set_value("").run()
     assert "name" not in run.metadata()
     app.text_input(key=name).set_value("  <b>dear</b> ").run()
-    assert run.name == "<b>dear</b>" and "dear" in app.dataframe[0].value["name"].tolist()[0]
-    app = open_page(search="dear")
-    assert app.dataframe[0].value["name"].tolist() == ["<b>dear</b>"]
+    assert run.name == listed(app)[0] == "<b>dear</b>"
+    app = open_page(**{"runs:search": "dear"})
+    assert listed(app) == ["<b>dear</b>"]
     app.text_input(key="runs:search").set_value("*nobody*").run()
     assert not app.dataframe and "No run matches “*nobody*”" in page_text(app)
 
@@ -80,17 +86,13 @@ def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
     monkeypatch.setattr("dashboard.ui.run_data.ROWS", 2)
     runs = [made(name=f"run {number}") for number in range(3)]
     app = open_page(runs[0].id)
-    assert app.dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
-    assert app.text_input(key=f"runs:name:{runs[0].id}").value == "run 0", (
-        "a selected run may be on another page"
-    )
-    app = app_at("runs")
-    app.query_params["runs:page"] = "2"
-    names = app.run().dataframe[0].value["name"].tolist()
-    assert names[0] == "run 0" and len(names) == 2 and query_value(app, "runs:page") == "2"
-    app = app_at("runs")
-    app.query_params["runs:page"] = "99"
-    assert app.run().dataframe[0].value["name"].tolist() == ["run 2", "run 1"]
+    assert listed(app) == ["run 2", "run 1"]
+    name = app.text_input(key=f"runs:name:{runs[0].id}")
+    assert name.value == "run 0", "a selected run may be on another page"
+    app = open_page(**{"runs:page": "2"})
+    assert listed(app)[0] == "run 0" and len(listed(app)) == 2
+    assert query_value(app, "runs:page") == "2"
+    assert listed(open_page(**{"runs:page": "99"})) == ["run 2", "run 1"]
 
 
 def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
@@ -122,51 +124,42 @@ def test_a_run_is_given_to_other_programs_that_can_have_it(run):
     assert ("A recurrent that reads tokens has no equivalent" in page_text(app)) == refused
 
 
-def test_a_copy_is_made_of_an_example():
-    app = open_page("example_recurrent")
-    app.button(key="runs:duplicate").click().run()
-    (copied,) = list_runs()
-    assert copied.records() == EXAMPLE_RUNS[1].records()
-    assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
-    assert (
-        copied.name == "Reverse: recurrent, dot product, copy"
-        and query_value(app, "run") == copied.id
-    )
-
-
-def test_a_fork_goes_on_from_a_kept_step():
+def test_a_fork_goes_on_from_a_kept_step_for_as_long_again():
     app = open_page("example_run")
     app.session_state["runs:fork"] = True
     app.run()
     app.number_input(key=f"runs:fork:example_run:steps:{LAST}").set_value(300).run()
     app.button(key="runs:fork:go").click().run()
     (forked,) = list_runs()
-    assert (
-        forked.metadata()["parent"] == {"run": "example_run", "step": LAST}
-        and forked.config().steps == 300
-    )
+    assert forked.metadata()["parent"] == {"run": "example_run", "step": LAST}
+    assert forked.config().steps == 300
     assert forked.records() == [r for r in EXAMPLE_RUNS[0].records() if r.step <= LAST]
+    config = small_run(max_seconds=60.0)
+    changes: Any = {"steps": 9, "max_seconds": 100.0, "learning_rate": 1e-3, "finish_early": False}
+    assert longer(config, 9, 20.0, learning_rate=1e-3) == replace(config, **changes)
 
 
 def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     app = open_page()
-    (field,) = app.file_uploader
-    field.set_value(
-        ("run.zip", io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue(), "application/zip")
-    ).run()
+    zipped = io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue()
+    app.file_uploader[0].set_value(("run.zip", zipped, "application/zip")).run()
     (run,) = list_runs()
     assert run.records() == EXAMPLE_RUNS[0].records() and query_value(app, "run") == run.id
-    (field,) = app.file_uploader
-    field.set_value(("run.zip", b"nonsense", "application/zip")).run()
+    app.file_uploader[0].set_value(("run.zip", b"nonsense", "application/zip")).run()
     assert "The zip cannot be read" in page_text(app) and len(list_runs()) == 1
 
 
 def test_a_run_whose_settings_are_broken_stands_in_the_list_and_a_link_to_none_says_so():
     run = made()
-    (run.path / "run.json").write_text('{"config": {}}', encoding="utf-8")
+    data = {"config": {"task": 1}, "created": "x"}
+    (run.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
     assert "cannot be read" in page_text(open_page(run.id))
     app = open_page("../../etc/passwd")
-    assert "not on this machine" in page_text(app) and len(app.dataframe[0].value) == 3
+    assert "not on this machine" in page_text(app) and len(listed(app)) == 3
+    item = summarize(run)
+    assert "cannot be read" in item.trouble
+    assert (item.created, item.name) == (0, "unreadable")
+    assert runs.about_text(item) and runs.result_text(item) and runs.state(item)
 
 
 # The Runs page with a store: what it says of it, and a run of another server that is opened.
@@ -191,22 +184,14 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it(become):
     copy_now()
     become("blue")
     app = open_page()
-    assert (
-        "all are copied. 2 more runs are only there." in page_text(app)
-        and len(app.dataframe[0].value) == 2
-    )
+    assert "all are copied. 2 more runs are only there." in page_text(app) and len(listed(app)) == 2
     app.session_state["runs:stored"] = True
     app.run()
-    (menu,) = [box for box in app.selectbox if box.key == "runs:stored:run"]
+    menu = app.selectbox(key="runs:stored:run")
     assert menu.options[0].startswith("second · finished · red · ")
     app.button(key="runs:stored:go").click().run()
-    assert [run.id for run in list_runs()] == [second.id] and "second" in app.dataframe[0].value[
-        "name"
-    ].tolist()
-    app = open_page()
-    app.switch_page("../pages/train.py")
-    app.query_params["run"] = first.id
-    app.run()
+    assert [run.id for run in list_runs()] == [second.id] and "second" in listed(app)
+    open_at("train", run=first.id)
     assert {run.id for run in list_runs()} == {first.id, second.id}, "a link opens it, too"
 
 
@@ -259,53 +244,27 @@ def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
     batch = task.collate(task.held_out(50))
     with torch.no_grad():
         prediction = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
-    real = batch.target_out != 0
-    assert (prediction == batch.target_out)[real].float().mean() > 0.99, (
-        "the kept weights still fit the code"
-    )
+    right = (prediction == batch.target_out)[batch.target_out != 0].float().mean()
+    assert right > 0.99, "the kept weights still fit the code"
     assert unpack(pack(example), tmp_path).records() == records
-
-
-def test_both_examples_learn_one_task_and_are_found_by_link():
-    first, second = EXAMPLE_RUNS
-    assert (
-        first.config().task == second.config().task
-        and first.config().model != second.config().model
-    )
-    assert find_any_run("example_recurrent") == second and find_any_run("example_run/..") is None
-    assert status_of(first).ended
+    assert find_any_run(example.id) == example and find_any_run(f"{example.id}/..") is None
+    assert status_of(example).ended
+    first, second = (one.config() for one in EXAMPLE_RUNS)
+    assert first.task == second.task and first.model != second.model
 
 
 def test_a_summary_follows_its_folder():
     run = made_run(exact=0.5)
     first = summarize(run)
-    assert (first.steps, first.loss, first.last.sequence_accuracy, first.curve, first.named) == (
-        4,
-        1.0,
-        0.5,
-        (2.0, 1.0),
-        False,
-    )
+    assert (first.steps, first.loss, first.curve, first.named) == (4, 1.0, (2.0, 1.0), False)
+    assert first.last.sequence_accuracy == 0.5
     assert first is summarize(run), "nothing changed, so nothing is read again"
     run.append(Record(8, loss=0.5, sequence_accuracy=0.75))
     run.update_metadata(name="mine")
     os.utime(run.path / "metrics.jsonl", (time.time() + 1,) * 2)
     second = summarize(run)
-    assert (second.steps, second.name, second.named) == (
-        8,
-        "mine",
-        True,
-    ) and second.bytes > first.bytes
-
-
-def test_a_run_that_cannot_be_read_says_so():
-    run = made_run()
-    (run.path / "run.json").write_text(
-        json.dumps({"config": {"task": 1}, "created": "x"}), encoding="utf-8"
-    )
-    item = summarize(run)
-    assert "cannot be read" in item.trouble and item.created == 0 and item.name == "unreadable"
-    assert runs.about_text(item) and runs.result_text(item) and runs.state(item)
+    assert (second.steps, second.name, second.named) == (8, "mine", True)
+    assert second.bytes > first.bytes
 
 
 @each(
@@ -335,30 +294,12 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     made_run("worse", 0.25, seed=1)
     made_run("better", 0.75, seed=2)
     fact = runs.fact_text([summarize(made_run("first", 0.5, trained=3.0))], list_summaries())
-    assert (
-        "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact and "**better** reaches 75" in fact
-    )
-    assert (
-        rival(
-            summarize(made_run("alone", task=TaskConfig.of("copy", length=5))),
-            list_summaries(),
-        )
-        is None
-    )
+    assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact
+    assert "**better** reaches 75" in fact
+    alone = summarize(made_run("alone", task=TaskConfig.of("copy", length=5)))
+    assert rival(alone, list_summaries()) is None
 
 
 @each("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
 def test_only_all_is_called_all(share, percentage):
     assert percent(share).replace("\u00a0", " ") == percentage
-
-
-def test_a_fork_goes_on_for_as_long_again():
-    config = small_run(max_seconds=60.0)
-    forked = longer(config, 9, 20.0, learning_rate=1e-3)
-    assert (forked.steps, forked.max_seconds, forked.learning_rate, forked.finish_early) == (
-        9,
-        100.0,
-        1e-3,
-        False,
-    )
-    assert forked.model == config.model and forked.task == config.task

@@ -1,15 +1,13 @@
 """The Sweeps page without a browser and without workers: what it shows, starts, stops and finds again."""
 
-import csv
-import io
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from scipy.stats import ttest_rel
-from streamlit.testing.v1 import AppTest
 
 from core.attention import ConfigError
 from core.models import ModelConfig
@@ -24,7 +22,7 @@ from dashboard.draw import curves as draw_sweeps
 from dashboard.server import jobs
 from pages import sweeps
 from tests.cases import each, instance
-from tests.pages.app import app_at, page_text
+from tests.pages.app import csv_rows, open_at, page_text
 from tests.training.small import small_run
 
 
@@ -34,28 +32,22 @@ def no_workers(monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
 
 
-def open_page(**query: Any) -> AppTest:
-    return app_at("sweeps", **query).run()
+open_page = partial(open_at, "sweeps")
 
 
-def started() -> tuple[AppTest, Sweep]:
-    """The page after a press on Start sweep, and the sweep."""
-    app = open_page()
-    app.selectbox(key="sweeps:axis").set_value("norm").run()
-    app.button(key="sweeps:start").click().run()
-    (sweep,) = list_sweeps()
-    return app, sweep
-
-
-def test_first_sight_is_a_real_sweep():
+def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
     app = open_page()
     assert not app.error
-    assert len(app.get("vega_lite_chart")) == 2
     words = page_text(app)
     assert (
         "reaches" in words and "95 % confidence interval" in words and "5 seeds per value" in words
     )
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
+    for measure in ("sequence_accuracy", "token_accuracy", "loss", "expected"):
+        app.selectbox(key="sweeps:measure").set_value(measure)
+        for over in ("steps", "train_seconds"):
+            app.segmented_control(key="sweeps:over").set_value(over).run()
+            assert len(app.get("vega_lite_chart")) == 2
     app.session_state["sweeps:claim"] = app.session_state["sweeps:runs"] = True
     app.run()
     assert "QK-norm, seed 4" in page_text(app), "each run can be seen"
@@ -65,73 +57,21 @@ def test_first_sight_is_a_real_sweep():
         f"With {first.options[0]} the share of whole answers is higher by more than 0.05 than with "
         f"{second.options[1]}."
     )
-    assert (
-        sentence in page_text(app)
-        and app.get("download_button")[-1].proto.label == "Download the claim"
-    )
+    assert sentence in page_text(app)
+    assert app.get("download_button")[-1].proto.label == "Download the claim"
 
 
-def test_start_queues_every_value_from_every_seed_and_the_link_finds_it():
+def test_a_sweep_is_started_found_again_stopped_and_continued():
+    """Every value is queued from every seed; a fresh page shows the sweep until the example is chosen."""
     app = open_page()
     app.selectbox(key="sweeps:axis").set_value("num_heads").run()
     app.slider(key="sweeps:seeds").set_value(2).run()
     app.button(key="sweeps:start").click().run()
     (sweep,) = list_sweeps()
+    runs = sweep.runs().values()
     assert sweep.id in app.query_params["sweep"] and len(list_runs()) == 8
-    assert [run.config().model.num_heads for run in sweep.runs().values()] == [1, 2, 4, 8] * 2
+    assert [run.config().model.num_heads for run in runs] == [1, 2, 4, 8] * 2
     assert "0 of 8 runs done" in app.get("progress")[0].proto.text
-    again = open_page(sweep=sweep.id)
-    assert again.button(key="sweeps:stop").label == "Stop"
-
-
-def test_stop_and_continue():
-    app, sweep = started()
-    app.button(key="sweeps:stop").click().run()
-    for run in sweep.runs().values():  # the workers, had there been any, would have said so
-        run.set_status("stopped", "Stopped.")
-    app.run()
-    assert "0 of 10 runs have finished" in page_text(app)
-    app.button(key="sweeps:continue").click().run()
-    assert all(not run.status().ended for run in sweep.runs().values())
-
-
-def test_what_the_controls_ask_for_is_started():
-    run = create_run(small_run(batch_size=9), name="nine at a time")
-    app = open_page()
-    app.selectbox(key="sweeps:from").set_value(run.id).run()
-    assert any("nine at a time" in label for label in app.selectbox(key="sweeps:from").options)
-    app.segmented_control(key="sweeps:equal").set_value("seconds").run()
-    app.number_input(key="sweeps:seconds").set_value(2.0).run()
-    app.session_state["sweeps:seeds"] = 2  # read since the page was made
-    app.button(key="sweeps:start").click().run()
-    config = list_sweeps()[0].config()
-    assert (config.base.batch_size, config.equal, config.seeds) == (9, "seconds", (0, 1))
-    assert config.run(0, 0).max_train_seconds == 2.0
-
-
-def test_too_few_values_are_refused_where_they_are_chosen():
-    app = open_page()
-    app.selectbox(key="sweeps:axis").set_value("norm").run()
-    app.multiselect[0].set_value(["post"]).run()
-    assert "2 to 8 values" in page_text(app) and app.button(key="sweeps:start").disabled
-
-
-def test_a_broken_file_and_a_link_to_no_sweep_say_so_and_the_page_stays():
-    _, sweep = started()
-    sweep.path.write_text('{"config": 3}', encoding="utf-8")
-    assert "cannot be read" in page_text(open_page(sweep=sweep.id))
-    assert "not on this machine" in page_text(open_page(sweep="../../etc/passwd"))
-
-
-@pytest.mark.parametrize("measure", ["sequence_accuracy", "token_accuracy", "loss", "expected"])
-@pytest.mark.parametrize("over", ["steps", "train_seconds"])
-def test_every_measure_is_drawn(measure, over):
-    app = open_page(**{"sweeps:measure": measure, "sweeps:over": over})
-    assert len(app.get("vega_lite_chart")) == 2
-
-
-def test_a_fresh_page_shows_the_sweep_that_runs_with_its_runs_until_the_example_is_chosen():
-    _, sweep = started()
     fresh = open_page()
     fresh.session_state["sweeps:runs"] = True
     links = [link.proto for link in fresh.run().get("page_link") if "seed" in link.proto.label]
@@ -140,33 +80,55 @@ def test_a_fresh_page_shows_the_sweep_that_runs_with_its_runs_until_the_example_
     assert fresh.query_params["sweep"] == sweep.id and fresh.button(key="sweeps:stop")
     fresh.selectbox(key="sweeps:shown").set_value("").run()
     assert "sweep" not in fresh.query_params and fresh.run().button(key="sweeps:start")
+    app = open_page(sweep=sweep.id)
+    app.button(key="sweeps:stop").click().run()
+    for run in runs:  # the workers, had there been any, would have said so
+        run.set_status("stopped", "Stopped.")
+    app.run()
+    assert "0 of 8 runs have finished" in page_text(app)
+    app.button(key="sweeps:continue").click().run()
+    assert all(not run.status().ended for run in runs)
+    sweep.path.write_text('{"config": 3}', encoding="utf-8")
+    assert "cannot be read" in page_text(open_page(sweep=sweep.id))
+    assert "not on this machine" in page_text(open_page(sweep="../../etc/passwd"))
+
+
+def test_what_the_controls_ask_for_is_started_and_too_few_values_are_refused():
+    run = create_run(small_run(batch_size=9), name="nine at a time")
+    app = open_page()
+    app.selectbox(key="sweeps:from").set_value(run.id).run()
+    assert any("nine at a time" in label for label in app.selectbox(key="sweeps:from").options)
+    app.segmented_control(key="sweeps:equal").set_value("seconds").run()
+    app.number_input(key="sweeps:seconds").set_value(2.0).run()
+    chosen = app.multiselect[0].value
+    app.multiselect[0].set_value(chosen[:1]).run()
+    assert "2 to 8 values" in page_text(app) and app.button(key="sweeps:start").disabled
+    app.multiselect[0].set_value(chosen).run()
+    app.session_state["sweeps:seeds"] = 2  # read since the page was made
+    app.button(key="sweeps:start").click().run()
+    config = list_sweeps()[0].config()
+    assert (config.base.batch_size, config.equal, config.seeds) == (9, "seconds", (0, 1))
+    assert config.run(0, 0).max_train_seconds == 2.0
 
 
 def test_a_link_brings_back_what_was_chosen():
     app = open_page(**{"sweeps:measure": "letters", "sweeps:over": "trained"})
     assert app.selectbox(key="sweeps:measure").value == "token_accuracy"
     assert app.segmented_control(key="sweeps:over").value == "train_seconds"
-    again = open_page(
-        **{
-            "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
-            "sweeps:steps:reverse:transformer": "150",
-        }
-    )
-    assert (
-        again.multiselect[0].value == ["Cosine", "Additive"] and again.number_input[0].value == 150
-    )
+    link: dict[str, Any] = {
+        "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+        "sweeps:steps:reverse:transformer": "150",
+    }
+    again = open_page(**link)
+    assert again.multiselect[0].value == ["Cosine", "Additive"]
+    assert again.number_input[0].value == 150
     again.button(key="sweeps:start").click().run()
     config = list_sweeps()[0].config()
-    assert [value.key for value in config.values] == [
-        "cosine",
-        "additive",
-    ] and config.base.steps == 150
+    assert [value.key for value in config.values] == ["cosine", "additive"]
+    assert config.base.steps == 150
     for text in ("norm", "Place of the norm"):  # as links hold it, and as they did
         app = open_page(**{"sweeps:axis": text})
-        assert (
-            app.selectbox(key="sweeps:axis").value == "norm"
-            and app.query_params["sweeps:axis"] == "norm"
-        )
+        assert app.selectbox(key="sweeps:axis").value == app.query_params["sweeps:axis"] == "norm"
 
 
 @pytest.mark.parametrize(
@@ -180,20 +142,15 @@ def test_a_link_brings_back_what_was_chosen():
     ids=lambda query: next(iter(query)),
 )
 def test_a_link_that_says_what_cannot_be_leaves_the_page_whole(query):
-    app = open_page(**query)
-    assert not app.exception and app.button(key="sweeps:start").label == "Start sweep"
+    assert open_page(**query).button(key="sweeps:start").label == "Start sweep"
 
 
 # A sweep in the queue, what is offered to vary, and what the page says of numbers and their spread.
 
 
 def sweep_config(**changes) -> SweepConfig:
-    return SweepConfig(
-        **{
-            **dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1)),
-            **changes,
-        }
-    )
+    usual = dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1))
+    return SweepConfig(**{**usual, **changes})
 
 
 def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> SweepData:
@@ -209,24 +166,13 @@ def shown_with(exact: list[list[float]], state: str = "finished", **changes) -> 
     return SweepData(EXAMPLE_SWEEP, config, outcomes)
 
 
-def test_all_runs_wait_at_once_in_the_order_of_their_cells():
+def test_runs_wait_in_order_stop_leaves_none_waiting_and_continue_begins_where_it_was(monkeypatch):
     sweep = sweeps.start(sweep_config())
     assert list(sweep.runs()) == list(sweep.config().cells)
+    first, *others = sweep.runs().values()
     states = [run.status().state for run in sweep.runs().values()]
     assert states == ["starting", "queued", "queued", "queued"]
     assert {run.metadata()["sweep"]["id"] for run in list_runs()} == {sweep.id}
-
-
-def test_no_room_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(jobs, "QUEUE", 3)
-    with pytest.raises(jobs.QueueFull):
-        sweeps.start(sweep_config())
-    assert list_runs() == [] and list_sweeps() == []
-
-
-def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
-    sweep = sweeps.start(sweep_config())
-    first, *others = sweep.runs().values()
     sweeps.stop(sweep)
     assert {run.status().state for run in others} == {"stopped"} and first.stop_request() == "stop"
     first.set_status("finished", "Finished.")
@@ -234,18 +180,17 @@ def test_stop_leaves_nothing_waiting_and_continue_begins_where_it_was():
     sweeps.resume(sweep)
     assert {run.status().state for run in others} == {"starting", "queued"}
     assert sweep.runs()[0, 0] == first, "what had finished is left alone"
-
-
-def test_a_failed_run_begins_anew_in_a_folder_of_its_own():
-    sweep = sweeps.start(sweep_config())
-    first = sweep.runs()[0, 0]
-    for run in sweep.runs().values():
-        run.set_status(
-            "finished" if run != first else "failed", "The worker ended without a message."
-        )
-    assert sweep.outcomes()[0, 0].state == "failed"
-    sweeps.resume(sweep)
-    assert sweep.runs()[0, 0] != first and sweep.outcomes()[0, 0].state in ("starting", "queued")
+    others[0].set_status("failed", "The worker ended without a message.")
+    for run in others[1:]:
+        run.set_status("finished")
+    assert sweep.outcomes()[1, 0].state == "failed"
+    sweeps.resume(sweep)  # a failed run begins anew in a folder of its own
+    assert sweep.runs()[1, 0] != others[0]
+    assert sweep.outcomes()[1, 0].state in ("starting", "queued")
+    monkeypatch.setattr(jobs, "QUEUE", 3)
+    with pytest.raises(jobs.QueueFull):
+        sweeps.start(sweep_config())
+    assert len(list_runs()) == 5 and list_sweeps() == [sweep], "no room leaves nothing behind"
 
 
 @each(
@@ -294,76 +239,49 @@ def test_values_are_read_as_offered_or_as_typed():
             sweeps.read(base, axis, name)
 
 
-def test_the_fact_tests_the_best_against_the_worst():
+def test_the_fact_tests_the_best_against_the_worst_and_never_calls_values_equal():
     sentence = sweeps.fact_text(
         shown_with([[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]]), "sequence_accuracy"
     )
-    assert (
-        "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
-        and "**General** reaches **12.0" in sentence
-    )
-    theirs = ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13])
-    assert (
-        "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence
-        and theirs.pvalue < 0.001
-        and "p < .001" in sentence
-    )
+    assert "**Dot product** reaches **92.0\u00a0[85.4–95.8]**" in sentence
+    assert "**General** reaches **12.0" in sentence and "p < .001" in sentence
+    assert ttest_rel([0.9, 0.92, 0.94], [0.11, 0.12, 0.13]).pvalue < 0.001
+    assert "+80.0 (95\u00a0% interval +77.4 to +82.4" in sentence
     assert "is significant" in sentence and "paired t test, n = 3" in sentence
     assert sentence.endswith("The seeds of Dot product range from 90.0 to 94.0.")
-
-
-def test_the_fact_never_calls_values_equal():
-    sentence = sweeps.fact_text(
-        shown_with([[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]), "sequence_accuracy"
-    )
+    unequal = [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]
+    sentence = sweeps.fact_text(shown_with(unequal), "sequence_accuracy")
     assert "is not significant, which does not prove that they are equal." in sentence
     assert sentence.endswith("The seeds of General range from 5.0 to 99.0.")
-
-
-def test_the_fact_names_those_that_differ_from_the_best_and_those_that_may_not():
-    three = shown_with(
-        [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9], [0.1, 0.11, 0.12]],
-        values=("dot", "general", "cosine"),
-    )
+    three = shown_with([*unequal, [0.1, 0.11, 0.12]], values=("dot", "general", "cosine"))
     sentence = sweeps.fact_text(three, "sequence_accuracy")
     most = "**Dot product** differs significantly from Cosine; no difference from General is significant"
-    assert most in sentence
-    assert "3 pairs, Bonferroni's correction" in sentence
+    assert most in sentence and "3 pairs, Bonferroni's correction" in sentence
     head, rows = sweeps.pairs(three, "sequence_accuracy")
     assert len(rows) == 3 and rows[0][0] == "Dot product − Cosine" and rows[0][-1] == "significant"
 
 
-def test_nothing_is_tested_while_runs_go_on():
+def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is_better():
     shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
     shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
-    going = SweepData(Sweep(Path("one.json")), shown.config, shown.outcomes)
+    going = replace(shown, sweep=Sweep(Path("one.json")))
     assert going.live and going.comparisons("sequence_accuracy") == []
     assert "tested when all runs have ended" in sweeps.fact_text(going, "sequence_accuracy")
-
-
-def test_a_smaller_loss_is_the_better_one():
     shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
     loss = {
         cell: replace(o, measures={"loss": o.measures["sequence_accuracy"]})
         for cell, o in shown.outcomes.items()
     }
-    assert sweeps.fact_text(SweepData(EXAMPLE_SWEEP, shown.config, loss), "loss").startswith(
-        "**General**"
-    )
-
-
-def test_nothing_is_compared_on_one_seed():
-    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    assert sweeps.fact_text(replace(shown, outcomes=loss), "loss").startswith("**General**")
     half = {
-        cell: o if cell[1] == 0 else replace(o, state="running")
+        cell: replace(o, state="running" if cell[1] else o.state)
         for cell, o in shown.outcomes.items()
     }
-    assert "**2** of 4 runs have finished" in sweeps.fact_text(
-        SweepData(EXAMPLE_SWEEP, shown.config, half), "sequence_accuracy"
-    )
+    fact = sweeps.fact_text(replace(shown, outcomes=half), "sequence_accuracy")
+    assert "**2** of 4 runs have finished" in fact
 
 
-def test_the_table_counts_what_finished_and_what_failed():
+def test_the_table_and_the_progress_count_what_finished_and_what_failed():
     shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome(
         "failed", "The loss is no longer a number at step 3; take a smaller rate."
@@ -375,28 +293,12 @@ def test_the_table_counts_what_finished_and_what_failed():
     assert sweeps.failures(shown) == [
         "General, seed 1: The loss is no longer a number at step 3; take a smaller rate."
     ]
-
-
-def test_progress_counts_parts_of_runs_and_judges_what_is_left_by_those_that_finished():
-    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
     shown.outcomes[1, 1] = Outcome(
         "running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.1)}
     )
     shown.outcomes[1, 0] = Outcome("queued")
-    assert sweeps.progress(shown, 1) == (
-        0.625,
-        "2 of 4 runs done, 1 training, about 4\u00a0s left",
-    )  # 1.5 runs of 3 s
-
-
-def test_numbers_to_take_away():
-    rows = list(
-        csv.DictReader(
-            io.StringIO(sweeps.numbers_csv(instance(load_sweep(EXAMPLE_SWEEP), SweepData)).decode())
-        )
-    )
-    assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
-    assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
+    left = "2 of 4 runs done, 1 training, about 4\u00a0s left"  # 1.5 runs of 3 s
+    assert sweeps.progress(shown, 1) == (0.625, left)
 
 
 def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
@@ -429,8 +331,11 @@ def test_figures_stay_within_their_scale():
     assert all(isinstance(spec["padding"], dict) for spec in [spec]), "Streamlit writes into it"
 
 
-def test_the_kept_sweep_is_whole_and_its_command_would_make_it_again():
-    shown = load_sweep(EXAMPLE_SWEEP)
-    assert isinstance(shown, SweepData) and shown.finished == len(shown.config.cells) == 30
+def test_the_kept_sweep_is_whole_and_its_numbers_can_be_taken_away():
+    shown = instance(load_sweep(EXAMPLE_SWEEP), SweepData)
+    assert shown.finished == len(shown.config.cells) == 30
     assert {o.held_out for o in shown.outcomes.values()} == {1000}
     assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}
+    rows = csv_rows(sweeps.numbers_csv(shown))
+    assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
+    assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)

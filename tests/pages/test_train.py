@@ -18,15 +18,12 @@ from dashboard.server import jobs
 from dashboard.ui import layer_pattern, run_data, uploads
 from dashboard.ui.run_data import EXAMPLE_RUN, load_run
 from pages import train
-from tests.pages.app import app_at, captions, page_text, query_value
+from tests.pages.app import captions, open_at, page_text, query_value
 from tests.training.small import small_run
 
 
 def open_page(run: str | None = None) -> AppTest:
-    app = app_at("train")
-    if run is not None:
-        app.query_params["run"] = run
-    return app.run()
+    return open_at("train", **{} if run is None else {"run": run})
 
 
 def trained(app: AppTest) -> Run:
@@ -62,25 +59,21 @@ def half_way(**changes) -> Run:
     return run
 
 
-def test_first_sight_is_a_real_run():
+def test_first_sight_is_a_real_run_and_train_makes_one_with_the_settings_of_the_page():
     app = open_page()
-    assert "example run" in page_text(app) and "uniform attention gives" in page_text(app)
-    assert "╍ letter" in page_text(app), "names stand above the chart, where no curve crosses them"
+    text = page_text(app)
+    assert "example run" in text and "uniform attention gives" in text
+    assert "╍ letter" in text, "names stand above the chart, where no curve crosses them"
+    assert "Memory is short" not in text
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
-
-
-def test_train_makes_a_run_with_the_settings_of_the_page():
-    app = open_page()
     app.number_input(key="train:seed").set_value(7).run()
     app.slider(key="train:reverse:length").set_value(12).run()
-    run = trained(app)
-    assert run.config().seed == 7 and run.config().task["length"] == 12
-    assert run.id in app.query_params["run"]
-
-
-def test_train_takes_what_has_been_read_since_the_page_was_made():
-    """As when a file is still being read while the page shows the data before it."""
-    app = open_page()
+    first = trained(app)
+    assert first.config().seed == 7 and first.config().task["length"] == 12
+    assert first.id in app.query_params["run"]
+    # with what has been read since the page was made, as when a file is still being read
+    first.set_status("finished")
+    app.run()
     app.selectbox(key="train:task").set_value("own_pairs").run()
     data = "\n".join(f"{n} x\t{n * n} y" for n in range(60))
     app.session_state["train:own_pairs:data"] = data
@@ -89,7 +82,7 @@ def test_train_takes_what_has_been_read_since_the_page_was_made():
     app.session_state["train:own_pairs:data"] = "one\ttwo"
     run.set_status("finished")
     app.run()
-    assert app.button(key="train:train").disabled and len(list_runs()) == 1
+    assert app.button(key="train:train").disabled and len(list_runs()) == 2
 
 
 def unfolded(app: AppTest, group: str) -> AppTest:
@@ -127,24 +120,13 @@ def test_a_typed_formula_can_be_trained_with():
     assert trained(app).config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
 
-def test_only_heads_that_divide_are_offered_and_what_cannot_be_says_so():
+def test_only_heads_that_divide_are_on_offer_and_what_cannot_be_says_so():
     app = unfolded(open_page(), "train:reverse:transformer:sizes")
     app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
     heads = app.select_slider(key="train:reverse:transformer:heads:96")
     assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
     app.slider(key="train:reverse:length").set_value(2).run()
     assert "too few" in page_text(app) and app.button(key="train:train").disabled
-
-
-def test_a_run_under_way_shows_its_numbers_and_stop_which_asks_the_worker():
-    run = half_way()
-    with run.lock():
-        app = open_page(run.id)
-        assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-        assert "the correct letter gets 0.29 of the weight" in page_text(app)
-        assert "but sequence accuracy only 3\u00a0%" in page_text(app)
-        app.button(key="train:stop").click().run()
-    assert run.stop_request()
 
 
 def next_record(run: Run, step: int) -> None:
@@ -154,8 +136,8 @@ def next_record(run: Run, step: int) -> None:
     )
 
 
-def test_the_figures_of_a_live_run_follow_whatever_a_late_browser_sends():
-    """A browser that missed the first drawing of a widget sends the widget's default back."""
+def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
+    """Also where a browser that missed the first drawing of a widget sends the widget's default back."""
     run = half_way()
     with run.lock():
         app = open_page(run.id)
@@ -164,18 +146,12 @@ def test_the_figures_of_a_live_run_follow_whatever_a_late_browser_sends():
         app.run()
         next_record(run, 3)
         assert "Examples at step 3" in page_text(app.run())
-
-
-def test_a_step_picked_while_a_run_trains_stays_until_the_latest_is_wanted():
-    run = half_way()
-    with run.lock():
-        app = open_page(run.id)
         app.session_state[f"train:map:{run.id}:0:cross:view"]["frame"] = 0
-        for step in (3, 4):
+        for step in (4, 5):
             assert "Examples at step 0" in page_text(app.run())
             next_record(run, step)
         app.button(key="train:follow").click().run()
-        assert "Examples at step 4" in page_text(app) and app.button(key="train:follow").disabled
+        assert "Examples at step 5" in page_text(app) and app.button(key="train:follow").disabled
 
 
 @pytest.mark.parametrize(
@@ -224,10 +200,6 @@ def test_an_ended_run_says_how(change, state, message, says):
     change(run)
     run.set_status(state, message)
     assert says in page_text(open_page(run.id))
-    empty = create_run(small_run())
-    empty.set_status("failed", "It broke.")
-    text = page_text(open_page(empty.id))
-    assert "before its first measurement" in text and "It broke." in text
 
 
 def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page():
@@ -248,10 +220,16 @@ def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page
     assert trained(app).config().seed == 8 and app.number_input(key="train:seed").value == 8
 
 
-def test_pause_asks_the_worker_and_continue_queues_it_again():
+def test_stop_and_pause_ask_the_worker_and_continue_queues_it_again():
     run = half_way()
     with run.lock():
-        open_page(run.id).button(key="train:pause").click().run()
+        app = open_page(run.id)
+        assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
+        assert "the correct letter gets 0.29 of the weight" in page_text(app)
+        assert "but sequence accuracy only 3\u00a0%" in page_text(app)
+        app.button(key="train:stop").click().run()
+        assert run.stop_request() == "stop"
+        app.button(key="train:pause").click().run()
     assert run.stop_request() == "pause"
     run.set_status("paused", "Paused at step 2.")
     app = open_page(run.id)
@@ -271,6 +249,10 @@ def test_an_ended_run_trains_longer_from_its_last_checkpoint(monkeypatch):
 
 
 def test_what_goes_wrong_stands_on_the_page():
+    empty = create_run(small_run())
+    empty.set_status("failed", "It broke.")
+    text = page_text(open_page(empty.id))
+    assert "before its first measurement" in text and "It broke." in text
     run = create_run(small_run(steps=100, learning_rate=1e-6))
     for step in range(0, 60, 5):
         run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
@@ -303,17 +285,15 @@ def test_a_move_sets_the_controls():
 
 
 def test_the_right_option_is_the_value_that_reaches_one_half_first():
-    data = load_run(EXAMPLE_RUN)
-    question = train.run_question(data)
+    records, question = EXAMPLE_RUN.records(), train.run_question(load_run(EXAMPLE_RUN))
     steps = {
-        "Letter accuracy": next(r.step for r in data.records if r.token_accuracy >= 0.5),
+        "Letter accuracy": next(r.step for r in records if r.token_accuracy >= 0.5),
         "The weight on the correct position": next(
-            r.step for r in data.records if max(map(max, r.expected)) >= 0.5
+            r.step for r in records if max(map(max, r.expected)) >= 0.5
         ),
     }
-    assert question.options == tuple(steps) and question.options[question.answer] == min(
-        steps, key=steps.get
-    )
+    first = min(steps, key=steps.get)
+    assert (question.options, question.options[question.answer]) == (tuple(steps), first)
 
 
 # The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
@@ -345,19 +325,13 @@ def controls_of(**state) -> tuple[RunConfig | None, AppTest]:
 
 
 @pytest.mark.parametrize("task, kind", SORTS)
-def test_every_task_and_model_asks_for_its_recipe(task, kind):
-    config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind})
-    assert not app.error
-    assert config == recommended(make_task(TaskConfig.of(task)), kind)
-
-
-@pytest.mark.parametrize("kind", ["transformer", "decoder", "recurrent", "hybrid"])
-def test_every_option_is_drawn_and_asked_for(kind):
-    name = f"train:reverse:{kind}"
-    base = recommended(make_task(TaskConfig.of("reverse")), kind)
-    panels = {f"{name}:sizes": True, f"{name}:training": True}
-    _, app = controls_of(**{"train:reverse:kind": kind}, **panels)
-    assert not app.error
+def test_every_task_and_model_asks_for_its_recipe_and_draws_every_option(task, kind):
+    name, base = f"train:{task}:{kind}", recommended(make_task(TaskConfig.of(task)), kind)
+    panels = {f"{name}:sizes": task == "reverse", f"{name}:training": task == "reverse"}
+    config, app = controls_of(**{"train:task": task, f"train:{task}:kind": kind}, **panels)
+    assert not app.error and config == base
+    if task != "reverse":
+        return
     widgets = (app.slider, app.number_input, app.selectbox, app.toggle)
     drawn = {element.key for group in widgets for element in group}
     groups = train.of_training(base, "pairs")
@@ -530,9 +504,8 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
 
 
 def test_a_small_server_says_that_runs_start_later(monkeypatch):
-    assert "Memory is short" not in page_text(app_at("train").run())
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
-    assert "a run starts a few seconds after Train is pressed" in page_text(app_at("train").run())
+    assert "a run starts a few seconds after Train is pressed" in page_text(open_page())
 
 
 # The way from an ended run of Train to the example run beside it.

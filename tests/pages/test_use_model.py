@@ -4,17 +4,19 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from core.interpret.evidence import Effect, Question
 from core.pretrained import ModelInputs, PretrainedError, load_lab_model
 from core.pretrained.answers import Candidate, answer
 from core.studies import use_model as study
 from dashboard.draw.formats import distinct
+from dashboard.draw.grids import bars
 from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from pages import use_model
 from tests.cases import each
-from tests.pages.app import app_at, html_text
+from tests.pages.app import app_at, html_text, query_value
 from tests.tiny_models import BERT, build, save
 
 
@@ -24,12 +26,9 @@ def app(monkeypatch):
     return app_at("use_model")
 
 
-def filled(app):
-    return next(one.value for one in app.markdown if "cross the street" in one.value)
-
-
-def shown(app, model):
-    app.query_params["inside:model"] = model
+def shown(app, model, **link):
+    for name, value in {"inside:model": model, **link}.items():
+        app.query_params[name] = value
     return app.run()
 
 
@@ -38,8 +37,7 @@ def test_first_sight_compares_sentences(app):
     text = html_text(app)
     assert "is most similar to" in text and "exhausted" in text
     assert "none of 72 heads changes it more" in text
-    assert len(app.get("vega_lite_chart")) == 1
-    assert "= 0.77" in app.latex[0].value
+    assert len(app.get("vega_lite_chart")) == 1 and "= 0.77" in app.latex[0].value
     sentence = app.text_input(key="inside:text").value
     app.text_input(key="inside:text").set_value("  ").run()
     assert "nothing to read" in app.info[0].value
@@ -60,32 +58,24 @@ def test_first_sight_compares_sentences(app):
 def test_the_translator_writes_and_each_word_can_be_picked(app):
     shown(app, "numbers")
     assert "sieben und vier zig" in html_text(app)
-    words = app.get("button_group")[0]
-    words.set_value(0).run()
+    app.get("button_group")[0].set_value(0).run()
     assert "neun</b></span>, head" in html_text(app)
     assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
-    assert app.query_params["use_model:word"] in ("0", ["0"])
+    assert query_value(app, "use_model:word") == "0"
     app.text_input(key="inside:text").set_value("seven hundred").run()
     assert "use_model:word" not in app.query_params, "another answer has other words"
-
-
-def test_a_target_that_is_given_is_read_and_not_said_to_be_written(app):
-    app.query_params["inside:target"] = "neun und"
-    app.query_params["inside:text"] = "forty-seven"
-    shown(app, "numbers")
+    # a target that is given is read, and not said to be written
+    shown(app, "numbers", **{"inside:target": "neun und", "inside:text": "forty-seven"})
     assert "The model reads your target" in html_text(app) and "neun und" in html_text(app)
     app.get("button_group")[0].set_value(0).run()
     assert "For <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
 
 
-def test_the_language_model_goes_on(app):
+def test_the_language_model_goes_on_and_a_digit_is_read(app):
     shown(app, "induction")
     assert "river</b></span> with" in html_text(app)
     assert any("**river" in one.value for one in app.markdown)
     assert "none of 8 heads changes it more" in html_text(app)
-
-
-def test_a_digit_is_read(app):
     shown(app, "digits")
     assert "The class is" in html_text(app) and ">3</b>" in html_text(app)
     assert "the patch in row" in html_text(app)
@@ -112,33 +102,21 @@ def test_a_digit_is_read(app):
     ],
 )
 def test_every_kind_of_model_does_its_job(app, family, tmp_path):
-    folder = tmp_path / family
-    folder.mkdir()
-    shown(app, str(save(family, folder)))
-    text = html_text(app)
+    shown(app, str(save(family, tmp_path)))
     assert not app.info, [one.value for one in app.info]
-    assert any(
-        words in text
-        for words in (
-            "masked word",
-            "next token",
-            "The class",
-            "The model writes",
-            "is most similar to",
-        )
-    )
+    jobs = ("masked word", "next token", "The class", "The model writes", "is most similar to")
+    assert any(words in html_text(app) for words in jobs)
 
 
 def test_the_masked_word_can_be_picked(app, tmp_path):
     shown(app, str(save("bert", tmp_path)))
-    assert filled(app).startswith("The animal") and "tired" not in filled(app), (
-        "the last long word is masked first"
-    )
+    first = next(one.value for one in app.markdown if "cross the street" in one.value)
+    assert first.startswith("The animal") and "tired" not in first, "the last long word is masked"
     app.get("button_group")[0].set_value(0).run()
-    assert filled(app).startswith("**") and "tired" in filled(app)
+    filled = next(one.value for one in app.markdown if "cross the street" in one.value)
+    assert filled.startswith("**") and "tired" in filled
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
-    assert not app.get("button_group")
-    assert "The masked word is" in html_text(app)
+    assert not app.get("button_group") and "The masked word is" in html_text(app)
     app.text_input(key="inside:text").set_value("The animal was tired and " * 10).run()
     assert not app.get("button_group"), "a long text has a list of words"
     box = next(box for box in app.selectbox if box.label == "Masked word")
@@ -153,8 +131,7 @@ def test_the_masked_word_can_be_picked(app, tmp_path):
 @pytest.mark.parametrize("page", ["use_model", "evidence"])
 def test_a_text_without_words_to_mask_asks_for_one(app, tmp_path, page):
     app.switch_page(f"../pages/{page}.py")
-    app.query_params["inside:text"] = "[SEP]"
-    shown(app, str(save("bert", tmp_path)))
+    shown(app, str(save("bert", tmp_path)), **{"inside:text": "[SEP]"})
     assert any("no word that could be masked" in one.value for one in app.info)
 
 
@@ -172,10 +149,9 @@ def test_other_jobs_lead_to_models_that_do_them(app):
 def test_ten_thousand_words_are_cut_and_told_shortly(app):
     app.query_params["inside:text"] = "word " * 10_000
     app.run()
-    assert "512 tokens" in app.warning[0].value
-    assert len(html_text(app)) < 2000
-    assert any(
-        button.label.startswith("Switch off each of 72 heads, about") for button in app.button
+    assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
+    assert app.button(key="use_model:measure").label.startswith(
+        "Switch off each of 72 heads, about"
     )
 
 
@@ -186,14 +162,13 @@ def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
     shown(app, str(tmp_path))
     text = html_text(app)
-    assert "This picture" in text and "is most similar to" in text
-    assert "cosine of its vector with the original one" in text
+    parts = ("This picture", "is most similar to", "cosine of its vector with the original one")
+    assert all(part in text for part in parts)
 
 
 @pytest.mark.parametrize(("word", "token"), [("1", "tausend"), ("77777", "und"), ("x", "und")])
 def test_a_link_with_a_word_opens_it_or_the_usual_one(app, word, token):
-    app.query_params["use_model:word"] = word
-    shown(app, "numbers")
+    shown(app, "numbers", **{"use_model:word": word})
     assert f"{token}</b></span>, head" in html_text(app)
 
 
@@ -207,26 +182,25 @@ QUESTION = Question(
 
 
 def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
-    result, known = (
-        use_model.answer_question(INDUCTION, QUESTION),
-        use_model.effects(INDUCTION, QUESTION),
-    )
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    known = use_model.effects(INDUCTION, QUESTION)
     assert len(known) == result.heads == 8
     head = study.default_head(result, known)
     assert head.effect == min(known.values(), key=lambda effect: effect.value)
     off = frozenset({("causal", head.layer, head.head)})
-    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities[
-        result.baseline.id
-    ]
-    assert head.effect.value == pytest.approx(float(alone), abs=1e-6)
+    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities
+    assert head.effect.value == pytest.approx(float(alone[result.baseline.id]), abs=1e-6)
     assert head.row == len(result.baseline.source) - 1
-    fact = use_model.answer_fact(
-        result, [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)], head
-    )
-    assert (
-        f"**{head.name}** attends most to **house**" in fact
-        and "none of 8 heads changes it more" in fact
-    )
+    candidates = [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)]
+    fact = use_model.answer_fact(result, candidates, head)
+    assert f"**{head.name}** attends most to **house**" in fact
+    assert "none of 8 heads changes it more" in fact
+    # another head that is taken has its own effect and rank
+    heads = [study.head_at(result, known, place, head) for place in (0, 1) for head in range(4)]
+    assert sorted(head.before for head in heads) == list(range(8))
+    last = max(heads, key=lambda head: head.before)
+    assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
+    assert "7 of 8 heads change it more" in use_model.head_fact(result, last, "house")
 
 
 def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
@@ -238,56 +212,33 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
     assert rows[head.index, head.head].max() == rows.max()
     assert "not measured yet" in use_model.head_fact(result, head, "mat")
     assert "No head was switched off" in use_model.conditions(result, head)
-
-
-def test_another_head_that_is_taken_has_its_own_effect_and_rank():
-    result, known = (
-        use_model.answer_question(INDUCTION, QUESTION),
-        use_model.effects(INDUCTION, QUESTION),
-    )
-    ranks = [
-        study.head_at(result, known, place, head).before for place in (0, 1) for head in range(4)
-    ]
-    assert sorted(ranks) == list(range(8))
-    last = next(
-        study.head_at(result, known, i // 4, i % 4) for i, rank in enumerate(ranks) if rank == 7
-    )
-    assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
-    fact = use_model.head_fact(result, last, "house")
-    assert "7 of 8 heads change it more" in fact
-
-
-def test_heads_are_switched_off_unasked_where_that_is_little_work():
-    result = use_model.answer_question(INDUCTION, QUESTION)
+    # heads are switched off unasked where that is little work
     model = load_lab_model("induction").model
     numbers = (
         sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
     )
     assert result.work == 8 * len(result.baseline.source) * numbers < use_model.AT_ONCE / 100
-    minilm = use_model.answer_question(
-        EMBEDDED,
-        Question(ModelInputs("The animal didn't cross the street."), against="Nobody came."),
-    )
+    pair = Question(ModelInputs("The animal didn't cross the street."), against="Nobody came.")
+    minilm = use_model.answer_question(EMBEDDED, pair)
     assert use_model.AT_ONCE / 30 < minilm.work < use_model.AT_ONCE
 
 
 def test_a_head_that_changes_nothing_is_not_praised():
     result = use_model.answer_question(INDUCTION, QUESTION)
-    head = study.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3))
+    effect = Effect(result.baseline.value + 1e-5, 1e-5, 3)
+    head, other = (study.Head(1, 1, 1, 0, 3, effect, before) for before in (0, 1))
     assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
-    other = study.Head(1, 1, 1, 0, 3, Effect(result.baseline.value + 1e-5, 1e-5, 3), before=1)
-    assert "stays at" in use_model.head_fact(result, other, "mat")
-    assert "1 of 8 heads changes it more" in use_model.head_fact(result, other, "mat")
+    fact = use_model.head_fact(result, other, "mat")
+    assert "stays at" in fact and "1 of 8 heads changes it more" in fact
 
 
 def test_the_first_word_of_another_order_is_shown_first():
     reading = reading_of(ModelRef("lab", "numbers"), ModelInputs("forty-seven"))
     spoken = [place for place, special in enumerate(reading.produced.special) if not special]
     assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
+    single = reading_of(ModelRef("lab", "numbers"), ModelInputs("seven"))
     assert study.first_crossing(reading, spoken) in (1, 2)
-    assert (
-        study.first_crossing(reading_of(ModelRef("lab", "numbers"), ModelInputs("seven")), [0]) == 0
-    )
+    assert study.first_crossing(single, [0]) == 0
 
 
 def test_sentences_are_lines_once_each():
@@ -299,10 +250,9 @@ def test_sentences_are_lines_once_each():
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    spec = use_model.bars([Candidate(1, "a", 0.6), Candidate(2, "a", 0.3)], LIGHT_INK)
-    rows = spec["layer"][0]["data"]["values"]
-    assert [row["first"] for row in rows] == [True, False]
-    assert len({row["word"] for row in rows}) == 2
+    rows = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)["data"]["values"]
+    assert [row["picked"] for row in rows] == [True, False]
+    assert len({row["token"] for row in rows}) == 2
     assert [row["text"] for row in rows] == ["0.60", "0.30"]
 
 

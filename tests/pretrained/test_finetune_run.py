@@ -4,6 +4,7 @@ import math
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,29 +83,24 @@ def pairs(translator) -> FineTuneConfig:
     )
 
 
-def test_it_learns_and_writes_what_any_run_writes(config, tmp_path):
-    run = create(config, tmp_path)
-    output: list[Record] = []
-    state, words = fine_tune(run, never, output.append)
-    records = run.records()
-    steps = 12 * math.ceil(33 / 8)
-    assert (state, records[-1].step, records[-1].final) == ("finished", steps, True), words
-    assert [r.step for r in output] == [r.step for r in records] == run.frame_steps()
-    assert records[0].train_loss is None and records[0].step == 0
-    assert records[-1].loss < 0.5 * records[0].loss and records[-1].sequence_accuracy > 0.9
-    assert config_of(run) == config and about(run)["steps"] == steps
-    assert 0 < records[1].train_seconds < records[-1].train_seconds < records[-1].elapsed
-    assert folder_bytes(run.path) > result(run).joinpath("model.safetensors").stat().st_size
-
-
-def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_said(
+def test_it_learns_writes_what_any_run_writes_and_keeps_an_ordinary_folder(
     config, encoder, tmp_path
 ):
     run = create(config, tmp_path)
-    fine_tune(run, never)
-    tuned, last = load_folder(result(run), "tuned"), run.records()[-1]
-    assert (tuned.head, result(run).name) == ("classify", f"{encoder.name}-tuned")
-    for example in last.examples:
+    output: list[Record] = []
+    state, words = fine_tune(run, never, output.append)
+    records, steps = run.records(), 12 * math.ceil(33 / 8)
+    first, last = records[0], records[-1]
+    assert (state, last.step, last.final) == ("finished", steps, True), words
+    assert [r.step for r in output] == [r.step for r in records] == run.frame_steps()
+    assert (first.train_loss, first.step) == (None, 0)
+    assert last.loss < 0.5 * first.loss and last.sequence_accuracy > 0.9
+    assert config_of(run) == config and about(run)["steps"] == steps
+    assert 0 < records[1].train_seconds < last.train_seconds < last.elapsed
+    tuned, folder = load_folder(result(run), "tuned"), result(run)
+    assert folder_bytes(run.path) > folder.joinpath("model.safetensors").stat().st_size
+    assert (tuned.head, folder.name) == ("classify", f"{encoder.name}-tuned")
+    for example in last.examples:  # it says what the last record said
         best = int(answer(tuned, ModelInputs(example.source[0])).probabilities.argmax())
         assert tuned.model.config.id2label[best] == example.predicted[0]
     frame = trace_of(run.frame(last.step), 0, about(run)["sentences"][0], "run")
@@ -118,18 +114,14 @@ def test_the_kept_model_is_an_ordinary_folder_that_says_what_the_last_record_sai
 def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning):
     run = create(replace(config, layers=layers, epochs=2), tmp_path)
     fine_tune(run, never)
-    before, after = (
-        load_file(encoder / "model.safetensors"),
-        load_file(result(run) / "model.safetensors"),
-    )
+    before, after = (load_file(folder / "model.safetensors") for folder in (encoder, result(run)))
     moved = {
         name for name, value in before.items() if not torch.equal(value, after[f"bert.{name}"])
     }
     assert not any(name.startswith("embeddings") for name in moved)
-    assert {
-        int(name.split(".")[2]) for name in moved if name.startswith("encoder.layer")
-    } == learning
-    first, last = run.frame(0)["0:self"], run.frame(run.frame_steps()[-1])["0:self"]
+    layered = {int(name.split(".")[2]) for name in moved if name.startswith("encoder.layer")}
+    assert layered == learning
+    first, last = (run.frame(step)["0:self"] for step in (0, run.frame_steps()[-1]))
     assert np.array_equal(first, last) == (layers == 0)
 
 
@@ -217,13 +209,6 @@ def test_a_cap_of_seconds_ends_it_with_its_last_record(config, tmp_path):
     assert run.records()[-1].final and run.records()[-1].step < about(run)["steps"]
 
 
-def test_a_loss_that_is_no_number_ends_it_with_words(config, tmp_path):
-    rows = parse("classify", config.data)
-    loop = FineTuneLoop(create(config, tmp_path), config, rows, build(config, rows), never, print)
-    with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
-        loop.learned(math.nan)
-
-
 def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     run = create(pairs, tmp_path)
     state, words = fine_tune(run, never)
@@ -238,18 +223,11 @@ def test_pairs_with_new_words_are_learned(pairs, tmp_path):
     assert set(run.frame(last.step)) == {
         f"{i}:{kind}" for i in (0, 1) for kind in ("self", "causal", "cross")
     }
-    tuned = load_folder(result(run), "tuned")
-    example = last.examples[0]
-    output = tuned.tokenizer.decode(
-        tuned.model.generate(
-            **tuned.tokenizer(example.source[0], return_tensors="pt"), num_beams=1, max_new_tokens=9
-        )[0],
-        skip_special_tokens=True,
-    )
-    assert output.strip() == example.predicted[0]
-    longest = max(
-        len(tuned.tokenizer.tokenize(answer)) for answer in (e.target[0] for e in last.examples)
-    )
+    tuned, example = load_folder(result(run), "tuned"), last.examples[0]
+    ids = tuned.tokenizer(example.source[0], return_tensors="pt")
+    output = tuned.model.generate(**ids, num_beams=1, max_new_tokens=9)[0]
+    assert tuned.tokenizer.decode(output, skip_special_tokens=True).strip() == example.predicted[0]
+    longest = max(len(tuned.tokenizer.tokenize(one.target[0])) for one in last.examples)
     assert tuned.model.generation_config.max_new_tokens > longest, (
         "generate() alone does not cut either"
     )
@@ -286,49 +264,43 @@ def test_old_words_keep_their_vectors_and_the_loss_is_the_models_own(pairs, tran
 
 
 def test_what_cannot_be_is_said_before_a_folder_is_made(config, pairs, tmp_path):
-    with pytest.raises(PretrainedError, match="no model at /nowhere"):
-        create(replace(config, model="/nowhere"), tmp_path)
-    with pytest.raises(
-        ConfigError, match="learning_rate = 1.0; expected a number from 1e-06 to 0.01"
-    ):
-        replace(config, learning_rate=1.0)
-    with pytest.raises(ConfigError, match="has no colour"):
-        FineTuneConfig.from_json({**config.to_json(), "colour": 1})
-    with pytest.raises(ConfigError, match="not one of the sources"):
-        create(replace(pairs, logged_example="no such source"), tmp_path)
-    with pytest.raises(PretrainedError, match="cannot learn pairs"):
-        fine_tune(create(replace(config, task="pairs", logged_example=""), tmp_path), never)
+    unlike = replace(config, task="pairs", logged_example="")
+    for make, error, words in (
+        (lambda: create(replace(config, model="/nowhere"), tmp_path), PretrainedError,
+         "no model at /nowhere"),
+        (lambda: replace(config, learning_rate=1.0), ConfigError,
+         "learning_rate = 1.0; expected a number from 1e-06 to 0.01"),
+        (lambda: FineTuneConfig.from_json({**config.to_json(), "colour": 1}), ConfigError,
+         "has no colour"),
+        (lambda: create(replace(pairs, logged_example="no such source"), tmp_path), ConfigError,
+         "not one of the sources"),
+        (lambda: create(unlike, tmp_path), PretrainedError, "cannot learn pairs"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=words):
+            make()
     assert not list(tmp_path.iterdir())
 
 
 # The worker that trains any run also fine-tunes one, in a process of its own.
 
 
-@pytest.fixture
-def short_config(encoder, colours) -> FineTuneConfig:
-    return FineTuneConfig("classify", colours, str(encoder), epochs=2, batch_size=8)
-
-
-def test_a_model_that_went_away_is_said(short_config, tmp_path, worker_here):
-    run = create(short_config, tmp_path)
-    run.update_metadata(finetune={**short_config.to_json(), "model": "/gone"})
+def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
+    run = create(config, tmp_path)
+    run.update_metadata(finetune={**config.to_json(), "model": "/gone"})
     assert worker.main([str(run.path)]) == 1
     assert run.status().message.startswith("There is no model at /gone")
 
 
-def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(short_config, monkeypatch):
+def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    run = jobs.fine_tune(short_config, name="colours")
-    assert (
-        [other.id for other in jobs.queue()[0]] == [run.id] == [other.id for other in list_runs()]
-    )
+    run = jobs.fine_tune(replace(config, epochs=2), name="colours")
+    assert jobs.queue()[0] == [run] == list_runs()
     jobs.stop(run, "pause")
     assert run.status().state == "paused"
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     jobs.resume(run)
     end = time.time() + 60
-    while not run.status().ended:
-        assert time.time() < end
+    while not run.status().ended and time.time() < end:
         time.sleep(0.05)
     assert run.status().state == "finished", run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
@@ -352,61 +324,53 @@ def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(
 # On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one.
 
 
-@pytest.fixture
-def device_config(encoder, colours) -> FineTuneConfig:
-    return FineTuneConfig("classify", colours, str(encoder), epochs=1, batch_size=32)
-
-
 def test_auto_is_cuda_where_it_is_there_and_a_missing_device_is_refused(
-    device_config, monkeypatch, tmp_path
+    config, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert resolve_device(device_config.device) == "cpu"
+    assert resolve_device(config.device) == "cpu"
     with pytest.raises(ConfigError, match="device = cuda is not on this machine"):
-        create(replace(device_config, device="cuda"), tmp_path)
+        create(replace(config, device="cuda"), tmp_path)
     with pytest.raises(ConfigError, match="device = 'tpu'; expected one of auto, cpu"):
-        replace(device_config, device="tpu")
+        replace(config, device="tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == "cuda" and resolve_device("cpu") == "cpu"
 
 
-def test_what_the_model_reads_and_must_say_lies_where_it_lies(
-    device_config, translator, monkeypatch
-):
-    rows = parse("classify", device_config.data)
+def test_what_the_model_reads_and_must_say_lies_where_it_lies(config, pairs, monkeypatch):
     monkeypatch.setattr("core.pretrained.finetune.resolve_device", lambda name: "meta")
-    learner = build(device_config, rows)
-    assert learner.device.type == "meta" == classes(learner, rows.held_out).device.type
-    assert {value.device.type for value in inputs(learner, ["the sun"]).values()} == {"meta"}
-    pairs = FineTuneConfig(
-        "pairs", "\n".join(f"one {i},two {i}" for i in range(9)), str(translator)
-    )
-    rows = parse("pairs", pairs.data)
-    assert targets(build(pairs, rows), rows.held_out).device.type == "meta"
-
-
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
-    device_config, monkeypatch, tmp_path, kind
-):
-    rows = parse("classify", device_config.data)
-    learner = build(device_config, rows)
-    loop = FineTuneLoop(
-        create(device_config, tmp_path), device_config, rows, learner, lambda: False, print
-    )
-    monkeypatch.setattr(type(learner), "device", torch.device(kind))
-    assert running.make_trainer(loop).args.use_cpu == (kind == "cpu")
-
-
-def test_the_machine_is_written_down_and_told(device_config, tmp_path):
-    run = create(replace(device_config, device="cpu"), tmp_path)
-    assert fine_tune(run, lambda: False)[0] == "finished" and run.metadata()["machines"] == [
-        machine("cpu")
+    rows = parse("classify", config.data)
+    learner = build(config, rows)
+    answers = parse("pairs", pairs.data)
+    tensors: list[Any] = [
+        learner,
+        classes(learner, rows.held_out),
+        *inputs(learner, ["the sun"]).values(),
+        targets(build(pairs, answers), answers.held_out),
     ]
-    where = line(run.metadata()["machines"])
-    assert where in about_run(summarize(run)) and plain(where) in conditions(
-        device_config, about(run), parse("classify", device_config.data), where
-    )
+    assert {each.device.type for each in tensors} == {"meta"}
+
+
+def test_the_trainer_is_kept_from_a_gpu_only_where_the_model_is_on_the_cpu(
+    config, monkeypatch, tmp_path
+):
+    rows = parse("classify", config.data)
+    learner = build(config, rows)
+    loop = FineTuneLoop(create(config, tmp_path), config, rows, learner, never, print)
+    for kind in ("cpu", "cuda"):
+        monkeypatch.setattr(type(learner), "device", torch.device(kind))
+        assert running.make_trainer(loop).args.use_cpu == (kind == "cpu")
+    with pytest.raises(FloatingPointError, match="take a smaller learning rate"):
+        loop.learned(math.nan)  # a loss that is no number ends it
+
+
+def test_the_machine_is_written_down_and_told(config, tmp_path):
+    run = create(replace(config, device="cpu", epochs=1), tmp_path)
+    assert fine_tune(run, never)[0] == "finished"
+    assert run.metadata()["machines"] == [machine("cpu")]
+    where, rows = line(run.metadata()["machines"]), parse("classify", config.data)
+    assert where in about_run(summarize(run))
+    assert plain(where) in conditions(config, about(run), rows, where)
 
 
 # Encoders, decoders and encoder–decoders of the usual families go on learning and come out as folders of their own.
@@ -438,17 +402,11 @@ LABELS_LEARN = (
 def test_a_family_goes_on_learning_and_its_last_frame_is_what_the_kept_model_does(
     family, task, tmp_path
 ):
-    folder = str(save(family, tmp_path / family))
-    if task == "classify":
-        config = FineTuneConfig(
-            task, LABELS, folder, logged_example=SENTENCE, epochs=1, batch_size=6
-        )
-        example = ModelInputs(SENTENCE)
-    else:
-        config = FineTuneConfig(
-            task, PAIRS, folder, logged_example="the small dog", epochs=2, batch_size=4
-        )
-        example = ModelInputs("the small dog", target="dog small")
+    folder, classify = str(save(family, tmp_path / family)), task == "classify"
+    data, text = (LABELS, SENTENCE) if classify else (PAIRS, "the small dog")
+    sizes: Any = {"epochs": 1, "batch_size": 6} if classify else {"epochs": 2, "batch_size": 4}
+    config = FineTuneConfig(task, data, folder, logged_example=text, **sizes)
+    example = ModelInputs(text, target=None if classify else "dog small")
     run = create(config, tmp_path)
     state, words = fine_tune(run, never)
     assert state == "finished", words
