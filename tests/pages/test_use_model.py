@@ -65,7 +65,8 @@ def test_the_translator_writes_and_each_word_can_be_picked(app):
     app.text_input(key="inside:text").set_value("seven hundred").run()
     assert "use_model:word" not in app.query_params, "another answer has other words"
     # a target that is given is read, and not said to be written
-    shown(app, "numbers", **{"inside:target": "neun und", "inside:text": "forty-seven"})
+    link = {"inside:target": "neun und", "inside:text": "forty-seven"}
+    app = shown(app_at("use_model"), "numbers", **link)
     assert "The model reads your target" in html_text(app) and "neun und" in html_text(app)
     app.get("button_group")[0].set_value(0).run()
     assert "For <span style='color:#B8430F'><b style='font-weight:600'>sieben" in html_text(app)
@@ -76,7 +77,7 @@ def test_the_language_model_goes_on_and_a_digit_is_read(app):
     assert "river</b></span> with" in html_text(app)
     assert any("**river" in one.value for one in app.markdown)
     assert "none of 8 heads changes it more" in html_text(app)
-    shown(app, "digits")
+    app = shown(app_at("use_model"), "digits")
     assert "The class is" in html_text(app) and ">3</b>" in html_text(app)
     assert "the patch in row" in html_text(app)
     app.selectbox(key="inside:picture").set_value("Digit 7").run()
