@@ -1,6 +1,6 @@
 """The only uses of what Streamlit keeps to itself; everything else is its public API.
 
-Made for the Streamlit that constraints.txt pins. `tests/dashboard/test_streamlit_internals.py` fails on another minor
+Made for the Streamlit that constraints.txt pins. `tests/dashboard/test_health.py` fails on another minor
 version, so that each is looked at again: is there a public way now?
 """
 

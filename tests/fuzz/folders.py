@@ -8,32 +8,43 @@ import shutil
 import stat
 import sys
 import tempfile
+import wave
 import zipfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from hypothesis import strategies as st
+from PIL import Image
+from safetensors import numpy as safetensors
+
 from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
 from core.entries import ConfigError
 from core.interpret.corpus import CorpusConfig
+from core.interpret.syntax import OWN as CONLLU, parse_conllu
 from core.models import ModelConfig
 from core.pretrained import PretrainedError, load_folder, read
-from core.pretrained.finetune import FineTuneConfig, own_rows
+from core.pretrained.arrays import read_arrays
+from core.pretrained.example_inputs import decode_picture, decode_wav
+from core.pretrained.finetune import FineTuneConfig, own_rows, parse
 from core.pretrained.generate import SearchSettings, generate
 from core.runs import archive
 from core.runs.folder import ENDED, UNDER_WAY
 from core.runs.runs import Run
 from core.runs.sweeps import Sweep, create_sweep, sweep_comparisons
 from core.studies.sweeps import load_sweep
+from core.tasks import TaskConfig, make_task, own
+from core.tasks.reading import decode_text, read_rows, validate_text
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
 from dashboard.draw.pictures import size_of
 from dashboard.ui import export
-from dashboard.ui.export import Report
+from dashboard.ui.lessons import LessonError, decode, from_json, to_json
 from dashboard.ui.run_data import summarize
 from pages import report as report_compute, sweeps
-from tests.damage import damaged, damaged_bytes
+from tests.damage import PIECES, damaged, damaged_bytes, damaged_text
 from tests.fuzz.guard import BASES, Door, seeded
 from tests.pages.test_report import VIEW
 from tests.tiny_models import given, save
@@ -53,44 +64,16 @@ NAMES = (
     "000003",
     *("１", "²") * (sys.getfilesystemencoding() != "ascii"),
 )
+SPOILT = (
+    "run.json",
+    "status.json",
+    "status.json",
+    "metrics.jsonl",
+    "stop",
+    "frames",
+    "checkpoints",
+)
 LONGEST_MESSAGE = 900
-
-
-def spoil_run(run: Run, rng: random.Random) -> None:
-    """Change one to three things in a run's folder."""
-    for _ in range(rng.randint(1, 3)):
-        file = run.path / rng.choice(
-            (
-                "run.json",
-                "status.json",
-                "status.json",
-                "metrics.jsonl",
-                "stop",
-                "frames",
-                "checkpoints",
-            )
-        )
-        if file.is_dir():
-            name = file / f"{rng.choice(NAMES)}.safetensors"
-            inside = sorted(path for path in file.iterdir() if path.is_file())
-            how = rng.randrange(4)
-            if how == 0 and not name.exists():
-                name.mkdir()
-            elif how == 1 and not name.is_dir():
-                name.write_bytes(damaged_bytes(b"\x08\0\0\0\0\0\0\0{}      ", rng))
-            elif inside:
-                chosen = rng.choice(inside)
-                chosen.write_bytes(damaged_bytes(chosen.read_bytes()[:4000], rng))
-        elif file.name == "stop" or rng.random() < 0.3 or not file.exists():
-            file.write_bytes(damaged_bytes(file.read_bytes() if file.exists() else b"pause", rng))
-        elif file.suffix == ".jsonl":
-            text = file.read_text(encoding="utf-8", errors="replace")
-            lines = [line for line in text.splitlines() if line.startswith("{")]
-            file.write_text("".join(_changed(line, rng) + "\n" for line in lines), encoding="utf-8")
-        else:
-            file.write_text(
-                _changed(file.read_text(errors="replace", encoding="utf-8"), rng), encoding="utf-8"
-            )
 
 
 def _changed(text: str, rng: random.Random) -> str:
@@ -150,64 +133,7 @@ def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
     return sweep, data
 
 
-def use_sweep(sweep: Sweep) -> None:
-    """What the page and the shell do with a sweep's file."""
-    shown = load_sweep(sweep)
-    if isinstance(shown, str):
-        assert len(shown) <= LONGEST_MESSAGE
-        shown.encode()
-    else:
-        for measure in shown.measures():
-            "".join(
-                [sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "train_seconds")]
-            ).encode()
-            sweeps.pairs(shown, measure)
-            sweep_comparisons(shown.config, shown.outcomes, measure)
-            shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
-        (
-            sweeps.table_text(shown),
-            sweeps.failures(shown),
-            sweeps.progress(shown, 2),
-            sweeps.numbers_csv(shown),
-        )
-        [sweeps.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
-        sweep.missing()
-    try:
-        sweeps.stop(sweep)
-    except ConfigError as error:
-        assert len(str(error)) <= LONGEST_MESSAGE
-
-
 NUMBERS = (0, -1, 3, 10**5, 2**31, 2**40, 10**9, 0.5, None, "x", [1])
-
-
-def spoil_model(folder: Path, rng: random.Random) -> None:
-    """Change one file of a model: its config, its tokenizer, its settings, or the header of its weights."""
-    file = rng.choice(
-        [folder / "config.json", *sorted(folder.glob("*.json")), folder / "model.safetensors"]
-    )
-    data = file.read_bytes()
-    if file.suffix == ".json":
-        content = json.loads(data)
-        sizes = [key for key, value in content.items() if isinstance(value, int)]
-        if file.name == "config.json" and rng.random() < 0.5:
-            content[rng.choice(sizes)] = rng.choice(NUMBERS)
-        else:
-            content = damaged(content, rng, rng.choice((1, 2)))
-        file.write_text(json.dumps(content), "utf-8")
-    else:
-        length = int.from_bytes(data[:8], "little")
-        header = json.dumps(damaged(json.loads(data[8 : 8 + length]), rng)).encode()
-        file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
-
-
-def draw_report(report: Report) -> None:
-    """What the page draws of a report."""
-    for view in report.views:
-        "".join((view.title, view.sentence, view.note, view.source)).encode()
-        [[str(value) for value in row] for row in view.rows]
-        if view.svg:
-            size_of(report_compute.on_paper(view.svg))
 
 
 HOSTILE = (
@@ -305,7 +231,27 @@ def run_folder(seed: int, folder: Path) -> None:
     run = Run(folder / whole().id)
     shutil.rmtree(run.path, ignore_errors=True)
     shutil.copytree(whole().path, run.path)
-    spoil_run(run, random.Random(seed))
+    rng = random.Random(seed)
+    for _ in range(rng.randint(1, 3)):
+        file = run.path / rng.choice(SPOILT)
+        if file.is_dir():
+            name = file / f"{rng.choice(NAMES)}.safetensors"
+            inside = sorted(path for path in file.iterdir() if path.is_file())
+            how = rng.randrange(4)
+            if how == 0 and not name.exists():
+                name.mkdir()
+            elif how == 1 and not name.is_dir():
+                name.write_bytes(damaged_bytes(b"\x08\0\0\0\0\0\0\0{}      ", rng))
+            elif inside:
+                chosen = rng.choice(inside)
+                chosen.write_bytes(damaged_bytes(chosen.read_bytes()[:4000], rng))
+        elif file.name == "stop" or rng.random() < 0.3 or not file.exists():
+            file.write_bytes(damaged_bytes(file.read_bytes() if file.exists() else b"pause", rng))
+        else:
+            text = file.read_text(encoding="utf-8", errors="replace")
+            lines = [line for line in text.splitlines() if line.startswith("{")]
+            lines = lines if file.suffix == ".jsonl" else [text]
+            file.write_text("".join(_changed(line, rng) + "\n" for line in lines), encoding="utf-8")
     read_everything(run)
 
 
@@ -334,56 +280,65 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
     )
 
 
-def config(rng: random.Random) -> tuple[type[Any], Any]:
+def config(seed: int, _: Path) -> None:
+    rng = random.Random(seed)
     type_, data = rng.choice(settings())
-    return type_, damaged(data, rng, rng.randint(1, 3))
+    json.dumps(type_.from_json(damaged(data, rng, rng.randint(1, 3))).to_json())
 
 
-def read_config(case: tuple[type[Any], Any], _: Path) -> None:
-    type_, data = case
-    json.dumps(type_.from_json(data).to_json())
-
-
-def records(rng: random.Random) -> bytes:
+def records(seed: int, folder: Path) -> None:
     """The records of an uploaded run, a value of some of them changed."""
+    rng, path = random.Random(seed), folder / "metrics.jsonl"
     lines = [json.loads(line) for line in files()["metrics.jsonl"].splitlines()]
     lines = [damaged(line, rng) if rng.random() < 0.5 else line for line in lines]
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    return damaged_bytes(data, rng) if rng.random() < 0.2 else data
-
-
-def read_records(data: bytes, folder: Path) -> None:
-    path = folder / "metrics.jsonl"
-    path.write_bytes(data)
+    path.write_bytes(damaged_bytes(data, rng) if rng.random() < 0.2 else data)
     for record in archive.read_records(path):
         json.dumps(record.to_json()).encode()
 
 
 def sweep_file(seed: int, folder: Path) -> None:
+    """What the page and the shell do with a sweep's file."""
     sweep, data = sweep_with_outcomes(folder / "one.json")
     rng = random.Random(seed)
     text = json.dumps(damaged(data, rng, rng.randint(1, 3))).encode()
     sweep.path.write_bytes(damaged_bytes(text, rng) if rng.random() < 0.1 else text)
-    use_sweep(sweep)
+    shown = load_sweep(sweep)
+    if isinstance(shown, str):
+        assert len(shown.encode()) and len(shown) <= LONGEST_MESSAGE
+    else:
+        for measure in shown.measures():
+            words = sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "train_seconds")
+            assert "".join(words).encode()
+            sweeps.pairs(shown, measure)
+            sweep_comparisons(shown.config, shown.outcomes, measure)
+            shown.lines(measure, "train_seconds"), shown.lines(measure, "steps")
+        sweeps.table_text(shown), sweeps.failures(shown), sweeps.progress(shown, 2)
+        sweeps.numbers_csv(shown)
+        [sweeps.run_line(shown, cell, outcome) for cell, outcome in shown.outcomes.items()]
+        sweep.missing()
+    try:
+        sweeps.stop(sweep)
+    except ConfigError as error:
+        assert len(str(error)) <= LONGEST_MESSAGE
 
 
-def report(rng: random.Random) -> bytes:
-    view = {**vars(VIEW), "query": dict(VIEW.query)}
-    data = json.dumps(
-        damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))
-    ).encode()
-    packed = gzip.compress(damaged_bytes(data, rng) if rng.random() < 0.1 else data)
-    return damaged_bytes(packed, rng) if rng.random() < 0.2 else packed
-
-
-def report_file(data: bytes, folder: Path) -> None:
+def report(seed: int, _: Path) -> None:
     """A report is read and drawn, or is none."""
-    name = "0" * 16
+    rng, name = random.Random(seed), "0" * 16
+    view = {**vars(VIEW), "query": dict(VIEW.query)}
+    whole = damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))
+    data = json.dumps(whole).encode()
+    packed = gzip.compress(damaged_bytes(data, rng) if rng.random() < 0.1 else data)
     path = export.runs_folder() / "reports" / f"{name}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    if (saved := export.read_report(name)) is not None:
-        draw_report(saved)
+    path.write_bytes(damaged_bytes(packed, rng) if rng.random() < 0.2 else packed)
+    saved = export.read_report(name)
+    for each in saved.views if saved is not None else ():
+        "".join((each.title, each.sentence, each.note, each.source)).encode()
+        [[str(value) for value in row] for row in each.rows]
+        if each.svg:
+            size_of(report_compute.on_paper(each.svg))
 
 
 @cache
@@ -397,11 +352,27 @@ def models() -> dict[str, Path]:
 
 
 def model_folder(seed: int, folder: Path) -> None:
+    """One file of a model is changed: its config, its tokenizer, its settings, or the header of its weights."""
     rng = random.Random(seed)
     family = rng.choice(list(models()))
     shutil.rmtree(folder / "model", ignore_errors=True)
     path = shutil.copytree(models()[family], folder / "model")
-    spoil_model(path, rng)
+    file = rng.choice(
+        [path / "config.json", *sorted(path.glob("*.json")), path / "model.safetensors"]
+    )
+    data = file.read_bytes()
+    if file.suffix == ".json":
+        content = json.loads(data)
+        if file.name == "config.json" and rng.random() < 0.5:
+            sizes = [key for key, value in content.items() if isinstance(value, int)]
+            content[rng.choice(sizes)] = rng.choice(NUMBERS)
+        else:
+            content = damaged(content, rng, rng.choice((1, 2)))
+        file.write_text(json.dumps(content), "utf-8")
+    else:
+        length = int.from_bytes(data[:8], "little")
+        header = json.dumps(damaged(json.loads(data[8 : 8 + length]), rng)).encode()
+        file.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
     pretrained = load_folder(path, "damaged")
     if pretrained.head in ("next", "seq2seq"):
         generate(pretrained, given(family), SearchSettings(longest=2))
@@ -409,12 +380,242 @@ def model_folder(seed: int, folder: Path) -> None:
 
 
 SEEDS = seeded(lambda rng: rng.randrange(2**32))
+TABLE = "name;size;born;colour;class\n" + "".join(
+    f"n{i};{i % 7},5;{1 + i % 28:02}.03.2020;{'red blue green'.split()[i % 3]};{'ab'[i % 2]}\n"
+    for i in range(30)
+)
+SHEETS = {
+    "own_table": TABLE,
+    "own_pairs": "\n".join(own.roman_pairs().splitlines()[:60]),
+    "own_text": own.SONNETS[:3_000],
+}
+OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "own_table": {
+        "header": ("auto", "yes", "no"),
+        "label": ("", "1", "colour", "x"),
+        "text": ("", "name", "2"),
+        "dates": ("out", "numbers", "categories"),
+        "decimal": ("auto", "point", "comma", "table"),
+        "columns": ("", "*", "size,born", "9"),
+    },
+    "own_pairs": {"header": ("auto", "yes", "no"), "unit": ("auto", "characters", "words")},
+    "own_text": {"length": (16, 64), "unit": ("auto", "characters", "words")},
+}
+ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1")
+
+
+def own_data(seed: int, _: Path) -> None:
+    """A task of a person's own data, an uploaded file, the encoding it is read in, and the task's settings."""
+    rng = random.Random(seed)
+    key = rng.choice(list(SHEETS))
+    text = damaged_text(SHEETS[key], rng) if rng.random() < 0.8 else SHEETS[key]
+    data = text.encode(rng.choice(ENCODINGS), "replace")
+    data = damaged_bytes(data, rng) if rng.random() < 0.2 else data
+    options = {
+        name: rng.choice(values) for name, values in OPTIONS[key].items() if rng.random() < 0.4
+    }
+    text = validate_text(decode_text(data, rng.choice(("utf-8", "utf-8", "cp1252"))))
+    task = make_task(TaskConfig.of(key, data=text, **options))
+    example = task.held_out(1)[0]
+    assert task.collate([example]).source.shape[0] == 1 and "".join(task.notes).encode()
+
+
+def rows(text: str, _: Path) -> None:
+    table, _mark = read_rows(text)
+    assert len({len(row.cells) for row in table}) == 1
+    assert [row.line for row in table] == sorted({row.line for row in table})
+    assert table[-1].line <= validate_text(text).count("\n") + 1
+
+
+def fine_tune_rows(case: tuple[str, str], _: Path) -> None:
+    task, text = case
+    parsed = parse(task, text)
+    assert parsed.learned and parsed.held_out
+
+
+@cache
+def conllu() -> str:
+    return "\n\n".join(CONLLU.read_text("utf-8").split("\n\n")[:4]) + "\n"
+
+
+EVEN = np.full((2, 4, 4), 0.25, dtype=np.float32)
+DESCR = (
+    "<f4",
+    "<f8",
+    "<U1",
+    "|O",
+    "<c8",
+    "|b1",
+    "<m8",
+    "x",
+    "",
+    "<f16",
+    [("a", "<f4")],
+    None,
+    5,
+    "<U999999",
+    "<U100000000",
+)
+SHAPES = (
+    (2, 4, 4),
+    (4, 4),
+    (),
+    (-1, 4),
+    (2.0, 4),
+    ("a",),
+    None,
+    [2, 4],
+    (10**400,),
+    (10**6, 10**6),
+    (0, 4),
+    2,
+)
+HEADER = {
+    "__metadata__": {"tokens": '["a","b","c","d"]'},
+    "self_0": {"dtype": "F32", "shape": [2, 4, 4], "data_offsets": [0, 128]},
+}
+
+
+def npz(**members: bytes | np.ndarray) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            with file.open(name, "w") as member:
+                member.write(data) if isinstance(data, bytes) else np.save(member, data)
+    return out.getvalue()
+
+
+def arrays(rng: random.Random) -> bytes:
+    """An NPZ or safetensors file whose bytes, names or header are not what they were."""
+    how = rng.randrange(4)
+    if how == 0:
+        header = {
+            "descr": rng.choice(DESCR),
+            "fortran_order": rng.choice((False, True, 3)),
+            "shape": rng.choice(SHAPES),
+        }
+        text = repr(header).encode() + b"\n"
+        data = b"\x93NUMPY\x01\0" + len(text).to_bytes(2, "little") + text + bytes(128)
+        return npz(**{rng.choice(("self_0.npy", "tokens.npy", "../x.npy", "/etc/x.npy")): data})
+    if how == 1:
+        raw = json.dumps(damaged(HEADER, rng, rng.choice((1, 2)))).encode()
+        return len(raw).to_bytes(8, "little") + raw + bytes(128)
+    good = (
+        npz(**{"self_0.npy": EVEN, "tokens.npy": np.array(list("abcd"))})
+        if how == 2
+        else safetensors.save({"a": EVEN}, {"tokens": '["a","b","c","d"]'})
+    )
+    return damaged_bytes(good, rng)
+
+
+def array_file(data: bytes, _: Path) -> None:
+    for item in read_arrays(data, "fuzz").trace.maps:
+        assert (
+            np.isfinite(item.weights).all() and item.weights.min() >= 0 and item.weights.max() <= 1
+        )
+        assert item.weights.shape[1:] == (len(item.queries), len(item.keys))
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(/etc/passwd) run\nshowpage\n%%EOF\n"
+FORMATS = (
+    "PNG",
+    "JPEG",
+    "WEBP",
+    "GIF",
+    "TIFF",
+    "BMP",
+    "PPM",
+    "TGA",
+    "ICO",
+    "PCX",
+    "SGI",
+    "PDF",
+    "JPEG2000",
+    "DDS",
+)
+
+
+@cache
+def drawn(kind: str, mode: str) -> bytes:
+    out = io.BytesIO()
+    try:
+        Image.fromarray(np.arange(12 * 9 * 3, dtype=np.uint8).reshape(12, 9, 3)).convert(mode).save(
+            out, kind
+        )
+    except (OSError, KeyError, ValueError):  # a format that this build cannot write
+        return EPS
+    return out.getvalue()
+
+
+def picture(seed: int, _: Path) -> None:
+    rng = random.Random(seed)
+    kind, mode = rng.choice(FORMATS), rng.choice(("RGB", "L", "P", "1", "CMYK"))
+    data = EPS if rng.random() < 0.05 else drawn(kind, mode)
+    pixels = decode_picture(damaged_bytes(data, rng) if rng.random() < 0.9 else data).numpy()
+    assert pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) and max(pixels.shape) <= 512
+
+
+def sound(seed: int, _: Path) -> None:
+    rng, out = random.Random(seed), io.BytesIO()
+    with wave.open(out, "wb") as file:
+        channels, width, rate = map(rng.choice, ((1, 2, 9), (1, 2, 3), (1, 8_000, 2**20)))
+        file.setparams((channels, width, rate, 0, "NONE", ""))
+        file.writeframes(rng.randbytes(rng.randrange(60)))
+    data = out.getvalue()
+    samples = decode_wav(damaged_bytes(data, rng) if rng.random() < 0.9 else data, 16_000).numpy()
+    assert samples.ndim == 1 and np.isfinite(samples).all() and len(samples) <= 30 * 16_000
+
+
+def lesson(seed: int, _: Path) -> None:
+    rng = random.Random(seed)
+    whole = json.loads(to_json(decode(rng.choice(("attention", "patterns", "variants")))))
+    text = damaged_bytes(json.dumps(whole).encode(), rng).decode("utf-8", "replace")
+    shape = json.dumps(damaged(whole, rng, rng.randint(1, 3)))
+    read_lesson = from_json(text if rng.random() < 0.2 else shape)
+    assert from_json(to_json(read_lesson)).id == read_lesson.id and json.dumps(
+        read_lesson.parameters
+    )
+
+
+ROWS = st.text(alphabet='ab1.,;|\t\n\r" \x00é', max_size=120)
+LABELS = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 DOORS = (
     Door("archive of a run", SEEDS, unpack, (ValueError,), 60),
     Door("folder of a run", SEEDS, run_folder, (), 40),
-    Door("settings", seeded(config), read_config, (ValueError,), 100),
-    Door("records of an archive", seeded(records), read_records, (ValueError,), 60),
+    Door("settings", SEEDS, config, (ValueError,), 100),
+    Door("records of an archive", SEEDS, records, (ValueError,), 60),
     Door("file of a sweep", SEEDS, sweep_file, (ConfigError,), 60),
-    Door("file of a report", seeded(report), report_file, (), 60),
+    Door("file of a report", SEEDS, report, (), 60),
     Door("folder of a model", SEEDS, model_folder, (PretrainedError,), 40),
+    Door("table, pairs or text", SEEDS, own_data, (ConfigError,), 60),
+    Door(
+        "bytes as text",
+        st.binary(max_size=300),
+        lambda data, _: decode_text(data),
+        (ConfigError,),
+        60,
+    ),
+    Door("rows", ROWS | seeded(lambda rng: damaged_text(TABLE, rng)), rows, (ConfigError,), 80),
+    Door(
+        "rows to fine-tune on",
+        st.tuples(
+            st.sampled_from(["classify", "pairs"]),
+            ROWS
+            | seeded(lambda rng: damaged_text(rng.choice((LABELS, own_rows("pairs")[:900])), rng)),
+        ),
+        fine_tune_rows,
+        (ConfigError,),
+        60,
+    ),
+    Door(
+        "CoNLL-U",
+        seeded(lambda rng: damaged_text(conllu(), rng)) | st.sampled_from(PIECES),
+        lambda text, _: parse_conllu(text),
+        (ConfigError,),
+        60,
+    ),
+    Door("arrays", seeded(arrays), array_file, (PretrainedError,), 100),
+    Door("picture", SEEDS, picture, (PretrainedError,), 100),
+    Door("sound", SEEDS, sound, (PretrainedError,), 60),
+    Door("lesson file", SEEDS, lesson, (LessonError,), 60),
 )

@@ -1,31 +1,43 @@
 """Two people on a public copy: what each sees, what one may do with a run of the other, and what a page says first."""
 
 import gzip
-import hashlib
 import json
+import logging
 import re
 import shutil
+import subprocess
+import sys
+import threading
+import time
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.testclient import TestClient
+from streamlit.testing.v1 import AppTest
 
+from core import event_log
 from core.files import PEOPLE, server_folder
+from core.runs import worker
 from core.runs.runs import Run, create_run, new_id
-from core.runs.sweeps import create_sweep
+from core.runs.sweeps import Sweep, create_sweep
 from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
-from dashboard.server import hosting, jobs, limits, visitors
+from dashboard.server import hosting, jobs, logs, visitors
+from dashboard.server.http_guard import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.run_data import HERE as EXAMPLES
-from tests.pages.app import app_at, open_at, page_text, script_of
+from tests.pages.app import open_at, page_text, query_value, script_of
 from tests.training.small import small_run
 
 LISTS = ("runs", "sweeps", "decode", "transformer", "compare_runs", "two_models")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def browser(monkeypatch):
     """A browser whose cookie is that of a person; what is done in `browser("anna")` is hers."""
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
@@ -38,19 +50,19 @@ def browser(monkeypatch):
 
     @contextmanager
     def of(name: str):
-        cookies[visitors.COOKIE] = cookie_of(name)
+        cookies[visitors.COOKIE] = name.encode().hex().ljust(32, "0")
         yield
         cookies.clear()
 
     return of
 
 
-def cookie_of(name: str) -> str:
-    return name.encode().hex().ljust(32, "0")
-
-
 def folder_of(name: str) -> Path:
-    return server_folder() / PEOPLE / hashlib.sha256(cookie_of(name).encode()).hexdigest()[:32]
+    return server_folder() / PEOPLE / visitors.key_of(name.encode().hex().ljust(32, "0"))
+
+
+def runs_of(name: str) -> list[Run]:
+    return [Run(path) for path in folder_of(name).iterdir() if (path / "run.json").exists()]
 
 
 def made(owner: str, state: str = "finished", **more) -> Run:
@@ -61,6 +73,11 @@ def made(owner: str, state: str = "finished", **more) -> Run:
     return run
 
 
+def sweep_of(owner: str) -> Sweep:
+    config = SweepConfig(small_run(), "batch_size", (4, 8), (0, 1))
+    return create_sweep(config, folder_of(owner) / "sweeps" / f"{new_id()}.json")
+
+
 def keys(app) -> set[str]:
     return {str(button.key) for button in app.button}
 
@@ -68,105 +85,93 @@ def keys(app) -> set[str]:
 @pytest.mark.parametrize("page", LISTS)
 def test_no_page_shows_anything_of_another(browser, page):
     secret = made("anna", name="unmistakable")
-    config = secret.config()
-    secret.save_checkpoint(prepare(config), config)
+    secret.save_checkpoint(prepare(secret.config()), secret.config())
     tuned = Run(folder_of("anna") / new_id())
     shutil.copytree(EXAMPLES / "fine_tune" / "numbers", tuned.path)
     tuned.update_metadata(name="unmistakable")
     tuned.set_status("finished")
-    sweep = SweepConfig(small_run(), "batch_size", (4, 8), (0, 1))
-    create_sweep(sweep, folder_of("anna") / "sweeps" / f"{secret.id}.json")
+    sweep_of("anna")
     shown = {}
-    for person_name in ("anna", "ben"):
-        with browser(person_name):
+    for name in ("anna", "ben"):
+        with browser(name):
             app = open_at(page, **{"two_models:mode": "Two models"})
-        options = " ".join(str(option) for box in app.selectbox for option in box.options)
-        shown[person_name] = (
-            page_text(app) + options + str([frame.value for frame in app.dataframe])
-        )
+        options = [box.options for box in app.selectbox]
+        shown[name] = f"{page_text(app)} {options} {[frame.value for frame in app.dataframe]}"
     assert not {"unmistakable", secret.id} & set(re.findall(r"[\w-]+", shown["ben"]))
     assert "unmistakable" in shown["anna"]
 
 
-def test_the_list_of_runs_is_ones_own_and_says_how_long_it_lasts(browser):
-    made("anna", name="hers")
+def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button(browser):
+    hers, his = made("anna", name="hers"), made("ben", name="his")
     with browser("anna"):
         app = open_at("runs")
     assert app.dataframe[0].value["name"].tolist()[0] == "hers"
     assert "24 h after your last visit" in page_text(app) and "200\u00a0MB" in page_text(app)
     with browser("ben"):
-        app = open_at("runs")
-    assert "hers" not in app.dataframe[0].value[
-        "name"
-    ].tolist() and "No runs of your own yet" in page_text(app)
+        app = open_at("runs", run=his.id)
+        assert "hers" not in app.dataframe[0].value["name"].tolist()
+        text = script_of(app).text("")
+        assert his.id in text and not re.search(f"{server_folder()}|{folder_of('ben').name}", text)
+        app.button(key="runs:everything:go").click().run()
+    assert "No runs of your own yet" in page_text(app)
+    assert hers.exists() and not folder_of("ben").exists()
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "finished"])
 def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
+    """One may start a run of one's own beside one that goes on, and copy one that has ended."""
     hers = made("anna", state)
     with browser("ben"), hers.lock():
         app = open_at("train", run=hers.id)
         assert "belongs to another person" in page_text(app)
         assert not {"train:stop", "train:pause", "train:continue"} & keys(app)
         assert not [one for one in app.get("popover") if one.proto.popover.label == "Train longer"]
-    if state == "finished":
-        with browser("ben"):
-            app.button(key="train:copy").click().run()
-        (copy,) = [path for path in folder_of("ben").iterdir() if (path / "run.json").exists()]
-        assert app.query_params["run"] in (
-            copy.name,
-            [copy.name],
-        ) and "belongs to another" not in page_text(app)
+        if state != "paused":
+            app.button(key=f"train:{'train' if state == 'running' else 'copy'}").click().run()
+            (own,) = runs_of("ben")
+            assert query_value(app, "run") == own.id
+            assert "belongs to another" not in page_text(app)
     assert hers.status().state == state and not hers.stop_request()
 
 
-def test_a_new_run_does_not_end_that_of_another(browser):
-    """Train, while the run of another is on the page, starts one's own and lets the other go on."""
-    hers = made("anna", "running")
-    with hers.lock(), browser("ben"):
-        app = open_at("train", run=hers.id)
-        app.button(key="train:train").click().run()
-        assert not hers.stop_request()
-    assert len([path for path in folder_of("ben").iterdir() if (path / "run.json").exists()]) == 1
-
-
-def test_the_sweep_of_another_is_not_stopped_continued_or_deleted(browser):
-    sweep = create_sweep(
-        SweepConfig(small_run(), "batch_size", (4, 8), (0, 1)),
-        folder_of("anna") / "sweeps" / f"{made('anna').id}.json",
-    )
-    run = create_run(small_run(), folder_of("anna"))
+def test_sweeps_reports_and_comparisons_of_another_open_by_their_links_at_most(browser):
+    sweep, run = sweep_of("anna"), made("anna", "running")
+    tuned = made("anna", finetune={"task": "classify"})
     sweep.add_runs({(0, 0): run})
-    run.set_status("running")
     with run.lock(), browser("ben"):
         app = open_at("sweeps", sweep=sweep.id)
         assert not {"sweeps:stop", "sweeps:continue", "sweeps:delete"} & keys(app)
-    assert "not on this machine" not in page_text(app) and sweep.path.exists()
+        assert "not on this machine" not in page_text(app) and sweep.path.exists()
+        runs = made("anna", name="hers"), made("ben", name="his")
+        app = open_at("compare_runs", runs=",".join(run.id for run in runs))
+        assert {"hers", "his"} <= set(app.selectbox(key="compare_runs:0").options)
+        assert "belongs to another person" in page_text(open_at("fine_tune", run=tuned.id))
+    report = export.Report(export.new_id(), "unmistakable")
+    file = folder_of("anna") / "reports" / f"{report.id}.json.gz"
+    file.parent.mkdir()
+    file.write_bytes(gzip.compress(json.dumps({"title": report.title, "views": []}).encode()))
+    for name, lost in (("ben", True), ("anna", False)):
+        with browser(name):
+            app = open_at("report", report=report.id)
+        assert ("is not on this server" in page_text(app)) == lost
 
 
 def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "steps=321 seconds=33")
     with browser("ben"):
+        words = page_text(open_at("fine_tune"))
+        assert "a run stops after 120 s, and Continue gives it as many again" in words
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "steps=321 seconds=33 under_way=1")
         app = open_at("train")
         assert "a run may take 321 steps and 33 s" in page_text(app)
         app.button(key="train:train").click().run()
-        (path,) = [path for path in folder_of("ben").iterdir() if (path / "run.json").exists()]
-        config = Run(path).config()
-        assert config.steps <= 321 and config.max_seconds <= 33
-        app = app_at("train", **{"train:reverse:transformer:steps": "5000"}).run()
-    assert "a run may take" in page_text(app)
-    with browser("ben"):
+        (run,) = runs_of("ben")
+        assert run.config().steps <= 321 and run.config().max_seconds <= 33
+        app = open_at("train", **{"train:reverse:transformer:steps": "5000"})
+        assert "a run may take" in page_text(app)
+        app.button(key="train:train").click().run()
+        assert "could not be started: 1 of your runs wait or train" in page_text(app)
         app = open_at("why")
     assert app.selectbox(key="why:seconds").options == ["50 steps", "5 s", "10 s", "20 s"]
-
-
-def test_one_run_too_many_is_a_sentence_on_the_page(browser, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=1")
-    create_run(small_run(), folder_of("ben")).set_status("queued")
-    with browser("ben"):
-        app = open_at("train")
-        app.button(key="train:train").click().run()
-    assert "could not be started: 1 of your runs wait or train" in page_text(app)
 
 
 def test_the_place_in_the_queue_counts_turns_and_says_the_time(browser, monkeypatch):
@@ -180,89 +185,194 @@ def test_the_place_in_the_queue_counts_turns_and_says_the_time(browser, monkeypa
     assert "number 2 in the queue, starts in about" in line
 
 
-def test_models_of_the_hub_are_those_of_the_list(browser, monkeypatch):
-    with browser("ben"):
-        app = open_at("pretrained", **{"inside:model": "gpt2"})
-        assert "opens these models of the hub: distilbert/distilgpt2" in page_text(app)
-        app = open_at("pretrained", **{"inside:model": "/etc"})
-        assert "Folders of this computer are not open" in page_text(app)
-        app = open_at("pretrained", **{"inside:model": f"{folder_of('anna')}/x"})
-        assert "Folders of this computer are not open" in page_text(app)
-
-
-def test_everything_of_mine_is_deleted_by_one_button(browser):
-    hers, his = made("anna"), made("ben", name="his")
-    with browser("ben"):
-        app = open_at("runs", run=his.id)
-        app.button(key="runs:everything:go").click().run()
-    assert (
-        "No runs of your own yet" in page_text(app)
-        and hers.exists()
-        and not folder_of("ben").exists()
-    )
-
-
-def test_the_script_of_a_run_names_no_path_of_the_server(browser):
-    run = made("ben")
-    with browser("ben"):
-        app = open_at("runs", run=run.id)
-    text = script_of(app).text("")
-    assert run.id in text and str(server_folder()) not in text and folder_of("ben").name not in text
-
-
-def test_the_report_of_another_is_not_opened_by_its_link(browser):
-    report = export.Report(export.new_id(), "unmistakable")
-    folder = folder_of("anna") / "reports"
-    folder.mkdir(parents=True)
-    data = json.dumps({"title": report.title, "views": []}).encode()
-    (folder / f"{report.id}.json.gz").write_bytes(gzip.compress(data))
-    for name, lost in (("ben", True), ("anna", False)):
-        with browser(name):
-            app = open_at("report", report=report.id)
-        assert ("is not on this server" in page_text(app)) == lost
-
-
-def test_a_fine_tuned_model_is_named_by_its_run(browser):
-    """Whoever has the run's id opens it; no link, control or script holds a path of the server."""
+def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
+    """Whoever has the id of a fine-tuned run opens its model; no link, control or script holds a path of the server."""
     run = made("anna", finetune={"task": "pairs"})
-    shutil.copytree(
-        EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned", run.path / "numbers-tuned"
-    )
-    name = folder_name(run.path / "numbers-tuned")
+    tuned = EXAMPLES / "fine_tune" / "numbers" / "numbers-tuned"
+    name = folder_name(shutil.copytree(tuned, run.path / tuned.name))
     assert name == f"./{run.id}/numbers-tuned"
-    for person_name in ("anna", "ben"):
-        with browser(person_name):
+    refused = {
+        "gpt2": "opens these models of the hub: distilbert/distilgpt2",
+        "/etc": "Folders of this computer are not open",
+        f"{folder_of('anna')}/x": "Folders of this computer are not open",
+        f"./{run.id}/../{run.id}/numbers-tuned": "not open to visitors",
+        f"./{run.id[:22]}/numbers-tuned": "not open to visitors",
+    }
+    for person in ("anna", "ben"):
+        with browser(person):
             app = open_at("pretrained", **{"inside:model": name})
-            assert (
-                "not open to visitors" not in page_text(app)
-                and app.session_state["page_pictures"].pictures
-            )
             shown = page_text(app) + str(dict(app.query_params)) + script_of(app).text("")
+            assert "not open to visitors" not in shown
+            assert app.session_state["page_pictures"].pictures
             assert str(server_folder()) not in shown and folder_of("anna").name not in shown
-            for other in (
-                f"./{run.id}/../{run.id}/numbers-tuned",
-                f"./{run.id[:22]}/numbers-tuned",
-            ):
-                assert "not open to visitors" in page_text(
-                    open_at("pretrained", **{"inside:model": other})
-                )
+            for model, words in refused.items():
+                assert words in page_text(open_at("pretrained", **{"inside:model": model}))
 
 
-def test_a_page_of_turns_says_that_one_may_continue(browser):
-    with browser("ben"):
-        app = open_at("fine_tune")
-    assert "a run stops after 120 s, and Continue gives it as many again" in page_text(app)
+SECRET = "zq7secret"
 
 
-def test_runs_of_a_link_are_compared(browser):
-    runs = made("anna", name="hers"), made("ben", name="his")
-    with browser("ben"):
-        app = open_at("compare_runs", runs=",".join(run.id for run in runs))
-    assert {"hers", "his"} <= set(app.selectbox(key="compare_runs:0").options)
+@pytest.fixture(params=event_log.STYLES)
+def lines(request, monkeypatch):
+    """The lines of the log, in each style; Python's logging is as before at the end."""
+    monkeypatch.setenv("ATTENTION_LAB_LOG", request.param)
+    for place, name in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
+        monkeypatch.setattr(place, name, getattr(place, name))
+    factory, written = logging.getLogRecordFactory(), list[str]()
+    event_log.install(request.param, logs._context)
+    own = logging.getLogRecordFactory()
+
+    def record(*args, **named):
+        made = own(*args, **named)
+        written.append(made.getMessage())
+        return made
+
+    logging.setLogRecordFactory(record)
+    yield written
+    logging.setLogRecordFactory(factory)
+    logging.captureWarnings(False)
+    logging.getLogger("attention_lab").handlers.clear()
 
 
-def test_a_fine_tuning_run_opens_by_its_link(browser):
-    run = made("anna", finetune={"task": "classify"})
-    with browser("ben"):
-        app = open_at("fine_tune", run=run.id)
-    assert "belongs to another person" in page_text(app) and limits.limits().steps == 2_000
+def assert_silent(lines: list[str], capfd) -> None:
+    """No line and nothing that was printed holds the secret, and each line is one line."""
+    assert lines and not [line for line in lines if SECRET in line.lower() or "\n" in line]
+    assert SECRET not in "".join(capfd.readouterr()).lower()
+    if lines[0].startswith("{"):
+        assert all({"time", "level", "event"} <= json.loads(line).keys() for line in lines)
+
+
+@pytest.mark.parametrize(
+    "page", ["masks", "heads", "scores", "pretrained", "runs", "glossary", "one_query"]
+)
+def test_what_is_typed_into_the_fields_of_a_page(page, lines, capfd):
+    app = open_at(page, query=SECRET, **{f"{page}:text": SECRET})
+    fields = [field.key for field in (*app.text_input, *app.text_area) if field.key]
+    assert fields
+    for key in fields:
+        for kind in (app.text_input, app.text_area):
+            for field in [field for field in kind if field.key == key]:
+                field.set_value(f"{SECRET} + {SECRET}(")
+        app.run()
+    assert_silent(lines, capfd)
+    assert any(page in line and ("ms=" in line or '"ms"' in line) for line in lines), (
+        "a page's run is logged"
+    )
+
+
+def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
+    def fail(text: str) -> None:
+        raise ValueError(f"{text} cannot be read")
+
+    try:
+        fail(SECRET)
+    except ValueError as error:
+        logging.getLogger("some.library").exception("Reading %s failed", SECRET)
+        event_log.log_error(error)
+        number = event_log.reference(error)
+    logging.getLogger("some.library").error(f"{SECRET} is unknown")
+    logging.getLogger("some.library").error("a plain sentence")
+    warnings.warn(f"{SECRET} is old", UserWarning, stacklevel=1)
+    thread = threading.Thread(target=fail, args=(SECRET,))
+    thread.start()
+    thread.join()
+    assert_silent(lines, capfd)
+    errors = [line for line in lines if "ValueError" in line]
+    assert len(errors) == 3 and all("tests/pages/test_hosted.py:" in line for line in errors)
+    assert [number in line for line in errors] == [True, True, False]
+    assert any("Reading %s failed" in line for line in lines) and any(
+        "a plain sentence" in line for line in lines
+    )
+
+
+def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_words(
+    lines, monkeypatch
+):
+    def script() -> None:
+        from dashboard.server import logs
+
+        assert logs.on_script_error(OSError(30, "Read-only file system"))
+        assert logs.on_script_error(ValueError("zq7secret is wrong"))
+
+    disk, other = [error.value for error in AppTest.from_function(script).run().error]
+    assert "can be read, but not written" in disk and "Errno" not in disk
+    assert "reference" in other and SECRET not in other
+    monkeypatch.delenv("ATTENTION_LAB_LOG")
+    for error in (ValueError(), FileNotFoundError(2, "No such file or directory")):
+        assert not logs.on_script_error(error), "without the log Streamlit shows it as ever"
+
+
+def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError(f"{SECRET} broke")
+
+    monkeypatch.setattr(worker, "train_run", fail)
+    assert worker.work(create_run(small_run(), name=SECRET).path) == "failed"
+    assert any("RuntimeError" in line for line in lines) and SECRET not in "".join(lines)
+    # its standard error is the server's; its output is the run's own file
+    assert SECRET not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("page", ["pretrained", "runs"])
+def test_names_and_contents_of_files(page, lines, capfd):
+    app = open_at(page)
+    if page == "pretrained":
+        app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    assert app.file_uploader
+    app.file_uploader[0].set_value(
+        (f"{SECRET}.{'npz' if page == 'pretrained' else 'zip'}", SECRET.encode(), "")
+    ).run()
+    assert_silent(lines, capfd)
+
+
+def test_the_end_of_a_run(lines, capfd, monkeypatch):
+    for name in ("warm_up", "tick"):
+        monkeypatch.setattr(jobs, name, lambda: None)
+    run = create_run(small_run(), name=SECRET)
+    run.set_status("finished", SECRET)
+    jobs._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)
+    assert_silent(lines, capfd)
+    assert re.search(
+        r"\brun\b.*finished.*\b([7-9]|\d\d)\b", lines[-1]
+    )  # a busy machine waits longer
+    assert run.id not in lines[-1]
+
+
+def test_addresses_and_names_of_requests(lines, capfd):
+    client = TestClient(Starlette(middleware=[Middleware(HTTPGuard)]), base_url="http://localhost")
+    headers = {"User-Agent": SECRET, "Cookie": SECRET, "Referer": SECRET}
+    for path in (
+        "/",
+        "/heads?text=",
+        "/heads/",
+        "/media/",
+        "/_stcore/",
+        f"/_stcore/upload_file/{SECRET}/",
+    ):
+        client.request(SECRET.upper(), path + SECRET, content=SECRET, headers=headers)
+    ours = [line for line in lines if "request" in line]
+    client.get("/", headers={"Host": f"{SECRET}.example"})
+    assert len(ours) == 6 and "404" in ours[0] and "421" in lines[-1]
+    assert_silent(lines, capfd)
+    for path, known in {
+        "/": "/",
+        "/heads": "/heads",
+        "/heads/x": "/heads",
+        "/mine": "/other",
+        "/_stcore/health": "/_stcore/health",
+        "/_stcore/upload_file/a/b": "/_stcore/upload_file",
+        "/_stcore/mine": "/_stcore/other",
+    }.items():
+        assert known_path(path) == known
+
+
+def test_a_wrong_setting_says_what_it_takes_and_none_changes_nothing(monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_LOG", "yaml")
+    with pytest.raises(ValueError, match="take json or text"):
+        logs.start()
+    monkeypatch.delenv("ATTENTION_LAB_LOG")
+    factory = logging.getLogRecordFactory()
+    logs.start()
+    assert logging.getLogRecordFactory() is factory and not event_log.style()
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    assert event_log.style() == "json"

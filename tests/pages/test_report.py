@@ -5,21 +5,27 @@ import io
 import json
 import os
 from dataclasses import replace
+from functools import partial
+from html import unescape
 
 import numpy as np
 import pytest
+import torch
 from pypdf import PdfReader
 from streamlit.testing.v1 import AppTest
 
+from dashboard.draw.glossary import TERMS
 from dashboard.draw.picture_files import Entry, report_pdf
 from dashboard.draw.pictures import with_own_ids
+from dashboard.navigation import STEPS
 from dashboard.ui import export
 from dashboard.ui.export import Report, ReportFull, ReportView, new_id, read_report, save
 from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
+from pages.questions import ANSWERS
 from tests.cases import each
 from tests.draw.test_components import data_of
-from tests.pages.app import open_at, page_text, query_value
+from tests.pages.app import app_at, html_text, open_at, page_text, query_value, without_terms
 
 # A report is one small file: its views in order, never larger than its bound, and found by its id alone.
 
@@ -264,3 +270,70 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
     text = page_text(open_page(stored(long)))
     assert "row 49" in text and "row 50" not in text and "The first 50 of 60 rows" in text
     assert b"row 59" in report.html_file(Report("x", "", (long,)), "")
+
+
+# The page Questions: every answer opens, its numbers are right, and its links lead to pages.
+
+
+@pytest.fixture
+def app():
+    return app_at("questions")
+
+
+def test_every_answer_opens_with_its_numbers_and_links(app):
+    app.query_params["questions:question"] = ANSWERS["padding"].question
+    app.run()
+    assert app.radio(key="questions:question").value == "padding"
+    for key, answer in ANSWERS.items():
+        app.radio(key="questions:question").set_value(key).run()
+        assert answer.text in unescape(without_terms(" ".join(item.value for item in app.markdown)))
+        if answer.study is not None:
+            assert html_text(app).count("<tr") == len(answer.study()) + 1
+        assert {page for page, _ in answer.pages} <= {step.key for step in STEPS}
+
+
+def evidence(key: str) -> tuple[list[list[str]], str]:
+    """The table and the sentence of an answer."""
+    answer = ANSWERS[key]
+    rows = answer.study()
+    return answer.cells(rows), answer.sentence(rows)
+
+
+def test_scores_grow_with_the_root_of_d_and_scaling_keeps_the_weights_even():
+    rows, _ = evidence("scaling")
+    for d, std, *_ in rows:
+        assert float(std) == pytest.approx(int(d) ** 0.5, rel=0.15)
+    assert float(rows[-1][2]) > 0.9 > 0.5 > float(rows[-1][3])
+
+
+def test_masks_and_views_change_what_they_should():
+    _, sentence = evidence("masks")
+    assert "5 of the 5" in sentence and "mask 0 do" in sentence
+    x = torch.arange(3).repeat_interleave(4).view(1, 3, 4)
+    wrong = (x.view(1, 2, 3, 2) != x.view(1, 3, 2, 2).transpose(1, 2)).any(-1).sum()
+    assert f"the wrong token into {wrong} of 6" in evidence("reshaping")[1]
+    rows, _ = evidence("padding")
+    assert float(rows[0][1]) > 0.01 and float(rows[1][1]) < 1e-6 and float(rows[2][2]) == 0
+
+
+def test_families_have_the_attentions_of_their_papers():
+    rows, _ = evidence("families")
+    assert [row[1:] for row in rows] == [["2", "0", "0"], ["0", "2", "0"], ["2", "2", "2"]]
+
+
+# Glossary: every term with a link to its page, found by a typed text, which the link holds.
+
+
+test_glossary_open_page = partial(open_at, "glossary", "glossary:")
+
+
+def test_every_term_is_on_the_page_with_a_link():
+    app = test_glossary_open_page()
+    text = page_text(app)
+    assert all(term.name in text and term.text in text for term in TERMS)
+    assert len(app.get("page_link")) == len(TERMS) + 1  # and the next page
+
+
+def test_the_link_finds_a_term_and_one_that_is_not_there_is_answered():
+    assert 0 < len(test_glossary_open_page(find="softmax").get("page_link")) - 1 < len(TERMS)
+    assert "xyzzy" in test_glossary_open_page(find="xyzzy").info[0].value
