@@ -7,7 +7,6 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +52,15 @@ def part(low=-math.inf, high=math.inf, resolution=0.0):
     return Part("It is so.", lambda seed: seed.one("a", "m"), "m", low, high, resolution=resolution)
 
 
-def test_an_interval_is_students_and_covers_all_parts_together():
+def test_an_interval_is_students_over_all_parts_and_no_narrower_than_the_resolution():
     values = [0.3, 0.5, 0.1, 0.45, 0.2]
     ours = effect(part(), values, 0.05 / 4)
     low, high = stats.t.interval(1 - 0.05 / 4, 4, np.mean(values), stats.sem(values))
     assert (ours.mean, ours.low, ours.high) == pytest.approx((np.mean(values), low, high))
+    sure, unsure = (effect(part(0.5, resolution=step), [0.51] * 3, 0.05) for step in (0.0, 0.05))
+    assert sure.outcome == "holds" and unsure.outcome == "cannot be told"
+    useless = [effect(part(0.5), values, 0.05) for values in ([0.9], [], [0.9, math.nan])]
+    assert {each.outcome for each in useless} == {"cannot be told"}
 
 
 @pytest.mark.parametrize(
@@ -76,44 +79,41 @@ def test_a_statement_holds_where_the_whole_interval_does(low, high, says):
     assert outcome(part(low, high), 0.3, 0.4) == says
 
 
-def test_equal_values_are_believed_to_the_resolution_alone():
-    sure, unsure = (effect(part(0.5, resolution=step), [0.51] * 3, 0.05) for step in (0.0, 0.05))
-    assert sure.outcome == "holds" and unsure.outcome == "cannot be told"
-    for values in ([0.9], [], [0.9, math.nan]):
-        assert effect(part(0.5), values, 0.05).outcome == "cannot be told"
-
-
-def test_parts_make_one_verdict():
-    assert combine(["holds", "holds"]) == "holds"
-    assert combine(["holds", "refuted"]) == combine(["holds", "cannot be told"]) == "holds in part"
-    assert combine(["refuted", "cannot be told"]) == combine(["refuted"]) == "does not hold"
-    assert combine(["cannot be told", "cannot be told"]) == "cannot be told here"
+def test_parts_make_one_verdict_and_too_few_seeds_or_no_room_are_reasons():
+    for outcomes, state in {
+        ("holds", "holds"): "holds",
+        ("holds", "refuted"): "holds in part",
+        ("holds", "cannot be told"): "holds in part",
+        ("refuted", "cannot be told"): "does not hold",
+        ("refuted",): "does not hold",
+        ("cannot be told", "cannot be told"): "cannot be told here",
+    }.items():
+        assert combine(outcomes) == state
+    seeds = [SeedValues({("a", "m", None): 0.9 + 0.001 * seed}) for seed in range(5)]
+    assert why_not(part(0.5), seeds[:4], ("a",)) == "4 seeds of the 5 that a verdict needs"
+    tight = replace(part(0.02), unit="gain", room=lambda seed: 1 - 0.995)
+    assert why_not(tight, seeds, ("a",)) == "the task leaves no room: m could be 0.5 % at most"
+    assert why_not(replace(tight, room=lambda seed: 0.03), seeds, ("a",)) == ""
+    assert effect(part(0.5), [0.9] * 5, 0.05, "no").outcome == "cannot be told"
 
 
 @EACH
-def test_a_claim_says_everything(claim):
-    for text in (
-        claim.name,
-        claim.subject,
-        claim.statement,
-        claim.refutation,
-        claim.limits,
-        claim.tried,
-    ):
-        assert text.strip() and text == text.strip()
+def test_a_claim_says_everything_and_when_its_models_have_learned(claim):
+    texts = claim.name, claim.subject, claim.statement, claim.refutation, claim.limits, claim.tried
+    assert all(text == text.strip() != "" for text in texts)
     assert claim.published or claim.no_published
     assert claim.source.url.startswith("https://") and claim.source.bibtex.startswith("@")
-    conditions = claim.conditions(claim.settle())
+    conditions, learns = claim.conditions(claim.settle()), [part.learned for part in claim.parts]
     assert len(set(conditions)) == len(conditions) >= 1 and claim.parts and claim.figures
     for one in claim.parts:
         assert one.low > -math.inf or one.high < math.inf, f"nothing could refute: {one.statement}"
-        assert one.low <= one.high
-    if isinstance(claim.guess, Pick):
-        assert len(set(claim.guess.options)) == len(claim.guess.options) >= 2
-
-
-def _measured(unit, seed):
-    return seed.one("a", unit)
+        assert one.low <= one.high and one.unit in UNITS
+        shares = one.unit in ("share", "gain", "score", "score gain")
+        assert one.resolution > 0 or not shares, one.statement
+    options = claim.guess.options if isinstance(claim.guess, Pick) else "ab"
+    assert len(set(options)) == len(options) >= 2 and claim.seeds >= MIN_SEEDS
+    assert any(line in claim.scope for line in ("d_model", "layer")), claim.scope
+    assert any(learns) or all(param.key != "steps" for param in claim.settings), claim.key
 
 
 @pytest.mark.parametrize("difference", [0.0, 0.5])
@@ -123,7 +123,7 @@ def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(diffe
     parts = tuple(
         Part(
             unit,
-            partial(_measured, unit),
+            lambda seed, unit=unit: seed.one("a", unit),
             unit,
             low=float(unit == "times"),
             unit=unit,
@@ -151,10 +151,8 @@ def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(diffe
         claim = replace(CLAIMS[0], parts=parts, conditions=lambda settings: ("a",))
         judged = verdict(claim, claim.settle(), Results(tuple(cells)))
         told += any(each.outcome != "cannot be told" for each in judged.effects)
-    if difference:
-        assert told / counted >= 0.9
-    else:
-        assert told / counted <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / counted) ** 0.5
+    by_chance = LEVEL + 3 * (LEVEL * (1 - LEVEL) / counted) ** 0.5
+    assert told / counted >= 0.9 if difference else told / counted <= by_chance
 
 
 @EACH
@@ -187,19 +185,6 @@ def test_no_verdict_on_models_that_have_not_learned(claim):
 
 
 @EACH
-def test_trained_models_have_a_criterion_a_resolution_and_a_scope(claim):
-    """What depends on training says when it was enough; a share of items never has an interval of no width."""
-    assert claim.scope and claim.seeds >= MIN_SEEDS
-    assert any(line in claim.scope for line in ("d_model", "layer")), claim.scope
-    if any(param.key == "steps" for param in claim.settings):
-        assert any(part.learned for part in claim.parts), claim.key
-    for one in claim.parts:
-        assert one.unit in UNITS
-        if one.unit in ("share", "gain", "score", "score gain"):
-            assert one.resolution > 0, one.statement
-
-
-@EACH
 def test_the_scope_is_that_of_the_models_that_are_trained(claim, monkeypatch):
     class Seen(Exception):
         pass
@@ -219,16 +204,7 @@ def test_the_scope_is_that_of_the_models_that_are_trained(claim, monkeypatch):
         assert re.search(rf"\b{model.layers}\b.* layer", claim.scope)
 
 
-def test_too_few_seeds_and_no_room_are_reasons():
-    seeds = [SeedValues({("a", "m", None): 0.9 + 0.001 * seed}) for seed in range(5)]
-    assert why_not(part(0.5), seeds[:4], ("a",)) == "4 seeds of the 5 that a verdict needs"
-    tight = replace(part(0.02), unit="gain", room=lambda seed: 1 - 0.995)
-    assert why_not(tight, seeds, ("a",)) == "the task leaves no room: m could be 0.5 % at most"
-    assert why_not(replace(tight, room=lambda seed: 0.03), seeds, ("a",)) == ""
-    assert effect(part(0.5), [0.9] * 5, 0.05, "no").outcome == "cannot be told"
-
-
-def test_settings_are_checked():
+def test_settings_and_configs_are_checked(tiny):
     claim = CLAIMS[0]
     assert claim.settle() == {param.key: param.default for param in claim.params}
     with pytest.raises(ConfigError, match="has no setting 'width'"):
@@ -237,31 +213,39 @@ def test_settings_are_checked():
         claim.settle({"seeds": 1})
     with pytest.raises(ConfigError, match=f"expected one of {CLAIMS[0].key}, "):
         claim_of("nothing")
+    for data, words in [
+        (3, "is an object of its fields"),
+        ({"claim": "none", "settings": {}}, "expected one of"),
+        ({"claim": "tiny", "settings": {"slope": 99}}, "expected 0 to 9"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            ClaimConfig.from_json(data)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"key": "a/b"}, "small letters"),
+        ({"key": CLAIMS[0].key}, "already"),
+        ({"key": "new", "parts": ()}, "needs conditions, parts"),
+    ]
+    for changes, words in wrong:
+        with pytest.raises(ConfigError, match=words):
+            register_claim(replace(CLAIMS[0], **changes))
+    assert claim_of("tiny") is TINY
 
 
-@pytest.mark.parametrize("key", [claim.key for claim in CLAIMS])
-def test_every_claim_has_a_shipped_result_of_it(key):
-    claim = claim_of(key)
+@EACH
+def test_every_claim_has_a_shipped_result_of_it(claim):
     result = shipped(claim)
-    assert result is not None, f"measure it again: python -m core.claims run {key} --ship"
-    conditions = claim.conditions(result.settings)
-    assert len(result.results.complete(conditions).seeds) == int(result.settings["seeds"]) >= 5
-    judged = verdict(claim, result.settings, result.results)
-    assert all(math.isfinite(each.mean) for each in judged.effects)
-    for figure in claim.figures:
-        assert any(
-            cell_measure == figure.measure
-            for cell in result.results.cells
-            for cell_measure, _, _ in cell.values
-        ), figure.measure
-    guess = claim.guess
-    if isinstance(guess, Pick):
-        assert 0 <= guess.answer(result.results) < len(guess.options)
+    assert result is not None, f"measure it again: python -m core.claims run {claim.key} --ship"
+    assert len(result.seeds) == int(result.settings["seeds"]) >= 5
+    assert all(math.isfinite(each.mean) for each in result.verdict.effects)
+    measures = {measure for cell in result.results.cells for measure, _, _ in cell.values}
+    assert {figure.measure for figure in claim.figures} <= measures
+    if isinstance(claim.guess, Pick):
+        assert 0 <= claim.guess.answer(result.results) < len(claim.guess.options)
     else:
-        assert result.results.xs(guess.condition, guess.measure)
+        assert result.results.xs(claim.guess.condition, claim.guess.measure)
 
 
-def test_a_result_comes_back_from_its_file(tmp_path):
+def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_left_out(tmp_path):
     claim = CLAIMS[0]
     cells = [
         CellResult(condition, seed, 0.5, (("m", 0.1 + seed, None), ("n", 2.0, 8.0)))
@@ -276,13 +260,8 @@ def test_a_result_comes_back_from_its_file(tmp_path):
     assert set(again.results.cells) == set(cells)
     (tmp_path / f"{claim.key}.json").write_text('{"settings": {}}', encoding="utf-8")
     assert shipped(claim, tmp_path) is None
-
-
-def test_seeds_without_all_conditions_are_left_out():
     cells = [
-        CellResult("a", 0, 1, (("m", 1.0, None),)),
-        CellResult("b", 0, 1, (("m", 2.0, None),)),
-        CellResult("a", 1, 1, (("m", 9.0, None),)),
+        CellResult(*place, 1.0, (("m", 1.0, None),)) for place in (("a", 0), ("b", 0), ("a", 1))
     ]
     assert Results(tuple(cells)).complete(("a", "b")).seeds == (0,)
 
@@ -326,56 +305,34 @@ def tiny(monkeypatch):
     return TINY
 
 
-def after(count):
-    left = iter([False] * (count - 1))
-    return lambda: next(left, True)
-
-
-def test_runs_of_a_group_share_the_cells(tiny, tmp_path):
+def test_runs_of_a_group_share_the_cells_and_a_timed_claim_has_one_worker(
+    tiny, tmp_path, monkeypatch
+):
     group = create(ClaimConfig("tiny", {"seeds": 3}), 2, tmp_path)
     assert len(group.runs) == 2 and find_group(group.id, tmp_path).runs == group.runs
     assert find_group(group.runs[1].id, tmp_path) is None and find_group("../x", tmp_path) is None
     for run in group.runs:
         assert worker.work(run.path) == "finished"
     results = group.results()
-    assert (
-        len(results.cells) == 6
-        and results.complete(("a", "b")).seeds == (0, 1, 2)
-        and not group.live
-    )
-    assert results.values("b", "m") == [1.0, 3.0, 5.0]
-
-
-def test_a_timed_claim_has_one_worker(tiny, tmp_path, monkeypatch):
+    assert len(results.cells) == 6 and results.complete(("a", "b")).seeds == (0, 1, 2)
+    assert results.values("b", "m") == [1.0, 3.0, 5.0] and not group.live
     monkeypatch.setattr("core.claims.catalogue.CLAIMS", [Claim(**{**vars(TINY), "timed": True})])
     assert len(create(ClaimConfig("tiny", {}), 2, tmp_path).runs) == 1
 
 
 def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
     run = create(ClaimConfig("tiny", {"seeds": 3}), 1, tmp_path).runs[0]
-    assert work(run, after(3)) == ("stopped", "Stopped after 2 of 6 parts, which are saved.")
-    with (run.path / CELLS).open("a", encoding="utf-8") as file:
-        file.write('{"condition": "a", "se')  # killed while it wrote
-    (run.path / CELLS).write_text(
-        (run.path / CELLS).read_text(encoding="utf-8") + "\n", encoding="utf-8"
+    stop = iter([False, False])
+    assert work(run, lambda: next(stop, True)) == (
+        "stopped",
+        "Stopped after 2 of 6 parts, which are saved.",
     )
+    with (run.path / CELLS).open("a", encoding="utf-8") as file:
+        file.write('{"condition": "a", "se\n')  # killed while it wrote
     before = len(load_cells(run))
     assert work(run, lambda: False)[0] == "finished"
     cells = load_cells(run)
     assert len(cells) - before == 4 and len({(cell.condition, cell.seed) for cell in cells}) == 6
-
-
-def test_bad_configs_are_refused_in_words(tiny):
-    for data, words in [
-        (3, "is an object of its fields"),
-        ({"claim": "none", "settings": {}}, "expected one of"),
-        ({"claim": "tiny", "settings": {"slope": 99}}, "expected 0 to 9"),
-    ]:
-        with pytest.raises(ConfigError, match=words):
-            ClaimConfig.from_json(data)
-    with pytest.raises(ConfigError, match="already"):
-        register_claim(CLAIMS[0])
-    assert claim_of("tiny") is TINY
 
 
 def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
@@ -408,6 +365,7 @@ def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
 
 
 ROOT = Path(__file__).resolve().parents[2]
+SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=(0, 1))
 PAGE = """
 import time
 from core.claims.run import find_group
@@ -425,7 +383,7 @@ print([run.status() for run in group.runs], page_text(app))
 """
 
 
-def test_plug_in_command(folder, *arguments, **more):
+def in_shell(folder, *arguments, **more):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder), **more}
     return subprocess.run(
         [sys.executable, *arguments],
@@ -436,75 +394,36 @@ def test_plug_in_command(folder, *arguments, **more):
     )
 
 
-@pytest.fixture
-def documented(tmp_path):
-    """A folder with the claim of docs/write-a-plugin.md."""
+def test_the_documented_claim_is_measured_by_the_command_and_from_the_page(tmp_path):
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
-    (block,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        if "register_claim" in block
-    )
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (block,) = (block for block in blocks if "register_claim" in block)
     (tmp_path / "diluted.py").write_text(block, encoding="utf-8")
-    return tmp_path
-
-
-def test_the_documented_claim_is_measured_by_the_command(documented):
-    done = test_plug_in_command(
-        documented, "-m", "core.claims", "run", "diluted", "--set", "seeds=5", "--set", "d_k=8"
-    )
+    settings = ["--set", "seeds=5", "--set", "d_k=8"]
+    done = in_shell(tmp_path, "-m", "core.claims", "run", "diluted", *settings)
     assert done.returncode == 0 and "Verdict: holds" in done.stdout, done.stdout + done.stderr
     assert "could not" not in done.stderr and "Plug-in" not in done.stderr
-
-
-def test_the_documented_claim_is_measured_from_the_page(documented):
-    done = test_plug_in_command(documented, "-c", PAGE)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("finished") == 2, done.stdout
+    done = in_shell(tmp_path, "-c", PAGE)
+    assert done.returncode == 0 and done.stdout.count("finished") == 2, done.stdout + done.stderr
     assert "Your run: the claim holds" in done.stdout, done.stdout[-2000:]
 
 
-@pytest.mark.parametrize("name", ["a_score", "zebra"])
-def test_a_claim_of_a_sweep_finds_the_plug_ins_that_it_needs_whatever_their_names(tmp_path, name):
-    """The sweep's values are a plug-in's, whose file comes before or after my_… in the alphabet."""
-    (tmp_path / f"{name}.py").write_text(
-        "from core.attention import Entry, register\n"
-        "register('score', Entry('plain', 'Plain', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n",
-        encoding="utf-8",
-    )
-    sweep = SweepConfig(small_run(), "score", ("dot", "additive"), seeds=(0, 1))
-    claim = SweepClaim(sweep, 0, 1, "loss", 0.0)
-    text = claim.file().replace('"additive"', '"plain"')
-    assert text != claim.file()
+def test_a_claim_of_a_sweep_finds_the_plug_ins_that_it_needs_whatever_their_names(tmp_path):
+    """The sweep's values are plug-ins', whose files come before and after my_… in the alphabet."""
+    for file, key in (("a_score", "early"), ("zebra", "late")):
+        (tmp_path / f"{file}.py").write_text(
+            "from core.attention import Entry, register\n"
+            f"register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
+            "'A variant for the tests alone.', '', 2026))\n",
+            encoding="utf-8",
+        )
+    claim = SweepClaim(SWEEP, 0, 1, "loss", 0.0)
+    text = claim.file().replace('"dot"', '"early"').replace('"additive"', '"late"')
+    assert "early" in text and "late" in text
     (tmp_path / f"{claim.key}.py").write_text(text, encoding="utf-8")
-    done = test_plug_in_command(
-        tmp_path,
-        "-m",
-        "core.claims",
-        "run",
-        claim.key,
-        "--set",
-        "seeds=2",
-        "--set",
-        "steps=2",
-        "--workers",
-        "1",
-    )
+    settings = ["--set", "seeds=2", "--set", "steps=2", "--workers", "1"]
+    done = in_shell(tmp_path, "-m", "core.claims", "run", claim.key, *settings)
     assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr
-
-
-# A claim made of a sweep: its file is loaded as a plug-in, judged on made-up data, and measured once.
-
-
-SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=(0, 1))
-
-
-@pytest.fixture
-def plugged():
-    before = list(CLAIMS)
-    yield
-    CLAIMS[:] = before
 
 
 def loaded(claim, folder):
@@ -517,7 +436,7 @@ def loaded(claim, folder):
 @pytest.mark.parametrize(
     ("measure", "better", "worse"), [("sequence_accuracy", 0.9, 0.5), ("loss", 0.5, 0.9)]
 )
-def test_the_file_judges_what_its_author_wrote(plugged, tmp_path, measure, better, worse):
+def test_the_file_judges_what_its_author_wrote(tiny, tmp_path, measure, better, worse):
     claim = loaded(SweepClaim(SWEEP, 2, 0, measure, 0.1, 'O\'Neill, "Ann"'), tmp_path)
     first, second = claim.conditions(claim.settle())
     assert (first, second) == ("General", "Dot product") and claim.name.endswith("(plug-in)")
@@ -532,13 +451,12 @@ def test_the_file_judges_what_its_author_wrote(plugged, tmp_path, measure, bette
     assert judge(claim, world(better, worse), 0.9)[0] == "cannot be told here"
 
 
-def test_the_file_trains_both_values_from_new_seeds(plugged, tmp_path):
+def test_the_file_trains_both_values_from_new_seeds(tiny, tmp_path):
     claim = loaded(SweepClaim(SWEEP, 0, 1, "loss", 0.0), tmp_path)
-    cells = [
-        measure_cell(claim, (condition, 0), claim.settle({"steps": 2}))
+    values = [
+        measure_cell(claim, (condition, 0), claim.settle({"steps": 2})).values
         for condition in claim.conditions(claim.settle())
     ]
-    values = [cell.values for cell in cells]
     assert [name for ((name, _, _),) in values] == ["loss", "loss"] and values[0] != values[1]
     assert values[0][0][1] == trained(replace(SWEEP.run(0, 1000), steps=2), 1000).last.loss
 
@@ -554,20 +472,4 @@ def test_the_file_trains_both_values_from_new_seeds(plugged, tmp_path):
 )
 def test_what_cannot_be_compared_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
-        SweepClaim(
-            **{
-                **dict(sweep=SWEEP, first=0, second=1, measure="sequence_accuracy", bound=0.1),
-                **changes,
-            }
-        )
-
-
-def test_a_key_is_checked(plugged):
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"key": "a/b"}, "small letters"),
-        ({"key": CLAIMS[0].key}, "already"),
-        ({"key": "new", "parts": ()}, "needs conditions, parts"),
-    ]
-    for changes, words in wrong:
-        with pytest.raises(ConfigError, match=words):
-            register_claim(replace(CLAIMS[0], **changes))
+        replace(SweepClaim(SWEEP, 0, 1, "sequence_accuracy", 0.1), **changes)

@@ -41,22 +41,28 @@ def decoder(*sizes, seed=0, **more) -> Any:
     return build_model(ModelConfig.transformer(*sizes, kind="decoder", **more), LINE).eval()
 
 
-def test_a_step_takes_time():
+def test_the_tutorials_model_is_counted_by_hand_and_a_step_takes_time():
+    attention, feed_forward, norms = 4 * 64 * 64 + 4 * 64, 2 * 64 * 256 + 256 + 64, 4 * 64
+    both = 2 * (attention + feed_forward + norms)
+    by_hand = (4 * 64 + 64) + both + (64 * 32 + 32) + (32 * 3 + 3)
+    assert why.tutorial_parameters() == by_hand == 102_467
     model = ModelConfig.transformer(8, 1, position="sinusoidal")
     run = RunConfig(TaskConfig.of("reverse", length=4), model, batch_size=2)
     assert why.step_seconds(session_of(run, 0)) > 0
 
 
-def test_the_tutorials_model_is_counted_by_hand():
-    attention, feed_forward, norms = 4 * 64 * 64 + 4 * 64, 2 * 64 * 256 + 256 + 64, 4 * 64
-    both = 2 * (attention + feed_forward + norms)
-    by_hand = (4 * 64 + 64) + both + (64 * 32 + 32) + (32 * 3 + 3)
-    assert why.tutorial_parameters() == by_hand == 102_467
-
-
-def test_padding_changes_only_what_no_mask_hides():
+def test_the_parts_of_training_by_hand():
     assert training.padding_change(0, masked=True) == pytest.approx(0, abs=1e-6)
     assert training.padding_change(0, masked=False) > 1e-3
+    task: Any = make_task(TaskConfig.of("topics", length=32))
+    tokens = [task.source_vocab.encode([token])[0] for token in "etxt"]
+    task.ids = torch.tensor(tokens)  # e once, x once, t twice, and every token once more
+    task.corpus = SimpleNamespace(held_out=("t", "e"))
+    total = 4 + len(task.source_vocab)
+    bits = -(math.log2(3 / total) + math.log2(2 / total)) / 2
+    assert training.frequency_bits(task) == pytest.approx(bits, rel=1e-5)
+    outputs, targets = [("a", "b"), ("c",)], [("a", "x", "y"), ("c",)]
+    assert training.token_accuracy(outputs, targets) == 0.5
 
 
 def test_gradients_are_of_each_layer_and_residuals_can_go():
@@ -69,21 +75,6 @@ def test_gradients_are_of_each_layer_and_residuals_can_go():
     around = [module for module in session.model.modules() if isinstance(module, Residual)]
     x = torch.randn(1, 3, 8)
     assert len(around) == 4 and all(torch.equal(one.leave(x, -x), -x) for one in around)
-
-
-def test_the_frequencies_are_counted():
-    task: Any = make_task(TaskConfig.of("topics", length=32))
-    tokens = [task.source_vocab.encode([token])[0] for token in "etxt"]
-    task.ids = torch.tensor(tokens)  # e once, x once, t twice, and every token once more
-    task.corpus = SimpleNamespace(held_out=("t", "e"))
-    total = 4 + len(task.source_vocab)
-    bits = -(math.log2(3 / total) + math.log2(2 / total)) / 2
-    assert training.frequency_bits(task) == pytest.approx(bits, rel=1e-5)
-
-
-def test_token_accuracy_by_hand():
-    outputs, targets = [("a", "b"), ("c",)], [("a", "x", "y"), ("c",)]
-    assert training.token_accuracy(outputs, targets) == 0.5
 
 
 def test_the_exponent_is_that_of_the_curve_and_each_condition_fits_the_layer():
@@ -137,10 +128,17 @@ def test_a_head_without_its_columns_adds_nothing():
     assert bool((projection.output.weight != 0).all())  # the model itself is as it was
 
 
-def test_a_crossing_lies_on_the_line_between_two_points():
+def test_crossings_agreement_and_the_score_that_is_left_by_hand():
     curve = {0.0: 0.0, 10.0: 0.2, 20.0: 1.0}
     assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx([15, 5, 20])
     assert heads.at(curve, 15.0) == pytest.approx(0.6)
+    first = np.array([[[0.1, 0.2], [0.3, 0.8]], [[0.6, 0.1], [0.2, 0.3]]])
+    assert heads.mean_agreement(first, first**2) == pytest.approx(1)
+    assert heads.score_left(first, first / 2) == pytest.approx(0.5)
+    second = first.copy()
+    second[0] = second[0].max() - second[0]
+    assert heads.mean_agreement(first, second) == pytest.approx(0)
+    assert heads.score_left(first, second) == pytest.approx((0.0 / 0.8 + 0.6 / 0.6) / 2)
 
 
 def test_even_attention_scores_its_share():
@@ -152,17 +150,6 @@ def test_even_attention_scores_its_share():
             weight.data.zero_()
     expected = (task.baseline_loss, (1 / 11 + 1 / 12) / 2)
     assert heads.on_repeated(model, task) == pytest.approx(expected)
-
-
-def test_agreement_and_the_score_that_is_left():
-    """Two roles, two layers of two heads."""
-    first = np.array([[[0.1, 0.2], [0.3, 0.8]], [[0.6, 0.1], [0.2, 0.3]]])
-    assert heads.mean_agreement(first, first**2) == pytest.approx(1)
-    assert heads.score_left(first, first / 2) == pytest.approx(0.5)
-    second = first.copy()
-    second[0] = second[0].max() - second[0]
-    assert heads.mean_agreement(first, second) == pytest.approx(0)
-    assert heads.score_left(first, second) == pytest.approx((0.0 / 0.8 + 0.6 / 0.6) / 2)
 
 
 @pytest.mark.parametrize("condition", meaning.CHOICES)
@@ -204,7 +191,7 @@ def test_distances_by_hand():
     assert apart == pytest.approx([0, math.log(2)], abs=1e-6)
 
 
-def test_ablation_without_context_renormalizes_the_weights(words):
+def test_ablation_renormalizes_the_weights_and_the_gradient_holds_them_fixed(words):
     model = reader()
     states = model.letters(words.source)
     weights = model.weights(states, words.source_mask)
@@ -216,9 +203,6 @@ def test_ablation_without_context_renormalizes_the_weights(words):
     )
     assert torch.allclose(meaning.by_ablation(model, words)[:, 2], expected, atol=1e-6)
     assert not meaning.by_ablation(model, words)[1, 6:].any()
-
-
-def test_the_gradient_holds_the_weights_fixed(words):
     model = reader()
     states = model.letters(words.source)
     weights = model.weights(states, words.source_mask)
@@ -244,16 +228,17 @@ def test_weights_agree_with_themselves_and_do_not_matter_to_a_constant(context, 
     assert meaning.other_weights(model, words) > 0.45
 
 
-def test_a_layer_without_positions_sees_no_order_and_a_rotation_shifts_sinusoids():
+def test_a_layer_without_positions_sees_no_order_and_a_running_mean_passes_all_gradient():
     none, rope = (positions.order_change(Choice(key), 0) for key in ("none", "rope"))
     assert none < 1e-5 < 0.1 < rope
     measured = positions.measure(positions.NONE, 0, {}, lambda: False)
-    assert [number[0] for number in measured] == [positions.ORDER]
-    assert positions.shift(3) < 1e-5
+    assert [number[0] for number in measured] == [positions.ORDER] and positions.shift(3) < 1e-5
     # sin i, cos i: a turn by one radian a position
     table = sinusoids(torch.arange(8, dtype=torch.float64), 2)
     turned = math.cos(3.0) * table[2, 0] + math.sin(3.0) * table[2, 1]
     assert float(turned) == pytest.approx(float(table[5, 0]), abs=1e-6)
+    norms = positions.gradients(lambda x: x.cumsum(1), 0)
+    assert norms == pytest.approx(dict.fromkeys(positions.DISTANCES, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -277,19 +262,11 @@ def test_flops_are_those_of_the_layer_and_cross_at_the_width():
     assert positions.flops(cells, 16, size) == 2 * 16 * weights
 
 
-def test_a_running_mean_passes_the_same_gradient_from_everywhere():
-    norms = positions.gradients(lambda x: x.cumsum(1), 0)
-    assert norms == pytest.approx(dict.fromkeys(positions.DISTANCES, 1.0))
-
-
-def test_the_jacobian_is_autograds():
+def test_the_jacobian_is_autograds_and_answer_and_noise_are_shares_of_a_row():
     drawn = torch.randn(3, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     rows = [torch.autograd.functional.jacobian(lambda row: row.softmax(-1), row) for row in drawn]
     expected = float(torch.stack([row.norm() for row in rows]).mean())
     assert scores.jacobian_norm(drawn.softmax(-1)) == pytest.approx(expected)
-
-
-def test_answer_and_noise_are_shares_of_a_row():
     weights = torch.zeros(1, 2 * scores.PAIRS + 3)
     weights[0, 3], weights[0, 2] = 0.5, 0.1  # the answer, and the key of its pair
     weights[0, 6], weights[0, 9] = -0.2, 0.1  # other pairs
