@@ -52,8 +52,10 @@ def test_the_tutorials_model_is_counted_by_hand_and_a_step_takes_time():
 
 
 def test_the_parts_of_training_by_hand():
-    assert training.padding_change(0, masked=True) == pytest.approx(0, abs=1e-6)
-    assert training.padding_change(0, masked=False) > 1e-3
+    assert (
+        training.padding_change(0, masked=True) == pytest.approx(0, abs=1e-6)
+        and training.padding_change(0, masked=False) > 1e-3
+    )
     task: Any = make_task(TaskConfig.of("topics", length=32))
     tokens = [task.source_vocab.encode([token])[0] for token in "etxt"]
     task.ids = torch.tensor(tokens)  # e once, x once, t twice, and every token once more
@@ -69,8 +71,11 @@ def test_gradients_are_of_each_layer_and_residuals_can_go():
     model = ModelConfig.transformer(8, 2, 2, kind="decoder", norm="pre")
     session = prepare(RunConfig(TaskConfig.of("copy"), model))
     norms = training.layer_gradients(session)
-    assert len(norms) == 2 and min(norms) > 0
-    assert all(weight.grad is None for weight in session.model.parameters())
+    assert (
+        len(norms) == 2
+        and min(norms) > 0
+        and all(weight.grad is None for weight in session.model.parameters())
+    )
     training.remove_residuals(session.model)
     around = [module for module in session.model.modules() if isinstance(module, Residual)]
     x = torch.randn(1, 3, 8)
@@ -130,15 +135,18 @@ def test_a_head_without_its_columns_adds_nothing():
 
 def test_crossings_agreement_and_the_score_that_is_left_by_hand():
     curve = {0.0: 0.0, 10.0: 0.2, 20.0: 1.0}
-    assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx([15, 5, 20])
-    assert heads.at(curve, 15.0) == pytest.approx(0.6)
+    assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx(
+        [15, 5, 20]
+    ) and heads.at(curve, 15.0) == pytest.approx(0.6)
     first = np.array([[[0.1, 0.2], [0.3, 0.8]], [[0.6, 0.1], [0.2, 0.3]]])
-    assert heads.mean_agreement(first, first**2) == pytest.approx(1)
-    assert heads.score_left(first, first / 2) == pytest.approx(0.5)
+    assert heads.mean_agreement(first, first**2) == pytest.approx(1) and heads.score_left(
+        first, first / 2
+    ) == pytest.approx(0.5)
     second = first.copy()
     second[0] = second[0].max() - second[0]
-    assert heads.mean_agreement(first, second) == pytest.approx(0)
-    assert heads.score_left(first, second) == pytest.approx((0.0 / 0.8 + 0.6 / 0.6) / 2)
+    assert heads.mean_agreement(first, second) == pytest.approx(0) and heads.score_left(
+        first, second
+    ) == pytest.approx((0.0 / 0.8 + 0.6 / 0.6) / 2)
 
 
 def test_even_attention_scores_its_share():
@@ -161,10 +169,14 @@ def test_a_hidden_first_token_gets_weight_from_itself_alone(condition):
     assert meaning.weight_on_first(model, batch) > 0
     hidden = meaning.without_first(model)
     for steps in hidden(batch.source, batch.source_mask, record=True).maps["causal"]:
-        assert not steps.weights[:, :, 1:, 0].any() and (steps.weights[:, :, 0, 0] > 0).all()
-        assert not steps.weights.triu(1).any()
-    assert meaning.weight_on_first(hidden, batch) == 0
-    assert meaning.loss(hidden, batch) != meaning.loss(model, batch)
+        assert (
+            not steps.weights[:, :, 1:, 0].any()
+            and (steps.weights[:, :, 0, 0] > 0).all()
+            and not steps.weights.triu(1).any()
+        )
+    assert meaning.weight_on_first(hidden, batch) == 0 and meaning.loss(
+        hidden, batch
+    ) != meaning.loss(model, batch)
 
 
 @pytest.fixture
@@ -201,8 +213,10 @@ def test_ablation_renormalizes_the_weights_and_the_gradient_holds_them_fixed(wor
         model.classify(states, left / left.sum(-1, keepdim=True)).softmax(-1),
         model.classify(states, weights).softmax(-1),
     )
-    assert torch.allclose(meaning.by_ablation(model, words)[:, 2], expected, atol=1e-6)
-    assert not meaning.by_ablation(model, words)[1, 6:].any()
+    assert (
+        torch.allclose(meaning.by_ablation(model, words)[:, 2], expected, atol=1e-6)
+        and not meaning.by_ablation(model, words)[1, 6:].any()
+    )
     model = reader()
     states = model.letters(words.source)
     weights = model.weights(states, words.source_mask)
@@ -219,8 +233,9 @@ def test_weights_agree_with_themselves_and_do_not_matter_to_a_constant(context, 
     weights = meaning.own_weights(
         model, model.states(model.letters(words.source), words.source_mask), words
     )
-    assert meaning.agreement(model, words, weights) == pytest.approx(1)
-    assert meaning.agreement(model, words, -weights) == pytest.approx(-1)
+    assert meaning.agreement(model, words, weights) == pytest.approx(1) and meaning.agreement(
+        model, words, -weights
+    ) == pytest.approx(-1)
     assert meaning.by_permutation(model, words, 0) > 0
     model.output.weight.zero_()
     assert meaning.by_permutation(model, words, 0) == 0

@@ -66,7 +66,7 @@ def metric_lines() -> list[str]:
     return _stats_to_text(manager.get_stats()).splitlines()
 
 
-def test_a_server_that_can_serve_says_how_much_it_has_to_do():
+def test_a_server_says_how_much_it_has_to_do_and_a_full_disk_is_a_503(monkeypatch):
     runs(queued=2, running=1, finished=3, failed=1)
     code, body = probe("/lab")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -80,9 +80,6 @@ def test_a_server_that_can_serve_says_how_much_it_has_to_do():
         "queue": 2,
     }
     assert all(isinstance(number, int) and number > 100 for number in free)
-
-
-def test_a_full_disk_is_a_503_with_a_sentence(monkeypatch):
     usage = health.shutil.disk_usage("/")
     monkeypatch.setattr(health.shutil, "disk_usage", lambda path: usage._replace(free=3_000_000))
     code, body = probe()
@@ -113,7 +110,9 @@ def test_many_probes_read_the_folders_once(monkeypatch):
     assert [probe()[0] for _ in range(5)] == [200] * 5 and looks == {"read": 1}
 
 
-def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypatch):
+def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_counters(
+    monkeypatch,
+):
     runs(queued=2, running=1, finished=3)
     monkeypatch.setattr(health, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
     lines = metric_lines()
@@ -130,9 +129,6 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text(monkeypat
     assert named == set(health.FAMILIES)
     sample = re.compile(r'[a-z_]+(\{[a-z]+="[a-z]+"\})? \d+')
     assert [line for line in lines if not line.startswith("#") and not sample.fullmatch(line)] == []
-
-
-def test_a_counter_is_named_wherever_one_is_added():
     text = (ROOT / "dashboard" / "server" / "jobs.py").read_text(encoding="utf-8")
     assert set(re.findall(r'health\.add_count\("(\w+)"', text)) == {
         name.removeprefix("lab_")
@@ -182,7 +178,7 @@ def test_weights_are_the_bytes_of_what_is_held():
     )
 
 
-def test_the_longest_unused_leaves_when_the_bytes_are_spent():
+def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
     memory = cache.ByteLRUCache(100, 99)
     for key in "abc":
         memory.get(key, lambda: np.zeros(40, np.uint8))
@@ -190,14 +186,19 @@ def test_the_longest_unused_leaves_when_the_bytes_are_spent():
     assert "a" in memory and "b" not in memory and "c" in memory and memory.bytes == 80
     memory.get("large", lambda: np.zeros(1000, np.uint8))
     assert memory.bytes == 1000 and "large" in memory, "the last one stays, though alone too heavy"
-
-
-def test_the_count_is_bounded_too_and_a_failure_is_not_remembered():
     memory = cache.ByteLRUCache(100, 2)
     with pytest.raises(ZeroDivisionError):
         memory.get(0, lambda: 1 / 0)
-    assert [memory.get(key, lambda: 7) for key in range(5)] == [7] * 5
-    assert [key in memory for key in range(5)] == [False, False, False, True, True]
+    assert [memory.get(key, lambda: 7) for key in range(5)] == [7] * 5 and [
+        key in memory for key in range(5)
+    ] == [False, False, False, True, True]
+    budget = cache.Budget(100)
+    models, results = cache.ByteLRUCache(1000, 9, budget), cache.ByteLRUCache(1000, 9, budget)
+    for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
+        cache_.get(key, lambda: np.zeros(40, np.uint8))
+    assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
+    results.evict("c")
+    assert budget.bytes == 40 and results.bytes == 0
 
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
@@ -227,8 +228,11 @@ def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_sm
     """It makes 36 results that are shared: with room for 32, each walk would compute all of them again."""
     for number in range(100):
         cache.shared(made, f"walk {number}")
-    assert cache.remembered(made, "walk 0") and not cache.remembered(made, "x")
-    assert cache.model(made, "x") is cache.model(made, "x")
+    assert (
+        cache.remembered(made, "walk 0")
+        and not cache.remembered(made, "x")
+        and cache.model(made, "x") is cache.model(made, "x")
+    )
     assert cache.shared(made, "x") is cache.shared(made, "x") is not cache.shared(made, "y")
 
 
@@ -335,16 +339,6 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
     assert baseline_of(EMBEDDED, question).pretrained is load_model(EMBEDDED)
     sizes = [size for key, size in results.sizes().items() if key not in before]
     assert sizes and max(sizes) < cache.size_bytes(load_model(EMBEDDED)) / 50
-
-
-def test_caches_that_share_a_budget_evict_what_was_used_longest_ago_in_any():
-    budget = cache.Budget(100)
-    models, results = cache.ByteLRUCache(1000, 9, budget), cache.ByteLRUCache(1000, 9, budget)
-    for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
-        cache_.get(key, lambda: np.zeros(40, np.uint8))
-    assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
-    results.evict("c")
-    assert budget.bytes == 40 and results.bytes == 0
 
 
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
@@ -490,8 +484,10 @@ def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_bu
     for name in refused:
         answer = client().get("/heads", headers={"Host": name})
         assert (answer.status_code, answer.text) == (421, UNKNOWN_NAME), name
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert client("/lab").get("/lab/_stcore/health", headers={"Host": name}).status_code == 200
+        assert (
+            answer.headers["X-Content-Type-Options"] == "nosniff"
+            and client("/lab").get("/lab/_stcore/health", headers={"Host": name}).status_code == 200
+        )
         assert client().get("/health", headers={"Host": name}).status_code == 200
 
 
@@ -558,8 +554,9 @@ def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monk
             "203.0.113.7",
         )
         visitors.take("read")
-        assert browser.delete("/lab/_stcore/upload_file/s/removed").status_code == 204
-        assert [one.file for one in visitors.uploads] == ["read", "left"]
+        assert browser.delete("/lab/_stcore/upload_file/s/removed").status_code == 204 and [
+            one.file for one in visitors.uploads
+        ] == ["read", "left"]
         end = time.monotonic() + 30
         while "left" in stored and time.monotonic() < end:
             browser.get("/lab/nothing")
@@ -608,13 +605,10 @@ def test_every_uploaded_file_is_counted_where_a_page_reads_it():
 INTERNAL = re.compile(r"streamlit\.(runtime|proto|elements|web|config|file_util)\b")
 
 
-def test_this_is_the_streamlit_they_were_made_for():
+def test_this_is_the_streamlit_they_were_made_for_and_nothing_else_imports_its_internals():
     assert st.__version__.startswith(f"{streamlit_internals.MADE_FOR}."), (
         "look at each function of streamlit_internals.py: is there a public way now?"
     )
-
-
-def test_nothing_else_imports_what_streamlit_keeps_to_itself():
     found = {
         path.name
         for top in ("core", "dashboard", "pages", "streamlit_app.py")
@@ -624,10 +618,9 @@ def test_nothing_else_imports_what_streamlit_keeps_to_itself():
     assert found == {"streamlit_internals.py"}
 
 
-def test_outside_of_a_page_there_is_no_run():
+def test_outside_of_a_page_there_is_no_run_and_without_a_manager_of_metrics_the_server_goes_on(
+    monkeypatch,
+):
     assert streamlit_internals.script_run() is None
-
-
-def test_without_streamlits_manager_of_metrics_the_server_goes_on(monkeypatch):
     monkeypatch.setattr("streamlit.runtime.get_instance", object)
     streamlit_internals.register_metrics({})

@@ -46,8 +46,11 @@ def assert_read_again(ref: ModelRef, inputs: ModelInputs | None) -> None:
         run(model_code(ref, inputs))["reading"],
         reading_of(ref, inputs or ModelInputs()),
     )
-    assert isinstance(reading, Reading) and reading.source.tokens == expected.source.tokens
-    assert reading.trace.source == expected.trace.source
+    assert (
+        isinstance(reading, Reading)
+        and reading.source.tokens == expected.source.tokens
+        and reading.trace.source == expected.trace.source
+    )
     for one, other in zip(reading.trace.maps, expected.trace.maps, strict=True):
         np.testing.assert_allclose(one.weights, other.weights, rtol=1e-5, atol=1e-6)
 
@@ -71,8 +74,9 @@ def test_what_a_reader_typed_stays_text():
         ModelInputs(TYPED), position=2, against=TYPED, output=7, quantity="difference", contrast=0
     )
     names = {"Question": Question, "inputs": question.inputs}
-    assert eval(question_code(question), names) == question
-    assert eval(question_code(Question(question.inputs)), names) == Question(question.inputs)
+    assert eval(question_code(question), names) == question and eval(
+        question_code(Question(question.inputs)), names
+    ) == Question(question.inputs)
 
 
 def test_a_folder_and_a_model_of_the_hub_are_loaded_by_what_names_them(tmp_path):
@@ -137,15 +141,12 @@ def test_imports_are_sorted_and_each_module_stands_once():
     )
 
 
-def test_small_work_runs_on_one_thread_and_the_rest_gets_its_threads_back():
+def test_small_work_runs_on_one_thread_and_the_rest_gets_its_threads_back_even_after_an_error():
     with one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == USUAL
     with one_thread(small=False):
         assert torch.get_num_threads() == USUAL
-
-
-def test_an_error_puts_them_back_too():
     with pytest.raises(ValueError, match="broken"), one_thread():
         raise ValueError("broken")
     assert torch.get_num_threads() == USUAL

@@ -422,8 +422,9 @@ def own_data(seed: int, _: Path) -> None:
 
 def rows(text: str, _: Path) -> None:
     table, _mark = read_rows(text)
-    assert len({len(row.cells) for row in table}) == 1
-    assert [row.line for row in table] == sorted({row.line for row in table})
+    assert len({len(row.cells) for row in table}) == 1 and [row.line for row in table] == sorted(
+        {row.line for row in table}
+    )
     assert table[-1].line <= validate_text(text).count("\n") + 1
 
 
@@ -511,9 +512,11 @@ def arrays(rng: random.Random) -> bytes:
 def array_file(data: bytes, _: Path) -> None:
     for item in read_arrays(data, "fuzz").trace.maps:
         assert (
-            np.isfinite(item.weights).all() and item.weights.min() >= 0 and item.weights.max() <= 1
+            np.isfinite(item.weights).all()
+            and item.weights.min() >= 0
+            and item.weights.max() <= 1
+            and item.weights.shape[1:] == (len(item.queries), len(item.keys))
         )
-        assert item.weights.shape[1:] == (len(item.queries), len(item.keys))
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(/etc/passwd) run\nshowpage\n%%EOF\n"

@@ -120,7 +120,7 @@ def test_a_sound_of_less_than_a_frame_or_of_a_chunk_too_long_is_refused(data):
         decode_wav(data, 16_000)
 
 
-def test_half_a_character_is_refused_wherever_text_comes_in():
+def test_half_a_character_is_refused_wherever_text_comes_in_also_in_the_config_of_a_model(tmp_path):
     for read, error in (
         (lambda: parse(f"owner/{LONE}"), PretrainedError),
         (lambda: read_code(f"Ann{LONE} 1A2B-3C01-F2AA-BB11"), LessonError),
@@ -137,9 +137,6 @@ def test_half_a_character_is_refused_wherever_text_comes_in():
     assert (
         make_question("text", "?", "a").check(f"a{LONE}") is True
     )  # punctuation, which does not count
-
-
-def test_a_model_whose_config_has_half_a_character_is_refused_in_words(tmp_path):
     save("t5", tmp_path)
     path = tmp_path / "config.json"
     path.write_text(
@@ -163,18 +160,13 @@ def test_a_checkpoint_of_another_size_is_refused_in_one_line(tmp_path, worker_he
     assert work(run.path) == "failed" and len(run.status().message.splitlines()) == 1
 
 
-def test_a_measure_of_no_word_in_a_link_of_sweeps_is_passed_over():
-    app = open_at("sweeps", **{"sweeps:measure": ""})
-    assert not app.exception and not app.error
-
-
-@each("seed", ["inf", "1e999", "-Infinity"])
-def test_an_infinite_number_in_a_link_is_passed_over(seed):
-    app = open_at("positions", **{"positions:seed": seed})
-    assert not app.exception and "positions:seed" not in app.query_params
-
-
-def test_settings_whose_task_is_no_word_are_refused():
+def test_a_word_that_is_none_is_passed_over_in_a_link_and_refused_as_a_task():
+    for page, name, text in (
+        ("sweeps", "sweeps:measure", ""),
+        *(("positions", "positions:seed", number) for number in ("inf", "1e999", "-Infinity")),
+    ):
+        app = open_at(page, **{name: text})
+        assert not app.exception and not app.error and not app.query_params.get(name)
     with pytest.raises(ConfigError, match="expected one of classify, pairs"):
         FineTuneConfig.from_json({"task": {"key": "classify"}, "data": "a,b"})
 

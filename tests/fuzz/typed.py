@@ -100,8 +100,11 @@ def formula(kind: Any) -> Any:
         try:
             result = parse(text, kind)(CELLS, None if kind == "mask" else SCORES)
         except FormulaError as error:
-            assert 0 <= error.at <= max(len(text), 1) and error.why.endswith(".")
-            assert error.pointed().splitlines()[-1] == " " * error.at + "^"
+            assert (
+                0 <= error.at <= max(len(text), 1)
+                and error.why.endswith(".")
+                and error.pointed().splitlines()[-1] == " " * error.at + "^"
+            )
             raise
         assert result.isfinite().all() and result.dtype == (
             torch.bool if kind == "mask" else torch.float32
@@ -140,8 +143,9 @@ def query(rng: random.Random) -> dict[str, Any]:
 
 def compare(link: dict[str, Any], _: Path) -> None:
     controls, sentences = from_query(link)
-    assert to_query(from_query(to_query(controls))[0]) == to_query(controls)
-    assert all(len(sentence) < 2_000 and sentence.encode() for sentence in sentences)
+    assert to_query(from_query(to_query(controls))[0]) == to_query(controls) and all(
+        len(sentence) < 2_000 and sentence.encode() for sentence in sentences
+    )
 
 
 def hub_name(text: str, folder: Path) -> None:

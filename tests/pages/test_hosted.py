@@ -97,24 +97,32 @@ def test_no_page_shows_anything_of_another(browser, page):
             app = open_at(page, **{"two_models:mode": "Two models"})
         options = [box.options for box in app.selectbox]
         shown[name] = f"{page_text(app)} {options} {[frame.value for frame in app.dataframe]}"
-    assert not {"unmistakable", secret.id} & set(re.findall(r"[\w-]+", shown["ben"]))
-    assert "unmistakable" in shown["anna"]
+    assert (
+        not {"unmistakable", secret.id} & set(re.findall(r"[\w-]+", shown["ben"]))
+        and "unmistakable" in shown["anna"]
+    )
 
 
 def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button(browser):
     hers, his = made("anna", name="hers"), made("ben", name="his")
     with browser("anna"):
         app = open_at("runs")
-    assert app.dataframe[0].value["name"].tolist()[0] == "hers"
-    assert "24 h after your last visit" in page_text(app) and "200\u00a0MB" in page_text(app)
+    assert (
+        app.dataframe[0].value["name"].tolist()[0] == "hers"
+        and "24 h after your last visit" in page_text(app)
+        and "200\u00a0MB" in page_text(app)
+    )
     with browser("ben"):
         app = open_at("runs", run=his.id)
         assert "hers" not in app.dataframe[0].value["name"].tolist()
         text = script_of(app).text("")
         assert his.id in text and not re.search(f"{server_folder()}|{folder_of('ben').name}", text)
         app.button(key="runs:everything:go").click().run()
-    assert "No runs of your own yet" in page_text(app)
-    assert hers.exists() and not folder_of("ben").exists()
+    assert (
+        "No runs of your own yet" in page_text(app)
+        and hers.exists()
+        and not folder_of("ben").exists()
+    )
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "finished"])
@@ -123,14 +131,16 @@ def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
     hers = made("anna", state)
     with browser("ben"), hers.lock():
         app = open_at("train", run=hers.id)
-        assert "belongs to another person" in page_text(app)
-        assert not {"train:stop", "train:pause", "train:continue"} & keys(app)
+        assert "belongs to another person" in page_text(app) and not {
+            "train:stop",
+            "train:pause",
+            "train:continue",
+        } & keys(app)
         assert not [one for one in app.get("popover") if one.proto.popover.label == "Train longer"]
         if state != "paused":
             app.button(key=f"train:{'train' if state == 'running' else 'copy'}").click().run()
             (own,) = runs_of("ben")
-            assert query_value(app, "run") == own.id
-            assert "belongs to another" not in page_text(app)
+            assert query_value(app, "run") == own.id and "belongs to another" not in page_text(app)
     assert hers.status().state == state and not hers.stop_request()
 
 
@@ -140,12 +150,16 @@ def test_sweeps_reports_and_comparisons_of_another_open_by_their_links_at_most(b
     sweep.add_runs({(0, 0): run})
     with run.lock(), browser("ben"):
         app = open_at("sweeps", sweep=sweep.id)
-        assert not {"sweeps:stop", "sweeps:continue", "sweeps:delete"} & keys(app)
-        assert "not on this machine" not in page_text(app) and sweep.path.exists()
+        assert (
+            not {"sweeps:stop", "sweeps:continue", "sweeps:delete"} & keys(app)
+            and "not on this machine" not in page_text(app)
+            and sweep.path.exists()
+        )
         runs = made("anna", name="hers"), made("ben", name="his")
         app = open_at("compare_runs", runs=",".join(run.id for run in runs))
-        assert {"hers", "his"} <= set(app.selectbox(key="compare_runs:0").options)
-        assert "belongs to another person" in page_text(open_at("fine_tune", run=tuned.id))
+        assert {"hers", "his"} <= set(
+            app.selectbox(key="compare_runs:0").options
+        ) and "belongs to another person" in page_text(open_at("fine_tune", run=tuned.id))
     report = export.Report(export.new_id(), "unmistakable")
     file = folder_of("anna") / "reports" / f"{report.id}.json.gz"
     file.parent.mkdir()
@@ -202,9 +216,12 @@ def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
         with browser(person):
             app = open_at("pretrained", **{"inside:model": name})
             shown = page_text(app) + str(dict(app.query_params)) + script_of(app).text("")
-            assert "not open to visitors" not in shown
-            assert app.session_state["page_pictures"].pictures
-            assert str(server_folder()) not in shown and folder_of("anna").name not in shown
+            assert (
+                "not open to visitors" not in shown
+                and app.session_state["page_pictures"].pictures
+                and str(server_folder()) not in shown
+                and folder_of("anna").name not in shown
+            )
             for model, words in refused.items():
                 assert words in page_text(open_at("pretrained", **{"inside:model": model}))
 
@@ -236,8 +253,11 @@ def lines(request, monkeypatch):
 
 def assert_silent(lines: list[str], capfd) -> None:
     """No line and nothing that was printed holds the secret, and each line is one line."""
-    assert lines and not [line for line in lines if SECRET in line.lower() or "\n" in line]
-    assert SECRET not in "".join(capfd.readouterr()).lower()
+    assert (
+        lines
+        and not [line for line in lines if SECRET in line.lower() or "\n" in line]
+        and SECRET not in "".join(capfd.readouterr()).lower()
+    )
     if lines[0].startswith("{"):
         assert all({"time", "level", "event"} <= json.loads(line).keys() for line in lines)
 
@@ -278,8 +298,11 @@ def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
     thread.join()
     assert_silent(lines, capfd)
     errors = [line for line in lines if "ValueError" in line]
-    assert len(errors) == 3 and all("tests/pages/test_hosted.py:" in line for line in errors)
-    assert [number in line for line in errors] == [True, True, False]
+    assert (
+        len(errors) == 3
+        and all("tests/pages/test_hosted.py:" in line for line in errors)
+        and [number in line for line in errors] == [True, True, False]
+    )
     assert any("Reading %s failed" in line for line in lines) and any(
         "a plain sentence" in line for line in lines
     )
@@ -291,12 +314,17 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     def script() -> None:
         from dashboard.server import logs
 
-        assert logs.on_script_error(OSError(30, "Read-only file system"))
-        assert logs.on_script_error(ValueError("zq7secret is wrong"))
+        assert logs.on_script_error(OSError(30, "Read-only file system")) and logs.on_script_error(
+            ValueError("zq7secret is wrong")
+        )
 
     disk, other = [error.value for error in AppTest.from_function(script).run().error]
-    assert "can be read, but not written" in disk and "Errno" not in disk
-    assert "reference" in other and SECRET not in other
+    assert (
+        "can be read, but not written" in disk
+        and "Errno" not in disk
+        and "reference" in other
+        and SECRET not in other
+    )
     monkeypatch.delenv("ATTENTION_LAB_LOG")
     for error in (ValueError(), FileNotFoundError(2, "No such file or directory")):
         assert not logs.on_script_error(error), "without the log Streamlit shows it as ever"
@@ -307,8 +335,11 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
         raise RuntimeError(f"{SECRET} broke")
 
     monkeypatch.setattr(worker, "train_run", fail)
-    assert worker.work(create_run(small_run(), name=SECRET).path) == "failed"
-    assert any("RuntimeError" in line for line in lines) and SECRET not in "".join(lines)
+    assert (
+        worker.work(create_run(small_run(), name=SECRET).path) == "failed"
+        and any("RuntimeError" in line for line in lines)
+        and SECRET not in "".join(lines)
+    )
     # its standard error is the server's; its output is the run's own file
     assert SECRET not in capfd.readouterr().err
 

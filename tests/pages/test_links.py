@@ -154,8 +154,10 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
     drawn = controls_of(app)
     assert {key: drawn.get(key) for key in values} == values
     closed = open_page(page, app.query_params)
-    assert closed.query_params == app.query_params
-    assert {key: closed.session_state[key] for key in values} == values
+    assert (
+        closed.query_params == app.query_params
+        and {key: closed.session_state[key] for key in values} == values
+    )
     hidden = set(drawn) - set(controls_of(closed))
     assert hidden <= set(values), "the table above lacks a control"
     assert controls_of(open_page(page, closed.query_params, panels)) == drawn
@@ -278,8 +280,10 @@ def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_r
         and again.number_input(key="train:seed").value == 7
     )
     alone = open_page("train", {"run": "example_recurrent"})
-    assert alone.selectbox(key="train:task").value == "reverse"
-    assert alone.selectbox(key="train:reverse:kind").value == "recurrent"
+    assert (
+        alone.selectbox(key="train:task").value == "reverse"
+        and alone.selectbox(key="train:reverse:kind").value == "recurrent"
+    )
 
 
 def test_bad_values_in_a_link_of_train_leave_the_recipe():
@@ -296,8 +300,11 @@ def test_bad_values_in_a_link_of_train_leave_the_recipe():
             f"{name}:attention:now": "score=nonsense",
         },
     )
-    assert not app.error and app.number_input(key="train:seed").value == 0
-    assert app.selectbox(key=f"{name}:mechanism").value == "recommended"
+    assert (
+        not app.error
+        and app.number_input(key="train:seed").value == 0
+        and app.selectbox(key=f"{name}:mechanism").value == "recommended"
+    )
     assert not [key for key in app.query_params if key.startswith("train:")]
 
 
@@ -378,8 +385,9 @@ def test_heads_are_kept(page):
 def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link(monkeypatch):
     names = ["masks:rule", "masks_old", "heads:d_model", "inside:model", "one:score"]
     monkeypatch.setattr("streamlit.session_state", dict.fromkeys(names))
-    assert [*forget_page("masks", ["inside:model"])] == ["masks:rule", "inside:model"]
-    assert [*forget_page("one_query", [])] == ["one:score"]
+    assert [*forget_page("masks", ["inside:model"])] == ["masks:rule", "inside:model"] and [
+        *forget_page("one_query", [])
+    ] == ["one:score"]
 
 
 def test_a_reset_page_opens_as_at_first():
@@ -389,8 +397,11 @@ def test_a_reset_page_opens_as_at_first():
     app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
     assert not app.run().button_group  # the widgets leave the browser
     app.run()
-    assert app.button_group(key="mechanisms:axis").value == "position"
-    assert app.session_state["masks:other"] == "stays" and PENDING not in app.session_state
+    assert (
+        app.button_group(key="mechanisms:axis").value == "position"
+        and app.session_state["masks:other"] == "stays"
+        and PENDING not in app.session_state
+    )
     assert "mechanisms:axis" not in app.query_params
 
 

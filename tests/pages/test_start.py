@@ -50,12 +50,15 @@ def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
     assert (
         f"Soft look-up: {float(weights.out):.2f}" in shown.replace("*", "")
         and "Hard look-up: nothing" in shown
+        and "for key C, 1 · 1 + 2 · 1 = 3.00" in shown
     )
-    assert "for key C, 1 · 1 + 2 · 1 = 3.00" in shown
     assert html_text(app).count("<img") == len(start.PATH_STOPS)
 
 
-def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
+def test_a_key_that_equals_the_query_is_found_and_links_and_moves_set_the_numbers():
+    app = open_page()
+    app.button(key="start:try:2").click().run()
+    assert app.number_input(key="start:q1").value == 0 and "Soft look-up: 20.00" in page_text(app)
     app = open_page()
     for name in ("q1", "q2"):
         app.number_input(key=f"start:{name}").set_value(1.0)
@@ -63,17 +66,12 @@ def test_a_key_that_equals_the_query_is_found_and_the_link_sets_every_number():
     assert "Hard look-up: 7." in page_text(app)
     names = [widget.key for widget in app.number_input]
     again = open_page(**{name: str(place) for place, name in enumerate(names, 3)})
-    assert [widget.value for widget in again.number_input] == list(
-        range(3, 3 + len(names))
-    ) and len(names) == 11
-    assert look_up((1.0, 1.0), start.KEYS, start.VALUES).equal == 2
+    assert (
+        [widget.value for widget in again.number_input] == list(range(3, 3 + len(names)))
+        and len(names) == 11
+        and look_up((1.0, 1.0), start.KEYS, start.VALUES).equal == 2
+    )
     assert look_up(start.QUERY, start.KEYS, start.VALUES).equal is None
-
-
-def test_a_move_sets_the_query():
-    app = open_page()
-    app.button(key="start:try:2").click().run()
-    assert app.number_input(key="start:q1").value == 0 and "Soft look-up: 20.00" in page_text(app)
 
 
 @pytest.mark.parametrize("link", [{"why:d_model": "32 numbers"}, {"runs": "a.b"}])
@@ -102,18 +100,38 @@ def test_visited_pages_have_a_tick_here_and_in_the_link():
     )
 
 
-def test_the_path_is_what_the_stops_name_and_next_leads_along_it():
+def test_next_leads_along_the_path_and_the_tour_stops_at_each_page_and_says_what_is_there():
     assert tuple(page for pages, *_ in start.PATH_STOPS for page in pages) == PATH
     keys, at = [], "start"
     for _ in PATH:
         keys.append(at := following(at).key)
-    assert tuple(keys) == PATH and STEPS[0].key == "start"
+    assert (
+        tuple(keys) == PATH
+        and STEPS[0].key == "start"
+        and tuple(stop.page for stop in tour.STOPS) == PATH
+    )
+    exact = {
+        model: lengths["1–10"].mean
+        for model in models(why.load().learned)
+        for lengths in [by_length(why.load().learned, model, "sequence_accuracy")]
+    }
+    assert min(exact.values()) > 90
+    item = read(load_minilm(), heads.MINILM_TEXT).trace.map(example.MINILM_LAYER)
+    row = item.weights[1][item.queries.index("it")]
+    assert item.keys[row.argmax()] == "animal"
 
 
-def test_the_picked_output_word_is_in_the_link():
+def test_the_picked_output_word_and_the_stop_of_the_tour_are_in_the_link():
     app = open_page(**{"start:word": "3"})
-    assert app.session_state["start:word"] == 3
-    assert open_page(**{"start:word": "x"}).query_params == {}
+    assert (
+        app.session_state["start:word"] == 3 and open_page(**{"start:word": "x"}).query_params == {}
+    )
+    app = AppTest.from_file(APP, default_timeout=60)
+    app.query_params["tour"] = "4"
+    app.switch_page("../pages/masks.py").run()
+    assert f"Tour, 5 of {len(tour.STOPS)}" in page_text(app)
+    app.button(key="tour:skip").click().run()
+    assert "Tour, 5" not in page_text(app) and "tour" not in app.query_params
 
 
 def test_the_tour_sets_the_controls_of_each_page_and_ends():
@@ -129,19 +147,6 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
     assert "0 of 6 stops visited, without the tour" in page_text(app)
 
 
-def test_the_tour_stops_at_each_page_of_the_path_and_says_what_is_there():
-    assert tuple(stop.page for stop in tour.STOPS) == PATH
-    exact = {
-        model: lengths["1–10"].mean
-        for model in models(why.load().learned)
-        for lengths in [by_length(why.load().learned, model, "sequence_accuracy")]
-    }
-    assert min(exact.values()) > 90
-    item = read(load_minilm(), heads.MINILM_TEXT).trace.map(example.MINILM_LAYER)
-    row = item.weights[1][item.queries.index("it")]
-    assert item.keys[row.argmax()] == "animal"
-
-
 def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_controls_back():
     app = open_page()
     app.switch_page("../pages/masks.py").run()
@@ -151,8 +156,10 @@ def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_cont
     app.button(key="start:tour").click().run()
     for _ in range(4):
         app.button(key="tour:next").click().run()
-    assert app.selectbox(key="masks:first").value == "causal"
-    assert app.text_input(key="masks:tokens").value == tour.SENTENCE
+    assert (
+        app.selectbox(key="masks:first").value == "causal"
+        and app.text_input(key="masks:tokens").value == tour.SENTENCE
+    )
     app.button(key="tour:next").click().run()
     app.button(key="tour:back").click().run()
     assert app.selectbox(key="masks:first").value == "causal"
@@ -189,8 +196,9 @@ def test_back_and_skip():
     assert "Tour, 1 of" in page_text(app)
     app.button(key="tour:next").click().run()
     app.button(key="tour:skip").click().run()
-    assert "Tour, " not in page_text(app)
-    assert app.text_input(key="one:tokens").value == tour.SENTENCE
+    assert (
+        "Tour, " not in page_text(app) and app.text_input(key="one:tokens").value == tour.SENTENCE
+    )
 
 
 def test_the_saved_numbers_are_those_of_core():
@@ -219,12 +227,3 @@ def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_the_tour_goes_on_after_a_reload():
-    app = AppTest.from_file(APP, default_timeout=60)
-    app.query_params["tour"] = "4"
-    app.switch_page("../pages/masks.py").run()
-    assert f"Tour, 5 of {len(tour.STOPS)}" in page_text(app)
-    app.button(key="tour:skip").click().run()
-    assert "Tour, 5" not in page_text(app) and "tour" not in app.query_params
