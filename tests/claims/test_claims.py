@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from core.claims.base import (
     CellResult,
     Claim,
     Figure,
+    Outcome,
     Part,
     Pick,
     Results,
@@ -79,15 +81,15 @@ def test_a_statement_holds_where_the_whole_interval_does(low, high, says):
 
 
 def test_parts_make_one_verdict_and_too_few_seeds_or_no_room_are_reasons():
-    for outcomes, state in {
+    states: dict[tuple[Outcome, ...], str] = {
         ("holds", "holds"): "holds",
         ("holds", "refuted"): "holds in part",
         ("holds", "cannot be told"): "holds in part",
         ("refuted", "cannot be told"): "does not hold",
         ("refuted",): "does not hold",
         ("cannot be told", "cannot be told"): "cannot be told here",
-    }.items():
-        assert combine(outcomes) == state
+    }
+    assert {outcomes: combine(outcomes) for outcomes in states} == states
     seeds = [SeedValues({("a", "m", None): 0.9 + 0.001 * seed}) for seed in range(5)]
     assert why_not(part(0.5), seeds[:4], ("a",)) == "4 seeds of the 5 that a verdict needs"
     tight = replace(part(0.02), unit="gain", room=lambda seed: 1 - 0.995)
@@ -124,7 +126,7 @@ def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(diffe
     parts = tuple(
         Part(
             unit,
-            lambda seed, unit=unit: seed.one("a", unit),
+            partial(SeedValues.one, condition="a", measure=unit),
             unit,
             low=float(unit == "times"),
             unit=unit,
