@@ -54,8 +54,23 @@ def shown(config=CONFIG, stage=5, real=None, **more):
     )
 
 
-def joined_text(parts):
-    return "".join(text for text, _ in parts)
+def sentence_of(r, config, stage=5, real=None, head=0):
+    whys = one_query.reasons_text(r, real)
+    return "".join(text for text, _ in one_query.facts_fact(r, config, stage, whys, head))
+
+
+def equation_of(r, config, stage, key=1):
+    return one_query.equation(r, config, stage, key, "#B8430F")
+
+
+def check_stage(r, config, stage, key, real=None, head=0):
+    """The equation has braces that close, and the sentence ends."""
+    latex, sentence = (
+        "".join(equation_of(r, config, stage, key)),
+        sentence_of(r, config, stage, real, head),
+    )
+    assert latex.count("{") == latex.count("}") and sentence.endswith((".", "…")), config
+    assert "−" not in latex and "NaN" not in latex, "LaTeX sets its own minus"
 
 
 # text
@@ -78,22 +93,15 @@ def test_tokens(text, tokens):
     assert tokenize(text).tokens == tokens
 
 
-def test_long_text_is_cut_and_says_so():
+def test_a_long_text_is_cut_each_place_has_a_name_and_a_word_one_vector():
     cut = tokenize("ab " * 10_000)
     assert len(cut.tokens) == MAX_TOKENS
     assert any("30,000 characters; the first 20,000" in note for note in cut.notes)
     assert any(f"the first {MAX_TOKENS} are used" in note for note in cut.notes)
-
-
-def test_each_place_has_a_name_of_its_own():
     assert labels(("the", "cat", "the", "x" * 60)) == ("the", "cat", "the (2)", "x" * 23 + "…")
-
-
-def test_a_word_has_one_vector_whatever_stands_around_it():
     state = torch.random.get_rng_state()
     first, second = embed(("a", "b", "a"), 7, 3), embed(("b",), 7, 3)
-    assert torch.equal(first[0, 0], first[0, 2])
-    assert torch.equal(first[0, 1], second[0, 0])
+    assert torch.equal(first[0, 0], first[0, 2]) and torch.equal(first[0, 1], second[0, 0])
     assert not torch.equal(embed(("b",), 7, 4), second)
     assert torch.equal(torch.random.get_rng_state(), state)
 
@@ -108,9 +116,6 @@ def test_the_worked_example_by_hand():
     np.testing.assert_allclose(r.raw[0], [1, 2, 3])
     np.testing.assert_allclose(r.weights[0], [0.140, 0.284, 0.576], atol=5e-4)
     np.testing.assert_allclose(r.out[0], [0.355, 0.617], atol=5e-4)
-
-
-def test_matrices_go_through_the_link():
     parts = matrices.parse("1,−2.5|0.125,1e-3|3")
     assert parts == [[[1.0, -2.5]], [[0.125, 0.001]], [[3.0]]]
     assert matrices.parse(matrices.write(parts)) == parts
@@ -148,46 +153,37 @@ def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
 # numbers, payload
 
 
-def test_small_maps_keep_zero_in_the_middle_and_masked_cells_apart():
-    data = small_map(np.array([[-2.0, 0.0, 2.0]]), 2.0, np.array([[True, True, False]]))
-    assert list(base64.b64decode(data["data"])) == [0, 127, 255]
-    assert list(
-        base64.b64decode(small_map(np.array([[0.0, 1.0]]), 1.0, scale="weight")["data"])
-    ) == [0, 254]
+def test_scales_keep_zero_in_the_middle_and_end_on_a_plain_number():
+    for values, top, allowed, scale, expected in (
+        ([-2.0, 0.0, 2.0], 2.0, np.array([[True, True, False]]), "signed", [0, 127, 255]),
+        ([0.0, 1.0], 1.0, None, "weight", [0, 254]),
+    ):
+        data = small_map(np.array([values]), top, allowed, scale=scale)
+        assert list(base64.b64decode(data["data"])) == expected
+    tops = [top_of(np.array(values)) for values in ([2.87, -1.0], [0.0], [np.nan, 41.0])]
+    assert tops == [3, 1, 50]
 
 
-def test_what_is_sent_is_bounded_and_holds_the_query():
+def test_what_is_sent_is_bounded_holds_the_query_and_the_keys_with_most_weight():
     for query in (0, 150, 511):
         sent = shown(text="word " * 512, query=query)
         assert len(sent["keys"]) == LIST_KEYS
         assert all(m["rows"] <= MAP_CELLS >= m["columns"] for m in sent["maps"])
         assert sent["rows"][sent["band"]] == sent["query"]
     assert window(3, 1) == slice(0, 3)
-
-
-def test_the_listed_keys_hold_the_most_weight():
-    r = reading(text=" ".join(f"w{n}" for n in range(40)), query=39)
-    sent = shown(text=" ".join(f"w{n}" for n in range(40)), query=39)
-    least = min(line["weight"]["value"] for line in sent["keys"])
-    others = [
-        r.weights[39, j] for j in range(40) if j not in {line["index"] for line in sent["keys"]}
-    ]
-    assert least >= max(others)
+    text = " ".join(f"w{n}" for n in range(40))
+    listed = {line["index"]: line["weight"]["value"] for line in shown(text=text, query=39)["keys"]}
+    weights = reading(text=text, query=39).weights[39]
+    assert min(listed.values()) >= max(weights[j] for j in range(40) if j not in listed)
 
 
 def test_a_masked_key_says_why():
-    assert shown()["keys"][5]["masked"] is None
-    assert shown()["keys"][5]["why"] == "comes later"
+    first = shown()["keys"][5]
+    assert (first["masked"], first["why"]) == (None, "comes later")
     local = CONFIG.with_(mask=Choice.of("local", window=1))
     assert shown(local)["keys"][0]["why"] == "too far"
     padded = CONFIG.with_(mask=Choice("padding"))
     assert shown(padded, real=3)["keys"][4]["why"] == "padding"
-
-
-def test_the_signed_scale_ends_on_a_plain_number():
-    assert top_of(np.array([2.87, -1.0])) == 3
-    assert top_of(np.array([0.0])) == 1
-    assert top_of(np.array([np.nan, 41.0])) == 50
 
 
 # words, facts, equations
@@ -195,8 +191,7 @@ def test_the_signed_scale_ends_on_a_plain_number():
 
 def test_the_opening_sentence_says_what_the_numbers_say():
     r = reading()
-    sentence = joined_text(one_query.facts_fact(r, CONFIG, 5, one_query.reasons_text(r, None)))
-    assert sentence == (
+    assert sentence_of(r, CONFIG) == (
         "tired gives 0.60 to animal. The full stop has the highest score, 3.67, but comes later, "
         "so the mask removes it."
     )
@@ -204,11 +199,12 @@ def test_the_opening_sentence_says_what_the_numbers_say():
     assert round(float(r.weights[4, 1]), 2) == 0.60
 
 
-@each("stage", range(1, 7))
-def test_a_row_that_sees_nothing_is_named_in_every_stage(stage):
-    r = reading(CONFIG.with_(mask=Choice("padding")), real=0)
-    sentence = joined_text(one_query.facts_fact(r, CONFIG, stage, {}))
-    assert sentence == "tired may attend to no key: every weight is 0 and its output is 0."
+def test_a_row_that_sees_nothing_is_named_in_every_stage():
+    config = CONFIG.with_(mask=Choice("padding"))
+    r = reading(config, real=0)
+    assert {sentence_of(r, config, stage, 0) for stage in range(1, 7)} == {
+        "tired may attend to no key: every weight is 0 and its output is 0."
+    }
     assert np.array_equal(r.out, np.zeros_like(r.out))
 
 
@@ -219,24 +215,17 @@ def test_every_stage_has_an_equation_a_sentence_and_braces_that_close(stage, sen
     real = 1 if mask == "padding" else None
     config = CONFIG.with_(mask=BOTH if mask == "both" else Choice(mask))
     r = reading(config, sentence, query=0, real=real)
-    latex = "".join(one_query.equation(r, config, stage, len(r.keys) - 1, "#B8430F"))
-    assert latex.count("{") == latex.count("}")
-    assert "−" not in latex  # LaTeX sets its own minus
-    assert joined_text(
-        one_query.facts_fact(r, config, stage, one_query.reasons_text(r, real))
-    ).endswith((".", "…"))
+    check_stage(r, config, stage, len(r.keys) - 1, real)
 
 
 def test_the_equation_holds_the_live_numbers():
     r = reading()
-    line = "".join(one_query.equation(r, CONFIG, 5, 1, "#B8430F"))
+    line = "".join(equation_of(r, CONFIG, 5))
     assert rf"\mathbf{{{number(r.weights[4, 1])}}}" in line
     assert r"\text{tired},\,\text{animal}" in line
     total = sum(math.exp(r.scores[4, m]) for m in range(5))
     assert number(total) in line
-    assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(
-        one_query.equation(r, CONFIG, 3, 1, "#B8430F")
-    )
+    assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(equation_of(r, CONFIG, 3))
 
 
 @each("d_model", D_MODELS)
@@ -245,11 +234,7 @@ def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
     """To the rounding of two factors a product."""
     config = AttentionConfig(d_model, heads if d_model % heads == 0 else 1, position="alibi")
     r = reading(config)
-    line = (
-        "".join(one_query.equation(r, config, 2, 1, "#B8430F")[1:])
-        .replace("(", "")
-        .replace(")", "")
-    )
+    line = re.sub("[()]", "", "".join(equation_of(r, config, 2)[1:]))
     rest = re.findall(r"\\underbrace\{(-?[\d.]+)\}", line)
     pairs = re.findall(r"(-?[\d.]+) \\cdot (-?[\d.]+)", line)
     total = sum(float(a) * float(b) for a, b in pairs) + sum(map(float, rest))
@@ -318,15 +303,9 @@ def test_every_entry_has_words_numbers_and_equations_in_every_stage():
         real = 4 if config.mask.key == "padding" else None
         for half in range(config.score_heads // config.num_heads):
             r = reading(config, head=1, real=real, half=half)
-            whys, name = one_query.reasons_text(r, real), repr(config)
-            assert len(one_query.stage_words(config, r, real, False)) == 6, name
+            assert len(one_query.stage_words(config, r, real, False)) == 6, config
             for stage in range(1, 7):
-                latex = "".join(one_query.equation(r, config, stage, r.best, "#B8430F"))
-                assert latex.count("{") == latex.count("}"), name
-                assert "NaN" not in latex, name
-                assert joined_text(one_query.facts_fact(r, config, stage, whys, 1)).endswith(
-                    (".", "…")
-                ), name
+                check_stage(r, config, stage, r.best, real, 1)
             shown(config, real=real, head=1)
 
 
@@ -343,7 +322,7 @@ def test_a_rule_that_adjusts_is_shown_from_before_to_after():
     r = reading(config)
     assert r.adjusted
     np.testing.assert_allclose(2 * r.before - 1, r.scores, atol=1e-5)
-    symbols, live = one_query.equation(r, config, 3, 1, "#B8430F")
+    symbols, live = equation_of(r, config, 3)
     assert "s_{ij}" in symbols
     assert rf"\frac{{{latex(r.raw[4, 1])}}}{{\sqrt{{4}}}} \;\to\;" in live
     assert latex(r.scores[4, 1]) in live
@@ -372,30 +351,25 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     np.testing.assert_allclose(
         r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5
     )  # σ = D/2 = 1
-    live = "".join(one_query.equation(r, config, 5, 3, "#B8430F"))
+    live = "".join(equation_of(r, config, 5, 3))
     assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
-    assert f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00." in joined_text(
-        one_query.facts_fact(r, config, 5, one_query.reasons_text(r, None))
-    )
+    ends = f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00."
+    assert ends in sentence_of(r, config)
 
 
 def test_what_shaw_adds_to_the_values_is_in_the_output():
     config = AttentionConfig(16, 4, position=Choice("shaw"))
     r = reading(config)
     np.testing.assert_allclose(r.weights @ r.v + r.position_values, r.out, atol=1e-5)
-    assert r"+ p_i" in one_query.equation(r, config, 6, 1, "#B8430F")[0]
+    assert r"+ p_i" in equation_of(r, config, 6)[0]
 
 
 def test_a_row_that_does_not_sum_to_one_says_what_it_sums_to():
     config = CONFIG.with_(normalizer=Choice("sink"))
     r = reading(config)
     assert r.sum < 0.99
-    assert f"Its row sums to {number(r.sum)}." in joined_text(
-        one_query.facts_fact(r, config, 5, {})
-    )
-    assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(
-        one_query.equation(r, config, 5, 1, "#B8430F")
-    )
+    assert f"Its row sums to {number(r.sum)}." in sentence_of(r, config)
+    assert rf"\sum_m w_{{im}} = {number(r.sum)}" in "".join(equation_of(r, config, 5))
 
 
 def test_heads_that_share_keys_are_named():

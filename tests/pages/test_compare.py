@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -261,16 +262,10 @@ def tokens_of(setup: Comparison) -> Tokens:
     return study.tokens_of(setup, recorded_of(setup))
 
 
-def test_what_stands_at_first_sight_needs_no_words_in_the_link():
-    assert to_query(default_controls()) == {}
-    assert from_query({}) == (default_controls(), [])
-    named = [compare.name_of(config) for config in default_controls().mechanisms]
-    assert named == ["Dot product", "ALiBi", "Local window", "Linear"]
-
-
 @each(
     "setup",
     [
+        default_controls(),
         SETUP,
         replace(
             SETUP,
@@ -314,19 +309,17 @@ def test_a_broken_link_says_so_and_the_rest_of_it_is_kept(name, value, warning):
     assert setup == replace(default_controls(), text="kept")
 
 
-def test_the_constants_are_the_model_s():
-    trace = read(load_model(EMBEDDED), "a b").trace
-    assert trace.shape == (study.LAYERS, study.HEADS)
-    assert load_model(EMBEDDED).model.config.hidden_size == study.WIDTH
-
-
 def test_minilm_s_map_is_minilm_s_own_attention():
-    setup = replace(default_controls(), source="2.7")
-    result = compute_map(setup, setup.mechanisms[0])
-    np.testing.assert_allclose(
-        result.weights, read(load_model(EMBEDDED), setup.text).trace.head(2, 7), atol=1e-5
+    setup, model = replace(default_controls(), source="2.7"), load_model(EMBEDDED)
+    trace = read(model, setup.text).trace
+    assert (*trace.shape, model.model.config.hidden_size) == (
+        study.LAYERS,
+        study.HEADS,
+        study.WIDTH,
     )
-    assert tokens_of(setup).names == read(load_model(EMBEDDED), setup.text).trace.map(0).keys
+    result = compute_map(setup, setup.mechanisms[0])
+    np.testing.assert_allclose(result.weights, trace.head(2, 7), atol=1e-5)
+    assert tokens_of(setup).names == trace.map(0).keys
 
 
 def test_alibi_is_minilm_s_scores_with_its_slope():
@@ -353,31 +346,28 @@ def test_what_minilm_s_queries_cannot_have_is_said():
 
 
 @each("item", PRESETS)
-def test_every_preset_has_a_map_or_a_reason_in_both_sources(item):
-    for setup in (SETUP, replace(default_controls(), text="one two three")):
-        try:
-            config = item.config(*setup.sizes)
-        except ConfigError:
-            continue
-        result = compute_map(setup, config)
-        assert result.error or np.isfinite(result.weights).all()
-        assert result.error or result.weights.shape == (len(tokens_of(setup).names),) * 2
-        assert compare.name_of(config) and compare.heading_note(config)
+def test_a_preset_is_drawn_and_with_minilm_s_queries_it_is_drawn_or_refused(item):
     assert not compute_map(SETUP, item.config()).error, "the seeded layer draws every preset"
+    setup = replace(default_controls(), text="one two three")
+    with suppress(ConfigError):
+        result = compute_map(setup, item.config(*setup.sizes))
+        assert result.error or result.weights.shape == (len(tokens_of(setup).names),) * 2
+        assert result.error or np.isfinite(result.weights).all()
 
 
-@each("axis", AXES)
-def test_every_entry_has_a_map_or_a_reason_and_a_name(axis):
-    for item in AXES[axis]:
-        try:
-            config = AttentionConfig(16, 2).with_(**{axis: Choice(item.key)})
-        except ConfigError:
-            continue
-        result = compute_map(SETUP, config)
-        assert result.error.endswith(".") or result.weights.shape == (5, 5), item.key
-        assert compare.heading_note(config) and "{" not in compare.heading_note(config)
-        name = item.name if getattr(config, axis) != getattr(DOT, axis) else "Dot product"
-        assert item.parts or compare.name_of(config) == name
+@each("option", addable())
+def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
+    try:
+        config = mechanism_of(option, SETUP.sizes)
+    except ConfigError as error:
+        assert str(error).endswith(".")
+        return
+    result = compute_map(SETUP, config)
+    assert result.error.endswith(".") or result.weights.shape == (5, 5)
+    assert compare.name_of(config) and "{" not in compare.heading_note(config)
+    axis, _, key = option.partition("=")
+    if axis in AXES and not entry(axis, key).parts:
+        assert compare.name_of(config) == entry(axis, key).name
 
 
 def test_equal_names_are_equal_weights():
@@ -402,12 +392,11 @@ def test_measures_by_hand():
     )
     assert MapResult(np.zeros((3, 3))).near == 0
     assert MapResult(-weights).entropy is None and MapResult(-weights).distance is None
-
-
-def test_the_cell_worth_reading_is_no_neighbour_and_no_special_token():
     weights = np.full((5, 5), 0.1)
     weights[0, 4], weights[2, 3], weights[1, 3] = 0.9, 0.8, 0.5
-    assert default_cell(weights, (True, False, False, False, False)) == (1, 3)
+    assert default_cell(weights, (True, False, False, False, False)) == (1, 3), (
+        "the cell worth reading is no neighbour and no special token"
+    )
 
 
 def test_the_fact_is_what_is_measured():
@@ -427,46 +416,21 @@ def test_the_fact_is_what_is_measured():
         "cannot attend to animal under the local window; under the other, it gives animal 0.68."
         in hidden
     )
-
-
-def test_mechanisms_that_weigh_alike_are_said_to():
     setup = replace(SETUP, mechanisms=(DOT, AttentionConfig(16, 2, Choice("gated"))))
     results = [compute_map(setup, config) for config in setup.mechanisms]
-    sentence = compare.fact_text(
-        setup, ["Dot product", "Gated output"], results, tokens_of(setup), (0, 2)
-    )
+    names = ["Dot product", "Gated output"]
+    sentence = compare.fact_text(setup, names, results, tokens_of(setup), (0, 2))
     assert sentence.startswith("Gated output and the dot product give the same weights")
     assert sentence.endswith("in both.")
 
 
-def test_two_of_a_kind_are_told_apart_by_name():
+def test_names_say_what_is_special_and_tell_equal_ones_apart():
     configs = [DOT, ALIBI, DOT, DOT]
     assert compare.names_of(configs) == ["Dot product", "ALiBi", "Dot product 2", "Dot product 3"]
-
-
-def test_names_say_what_is_special():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=1)))
     assert compare.name_of(AttentionConfig(16, 2, mask=mask)) == "Causal and not local window"
     both = AttentionConfig(16, 2, score=Choice("dot"), position=Choice("alibi"))
     assert compare.name_of(both) == "Dot product + ALiBi"
-
-
-def test_everything_that_can_be_added_makes_a_mechanism_or_says_why():
-    for option in addable():
-        try:
-            config = mechanism_of(option, (16, 2))
-        except ConfigError as error:
-            assert str(error).endswith(".")
-        else:
-            assert compare.name_of(config)
-
-
-def test_a_caption_names_what_is_implied_and_what_is_signed():
-    tokens = Tokens(("a", "b"), (False, False))
-    results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
-    caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
-    assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
-    assert "seed 126" in caption
 
 
 @each("key", [item.key for item in AXES["mask"]])
@@ -539,7 +503,12 @@ def test_nothing_is_measured_beside_another_measurement():
     ONE_AT_A_TIME.release()
 
 
-def test_a_row_of_the_table_says_what_is_more_or_less_than_the_first():
+def test_a_caption_and_a_row_of_the_table_say_what_is_implied_signed_and_less_than_the_first():
+    results = [MapResult(np.eye(2), implied=True), MapResult(-np.eye(2))]
+    tokens = Tokens(("a", "b"), (False, False))
+    caption = compare.caption_text(SETUP, tokens, results, ["Linear", "Diff"])
+    assert "Linear: implied weights" in caption and "Diff: weights may be negative" in caption
+    assert "seed 126" in caption
     result = MapResult(np.eye(3))
     measured = Measurement("x", 8, 0.0123, 2_000_000)
     line = compare.row("x", result, ClosedFormCost(90, 1e6, True), 1, measured, 100)
