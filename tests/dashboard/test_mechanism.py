@@ -87,6 +87,17 @@ def test_masks_are_joined_and_turned(app):
     assert from_text(shown_text(app)).mask.key == "causal"
 
 
+def test_positions_are_joined(app):
+    select(app.run(), "position", "and")
+    app.text_input(key="demo:position:and:part1:formula:formula").set_value("score * 2").run()
+    parts = Choice("rope"), Choice.of("formula", formula="score * 2")
+    assert from_text(shown_text(app)) == AttentionConfig(16, 2, position=Choice.of("and", *parts))
+    joined = Choice.of("and", Choice("alibi"), Choice.of("rope", base=500.0))
+    app.session_state["start"] = AttentionConfig(16, 2, position=joined)
+    assert from_text(shown_text(app.run())).position == app.session_state["start"].position
+    assert app.selectbox(key="demo:position:and:part0").value == "alibi"
+
+
 @pytest.mark.parametrize(
     "mask",
     [
@@ -133,48 +144,34 @@ def test_what_cannot_go_together_is_said_beside_the_control_with_a_button_that_m
     assert app.selectbox(key="demo:kernel").value == "exact"
 
 
-def test_the_editor_lists_what_does_not_go_with_the_rest():
-    pairs = {
-        (axis, item.key)
-        for axis, item, _ in clashes(AttentionConfig(16, 2, score=Choice("additive")))
-    }
-    assert ("kernel", "fused") in pairs
-    assert ("score", "dot") not in pairs
-
-
-def test_a_repair_is_offered_only_where_it_mends():
-    fields = {"d_model": 16, "num_heads": 2, "dropout": 0.0} | {
-        a: getattr(AttentionConfig(), a) for a in AXES
-    }
-    fields |= {"score": Choice("additive"), "kernel": Choice("fused")}
+def test_the_editor_lists_what_does_not_go_with_the_rest_and_offers_repairs_that_mend():
+    additive = AttentionConfig(16, 2, score=Choice("additive"))
+    pairs = {(axis, item.key) for axis, item, _ in clashes(additive)}
+    assert ("kernel", "fused") in pairs and ("score", "dot") not in pairs
+    fields = {name: getattr(additive, name) for name in ("d_model", "num_heads", "dropout", *AXES)}
     error = ConfigError("no", kernel=("fused", "exact"), score="concat")
-    assert repairs(fields, error) == [("kernel", Choice("exact"))]
+    assert repairs(fields | {"kernel": Choice("fused")}, error) == [("kernel", Choice("exact"))]
 
 
 # A mechanism survives its link exactly, whatever is in it; a broken link gives a sentence.
 
 
-def test_the_plainest_attention_is_its_sizes_alone():
+def test_a_mechanism_reads_as_what_it_is():
     assert to_text(AttentionConfig(64, 4)) == "d=64 h=4"
     assert from_text("") == AttentionConfig()
-
-
-def test_sizes_may_be_said_elsewhere():
     config = AttentionConfig(24, 3, score=Choice("dot"))
     assert to_text(config, sizes=False) == "score=dot"
     assert from_text("score=dot", sizes=(24, 3)) == config
     assert from_text("d=16 score=dot", sizes=(24, 4)).d_model == 16
-
-
-def test_a_mechanism_reads_as_what_it_is():
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=3)))
     config = AttentionConfig(
         16, 2, position=Choice("alibi"), mask=mask, normalizer=Choice.of("softmax", temperature=0.5)
     )
-    text = to_text(config)
-    assert text.startswith("d=16 h=2 position=alibi mask=and(causal,not(local(window=3)))")
-    assert "temperature=0.5" in text
-    assert from_text(text) == config
+    text = "d=16 h=2 position=alibi mask=and(causal,not(local(window=3))) "
+    text += "normalizer=softmax(temperature=0.5)"
+    assert to_text(config) == text and from_text(text) == config
+    usual = {param.key: param.default for param in entry("mask", "local").params}
+    assert choice_text(Choice.of("local", **usual), "mask") == "local"
 
 
 @each("axis", AXES)
@@ -187,19 +184,12 @@ def test_every_choice_with_every_parameter_off_its_default_survives(axis):
             elif isinstance(param.default, bool):
                 params[param.key] = not param.default
             elif isinstance(param.default, str):
-                params[param.key] = spaced(param)
+                with suppress(ConfigError):  # a text that can be read with a space at its end
+                    params[param.key] = param.check(f"{param.default} ", "test")
             else:
                 params[param.key] = param.high if param.high is not None else param.default
         choice = complete(Choice.of(item.key, **params), AXES[axis], axis)
         assert choice_from_text(choice_text(choice, axis), axis) == choice
-
-
-def spaced(param) -> str:
-    """Another text that can be read, where a space at the end does not matter."""
-    try:
-        return param.check(f"{param.default} ", "test")
-    except ConfigError:
-        return param.default
 
 
 @given(st.text(max_size=60))
@@ -240,11 +230,6 @@ def test_no_text_crashes(text):
 def test_a_broken_text_is_said_in_words(text, words):
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         from_text(text)
-
-
-def test_the_text_of_a_default_parameter_is_left_out():
-    usual = {param.key: param.default for param in entry("mask", "local").params}
-    assert choice_text(Choice.of("local", **usual), "mask") == "local"
 
 
 # A parameter's widget follows from the parameter; what is typed and cannot be read is pointed at under its field.

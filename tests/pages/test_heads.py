@@ -56,16 +56,6 @@ def test_numbers_follow_the_controls():
         page_text(open_random()),
     )
     assert "seed 5" in page_text(put(at, "number_input", "seed", 5))
-
-
-def test_parameters_are_shown_one_click_away_from_the_question_about_them():
-    at = open_page()
-    assert "591,360" not in page_text(at)
-    at.session_state["heads:differences"] = True
-    assert page_text(at.run()).count("591,360") == 2
-
-
-def test_one_head_is_said_as_one():
     at = put(open_random(), "select_slider", "heads:False:64", 1)
     assert "One head has one map" in page_text(at)
 
@@ -230,11 +220,16 @@ def test_twelve_heads_are_those_that_the_model_was_trained_with():
     np.testing.assert_allclose(one.weights[0], scores.softmax(-1).numpy(), atol=1e-5)
 
 
-def test_it_attends_to_animal_on_opening():
+def test_it_attends_to_animal_on_opening_and_in_two_maps():
     at = open_page()
     assert ":primary[it]" not in page_text(at)
     fact = next(part.proto.body for part in at.get("html") if " in head " in part.proto.body)
     assert ">it</span> gives “animal” <b" in fact and "0.68" in fact and "in head 1 " in fact
+    assert "591,360" not in page_text(at), "one click away from the question about them"
+    at.session_state["heads:differences"] = True
+    assert page_text(at.run()).count("591,360") == 2
+    at = open_page(start="minilm", idea=IDEAS["subtract"])
+    assert ">it</span> gives “animal”" in html_text(at)
 
 
 @each(
@@ -254,8 +249,3 @@ def test_a_link_of_before_minilm_opens_the_random_layer_of_then(link, weights, w
     assert at.text_input(key="heads:tokens").value == words
     assert not at.warning and not at.error
     assert ("heads:start" in at.query_params) == bool(link)
-
-
-def test_two_maps_of_minilm_open_on_it_and_animal():
-    at = open_page(start="minilm", idea=IDEAS["subtract"])
-    assert ">it</span> gives “animal”" in html_text(at)

@@ -103,11 +103,7 @@ def test_padding_asks_how_many_are_real():
     at = open_page(first="Padding")
     assert at.number_input(key="masks:real").value == 10 and "120 of 144" in html_text(at)
     assert "No key is left for" in html_text(put(at, "number_input", "real", 0))
-
-
-def test_a_typed_name_is_shown_as_text():
-    at = open_page(tokens="<b>x</b> $y$ **z**")
-    assert "<b>x</b>" not in html_text(at)
+    assert "<b>x</b>" not in html_text(open_page(tokens="<b>x</b> $y$ **z**")), "a name is text"
 
 
 def test_the_stack_and_the_batch_are_measured():
@@ -144,6 +140,8 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     assert "NaN" not in shown
     check = masks.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
     assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
+    blind = masks.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
+    assert blind.nan_rows == 1 and blind.difference < 1e-6, "a query without a key"
     assert f"**{percent(check.forbidden)}** of the weight" in shown
     rows = re.findall(r"<td>(True|False)</td>", html_text(at))
     assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
@@ -158,11 +156,6 @@ def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
         assert check.difference < 1e-5
 
 
-def test_a_query_without_a_key_is_nan_in_pytorch():
-    check = masks.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
-    assert check.nan_rows == 1 and check.difference < 1e-6
-
-
 def test_the_prediction_is_counted():
     question = page.question(12)
     assert (
@@ -175,17 +168,13 @@ def test_the_prediction_is_counted():
     assert "The answer: **Their columns**" in page_text(at) and "Right." not in page_text(at)
 
 
-def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
+def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation_and_one_of_the_stack_opens_it():
     assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
-    assert live(open_page(tokens="red green blue", cell="9.9")) == live(
-        open_page(tokens="red green blue")
-    )
-
-
-def test_a_link_to_a_cell_of_the_stack_opens_it():
-    assert "layers connect all pairs" not in page_text(open_page(first="Causal local"))
-    at = open_page(first="Causal local", reach="5.0")
-    assert "layers connect all pairs" in page_text(at)
+    plain = open_page(tokens="red green blue")
+    assert live(open_page(tokens="red green blue", cell="9.9")) == live(plain)
+    for link, opened in (({}, False), ({"reach": "5.0"}, True)):
+        shown = page_text(open_page(first="Causal local", **link))
+        assert ("layers connect all pairs" in shown) == opened
 
 
 def test_a_mask_that_reads_content_says_what_it_chose():

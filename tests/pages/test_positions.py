@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.seeding import seeded_layer
@@ -16,7 +15,6 @@ from dashboard.draw.formats import listed
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
-from dashboard.ui.mechanism import from_text
 from pages import one_query, positions as page
 from pages.positions import GUIDE_CONFIG, IDEAS
 from tests.cases import each
@@ -37,10 +35,19 @@ def fact_text(at):
     return " ".join([*numbers, *(h.proto.body for h in at.get("html"))])
 
 
-def test_opens_with_words_shuffled_and_nothing_pressed():
+def test_opens_with_words_shuffled_then_the_equation_in_explained_letters():
     at = open_page()
     assert "P_{3} = (0.14," in fact_text(at) and "position 3 looks like position 9" in fact_text(at)
     assert not at.warning and not at.error
+    assert "## What it means" in page_text(at) and "b the base" in page_text(at)
+    elements: list[Any] = [e for e in at.main if e.type in ("html", "markdown")]
+    blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
+    first, equation = (
+        next(index for index, text in enumerate(blocks) if words in text)
+        for words in ("Shuffled, without positions", "displaystyle")
+    )
+    assert blocks[first].count(">same<") == 6, "one for each of the six words"
+    assert first < equation
 
 
 @pytest.mark.parametrize("idea", IDEAS)
@@ -59,13 +66,6 @@ def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
 def test_without_positions_every_word_takes_out_what_it_took():
     at = choose(open_page(), "none", "shuffle")
     assert r"words} =" in fact_text(at) and "shuffling changes no output" in fact_text(at)
-
-
-def test_shuffle_again_makes_another_order():
-    at = open_page()
-    before = fact_text(at)
-    at.button(key="positions:again").click()
-    assert fact_text(at.run()) != before
 
 
 @pytest.mark.parametrize(
@@ -110,36 +110,23 @@ def test_a_formula_that_cannot_be_read_is_pointed_at():
     assert not [m for m in at.markdown if "displaystyle" in m.value]
 
 
-def test_a_link_is_taken_or_refused_in_words():
-    at = open_page(position="ALiBi · 2022", idea="By distance")
-    assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
+def test_a_link_is_taken_or_refused_in_words_and_its_position_can_be_trained_with():
     wrong = open_page(position="Nowhere", idea="By distance")
     assert "Nowhere" in wrong.warning[0].value and "Sinusoidal" in wrong.warning[0].value
-
-
-def test_a_position_of_a_link_can_be_trained_with():
-    at = open_page(position="ALiBi · 2022")
+    at = open_page(position="ALiBi · 2022", idea="By distance")
+    assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
     at.button(key="positions:train").click().run()
     assert not at.error and not at.exception
     assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
 
 
-def test_the_shuffled_sentence_stands_before_the_equation():
-    elements: list[Any] = [e for e in open_page().main if e.type in ("html", "markdown")]
-    blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
-    first = next(
-        index for index, text in enumerate(blocks) if "Shuffled, without positions" in text
-    )
-    assert blocks[first].count(">same<") == 6, "one for each of the six words"
-    assert first < next(index for index, text in enumerate(blocks) if "displaystyle" in text)
-
-
-def test_a_link_opens_the_same_shuffle_and_the_same_pinned_cell():
+def test_another_shuffle_is_in_the_link():
     at = open_page()
+    before = fact_text(at)
     at.button(key="positions:again").click().run()
-    assert query_value(at, "positions:order") == "2"
+    assert query_value(at, "positions:order") == "2" and fact_text(at) != before
     assert fact_text(open_page(order="2")) == fact_text(at)
-    assert fact_text(open_page(order="many")) == fact_text(open_page())
+    assert fact_text(open_page(order="many")) == before
 
 
 def test_the_prediction_is_measured():
@@ -155,15 +142,13 @@ def test_the_prediction_is_measured():
 
 
 def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
-    drawn = [element.key for element in open_page().get("bidi_component")]
-    assert "positions:sum" in drawn and "positions:maps" not in drawn
-    assert "positions:maps" in [
-        element.key for element in open_page(cell="0.1").get("bidi_component")
-    ]
-    drawn = [
-        element.key for element in choose(open_page(), "rope", "shuffle").get("bidi_component")
-    ]
-    assert "positions:sum" not in drawn and "positions:maps" in drawn
+    for at, drawn in (
+        (open_page(), ["positions:sum"]),
+        (open_page(cell="0.1"), ["positions:sum", "positions:maps"]),
+        (choose(open_page(), "rope", "shuffle"), ["positions:maps"]),
+    ):
+        keys = {element.key for element in at.get("bidi_component")}
+        assert [key for key in ("positions:sum", "positions:maps") if key in keys] == drawn
 
 
 def test_two_equal_maps_have_no_map_of_their_difference():
@@ -172,8 +157,7 @@ def test_two_equal_maps_have_no_map_of_their_difference():
     assert "Both maps are the same" not in page_text(choose(at, "sinusoidal", "shuffle"))
 
 
-def test_the_letters_of_an_equation_and_the_names_of_pairs_are_explained():
-    assert "## What it means" in page_text(open_page()) and "b the base" in page_text(open_page())
+def test_the_names_of_pairs_are_explained():
     text = page_text(open_page(position="RoPE · 2021", idea="The encoding"))
     assert (
         "“0, 8” are the numbers 0 and 8" in text and "first half and one of the second half" in text
@@ -211,12 +195,9 @@ def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
     powers = np.log10([low, high])
     assert low <= drawn["data"]["values"][0]["y"] and powers == pytest.approx(np.round(powers))
     assert figure["layer"][-1]["mark"]["type"] == "rule"
-
-
-def test_a_flat_curve_still_has_a_height():
     figure = line_chart("t", "x", [Curve("a", [(0, 2.0), (1, 2.0)])], Ink.of("dark"))
     low, high = figure["layer"][0]["encoding"]["y"]["scale"]["domain"]
-    assert low < 2 < high
+    assert low < 2 < high, "a flat curve still has a height"
 
 
 @each("count", [2, 3, 6])
@@ -307,60 +288,24 @@ def test_what_attention_reads_is_the_sum_of_word_and_position(key):
 # Two positions at once on the pages: each part is a choice with its own parameters, kept in the link.
 
 
-def test_one_query_draws_both_and_writes_both_equations():
-    app = open_at(
-        "one_query",
-        "one:",
-        position="and(rope,formula(formula='score - 0.25*i'))",
-        stage="1 Project",
-    )
+def test_one_query_draws_both_writes_both_equations_and_names_both():
+    open_query = partial(open_at, "one_query", "one:")
+    joined = "and(rope,formula(formula='score - 0.25*i'))"
+    app = open_query(position=joined, stage="1 Project")
     assert not app.exception and not app.error and not app.warning
     assert "q_i = R_i(x_i W_q)" in live(app)
     app.selectbox(key="one:position:and:part0").set_value("alibi").run()
-    app = open_at(
-        "one_query", "one:", position=app.query_params["one:position"], stage="3 Scale + bias"
-    )
-    assert (
-        "alibi" in app.query_params["one:position"][0]
-        or "alibi" in app.query_params["one:position"]
-    )
+    app = open_query(position=query_value(app, "one:position"), stage="3 Scale + bias")
+    assert "alibi" in query_value(app, "one:position")
     assert r"m_h\,|i - j| + s_{ij} - 0.25 \cdot i" in live(app)
     assert "sinusoidal" not in app.selectbox(key="one:position:and:part1").options
-
-
-def test_a_sentence_names_both():
     assert one_query.position(AttentionConfig(position="and")) == "RoPE and Formula"
 
 
 def test_positions_measures_the_parts_that_are_chosen():
-    app = open_at("positions", "positions:", position="Two positions · 2024", idea="By distance")
+    app = open_page(position="Two positions · 2024", idea="By distance")
     assert not app.exception and not app.error
     app.selectbox(key="positions:position:and:part1").set_value("alibi").run()
     assert not app.exception and not app.error
     config = app.session_state["positions:controls"].config
     assert [part.key for part in config.position.parts] == ["rope", "alibi"]
-
-
-def _editor():
-    import streamlit as st
-
-    from core.attention import AttentionConfig
-    from dashboard.ui.mechanism import mechanism, to_text
-
-    config = mechanism("demo", st.session_state.get("start", AttentionConfig(16, 2)))
-    st.text(to_text(config) if config else "nothing")
-
-
-def test_the_editor_of_mechanisms_takes_and_changes_parts():
-    app = AppTest.from_function(_editor, default_timeout=20).run()
-    app.selectbox(key="demo:position").set_value("and").run()
-    app.text_input(key="demo:position:and:part1:formula:formula").set_value("score * 2").run()
-    parts = from_text(app.text[0].value).position.parts
-    assert [part.key for part in parts] == ["rope", "formula"] and parts[1][
-        "formula"
-    ] == "score * 2"
-    joined = Choice.of("and", Choice("alibi"), Choice.of("rope", base=500.0))
-    app.session_state["start"] = AttentionConfig(16, 2, position=joined)
-    app.run()
-    assert from_text(app.text[0].value) == AttentionConfig(16, 2, position=joined)
-    assert app.selectbox(key="demo:position:and:part0").value == "alibi"
