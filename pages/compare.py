@@ -608,20 +608,19 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
 def _act(key: str, index: int) -> None:
     """Do what was picked in a mechanism's menu."""
     action, order = st.session_state[key], list(range(len(st.session_state[CONTROLS].mechanisms)))
+    orders = {
+        REMOVE: [*order[:index], *order[index + 1 :]],
+        TWICE: [*order[: index + 1], *order[index:]],
+        UP: [*order[: index - 1], index, index - 1, *order[index + 1 :]],
+        DOWN: [*order[:index], index + 1, index, *order[index + 2 :]],
+    }
     if action == CHANGE:
         st.session_state[EDITING] = index
         st.session_state["compare:list"] = False  # the list would lie over the dialog
-        st.session_state[EDITS] = (
-            st.session_state.get(EDITS, 0) + 1
-        )  # a new editor, which starts from the mechanism
-    elif action == REMOVE:
-        _reorder([*order[:index], *order[index + 1 :]])
-    elif action == TWICE:
-        _reorder([*order[: index + 1], *order[index:]])
-    elif action in (UP, DOWN):
-        other = index - 1 if action == UP else index + 1
-        order[index], order[other] = order[other], order[index]
-        _reorder(order)
+        # A new editor, which starts from the mechanism
+        st.session_state[EDITS] = st.session_state.get(EDITS, 0) + 1
+    elif action is not None:
+        _reorder(orders[action])
 
 
 def addable() -> list[str]:

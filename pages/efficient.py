@@ -371,26 +371,6 @@ def power(value: float) -> str:
     return "T" + number(value).translate(_RAISED)
 
 
-def rows(result: Result, kernels: list[str], errors: dict[str, float]) -> list[list[str]]:
-    """A row a kernel; `errors` is the distance of each output from exact's."""
-    return [
-        [
-            ENTRIES[kernel].name,
-            f"{each.point.length:,}",
-            duration(each.point.seconds),
-            power(each.time),
-            operations(each.closed_flops),
-            power(each.flops),
-            byte_size(each.point.bytes),
-            power(each.memory),
-            byte_size(each.closed_bytes),
-            percent(errors.get(kernel)),
-        ]
-        for kernel in kernels
-        if (each := scaling(result, kernel))
-    ]
-
-
 def fact_text(result: Result, kernels: list[str]) -> str:
     """The fastest kernel against exact, or against the slowest, at the longest length of that one."""
     scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
@@ -512,12 +492,24 @@ def _benchmark() -> None:
     )
     if kernels:
         add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
-    errors = {
-        kernel: cached(output_error, result.conditions.config(kernel), SEED) for kernel in kernels
-    }
     table(
         HEAD,
-        rows(result, kernels, errors),
+        [
+            [
+                ENTRIES[kernel].name,
+                f"{each.point.length:,}",
+                duration(each.point.seconds),
+                power(each.time),
+                operations(each.closed_flops),
+                power(each.flops),
+                byte_size(each.point.bytes),
+                power(each.memory),
+                byte_size(each.closed_bytes),
+                percent(cached(output_error, result.conditions.config(kernel), SEED)),
+            ]
+            for kernel in kernels
+            if (each := scaling(result, kernel))
+        ],
         markers=False,
         caption="Time, FLOPs and memory of each kernel at its longest length",
     )

@@ -83,15 +83,6 @@ def is_real(values: Values) -> bool:
     return bool(values.weights == "minilm")
 
 
-def keeps_heads(values: Values) -> dict[str, Any]:
-    """By which a change of d_model keeps the heads."""
-    return keep_heads(
-        "heads:d_model",
-        lambda width: f"heads:{heads_key(values.idea, width)}",
-        lambda width: heads_that_fit(values.idea, width),
-    )
-
-
 FIELDS = Fields(
     "heads",
     idea=Segmented(
@@ -131,7 +122,11 @@ FIELDS = Fields(
         lambda values: [heads.MINILM_WIDTH] if is_real(values) else SIZES,
         lambda values: heads.MINILM_WIDTH if is_real(values) else D_MODEL,
         help="How many numbers each word's vector has",
-        also=keeps_heads,
+        also=lambda values: keep_heads(
+            "heads:d_model",
+            lambda width: f"heads:{heads_key(values.idea, width)}",
+            lambda width: heads_that_fit(values.idea, width),
+        ),
     ),
     heads=SelectSlider(
         "Heads",

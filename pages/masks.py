@@ -282,9 +282,7 @@ def title_text(mask: Choice) -> str:
 def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
-    def pick(text: str) -> str:
-        return coloured(text, colour)
-
+    pick = partial(coloured, colour=colour)
     query, key = latex_name(effect.names[i], i), latex_name(effect.names[j], j)
     keys = [int(m) for m in np.flatnonzero(effect.allowed[i])]
     first = rf"M_i = \{{\, j : {mask_latex(mask)} \,\}} \quad"

@@ -1256,9 +1256,11 @@ def explore() -> None:
     if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
     values = read_controls()
-    if values.config is None:
-        show_error(values)
-    else:
+    if values.given is None:
+        st.warning(values.error)
+    elif error := refusal(fields := {**values.fields, "dropout": 0.0}):
+        show_refusal(fields, error, "one", write_choice)
+    elif values.config is not None:
         draw_picks(values)
         values = read_controls()
     # The errors of the link until a control is changed
@@ -1294,16 +1296,6 @@ def explore() -> None:
         details("Equation, paper and code of each step", partial(sources, config), key("sources"))
     sync_link()
     write_start("one")
-
-
-def show_error(values: Values) -> None:
-    """Draw the error, and a button for each choice that fits."""
-    if values.given is None:
-        st.warning(values.error)
-        return
-    fields = {**values.fields, "dropout": 0.0}
-    if error := refusal(fields):
-        show_refusal(fields, error, "one", write_choice)
 
 
 def picture(values: Values) -> Reading | None:

@@ -384,17 +384,15 @@ ABOUT = {
 def about(part: Part) -> str:
     """What a part does, in a sentence."""
     path, last = part.path, part.path.rpartition(".")[2]
-    if last.isdecimal():
-        return ABOUT["layer"]
-    if last.endswith("places"):
-        return ABOUT["places"]
-    if path == "target" and part.title == "Word embedding":
-        return ABOUT["both"]
-    if last.startswith("around_"):
-        return ABOUT["add_norm"]
-    if path in ("norm", "encoder.norm"):
-        return ABOUT["last_norm"]
-    return ABOUT.get(part.title, ABOUT.get(last, ""))
+    names = {
+        "layer": last.isdecimal(),
+        "places": last.endswith("places"),
+        "both": path == "target" and part.title == "Word embedding",
+        "add_norm": last.startswith("around_"),
+        "last_norm": path in ("norm", "encoder.norm"),
+        part.title: part.title in ABOUT,
+    }
+    return ABOUT.get(next((name for name, holds in names.items() if holds), last), "")
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:
@@ -733,21 +731,20 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
     for part in whole.walk():
         if part.path not in shown:
             continue
-        last = part.path.rpartition(".")[2]
-        if last.startswith("around_") and pre_norm:
+        is_norm = pre_norm and part.path.rpartition(".")[2].startswith("around_")
+        if is_norm:
             made[f"{part.path}+"] = Block("Add", ABOUT["add"])
-            made[part.path] = Block(
-                "Norm", ABOUT["norm"], _axis_numbers(part, whole), *_vectors(result, part.path)
-            )
-            continue
-        tokens, vectors = _vectors(result, part.path)
         maps = None
         if result and is_attention(part.path):
             kind, layer = kind_and_layer(part.path)
             maps = result.trace.of(kind).map(layer).weights
-        lines = predictions(result) if result and part.path == "output" else ()
         made[part.path] = Block(
-            part.title, about(part), _axis_numbers(part, whole), tokens, vectors, maps, lines
+            "Norm" if is_norm else part.title,
+            ABOUT["norm"] if is_norm else about(part),
+            _axis_numbers(part, whole),
+            *_vectors(result, part.path),
+            maps,
+            predictions(result) if result and part.path == "output" else (),
         )
     return made
 
