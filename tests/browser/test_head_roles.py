@@ -15,6 +15,7 @@ from tests.browser.helpers import (
     open_page,
     press_keys,
     reload,
+    resize,
     sees,
     stop_button,
     wait_no_sideways_scrolling,
@@ -54,14 +55,7 @@ def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_lin
         page.get_by_text(re.compile(r"L1·H8 puts 0\.68 of its weight on the token after"))
     ).to_be_visible()
     expect(page.get_by_role("combobox", name="Head")).to_have_value("L1·H8")
-
-
-@pytest.mark.parametrize("width", [390])
-@pytest.mark.parametrize("scheme", ["dark"])
-def test_on_a_phone_nothing_is_wider_than_the_page(page: Page):
-    open_page(page, "head_roles?inside:model=induction", GRIDS)
-    expect(page.locator(GRIDS)).to_have_count(3, timeout=60_000)
-    sees(page, re.compile(r"of its weight on the token that followed the same token"))
+    resize(page, 390, "dark")
     wide = page.evaluate(
         "[...document.querySelectorAll('[data-testid=stVegaLiteChart] svg')]"
         ".map(e => e.getBoundingClientRect().right)"

@@ -21,10 +21,10 @@ from tests.browser.helpers import (
 
 @pytest.fixture(scope="module")
 def hosted(tmp_path_factory) -> Iterator[Server]:
-    """A server with the switch on, which lets a person have three runs at once."""
+    """A server with the switch on, which lets a person have three runs at once, and a network three pages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ATTENTION_LAB_HOSTED", "1")
-        patch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=3")
+        patch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "under_way=3,address_sessions=3")
         with running(tmp_path_factory.mktemp("hosted")) as server:
             yield server
 
@@ -111,25 +111,15 @@ def test_two_strangers_cannot_harm_each_other(browser, hosted):
         wait_ready(ben)
         assert hers.exists() and run in anna.url + anna.content()
 
-
-def test_a_full_measure_is_a_sentence(browser, hosted):
-    """A sweep of more runs than three is refused in words, before it is started."""
-    with stranger(browser, hosted) as page:
-        open_page(page, "sweeps")
-        expect(page.get_by_role("button", name="Start sweep")).to_be_disabled()
-        expect(page.get_by_text("that a person may have here").first).to_be_visible()
-        assert str(hosted.runs) not in page.content()
-
-
-def test_a_page_too_many_says_so_and_opens_once_there_is_room(browser, tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "address_sessions=1")
-    with running(tmp_path) as server, stranger(browser, server) as anna:
-        open_page(anna, "masks")
-        with stranger(browser, server) as ben:
-            ben.goto("/masks")
-            expect(ben.get_by_text("Your network has 1 pages open here")).to_be_visible(
+        # A sweep of more runs than three is refused in words; a page too many says so, and opens once there is room.
+        with stranger(browser, hosted) as carl, stranger(browser, hosted) as dora:
+            open_page(carl, "sweeps")
+            expect(carl.get_by_role("button", name="Start sweep")).to_be_disabled()
+            expect(carl.get_by_text("that a person may have here").first).to_be_visible()
+            assert str(hosted.runs) not in carl.content()
+            dora.goto("/masks")
+            expect(dora.get_by_text("Your network has 3 pages open here")).to_be_visible(
                 timeout=60_000
             )
-            anna.goto("about:blank")
-            expect(ben.get_by_role("heading", name="Masks")).to_be_visible(timeout=60_000)
+            carl.goto("about:blank")
+            expect(dora.get_by_role("heading", name="Masks")).to_be_visible(timeout=60_000)

@@ -23,7 +23,6 @@ from tests.browser.helpers import (
     sees,
     stop_button,
     wait_for,
-    wait_no_sideways_scrolling,
     wait_ready,
 )
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
@@ -107,6 +106,9 @@ def test_the_pin_follows_a_list_and_a_press_opens_a_cell_which_the_link_keeps(pa
     expect(page.get_by_text("have q·k").first).to_have_text(sentence)
     reload(page)
     expect(page.get_by_text("the query street and the key t")).to_be_visible()
+    open_weight(page, "?inside%3Amodel=induction")
+    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
+    resize(page, 390, "light")
 
 
 def follow_the_list(page: Page, view: Locator) -> None:
@@ -134,31 +136,23 @@ def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     )
 
 
-def test_a_phone_shows_it_within_its_width(page: Page):
-    page.set_viewport_size({"width": 390, "height": 844})
-    open_weight(page, "?inside%3Amodel=induction")
-    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
-    wait_no_sideways_scrolling(page)
-
-
 # Several families in a real browser: a folder each, its grid and one head drawn with the tokens it read.
 
 
 # Rows and columns of a head that is drawn with nothing pressed.
-SHOWN = {"roberta": (15, 15), "gpt_oss": (13, 14), "longformer": (15, 15), "vit": (10, 10)}
+SHOWN = {"gpt_oss": (13, 14), "longformer": (15, 15), "vit": (10, 10)}
 
 
-@pytest.mark.parametrize("family", SHOWN)
-def test_a_folder_of_the_family_is_drawn(page: Page, tmp_path, family):
-    (folder := tmp_path / family).mkdir()
-    open_page(page, f"pretrained?inside%3Amodel={save(family, folder)}")
-    views = page.locator(".av[data-ready='1']")
-    expect(views).to_have_count(2, timeout=60_000)
-    rows, columns = SHOWN[family]
-    head = views.nth(1)
-    page.mouse.move(*cell(head, rows - 1, columns - 1))
-    expect(head).to_have_attribute("data-hover", f"{rows - 1},{columns - 1}")
-    assert 0 <= float(head.get_attribute("data-value")) <= 1
+def test_a_folder_of_each_family_is_drawn(page: Page, tmp_path):
+    for family, (rows, columns) in SHOWN.items():
+        (folder := tmp_path / family).mkdir()
+        open_page(page, f"pretrained?inside%3Amodel={save(family, folder)}")
+        views = page.locator(".av[data-ready='1']")
+        expect(views).to_have_count(2, timeout=60_000)
+        head = views.nth(1)
+        page.mouse.move(*cell(head, rows - 1, columns - 1))
+        expect(head).to_have_attribute("data-hover", f"{rows - 1},{columns - 1}")
+        assert 0 <= float(head.get_attribute("data-value")) <= 1
 
 
 # The Pretrained page in a real browser: all heads, a click opens one, a hover reads a weight.
@@ -251,31 +245,20 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     expect(page).to_have_url(re.compile(r"pin=7\.[12]"))
 
 
-def test_a_translators_output_attends_to_its_input_and_each_kind_can_be_seen(page: Page):
+def test_a_translators_output_attends_to_its_input_and_a_digit_lies_under_its_weights(page: Page):
     grid, head = open_heads(page, "?inside:model=numbers")
     expect(head.locator(".reads").first).to_contain_text("output (row) attends to")
     before = grid.get_attribute("data-drawn")
     page.get_by_text("Encoder", exact=True).click()
     expect(grid).not_to_have_attribute("data-drawn", before, timeout=10_000)
     expect(head.locator(".reads").first).to_contain_text("query (row) attends to", timeout=10_000)
-    resize(page, 390, "light")
-
-
-def test_a_digit_lies_under_its_weights(page: Page):
     _, head = open_heads(page, "?inside:model=digits")
     x, y, wide, high = (float(part) for part in head.get_attribute("data-picture").split(","))
     box = box_of(head.locator("canvas.over"))
     page.mouse.move(box["x"] + x + 0.6 * wide, box["y"] + y + 0.1 * high)
-    expect(head).to_have_attribute(
-        "data-hover", re.compile(r"^3,")
-    )  # 4 × 4 patches after the class token
+    # 4 × 4 patches after the class token
+    expect(head).to_have_attribute("data-hover", re.compile(r"^3,"))
     resize(page, 390, "light")
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_shows_a_decoder(page: Page, width):
-    open_heads(page, "?inside:model=induction")
-    wait_no_sideways_scrolling(page)
 
 
 # Two texts in a real browser: a word is changed, a head is pressed, and what the model learned is taken away.

@@ -8,7 +8,6 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from core.attention import AXES
 from tests.browser.helpers import (
-    assert_no_exception,
     box_of,
     cell,
     choose,
@@ -16,6 +15,7 @@ from tests.browser.helpers import (
     enter,
     open_page,
     press_keys,
+    reload,
     resize,
     wait_ready,
 )
@@ -23,46 +23,26 @@ from tests.browser.helpers import (
 FACT = "[data-testid='stHtml'] p"
 
 
-def test_each_axis_is_drawn_and_listed(page):
-    open_page(page, "mechanisms")
-    for name, axis in (
-        ("Scores", "score"),
-        ("Masks", "mask"),
-        ("Normalizers", "normalizer"),
-        ("Kernels", "kernel"),
-    ):
+def test_each_axis_is_drawn_a_choice_opens_its_code_and_another_is_kept_in_the_link(page):
+    open_page(page, "mechanisms?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
+    page.get_by_text("What it can be combined with").click()
+    expect(page.get_by_text("and not with these")).to_be_visible()
+    click(page.get_by_text("The code that just ran"))
+    expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
+    fact = page.locator(FACT).first
+    for name, axis in (("Scores", "score"), ("Masks", "mask"), ("Normalizers", "normalizer")):
         page.get_by_role("radio", name=name).or_(
             page.get_by_role("button", name=name, exact=True)
         ).first.click()
         wait_ready(page)
         expect(page.locator("h2").first).to_have_text(f"All {len(AXES[axis])} {name.lower()}")
         expect(page.locator(".mu canvas").first).to_be_visible()
-        expect(page.locator(FACT).first).to_have_text(re.compile(r"gives .* \d\.\d\d"))
-        assert_no_exception(page)
-    resize(page, 390, "dark")
-    expect(page.locator(".mu canvas").first).to_be_visible()
-
-
-def test_a_choice_opens_its_code_another_is_looked_up_and_kept_in_the_link(page):
-    open_page(page, "mechanisms?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
-    page.get_by_text("What it can be combined with").click()
-    expect(page.get_by_text("and not with these")).to_be_visible()
-    click(page.get_by_text("The code that just ran"))
-    expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
-    assert_no_exception(page)
-    click(
-        page.get_by_role("radio", name="Normalizers")
-        .or_(page.get_by_role("button", name="Normalizers", exact=True))
-        .first
-    )
-    wait_ready(page)
+        expect(fact).to_have_text(re.compile(r"gives .* \d\.\d\d"))
     choose(page, "Choice", "Sparsemax", exact=False)
-    expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
+    expect(fact).to_contain_text("With Sparsemax")
     expect(page).to_have_url(re.compile("Sparsemax"))
-    again = page.evaluate("location.href")
-    page.goto(again)
-    wait_ready(page)
-    expect(page.locator(FACT).first).to_contain_text("With Sparsemax")
+    reload(page)
+    expect(fact).to_contain_text("With Sparsemax")
 
 
 # The page Masks in a browser: cells drawn with pointer and keys, a rule as it is typed, and the link keeps both.
@@ -119,7 +99,7 @@ def components(frames: list[bytes]) -> list:
     ]
 
 
-def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page):
+def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers_follow(page):
     open_board(page)
     expect(page.locator(BOARD)).to_have_attribute("data-cells", CAUSAL_LOCAL)
     expect(page.get_by_text("9 of 16").first).to_be_visible()
@@ -152,8 +132,7 @@ def test_cells_are_drawn_by_a_click_a_drag_and_keys_and_the_numbers_follow(page)
     expect(page.locator(f"{BOARD} .live")).to_have_text("blue may attend to grey")
     drawing(page, "4x4:f.c.f.7")
 
-
-def test_a_rule_is_drawn_while_it_is_typed(page):
+    # A rule is drawn as it is typed, and on a phone.
     open_board(page, LINK + "&masks:first=Formula")
     field = page.get_by_label("Formula", exact=True)
     field.fill("j == 0 or j == i")
@@ -161,12 +140,8 @@ def test_a_rule_is_drawn_while_it_is_typed(page):
     field.fill("j == 0 or j == ")
     expect(page.get_by_text("the formula ends where a number")).to_be_visible()
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
-
-
-@pytest.mark.parametrize("width", [390])
-def test_a_phone_needs_no_sideways_scrolling(page):
     open_board(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    resize(page, 390, "light")
     assert box_of(page.locator(f"{BOARD} .over"))["width"] <= 358
 
 
@@ -177,7 +152,7 @@ def equation(page: Page):
     return page.locator(".katex-mathml")
 
 
-def test_a_pinned_cell_moves_the_equation(page):
+def test_a_pinned_cell_moves_the_equation_and_scores_can_be_seen_signed(page):
     open_page(page, "scores")
     canvases = page.locator("canvas:visible")
     expect(canvases.first).to_be_visible()
@@ -188,9 +163,6 @@ def test_a_pinned_cell_moves_the_equation(page):
     size = box_of(board)
     page.mouse.click(size["x"] + size["width"] - 8, size["y"] + size["height"] - 8)
     expect(equation(page).last).not_to_have_text(before)
-
-
-def test_scores_can_be_seen_signed(page):
     open_page(page, "scores?scores:show=Own+scales&scores:equation=Additive")
     expect(page.get_by_text(re.compile(r"^± \d")).first).to_be_visible()
     expect(equation(page).first).to_contain_text("tanh")
@@ -266,24 +238,6 @@ def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
 # The page Heads in a real browser: a split is drawn, a cell is pinned and the sentence follows, at both widths.
 
 
-def test_every_idea_is_drawn_within_the_page(page):
-    open_page(page, "heads")
-    for idea, sentence in (
-        ("One head or many", "with 12 heads"),
-        ("Shared keys and values", "their maps are"),
-        ("Two maps, subtracted", "are below 0"),
-    ):
-        page.get_by_text(idea, exact=True).click()
-        wait_ready(page)
-        expect(page.locator(FACT)).to_contain_text(sentence)
-        expect(page.locator(".mu canvas").first).to_be_visible()
-        assert_no_exception(page)
-        resize(page, 390, "dark")
-        assert_no_exception(page)
-        resize(page, 1280, "light")
-    assert "heads:idea=" in page.url.replace("%3A", ":")
-
-
 def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(
     page,
 ):
@@ -295,9 +249,14 @@ def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_
     assert len(tops) == 4
     assert max(tops) - min(tops) < 1
     expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")
-    page.get_by_text("Two maps, subtracted", exact=True).click()
-    wait_ready(page)
     fact = page.locator(FACT)
+    for idea, sentence in (
+        ("Shared keys and values", "their maps are"),
+        ("Two maps, subtracted", "are below 0"),
+    ):
+        page.get_by_text(idea, exact=True).click()
+        wait_ready(page)
+        expect(fact).to_contain_text(sentence)
     before = fact.text_content()
     canvas = page.locator(".mu canvas.over").first
     box = box_of(canvas)

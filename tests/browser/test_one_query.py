@@ -107,28 +107,6 @@ def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
     expect(page).to_have_url(re.compile("differential"))
 
 
-def test_the_back_button_takes_a_choice_back_and_another_page_does_not(page):
-    open_layer(page)
-    first = fact(page).text_content()
-    page.get_by_role("button", name="More").click()
-    mask = page.get_by_role("combobox", name="Mask")
-    mask.scroll_into_view_if_needed()  # a list closes when what is around it scrolls
-    click(mask)
-    page.get_by_role("option", name="None", exact=True).click()
-    expect(page).to_have_url(re.compile("mask=none"))
-    expect(fact(page)).not_to_have_text(first)
-    page.go_back()
-    expect(fact(page)).to_have_text(first)
-    page.go_forward()
-    expect(fact(page)).not_to_have_text(first)
-    wait_ready(page)
-    page.get_by_role("link", name="Masks").first.click()
-    page.wait_for_url(re.compile("/masks"))
-    click(page.get_by_role("link", name="One query").first)
-    expect(fact(page)).to_be_visible()
-    expect(fact(page)).not_to_have_text(first)
-
-
 def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
     open_page(page, "one_query?one:position=formula&one:stage=3+Scale+%2B+bias", STEPS)
     before = fact(page).text_content()

@@ -11,7 +11,6 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
-import pytest
 from playwright.sync_api import expect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,10 +37,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """The folder of the site, built as `make docs` builds it; a broken link or formula ends the build."""
-    folder = tmp_path_factory.mktemp("site")
+def build(folder: Path) -> None:
+    """The site as `make docs` builds it; a broken link or formula ends the build."""
+    assert f"python {' '.join(BUILD[1:])}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
     done = subprocess.run(
         [*BUILD, "--site-dir", str(folder)],
         cwd=ROOT,
@@ -51,55 +49,51 @@ def site(tmp_path_factory):
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return folder
 
 
-@pytest.fixture(scope="module")
-def address(site):
-    handler = functools.partial(Handler, directory=str(site))
+def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
+    """One test, since two browsers would build the site twice."""
+    build(tmp_path)
+    assert_links_lead_somewhere(tmp_path)
+    assert_formulas_are_drawn_and_names_documented(tmp_path)
+    handler = functools.partial(Handler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        address = f"http://127.0.0.1:{server.server_port}"
+        context = browser.new_context()
+        page, faults, requests = context.new_page(), [], []
+        page.on("request", lambda request: requests.append(request.url))
+        page.on(
+            "response",
+            lambda response: faults.append(response.url) if response.status >= 400 else None,
+        )
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        for name in PAGES:
+            for width, scheme in ((390, "dark"), (1280, "light")):
+                page.set_viewport_size({"width": width, "height": 844})
+                page.emulate_media(color_scheme=scheme)
+                page.goto(f"{address}/{name}")
+                page.wait_for_load_state("networkidle")
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+                assert page.evaluate(
+                    "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+                ), name
+                page.evaluate(AXE.read_text("utf-8"))
+                found = page.evaluate(CHECK, {rule: {"enabled": False} for rule in THEMES_OWN})
+                assert not found, (name, found)
+        page.goto(f"{address}/index.html")
+        page.locator("input.md-search__input").click()
+        page.keyboard.type("sparsemax")
+        first = page.locator(".md-search-result__item").first
+        expect(first).to_contain_text("nearest point of the simplex")
+        assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
+        assert not faults
+        assert not [url for url in requests if not url.startswith((address, "data:", "blob:"))]
+        context.close()
         server.shutdown()
 
 
-@pytest.mark.parametrize("width, scheme", [(390, "dark"), (1280, "light")])
-def test_pages_fit_are_accessible_and_need_no_other_host(site, address, browser, width, scheme):
-    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)
-    page = context.new_page()
-    faults: list[str] = []
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.on(
-        "response", lambda response: faults.append(response.url) if response.status >= 400 else None
-    )
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    for name in PAGES:
-        page.goto(f"{address}/{name}")
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-        assert page.evaluate(
-            "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
-        ), name
-        page.evaluate(AXE.read_text("utf-8"))
-        found = page.evaluate(CHECK, {rule: {"enabled": False} for rule in THEMES_OWN})
-        assert not found, (name, found)
-    assert not faults and not [url for url in requests if not url.startswith((address, "data:"))]
-    context.close()
-
-
-def test_a_search_finds_the_catalogue_and_no_latex(address, browser):
-    page = browser.new_page()
-    page.goto(f"{address}/index.html")
-    page.locator("input.md-search__input").click()
-    page.keyboard.type("sparsemax")
-    first = page.locator(".md-search-result__item").first
-    expect(first).to_contain_text("nearest point of the simplex")
-    assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
-    page.close()
-
-
-def test_every_link_leads_somewhere(site):
+def assert_links_lead_somewhere(site: Path) -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     names = {path: set(re.findall(r'\bid="?([^"\s>]+)', text)) for path, text in pages.items()}
     wrong = set()
@@ -115,11 +109,7 @@ def test_every_link_leads_somewhere(site):
     assert len(pages) > 40 and not wrong, sorted(wrong)
 
 
-def test_make_builds_it_so():
-    assert f"python {' '.join(BUILD[1:])}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
-
-
-def test_formulas_are_drawn_and_names_are_documented(site):
+def assert_formulas_are_drawn_and_names_documented(site: Path) -> None:
     for path in (site / "catalogue").glob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert "arithmatex" not in text and ("katex-html" in text) == (

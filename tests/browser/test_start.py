@@ -82,7 +82,6 @@ def test_the_sidebar_shows_the_path_and_groups_that_open(page):
 
 def go(page: Page, name: str) -> None:
     page.get_by_role("link", name=name).first.click()
-    page.wait_for_timeout(300)
     wait_ready(page, 60_000)
 
 
@@ -105,32 +104,24 @@ def test_settings_outlive_a_look_at_another_page(page: Page):
 # Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.
 
 
-def checked(page: Page):
-    return page.locator(".st-key-mechanisms-axis button[aria-checked=true]")
-
-
-def test_the_link_is_copied_as_it_is_now_and_reset_brings_the_page_back_to_its_start(page):
+def test_the_link_is_copied_as_it_is_now_and_reset_brings_a_page_back_to_its_start(page):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     open_page(page, "mechanisms?mechanisms:axis=Kernels")
     page.get_by_role("button", name="Copy link").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
     assert "Kernels" in page.url
-    reset(page, "mechanisms")
-    expect(checked(page)).to_have_text("Positions")
-
-
-def test_reset_reaches_a_page_that_is_one_fragment_with_a_link_of_its_own(page):
+    reset = page.get_by_role("button", name="Reset", exact=True)
+    reset.click()
+    expect(page).to_have_url(re.compile(r"/mechanisms\??$"))
+    axis = page.locator(".st-key-mechanisms-axis button[aria-checked=true]")
+    expect(axis).to_have_text("Positions")
+    # A page that is one fragment, with a link of its own
     open_page(page, "compare?source=seeded&text=one+two+three&length=128")
-    reset(page, "compare")
-    expect(page.get_by_role("combobox", name="Queries and keys from")).to_have_value(
-        "MiniLM, layer 3, head 1"
-    )
-
-
-def reset(page: Page, start: str) -> None:
-    page.get_by_role("button", name="Reset", exact=True).click()
-    expect(page).to_have_url(re.compile(rf"/{start}\??$"))
+    reset.click()
+    expect(page).to_have_url(re.compile(r"/compare\??$"))
+    source = page.get_by_role("combobox", name="Queries and keys from")
+    expect(source).to_have_value("MiniLM, layer 3, head 1")
 
 
 def present_and_end(page: Page) -> None:
@@ -161,13 +152,6 @@ def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
     present_and_end(page)
 
 
-@pytest.mark.parametrize("width", [390])
-def test_the_row_fits_a_phone_and_a_long_equation_scrolls_in_its_box(page, width):
-    open_page(page, "one_query?one:start=simple&one:stage=6+Weigh+values")
-    expect(page.get_by_role("button", name="Copy link")).to_be_in_viewport(ratio=1)
-    wait_no_sideways_scrolling(page)
-
-
 def test_a_term_in_a_sentence_is_explained_by_pointer_and_keyboard(page):
     open_page(page, "normalizers")
     term = page.locator("abbr.term").first
@@ -187,13 +171,15 @@ def test_a_term_in_a_sentence_is_explained_by_pointer_and_keyboard(page):
     wait_no_sideways_scrolling(page)
 
 
-@pytest.mark.parametrize(
-    ("path", "width"), [("start", 1280), ("start", 390), ("masks", 1280), ("masks", 390)]
-)
-def test_no_explanation_or_hint_is_cut(page, path, width):
-    page.goto(f"/{'' if path == 'start' else path}")
-    expect(page.locator("abbr.term").first).to_be_visible(timeout=60_000)
-    wait_ready(page)
+@pytest.mark.parametrize("path", ["", "masks"])
+def test_no_explanation_or_hint_is_cut(page, path):
+    open_page(page, path, "abbr.term")
+    for width in (1280, 390):
+        resize(page, width, "light")
+        assert_nothing_is_cut(page)
+
+
+def assert_nothing_is_cut(page: Page) -> None:
     for term in page.locator("abbr.term").all()[:4]:
         term.hover()
         page.wait_for_function(
@@ -236,10 +222,8 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     click(page.get_by_role("button", name="End"))
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     expect(page).not_to_have_url(re.compile("present"))
-
-
-@pytest.mark.parametrize("width", [2560])
-def test_words_stay_whole_while_training_is_presented(page, width):
+    # Words stay whole on a large screen.
+    page.set_viewport_size({"width": 2560, "height": 900})
     open_page(page, "train?present=true")
     expect(page.get_by_role("button", name="Training settings")).to_be_visible()
     settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
@@ -251,7 +235,12 @@ def test_words_stay_whole_while_training_is_presented(page, width):
 
 
 @pytest.mark.parametrize("width", [390])
-def test_a_page_that_was_chosen_in_a_narrow_window_is_not_covered_by_the_sidebar(page, width):
+def test_on_a_phone_the_row_fits_an_equation_scrolls_and_the_sidebar_leaves_with_a_choice(
+    page, width
+):
+    open_page(page, "one_query?one:start=simple&one:stage=6+Weigh+values")
+    expect(page.get_by_role("button", name="Copy link")).to_be_in_viewport(ratio=1)
+    wait_no_sideways_scrolling(page)
     open_page(page, "glossary")
     expect(
         page.get_by_role("button", name="Reset")

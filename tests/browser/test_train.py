@@ -5,10 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
 
-from core.models import sentence_spans
 from core.runs.runs import find_run
-from core.tasks import make_task
-from core.tasks.documents import Documents
 from dashboard.draw.formats import number
 from tests.browser.helpers import (
     PICTURE,
@@ -23,7 +20,6 @@ from tests.browser.helpers import (
     wait_for,
     wait_ready,
 )
-from tests.cases import instance
 
 STEP = re.compile(r"Step [1-9][\d,]* of")
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
@@ -69,45 +65,31 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     assert run.config().steps == last.step + 40
 
 
-def test_first_sight_is_a_learned_run_whose_examples_follow_the_step(page):
+def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_and_forward(page):
     open_page(page, "train", PICTURE)
     expect(page.get_by_text("uniform attention gives")).to_be_visible()
     expect(press(page, "train")).to_be_visible()
-    before = page.get_by_text("Examples at step").text_content()
-    slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
-    slider.focus()
-    slider.press("ArrowLeft")
-    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
-    slider.press("End")
-    expect(page.get_by_text("Examples at step")).to_have_text(before)
-    for _ in range(5):
-        slider.press("ArrowLeft")
-    expect(page.get_by_text("Examples at step")).not_to_have_text(before)
-    click(page.get_by_role("button", name="Play the frames"))
-    expect(page.get_by_text("Examples at step")).to_have_text(before, timeout=60_000)
-
-
-def test_back_and_forward_set_a_control_and_the_step(page):
-    open_page(page, "train", PICTURE)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
     expect(step).to_contain_text(re.compile(r"\d"))
     last = step.text_content()
     page.locator(".st-key-train-seed").get_by_test_id("stNumberInputStepUp").click()
     page.wait_for_url("**train%3Aseed=1**")
     wait_ready(page)
-    page.get_by_role("slider", name=re.compile("step", re.I)).last.press("ArrowLeft")
+    slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
+    slider.press("ArrowLeft")
     page.wait_for_url("**train%3Astep**")
     expect(step).not_to_have_text(last)
+    for move, value in ((page.go_back, "1"), (page.go_back, "0"), (page.go_forward, "1")):
+        wait_ready(page)
+        move()
+        expect(seed).to_have_value(value)
+        expect(step).to_have_text(last)
     wait_ready(page)
-    page.go_back()
-    expect(step).to_have_text(last)
-    expect(seed).to_have_value("1")
-    wait_ready(page)
-    page.go_back()
-    expect(seed).to_have_value("0")
-    wait_ready(page)
-    page.go_forward()
-    expect(seed).to_have_value("1")
+    for _ in range(5):
+        slider.press("ArrowLeft")
+    expect(step).not_to_have_text(last)
+    click(page.get_by_role("button", name="Play the frames"))
+    expect(step).to_have_text(last, timeout=60_000)
 
 
 def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(page, server):
@@ -162,12 +144,10 @@ def test_a_strangers_table_trains_and_a_ragged_one_says_its_line(page, server):
     )
     expect(page.get_by_text("kind is the class")).to_be_visible()
     click(press(page, "train"))
-    expect(page.get_by_text("Finished after")).to_be_visible(timeout=120_000)
+    page.wait_for_url(RUN)
     run = the_run(page, server)
-    assert (
-        run.config().task["data"].startswith("size,kind\n0,small\n37,small")
-        and run.records()[-1].sequence_accuracy > 0.8
-    )
+    assert run.config().task["data"].startswith("size,kind\n0,small\n37,small")
+    run.request_stop()
 
 
 # A hierarchical model in a real browser: trained while one waits, both levels drawn at the picked step.
@@ -188,20 +168,11 @@ def test_a_document_is_classified_by_its_deciding_sentence(page, server):
     assert last.final and last.sequence_accuracy >= 0.99 and last.expected[0][0] > 2 * last.even
     table = page.get_by_label("Weights of sentences and words")
     expect(page.get_by_text(f"Document at step {last.step}")).to_be_visible()
-    task, rows = instance(make_task(run.config().task), Documents), table.locator("tbody tr")
-    example = task.held_out(1)[0]
-    spans, (deciding, _) = sentence_spans(example.source), task.deciding(example)
-    expect(rows).to_have_count(len(spans))
-    weights = run.frame(last.step)["0:sentences"][0, 0, 0]
-    for index, span in enumerate(spans):
-        expect(rows.nth(index).locator("td").nth(1)).to_have_text(number(weights[index]))
-        expect(rows.nth(index).locator("span")).to_have_text(example.source[span.start : span.stop])
-        assert rows.nth(index).get_by_text("decides").count() == (span == deciding)
+    weight = table.locator("tbody tr").first.locator("td").nth(1)
+    expect(weight).to_have_text(number(run.frame(last.step)["0:sentences"][0, 0, 0, 0]))
     page.get_by_role("slider", name=re.compile("step", re.I)).last.press("Home")
     expect(page.get_by_text("Document at step 0")).to_be_visible()
-    expect(rows.first.locator("td").nth(1)).to_have_text(
-        number(run.frame(0)["0:sentences"][0, 0, 0, 0])
-    )
+    expect(weight).to_have_text(number(run.frame(0)["0:sentences"][0, 0, 0, 0]))
     resize(page, 390, "dark")
 
 

@@ -52,15 +52,25 @@ def decoded(text: str, dtype: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
-def test_thumbnails_hold_each_head_in_order():
-    maps = [a_map(layer=k) for k in range(2)]
+def unpacked(sent: dict[str, Any], *shape: int) -> np.ndarray:
+    """The numbers of a packed array, as the browser reads them."""
+    kind = "<f4" if sent["type"] == "f4" else "<u2"
+    return sent["low"] + sent["step"] * decoded(sent["bytes"], kind).reshape(shape)
+
+
+def thumbs(*maps: AttentionMap) -> np.ndarray:
+    """The bytes of the thumbnails, one shape for all."""
     sent = payload.thumbnails(maps)
-    assert sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
+    return decoded(sent["bytes"], "u1").reshape(len(maps), *sent["shapes"][0])
+
+
+def test_thumbnails_hold_each_head_in_order_and_are_made_once_for_a_trace():
+    trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
+    sent = payload.grid(trace)
+    assert sent is payload.grid(trace) and sent["shapes"] == [[3, 5, 7], [3, 5, 7]]
     assert (sent["low"], sent["high"], sent["pooled"]) == (0.0, 1.0, False)
-    cells = decoded(sent["bytes"], "u1").reshape(2, 3, 5, 7)
-    np.testing.assert_allclose(
-        cells / 254, np.stack([one.weights for one in maps]), atol=0.51 / 254
-    )
+    weights = np.stack([one.weights for one in trace.maps])
+    np.testing.assert_allclose(thumbs(*trace.maps) / 254, weights, atol=0.51 / 254)
 
 
 @each("shape", [(5, 7), (1, 5, 7), (3, 5, 7), (1, 1, 7)])
@@ -68,63 +78,31 @@ def test_masked_cells_have_their_own_byte_and_bit(shape):
     mask = RNG.random(shape) > 0.4
     one = a_map(mask=mask)
     full = np.broadcast_to(mask, (3, 5, 7))
-    cells = decoded(payload.thumbnails([one])["bytes"], "u1").reshape(3, 5, 7)
-    np.testing.assert_array_equal(cells == payload.MASKED, ~full)
+    np.testing.assert_array_equal(thumbs(one)[0] == payload.MASKED, ~full)
     sent = payload.one_map(one, 1)["mask"]
-    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35].reshape(
-        sent["planes"], 5, 7
-    )
-    np.testing.assert_array_equal(np.broadcast_to(bits.astype(bool), (3, 5, 7)), full)
+    bits = np.unpackbits(decoded(sent["bytes"], "u1"))[: sent["planes"] * 35]
+    seen = bits.reshape(sent["planes"], 5, 7).astype(bool)
+    np.testing.assert_array_equal(np.broadcast_to(seen, (3, 5, 7)), full)
 
 
-def test_a_mask_that_hides_nothing_is_not_sent():
+def test_a_mask_that_hides_nothing_is_not_sent_and_a_pooled_block_is_masked_only_whole():
     assert payload.one_map(a_map(mask=np.ones((1, 5, 7), dtype=bool)), 0)["mask"] is None
-
-
-def test_a_pooled_block_is_masked_only_when_all_of_it_is():
-    mask = np.tri(136, dtype=bool)
-    cells = decoded(payload.thumbnails([a_map(1, 136, 136, mask=mask)])["bytes"], "u1").reshape(
-        68, 68
-    )
+    cells = thumbs(a_map(1, 136, 136, mask=np.tri(136, dtype=bool)))[0, 0]
     np.testing.assert_array_equal(cells == payload.MASKED, ~np.tri(68, dtype=bool))
 
 
-def test_small_layers_travel_whole_and_exact():
-    one = a_map()
-    sent = payload.one_map(one, 2)
-    assert sent["heads"] == [0, 1, 2]
-    assert sent["values"]["type"] == "f4"
-    np.testing.assert_array_equal(
-        decoded(sent["values"]["bytes"], "<f4").reshape(3, 5, 7), one.weights
-    )
-
-
-def test_a_large_layer_sends_the_picked_head_to_three_decimals():
-    one = a_map(4, 300, 311)
-    sent = payload.one_map(one, 2)
-    assert sent["heads"] == [2]
-    values = sent["values"]
-    assert values["type"] == "u2"
-    read = values["low"] + values["step"] * decoded(values["bytes"], "<u2").reshape(300, 311)
-    np.testing.assert_allclose(read, one.weights[2], atol=1e-5)
-
-
-def test_signed_numbers_keep_their_sign_when_packed():
+def test_a_small_layer_travels_whole_and_a_large_one_as_the_picked_head_to_three_decimals():
+    small, large = a_map(), a_map(4, 300, 311)
+    whole, head = payload.one_map(small, 2), payload.one_map(large, 2)
+    assert (whole["heads"], head["heads"]) == ([0, 1, 2], [2])
+    np.testing.assert_array_equal(unpacked(whole["values"], 3, 5, 7), small.weights)
+    np.testing.assert_allclose(unpacked(head["values"], 300, 311), large.weights[2], atol=1e-5)
     values = RNG.normal(size=(300, 300)).astype(np.float32) * 9
-    sent = payload.packed(values, exact=False)
-    read = sent["low"] + sent["step"] * decoded(sent["bytes"], "<u2").reshape(300, 300)
-    np.testing.assert_allclose(read, values, atol=1e-3)
-    assert payload.span(values, signed=True) == (
-        -float(np.abs(values).max()),
-        float(np.abs(values).max()),
-    )
-
-
-def test_numbers_that_are_not_finite_travel_as_zero():
-    values = np.array([[np.nan, -np.inf, 0.5]], dtype=np.float32)
-    np.testing.assert_array_equal(
-        decoded(payload.packed(values, True)["bytes"], "<f4"), [0, 0, 0.5]
-    )
+    np.testing.assert_allclose(unpacked(payload.packed(values, False), 300, 300), values, atol=1e-3)
+    largest = float(np.abs(values).max())
+    assert payload.span(values, signed=True) == (-largest, largest)
+    odd = payload.packed(np.array([np.nan, -np.inf, 0.5], dtype=np.float32), True)
+    np.testing.assert_array_equal(unpacked(odd, 3), [0, 0, 0.5])
 
 
 @each("size", [64, 512])
@@ -138,60 +116,65 @@ def test_twelve_by_twelve_heads_are_less_than_two_megabytes(size):
     assert len(sent) < 2_000_000
 
 
-def test_a_pick_holds_until_the_page_wishes_something_new():
+def test_a_pick_holds_until_the_page_wishes_something_new_and_an_echo_undoes_nothing():
     store: dict[str, Any] = {}
-    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
-    store["pick"] = (3, 1)
-    assert settle(store, "a", "pick", (0, 0)) == (3, 1)
-    assert settle(store, "b", "pick", (0, 0)) == (3, 1), "a linked view joins the pick"
-    assert settle(store, "a", "pick", (2, 2)) == (2, 2)
-    assert settle(store, "a", "pick", (0, 0)) == (0, 0), "the first wish again is new, too"
+    for view, picked, wish, settled in (
+        ("a", None, (0, 0), (0, 0)),
+        ("a", (3, 1), (0, 0), (3, 1)),
+        ("b", None, (0, 0), (3, 1)),  # a linked view joins the pick
+        ("a", None, (2, 2), (2, 2)),
+        ("a", None, (0, 0), (0, 0)),  # the first wish again is new, too
+        ("a", (3, 1), (0, 0), (3, 1)),
+        ("a", (3, 2), (3, 1), (3, 2)),  # the page returns the last pick
+        ("a", (3, 3), (3, 2), (3, 3)),
+    ):
+        store |= {"pick": picked} if picked else {}
+        assert settle(store, view, "pick", wish) == settled
 
 
-def test_a_page_that_echoes_the_last_pick_does_not_undo_the_next():
-    store: dict[str, Any] = {}
-    assert settle(store, "a", "pick", (0, 0)) == (0, 0)
-    for pick, echoed in [((3, 1), (0, 0)), ((3, 2), (3, 1)), ((3, 3), (3, 2))]:
-        store["pick"] = pick
-        assert settle(store, "a", "pick", echoed) == pick
-
-
-def test_messages_of_the_browser_are_read():
-    assert parse_message("pick", {"value": [3, 1], "turn": 1}) == (3, 1)
-    assert parse_message("pin", {"value": None, "turn": 2}) is None
-    assert parse_message("frame", {"value": 300.0, "turn": 2}) == 300
-    assert parse_message("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}) == ((1, 2), (3, 4))
-    assert parse_message("pins", {"value": None}) == ()
-    assert parse_message("window", {"value": [0, 5, 2, 9]}) == (0, 5, 2, 9)
+@each(
+    ("field", "message", "value"),
+    [
+        ("pick", {"value": [3, 1], "turn": 1}, (3, 1)),
+        ("pin", {"value": None, "turn": 2}, None),
+        ("frame", {"value": 300.0, "turn": 2}, 300),
+        ("pins", {"value": [[1, 2.0], [3, 4]], "turn": 1}, ((1, 2), (3, 4))),
+        ("pins", {"value": None}, ()),
+        ("window", {"value": [0, 5, 2, 9]}, (0, 5, 2, 9)),
+    ],
+)
+def test_messages_of_the_browser_are_read(field, message, value):
+    assert parse_message(field, message) == value
     with pytest.raises(ValueError, match="length"):
         parse_message("pin", {"value": [1, 2, 3]})
 
 
-def test_colour_scales_have_their_stops():
-    assert len(colour_scale("light")) == 10
-    assert len(colour_scale("dark", signed=True)) == 11
-    assert colour_scale("dark", signed=True)[5] == colour_scale("dark")[0], (
-        "zero is the page's grey in both"
-    )
-    assert json.dumps(for_browser())
+def test_colour_scales_have_their_stops_and_each_series_a_shape_of_its_own():
+    dark = colour_scale("dark", signed=True)
+    assert (len(colour_scale("light")), len(dark)) == (10, 11) and json.dumps(for_browser())
+    assert dark[5] == colour_scale("dark")[0], "zero is the page's grey in both"
     wrong: Any = "sepia"
     with pytest.raises(ValueError, match=wrong):
         colour_scale(wrong)
+    assert len(set(MARKS)) == len(MARKS) == 8
+    for index in range(8):
+        mark = mark_html(index, "light")
+        assert MARKS[index] in mark and re.search(r"background:#[0-9A-F]{6};", mark)
 
 
 @each(
-    ("wish", "words"),
-    [({"layer": 2}, r"\(2, 0\)"), ({"head": 3}, r"\[3, 3\]"), ({"layout": "frames"}, "frames")],
+    ("layers", "wish", "words"),
+    [
+        (2, {"layer": 2}, r"\(2, 0\)"),
+        (2, {"head": 3}, r"\[3, 3\]"),
+        (2, {"layout": "frames"}, "frames"),
+        (0, {}, "not in this trace"),
+    ],
 )
-def test_a_wish_that_cannot_be_met_is_named(wish, words):
-    trace = AttentionTrace((a_map(), a_map(layer=1)), "test")
+def test_a_wish_that_cannot_be_met_is_named(layers, wish, words):
+    trace = AttentionTrace(tuple(a_map(layer=layer) for layer in range(layers)), "test")
     with pytest.raises(ValueError, match=words):
         attention_view(trace, key="k", **wish)
-
-
-def test_a_trace_without_maps_is_refused():
-    with pytest.raises(ValueError, match="not in this trace"):
-        attention_view(AttentionTrace((), "test"), key="k")
 
 
 def script():
@@ -248,35 +231,15 @@ def test_blocks_hold_what_their_tokens_hold(shape, window, pool):
         expected = (seen.mean() if pool == "mean" else seen.max()) if seen.size else 0.0
         assert pooled[i, j] == pytest.approx(expected, abs=1e-6)
         assert blocks.pool_mask(mask)[i, j] == bool(seen.size)
-    top, bottom, left, right = window or (0, shape[0], 0, shape[1])
-    assert (blocks.rows[0], blocks.rows[-1], blocks.columns[0], blocks.columns[-1]) == (
-        top,
-        bottom,
-        left,
-        right,
-    )
-
-
-def test_what_fits_is_not_cut_into_blocks():
-    assert Blocks.of((512, 512), None) is None
+    ends = tuple(axis[at] for axis in (blocks.rows, blocks.columns) for at in (0, -1))
+    assert ends == (window or (0, shape[0], 0, shape[1]))
+    assert Blocks.of((512, 512), None) is None  # which fits
     assert not Blocks.of((2000, 2000), (0, 512, 7, 300)).pooled
-
-
-def test_a_grid_is_pooled_once_for_its_trace():
-    trace = AttentionTrace((a_map(),), "test")
-    assert payload.grid(trace) is payload.grid(trace)
-    assert payload.grid(trace) == payload.thumbnails(trace.maps)
 
 
 def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
     sent = Patches(np.linspace(0, 1, 800 * 100).reshape(800, 100), 4, 2, first=1).payload()
-    assert (sent["wide"], sent["high"], sent["rows"], sent["cols"], sent["first"]) == (
-        34,
-        267,
-        4,
-        2,
-        1,
-    )
+    assert [sent[name] for name in ("wide", "high", "rows", "cols", "first")] == [34, 267, 4, 2, 1]
     pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
     assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
 
@@ -311,25 +274,16 @@ def a_tile(name="a", rows=5, cols=7, **more) -> Tile:
     return Tile(name, "note", values / values.sum(-1, keepdims=True), **more)
 
 
-def numbers(sent: dict) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(sent["values"]["bytes"]), "<f4").reshape(
-        sent["rows"], sent["cols"]
-    )
-
-
 def test_every_map_travels_whole_with_its_mask_and_marker():
     mask = RNG.random((5, 7)) > 0.4
     maps = [a_tile("a"), a_tile("b", mask=mask), a_tile("c", marker=5)]
     sent = pack(maps, (1, 0), False)
     for tile, one in zip(maps, sent["tiles"], strict=True):
-        np.testing.assert_array_equal(numbers(one), tile.weights)
-    bits = np.unpackbits(np.frombuffer(base64.b64decode(sent["tiles"][1]["mask"]["bytes"]), "u1"))[
-        :35
-    ]
+        np.testing.assert_array_equal(unpacked(one["values"], 5, 7), tile.weights)
+    bits = np.unpackbits(decoded(sent["tiles"][1]["mask"]["bytes"], "u1"))[:35]
     np.testing.assert_array_equal(bits.reshape(5, 7).astype(bool), mask)
-    assert sent["tiles"][0]["mask"] is None
+    assert sent["tiles"][0]["mask"] is None and sent["difference"] == [1, 0]
     assert [one["marker"] for one in sent["tiles"]] == [0, 1, 5]
-    assert sent["difference"] == [1, 0]
 
 
 def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_of_another_shape():
@@ -344,48 +298,45 @@ def test_the_maps_at_each_value_of_a_control_travel_unless_they_are_too_many_or_
         "options"
     ] == [*"wxyz"]
     for column, packed in enumerate(sent["values"]):
-        steps = (
-            np.frombuffer(base64.b64decode(packed["bytes"]), "<u2") * packed["step"] + packed["low"]
-        )
         expected = np.stack([row[column].weights for row in frames])
-        np.testing.assert_allclose(steps.reshape(expected.shape), expected, atol=1e-5)
+        np.testing.assert_allclose(unpacked(packed, *expected.shape), expected, atol=1e-5)
     assert Frames("page:step", 0, [*frames, [a_tile(), a_tile()]]).payload(frames[0]) is None
     many = MAX_FRAME_CELLS // 35
     assert Frames("page:step", 0, [frames[0][:1]] * many).payload(frames[0][:1]) is not None
     assert Frames("page:step", 0, [frames[0][:1]] * (many + 1)).payload(frames[0][:1]) is None
 
 
-def test_weights_share_0_to_1_and_more_only_where_a_weight_is_more():
-    below = pack([a_tile(), a_tile()], None, False)
-    assert {(one["low"], one["high"], one["signed"]) for one in below["tiles"]} == {
-        (0.0, 1.0, False)
-    }
-    above = pack([a_tile(), Tile("relu", "", np.full((5, 7), 3.5))], None, False)
-    assert {(one["low"], one["high"]) for one in above["tiles"]} == {(0.0, 3.5)}
-
-
-def test_a_negative_weight_makes_its_own_map_signed_and_no_other():
-    negative = Tile("differential", "", np.array([[0.5, -0.25], [1.0, 0.0]]))
-    sent = pack([Tile("softmax", "", np.eye(2)), negative], None, False)["tiles"]
-    assert [(one["signed"], one["low"], one["high"]) for one in sent] == [
-        (False, 0.0, 1.0),
-        (True, -1.0, 1.0),
+@each(
+    ("maps", "signed", "scales"),
+    [
+        ([np.eye(2)] * 2, False, [(False, 0.0, 1.0)] * 2),
+        # more than 1 only where a weight is more
+        ([np.eye(2), np.full((5, 7), 3.5)], False, [(False, 0.0, 3.5)] * 2),
+        # a negative weight makes its own map signed and no other
+        (
+            [np.eye(2), np.array([[0.5, -0.25], [1.0, 0.0]])],
+            False,
+            [(False, 0.0, 1.0), (True, -1.0, 1.0)],
+        ),
+        # signed numbers share the largest both ways unless a map says its own
+        (
+            [np.array([[1.0, -4.0]]), np.array([[2.0, 0.0]]), 9.0],
+            True,
+            [(True, -4.0, 4.0)] * 2 + [(True, -9.0, 9.0)],
+        ),
+        # what is not finite breaks no scale
+        ([np.array([[np.nan, -np.inf, 0.5]])], True, [(True, -0.5, 0.5)]),
+    ],
+)
+def test_maps_share_a_scale(maps, signed, scales):
+    tiles = [
+        Tile("a", "", one)
+        if isinstance(one, np.ndarray)
+        else Tile("b", "", np.array([[one, 0.0]]), span=(-one, one))
+        for one in maps
     ]
-
-
-def test_signed_numbers_share_the_largest_both_ways_unless_a_map_says_its_own():
-    maps = [
-        Tile("a", "", np.array([[1.0, -4.0]])),
-        Tile("b", "", np.array([[2.0, 0.0]])),
-        Tile("c", "", np.array([[9.0, 0.0]]), span=(-9.0, 9.0)),
-    ]
-    sent = pack(maps, None, True)["tiles"]
-    assert [(one["low"], one["high"]) for one in sent] == [(-4.0, 4.0), (-4.0, 4.0), (-9.0, 9.0)]
-
-
-def test_what_is_not_finite_breaks_no_scale():
-    sent = pack([Tile("a", "", np.array([[np.nan, -np.inf, 0.5]]))], None, True)["tiles"][0]
-    assert (sent["low"], sent["high"]) == (-0.5, 0.5)
+    sent = pack(tiles, None, signed)["tiles"]
+    assert [(one["signed"], one["low"], one["high"]) for one in sent] == scales
 
 
 @each(("apart", "end"), [(0.55, 0.6), (0.6, 0.6), (0.061, 0.07), (0.93, 1.0), (0.0, 1.0)])
@@ -396,8 +347,8 @@ def test_a_difference_ends_at_its_largest_cell_rounded_up(apart, end):
 
 
 def test_the_telling_key_of_a_row_is_its_largest():
-    assert telling_column(Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]])), 0) == 0
-    assert telling_column(Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]])), 1) == 1
+    tile = Tile("a", "", np.array([[0.9, 0.1], [np.nan, 0.2]]))
+    assert [telling_column(tile, row) for row in (0, 1)] == [0, 1]
 
 
 @each(
@@ -410,13 +361,6 @@ def test_the_telling_key_of_a_row_is_its_largest():
 def test_what_cannot_be_drawn_is_refused_in_words(maps, difference, words):
     with pytest.raises(ValueError, match=words):
         pack(maps, difference, False)
-
-
-def test_each_series_has_a_shape_of_its_own():
-    assert len(set(MARKS)) == len(MARKS) == 8
-    for index in range(8):
-        mark = mark_html(index, "light")
-        assert MARKS[index] in mark and re.search(r"background:#[0-9A-F]{6};", mark)
 
 
 def _page():
@@ -432,16 +376,11 @@ def _page():
     st.write(f"pin {pinned}")
 
 
-def test_a_wish_is_pinned_and_one_outside_the_map_is_dropped():
+def test_a_wish_is_pinned_and_what_does_not_fit_is_dropped_or_refused_in_words():
     app = AppTest.from_function(_page, default_timeout=60)
-    app.session_state["wish"] = (1, 0)
-    assert "pin (1, 0)" in app.run().markdown[0].value
-    app.session_state["wish"] = (5, 0)
-    assert "pin None" in app.run().markdown[0].value
-
-
-def test_a_map_that_does_not_fit_its_tokens_is_refused_in_words():
-    app = AppTest.from_function(_page, default_timeout=60)
+    for wish, pinned in (((1, 0), "pin (1, 0)"), ((5, 0), "pin None")):
+        app.session_state["wish"] = wish
+        assert pinned in app.run().markdown[0].value
     app.session_state["shape"] = (3, 2)
     app.run()
     assert "expected (2 queries, 2 keys)" in app.exception[0].message
@@ -483,23 +422,16 @@ def test_what_cannot_be_joined_is_refused(tmp_path, modules, message):
         bundle(write(tmp_path, **modules))
 
 
-@pytest.mark.parametrize(
-    "entry", sorted(COMPONENTS.glob("*/main.js")), ids=lambda entry: entry.parent.name
-)
-def test_each_component_is_one_script_with_one_default_export(entry):
-    [line] = re.findall(r"^(?:export|import)\b.*", bundle(entry), re.M)
-    assert line.startswith("export default (component) => mount(component, {")
-
-
-def test_all_components_are_one_expression_with_each_module_once():
+def test_each_component_is_one_script_and_all_are_one_expression_with_each_module_once():
     entries = {file.parent.name: file for file in COMPONENTS.glob("*/main.js")}
+    for entry in entries.values():
+        [line] = re.findall(r"^(?:export|import)\b.*", bundle(entry), re.M)
+        assert line.startswith("export default (component) => mount(component, {")
     script = bundle_all(entries)
     assert not re.findall(r"^(?:export|import)\b.*", script, re.M)
     modules = re.findall(r"^const __module\d+ = .*// (.*)$", script, re.M)
     assert len(modules) == len(set(modules)) > 20
-    assert re.findall(r"^return \(component\) => mount", script, re.M) == [
-        "return (component) => mount"
-    ] * len(entries)
+    assert len(re.findall(r"^return \(component\) => mount", script, re.M)) == len(entries)
     assert len(script) < sum(len(bundle(file)) for file in entries.values()) / 2
 
 
@@ -536,18 +468,12 @@ def data_of(html: str) -> dict:
 def test_a_file_holds_every_weight_and_asks_nobody():
     made = trace(2, 3, 5, 7, mask=True)
     html = trace_html(made, title="<T>", source="S")
-    layers = data_of(html)["parts"][0]["data"]["layers"]
-    for item, layer in zip(made.maps, layers, strict=True):
-        sent = layer["values"]
-        steps = np.frombuffer(base64.b64decode(sent["bytes"]), "<u2").astype(float)
-        values = (sent["low"] + sent["step"] * steps).reshape(item.weights.shape)
+    for item, layer in zip(made.maps, data_of(html)["parts"][0]["data"]["layers"], strict=True):
+        values = unpacked(layer["values"], *item.weights.shape)
         np.testing.assert_allclose(values, item.weights, atol=1e-5)
         assert layer["queries"] == list(item.queries) and layer["keys"] == list(item.keys)
     assert "&lt;T&gt;" in html and "<T>" not in html
     assert not re.search(r"""(src|href)=["']|@import url|fetch\(|https?://(?!www\.w3\.org)""", html)
-
-
-def test_144_heads_of_64_tokens_fit_into_two_megabytes():
     assert len(trace_html(trace(12, 12, 64, 64), title="T").encode()) <= 2_000_000
 
 
