@@ -90,49 +90,38 @@ def nodes(svg: str, tag: str) -> list[ElementTree.Element]:
     ]
 
 
-def rows_of(data: bytes) -> list[list[str]]:
-    return list(csv.reader(io.StringIO(data.decode())))
-
-
-def test_one_map_is_a_matrix_and_no_formula():
-    rows = rows_of(picture_file(MapsPicture("One", (ONE,)), "CSV", SOURCE))
-    assert rows[0][1] == "'=cmd()" and rows[1][0] == "'=cmd()"
-    np.testing.assert_array_equal([[np.float32(x) for x in row[1:]] for row in rows[1:]], WEIGHTS)
-
-
-def test_several_maps_have_a_row_a_cell():
-    head, *rows = rows_of(picture_file(MAPS, "CSV", SOURCE))
-    assert head == ["map", "row", "row name", "column", "column name", "value"] and len(rows) == 18
-    assert rows[9 + 5] == ["other", "1", "<script>", "2", "שלום", "-0.0"]
+def test_one_map_is_a_matrix_several_have_a_row_a_cell_and_no_text_is_a_formula():
+    one, several = (
+        list(csv.reader(io.StringIO(picture_file(picture, "CSV", SOURCE).decode())))
+        for picture in (MapsPicture("One", (ONE,)), MAPS)
+    )
+    assert one[0][1] == one[1][0] == "'=cmd()"
+    np.testing.assert_array_equal([[np.float32(x) for x in row[1:]] for row in one[1:]], WEIGHTS)
+    assert several[0] == ["map", "row", "row name", "column", "column name", "value"]
+    assert len(several) == 19
+    assert several[1 + 9 + 5] == ["other", "1", "<script>", "2", "שלום", "-0.0"]
 
 
 def test_a_file_names_the_curves_that_the_page_names_beside_its_figure():
-    curves = [
-        Curve("validation", [(0.0, 3.0), (1.0, 2.0)]),
-        Curve("<training>", [(0.0, 2.0), (1.0, 1.0)]),
-    ]
-    spec, rows = split_data(step_chart(curves, ink=LIGHT_INK, last_x=1))
-    drawing = framed_svg(ChartPicture("Loss", spec, rows), SOURCE)
-    assert {"validation", "<training>"} <= {node.text for node in nodes(drawing, "text")}
-    assert ChartPicture("Loss", spec, rows).table()[1] == [
-        list(row.values()) for row in rows.to_pylist()
-    ]
+    lines = {"validation": [(0.0, 3.0), (1.0, 2.0)], "<training>": [(0.0, 2.0), (1.0, 1.0)]}
+    chart = step_chart([Curve(*line) for line in lines.items()], ink=LIGHT_INK, last_x=1)
+    spec, rows = split_data(chart)
+    picture = ChartPicture("Loss", spec, rows)
+    assert set(lines) <= {node.text for node in nodes(framed_svg(picture, SOURCE), "text")}
+    assert picture.table()[1] == [list(row.values()) for row in rows.to_pylist()]
 
 
 def test_the_table_of_a_figure_has_no_places_of_words():
     rows = [{"kind": "point", "y": 1.0}, {"kind": "label", "y": 7.0}]
     layers = [filtered_layer("point", "line", {}), filtered_layer("label", "text", {})]
-    assert ChartPicture("figure", {"layer": layers}, rows).table() == (
-        ["kind", "y"],
-        [["point", 1.0]],
-    )
     cells, words = layer("rect", [{"y": 1.0}], {}), layer("text", [{"y": 7.0}], {})
-    assert ChartPicture("figure", {"layer": [cells, words]}).table() == (["y"], [[1.0]])
-    assert ChartPicture("figure", {"layer": [words]}).table() == (["y"], [[7.0]])
-    assert ChartPicture("figure", {"layer": [cells, words, cells]}).table() == (
-        ["layer", "y"],
-        [[1, 1.0], [2, 1.0]],
-    )
+    for parts, data, table in (
+        (layers, rows, (["kind", "y"], [["point", 1.0]])),
+        ([cells, words], None, (["y"], [[1.0]])),
+        ([words], None, (["y"], [[7.0]])),
+        ([cells, words, cells], None, (["layer", "y"], [[1, 1.0], [2, 1.0]])),
+    ):
+        assert ChartPicture("figure", {"layer": parts}, data).table() == table
 
 
 def test_a_chart_names_its_columns_as_a_reader_sees_them():
@@ -154,21 +143,11 @@ def test_a_chart_names_its_columns_as_a_reader_sees_them():
     picture = ChartPicture("Loss", {"layer": [rule, curve]}, rows)
     assert picture.table() == (["step", "loss", "run", "value", "low"], [[1, 2.0, "a", "2.0", 1.5]])
     assert set(picture.arrays()) == {"step", "loss", "run", "value", "low"}
-    band = {
-        "encoding": {
-            "y": {"field": "low", "title": "loss"},
-            "y2": {"field": "y"},
-            "x": {"field": "x"},
-        }
-    }
+    band = {"encoding": {"y": {"field": "low", "title": "loss"}, "y2": {"field": "y"}}}
     both = ChartPicture("Loss", {"layer": [curve, band]}, rows).table()[0]
-    assert both == [
-        "step",
-        "y",
-        "run",
-        "value",
-        "low",
-    ]  # two fields of one title are told apart by their names
+    assert both == ["step", "y", "run", "value", "low"], (
+        "two fields of one title are told apart by their names"
+    )
 
 
 def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
@@ -180,35 +159,27 @@ def test_a_table_on_the_page_names_its_rows_and_columns_and_is_no_html():
     assert html.endswith('<th scope="row">it</th><td></td></tr></tbody></table>')
 
 
-def test_numbers_come_back_from_every_file():
+def test_numbers_come_back_from_every_file_and_all_heads_of_a_trace_can_be_opened_again():
     loaded = np.load(io.BytesIO(picture_file(MAPS, "NPZ", SOURCE)))
     np.testing.assert_array_equal(loaded["L3·H0"], WEIGHTS)
     assert tuple(loaded["L3·H0: columns"]) == TOKENS and "GPT-2" in str(loaded["source"])
     data = json.loads(picture_file(CHART, "JSON", SOURCE))
     assert data["numbers"] == {"x": [1, 2], "y": [0.5, None]}
     assert data["controls"] == {"masks:mask": "causal"} and data["model"] == "GPT-2"
-
-
-def test_all_heads_of_a_trace_can_be_opened_again():
     trace = AttentionTrace((AttentionMap("self", 3, WEIGHTS[None], TOKENS, TOKENS),), "test")
-    assert picture_file(MapsPicture("All", (ONE,), trace=trace), "NPZ", SOURCE) == trace_npz(trace)
-    loaded = np.load(io.BytesIO(trace_npz(trace)))
-    np.testing.assert_array_equal(loaded["self_3"], WEIGHTS[None])
-    assert tuple(loaded["self_3_keys"]) == TOKENS
+    file = picture_file(MapsPicture("All", (ONE,), trace=trace), "NPZ", SOURCE)
+    assert file == trace_npz(trace)
+    heads = np.load(io.BytesIO(file))
+    np.testing.assert_array_equal(heads["self_3"], WEIGHTS[None])
+    assert tuple(heads["self_3_keys"]) == TOKENS
 
 
 def test_a_table_is_latex_that_compiles_by_its_signs():
-    text = picture_file(TABLE, "LaTeX", SOURCE).decode()
-    assert (
-        r"\caption{Costs \& bytes}" in text
-        and r"name & bytes\_a \\" in text
-        and r"50 \% & 3 \\" in text
-    )
-    assert text.count("{") == text.count("}") and "$-$1 & 4" in text
-    assert (
-        r"\begin{tabular}{rrr}" not in text
-        and "0.5" in picture_file(CHART, "LaTeX", SOURCE).decode()
-    )
+    text, chart = (picture_file(one, "LaTeX", SOURCE).decode() for one in (TABLE, CHART))
+    for part in (r"\caption{Costs \& bytes}", r"name & bytes\_a \\", r"50 \% & 3 \\", "$-$1 & 4"):
+        assert part in text
+    assert text.count("{") == text.count("}")
+    assert r"\begin{tabular}{rrr}" not in text and "0.5" in chart
 
 
 def rows_of_latex(text: str) -> list[list[str]]:
@@ -281,36 +252,35 @@ def test_a_row_of_latex_is_a_line_of_the_chart():
         {name: [(step, 1.5, 1.25, 1.75) for step in range(0, 101, 5)] for name in ("a_b", "[c]")}
     )
     text = picture_file(even, "LaTeX", SOURCE).decode()
-    rows = rows_of_latex(text)
-    assert [row[0] for row in rows] == [r"a\_b", "{}[c]"] and set(rows[0][1:]) == {
-        r"$1.5 \pm 0.25$"
-    }
-    assert r"& 0 & 20 & 40 & 60 & 80 & 100 \\" in text and r"\multicolumn{6}{c}{step}" in text
-    assert (
-        "% 6 of 21 places along step; the CSV has all" in text
-        and "(lowest seed to highest)" in text
-    )
-    odd = chart_of({"a": [(1, 2.0, 1.0, 2.5), (2, 2.0, 1.5, 2.5)], "b": [(1, 1.0, 1.0, 1.0)]})
-    assert rows_of_latex(picture_file(odd, "LaTeX", SOURCE).decode()) == [
-        ["a", "2 [1, 2.5]", "2 [1.5, 2.5]"],
-        ["b", "1 [1, 1]", "--"],
-    ]
-    unnamed = chart_of({"": [(1, 9.0, 9.0, 9.0)], "b": [(1, 1.0, 1.0, 1.0)]})
-    assert [row[0] for row in rows_of_latex(picture_file(unnamed, "LaTeX", SOURCE).decode())] == [
-        "b"
-    ]
+    assert rows_of_latex(text) == [[name, *[r"$1.5 \pm 0.25$"] * 6] for name in (r"a\_b", "{}[c]")]
+    for part in (
+        r"& 0 & 20 & 40 & 60 & 80 & 100 \\",
+        r"\multicolumn{6}{c}{step}",
+        "% 6 of 21 places along step; the CSV has all",
+        "(lowest seed to highest)",
+    ):
+        assert part in text
+    ends = {"a": [(1, 2.0, 1.0, 2.5), (2, 2.0, 1.5, 2.5)], "b": [(1, 1.0, 1.0, 1.0)]}
+    unnamed = {"": [(1, 9.0, 9.0, 9.0)], "b": [(1, 1.0, 1.0, 1.0)]}
+    for lines, rows in (
+        (ends, [["a", "2 [1, 2.5]", "2 [1.5, 2.5]"], ["b", "1 [1, 1]", "--"]]),
+        (unnamed, [["b", r"$1 \pm 0$"]]),
+    ):
+        assert rows_of_latex(picture_file(chart_of(lines), "LaTeX", SOURCE).decode()) == rows
 
 
 def test_a_drawing_has_title_tokens_scale_row_and_source():
     svg = framed_svg(MAPS, SOURCE)
-    texts = [node.text for node in nodes(svg, "text")]
-    assert {"Two maps", "a note", *TOKENS} <= set(texts) and "script" not in svg.replace(
-        "&lt;script&gt;", ""
-    )
-    assert any("Masks · GPT-2 · the cat / sat · 2026-11-23" in (text or "") for text in texts)
-    assert texts.count("1.00") == 2 and texts.count("−1.00") == 1
-    titles = [node.text for node in nodes(svg, "title")]
-    assert titles.count("masked") == 3 and "0.75" in titles and "−0.75" in titles
+    texts, titles = ([node.text or "" for node in nodes(svg, tag)] for tag in ("text", "title"))
+    assert {"Two maps", "a note", *TOKENS} <= set(texts)
+    assert "script" not in svg.replace("&lt;script&gt;", "")
+    assert any("Masks · GPT-2 · the cat / sat · 2026-11-23" in text for text in texts)
+    assert (texts.count("1.00"), texts.count("−1.00"), titles.count("masked")) == (2, 1, 3)
+    assert "0.75" in titles and "−0.75" in titles
+    title = "Layers by heads, each with its score as previous token"
+    drawing = framed_svg(replace(MAPS, title=title, maps=(ONE,)), SOURCE)
+    lines = [node.text for node in nodes(drawing, "text") if node.get("font-size") == "15"]
+    assert len(lines) == 2 and " ".join(lines) == title, "it is broken and not cut"
 
 
 def test_signed_numbers_are_purple_below_zero_and_green_above():
@@ -323,33 +293,31 @@ def test_signed_numbers_are_purple_below_zero_and_green_above():
 
 def test_maps_of_one_scale_have_one_legend_and_all_of_it_is_within_the_picture():
     weights = replace(ONE, noun="weight")
-    svg = maps_svg([weights, replace(weights, name="L3·H1")])
-    texts = [node.text for node in nodes(svg, "text")]
-    assert [texts.count(word) for word in ("1.00", "weight", "masked")] == [1, 1, 1]
-    width = float(ElementTree.fromstring(maps_svg([weights])).get("width"))
-    (word,) = [node for node in nodes(maps_svg([weights]), "text") if node.text == "masked"]
-    assert float(word.get("x")) + 6 * len("masked") < width
-    assert [node.text for node in nodes(maps_svg(MAPS.maps), "text")].count("1.00") == 2, (
-        "each with its own scale"
+    alone, same, own = (
+        maps_svg(one) for one in ([weights], [weights, replace(weights, name="L3·H1")], MAPS.maps)
     )
+    texts = [node.text for node in nodes(same, "text")]
+    assert [texts.count(word) for word in ("1.00", "weight", "masked")] == [1, 1, 1]
+    (word,) = [node for node in nodes(alone, "text") if node.text == "masked"]
+    width = float(ElementTree.fromstring(alone).get("width"))
+    assert float(word.get("x")) + 6 * len("masked") < width
+    assert [node.text for node in nodes(own, "text")].count("1.00") == 2, "each with its own scale"
 
 
 def test_masked_cells_are_hatched_and_the_picked_head_is_outlined():
-    (hatching, sample) = nodes(maps_svg([ONE]), "path")
+    svg = maps_svg([ONE])
+    (hatching, sample) = nodes(svg, "path")
     points = np.array(re.findall(r"[ML]([\d.]+) ([\d.]+)", hatching.get("d")), float)
-    masked = [
-        node
-        for node in nodes(maps_svg([ONE]), "rect")
-        if any(True for _ in node) and node[0].text == "masked"
-    ]
+    masked = [node for node in nodes(svg, "rect") if len(node) and node[0].text == "masked"]
     left, top = (min(float(node.get(name)) for node in masked) for name in "xy")
     assert (points >= [left - 0.1, top - 0.1]).all() and len(masked) == 3 and sample.get("d")
-    outlines = [
-        node
-        for node in nodes(maps_svg([ONE] * 13, picked=12), "rect")
-        if node.get("fill") == "none"
-    ]
-    assert len(outlines) == 1 and outlines[0].get("stroke") == LIGHT_INK.pick
+    many = maps_svg([ONE] * 13, picked=12)
+    outlines = [node.get("stroke") for node in nodes(many, "rect") if node.get("fill") == "none"]
+    assert outlines == [LIGHT_INK.pick]
+    assert "=cmd()" not in many and many.count("L3·H0") == 13, "many maps are small"
+    names = tuple(map(str, range(int(MAX_RECTANGLES**0.5) + 1)))
+    large = maps_svg([PictureMap("large", np.eye(len(names)), names, names)])
+    assert len(nodes(large, "image")) == 1 and len(large) < 200_000
 
 
 def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
@@ -376,22 +344,6 @@ def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
     assert mapped == shades[1]
 
 
-def test_a_long_title_is_broken_and_not_cut():
-    title = "Layers by heads, each with its score as previous token"
-    drawing = framed_svg(replace(MAPS, title=title, maps=(ONE,)), SOURCE)
-    lines = [node.text for node in nodes(drawing, "text") if node.get("font-size") == "15"]
-    assert len(lines) == 2 and " ".join(lines) == title
-
-
-def test_a_large_map_is_an_image_and_many_maps_are_small():
-    size = int(MAX_RECTANGLES**0.5) + 1
-    names = tuple(map(str, range(size)))
-    svg = maps_svg([PictureMap("large", np.eye(size), names, names)])
-    assert len(nodes(svg, "image")) == 1 and len(svg) < 200_000
-    small = maps_svg([ONE] * 13)
-    assert "=cmd()" not in small and small.count("L3·H0") == 13
-
-
 @pytest.mark.parametrize("picture", [MAPS, CHART, DRAWING])
 def test_a_pdf_holds_its_words_and_a_png_twice_its_pixels(picture):
     svg = framed_svg(picture, SOURCE)
@@ -402,18 +354,17 @@ def test_a_pdf_holds_its_words_and_a_png_twice_its_pixels(picture):
     assert int.from_bytes(png[16:20], "big") == pytest.approx(2 * width, abs=2)
 
 
-def test_what_cannot_be_drawn_says_so():
+def test_what_cannot_be_drawn_says_so_and_a_file_is_named_by_page_picture_model_and_text():
     with pytest.raises(ValueError, match="Costs & bytes is a table"):
         framed_svg(TABLE, SOURCE)
     with pytest.raises(subprocess.CalledProcessError):
         drawing_file("no svg", "pdf")
-
-
-def test_a_file_is_named_by_page_picture_model_and_text():
     assert SOURCE.file_name("L3·H0 of 2", "svg") == "Masks_L3-H0-of-2_GPT-2_the-cat-sat.svg"
 
 
-def test_a_file_opens_a_trace_at_the_picked_head_and_row():
+def test_a_file_opens_a_trace_at_the_picked_head_and_row_and_a_large_one_as_the_page_draws_it(
+    monkeypatch,
+):
     weights = np.stack([WEIGHTS, -WEIGHTS])
     trace = AttentionTrace(
         tuple(AttentionMap("self", layer, weights, TOKENS, TOKENS) for layer in (0, 1)), "test"
@@ -423,21 +374,12 @@ def test_a_file_opens_a_trace_at_the_picked_head_and_row():
         "all": MapsPicture("All", (signed,), trace=trace, pick=(1, 1)),
         "one": MapsPicture("One", (signed,), 2, trace=trace, pick=(1, 1)),
     }
-    parts = data_of(page_file(SOURCE, pictures, {}).decode())["parts"]
-    opened = [
-        {name: part["data"][name] for name in ("layer", "head", "query", "signed")}
-        for part in parts
-    ]
-    assert opened == [{"layer": 1, "head": 1, "query": 2, "signed": True}]
-
-
-def test_a_trace_too_large_for_a_file_is_shown_as_the_page_draws_it(monkeypatch):
-    trace = AttentionTrace((AttentionMap("self", 0, WEIGHTS[None], TOKENS, TOKENS),), "test")
-    pictures: dict[str, Picture] = {"a": MapsPicture("All", (ONE,), trace=trace), "b": TABLE}
-    drawn = {"a": ("attention_view", "av", {"layout": "grid"})}
-    assert b'"layers"' in page_file(SOURCE, pictures, drawn)
+    drawn = {"all": ("attention_view", "av", {"layout": "grid"})}
+    (part,) = data_of(page_file(SOURCE, pictures, {}).decode())["parts"]
+    opened = {name: part["data"][name] for name in ("layer", "head", "query", "signed")}
+    assert opened == {"layer": 1, "head": 1, "query": 2, "signed": True}
     monkeypatch.setattr(html_file, "MAX_CELLS", 8)
-    html = page_file(SOURCE, pictures, drawn)
+    html = page_file(SOURCE, pictures | {"b": TABLE}, drawn)
     assert b'"layout":"grid"' in html and b'"layers"' not in html
 
 
@@ -561,16 +503,17 @@ def file_of(picture: Picture, millimetres: float, kind: str) -> bytes:
     return b64decode(convert({"paper": job})["paper"])
 
 
-def types(pdf: bytes) -> dict[str, float]:
-    """Each text of a PDF with the points of its type."""
-    sizes: dict[str, float] = {}
+def spots(pdf: bytes) -> dict[str, tuple[float, float]]:
+    """Each text of a PDF with the points of its type and how far right it begins."""
+    found: dict[str, tuple[float, float]] = {}
 
     def visit(text: str, cm: list[float], tm: list[float], font: object, size: float) -> None:
         if text.strip():
-            sizes[text.strip()] = size * np.hypot(tm[0], tm[1]) * np.hypot(cm[0], cm[1])
+            points = float(size * np.hypot(tm[0], tm[1]) * np.hypot(cm[0], cm[1]))
+            found[text.strip()] = points, cm[0] * tm[4] + cm[4]
 
     PdfReader(io.BytesIO(pdf)).pages[0].extract_text(visitor_text=visit)
-    return sizes
+    return found
 
 
 @pytest.mark.parametrize("millimetres", WIDTHS.values())
@@ -598,26 +541,20 @@ def test_a_figure_has_the_width_and_the_type_of_a_paper(name, millimetres):
     assert (
         picture.title not in text and "Attention Lab" not in text and "likeliest words" not in text
     )
-    sizes = types(pdf)
-    assert sizes and min(sizes.values()) == pytest.approx(POINTS, rel=0.02), sizes
+    sizes = [points for points, _ in spots(pdf).values()]
+    assert min(sizes) == pytest.approx(POINTS, rel=0.02), sizes
     assert AXES.get(name, set()) <= set(re.split(r"\s+", text)), text
 
 
 def test_a_legend_takes_more_lines_where_its_names_are_long():
-    names = [f"a run with a long name {at}" for at in range(6)]
-    page = PdfReader(io.BytesIO(file_of(curves(*names), 85.0, "pdf"))).pages[0]
-    ends: dict[str, float] = {}
-
-    def visit(text: str, cm: list[float], tm: list[float], font: object, size: float) -> None:
-        if text.strip():
-            ends[text.strip()] = cm[0] * tm[4] + cm[4]
-
-    page.extract_text(visitor_text=visit)
-    assert ends and max(ends.values()) < float(page.mediabox.width)
+    pdf = file_of(curves(*(f"a run with a long name {at}" for at in range(6))), 85.0, "pdf")
+    width = float(PdfReader(io.BytesIO(pdf)).pages[0].mediabox.width)
+    assert 0 < max(left for _, left in spots(pdf).values()) < width
 
 
 def test_the_outlines_are_where_the_text_is():
     import vl_convert
+    from PIL import Image
 
     svg = (
         '<svg xmlns="http://www.w3.org/2000/svg" width="200" height="60"><g font-size="20" text-anchor="middle" '
@@ -626,30 +563,22 @@ def test_the_outlines_are_where_the_text_is():
     )
     paths = outlined(svg, vl_convert.svg_to_pdf)
     assert "<text" not in paths and 'fill="#123456"' in paths
-    pictures = [np.asarray(_pixels(vl_convert.svg_to_png(one)), float) for one in (svg, paths)]
-    assert np.abs(pictures[0] - pictures[1]).mean() < 1 and pictures[0].max() > 0
-
-
-def _pixels(png: bytes):
-    from PIL import Image
-
-    return Image.open(io.BytesIO(png)).getchannel("A")
-
-
-def test_a_drawing_that_would_be_too_small_says_so():
-    wide = DrawnPicture(
-        "Wide",
-        (),
-        (),
-        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="40" '
-        'font-size="12"><text>a</text></svg>',
+    text, drawn = (
+        np.asarray(Image.open(io.BytesIO(vl_convert.svg_to_png(one))).getchannel("A"), float)
+        for one in (svg, paths)
     )
+    assert np.abs(text - drawn).mean() < 1 and text.max() > 0
+
+
+def test_a_drawing_that_would_be_too_small_says_so_and_a_file_is_made_in_a_process_of_its_own():
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="40" '
+        'font-size="12"><text>a</text></svg>'
+    )
+    wide = DrawnPicture("Wide", (), (), svg)
     for millimetres in WIDTHS.values():
         assert re.search(r"would have \d\.\d points; a paper needs 8\.", why_not(wide, millimetres))
         with pytest.raises(NotForPaper):
             paper_file(wide, millimetres, "pdf")
     assert not any(why_not(picture, 170.0) for picture in PICTURES.values())
-
-
-def test_the_file_is_made_in_a_process_of_its_own():
     assert paper_file(PICTURES["a map"], 85.0, "svg").startswith(b"<svg")
