@@ -54,16 +54,12 @@ def patches() -> list[list[float]]:
 
 
 def test_patches_become_the_picture_they_were_cut_from():
+    from sklearn.datasets import load_digits
+
     whole = grids.picture(patches(), GRID)
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
-
-
-def test_the_digits_of_the_task_come_back_as_scikit_learn_has_them():
-    from sklearn.datasets import load_digits
-
-    task = make_task(TaskConfig.of("digits"))
-    images = load_digits().images / 16
+    task, images = make_task(TaskConfig.of("digits")), load_digits().images / 16
     drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
     span = images.max((1, 2), keepdims=True)
     assert np.abs(images / span - drawn).max((1, 2)).min() < 1e-5, (
@@ -115,19 +111,13 @@ def test_what_a_reader_typed_is_never_markup():
         assert "<script" not in table and "&lt;script&gt;" in table
 
 
-def test_wrong_words_are_marked_and_counted():
+def test_wrong_words_are_marked_and_counted_and_a_wrong_class_says_what_it_should_be():
     table = tables.outputs([Prediction(("a",), ("x", "y", "z"), ("x", "q"))], " ", "#f00", "#000")
     assert re.findall(r"<b [^>]*>(\w)</b>", table) == ["q"]
     assert text(table).split()[-1] == "2", "one is wrong, one is missing"
-
-
-def test_a_wrong_class_says_what_it_should_be():
-    right, wrong = Prediction(("1",), ("a",), ("a",)), Prediction(("1",), ("a",), ("b",))
-    assert text(tables.answers(["1"], [right], "", "#f", "#0")).split()[-1] == "a"
-    assert text(tables.answers(["1"], [wrong], "", "#f", "#0")).split()[-2:] == [
-        "b",
-        "a",
-    ]
+    for answer, end in (("a", ["should", "be", "1", "a"]), ("b", ["be", "1", "b", "a"])):
+        made = [Prediction(("1",), ("a",), (answer,))]
+        assert text(tables.answers(["1"], made, "", "#f", "#0")).split()[-4:] == end
 
 
 def layers_of(spec: dict, mark: str) -> list[dict]:
@@ -205,16 +195,12 @@ def test_the_forecast_joins_the_past_and_its_dots_are_the_weights():
 
 def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
     even, lopsided = ((10, 0), (5, 5)), ((18, 0), (2, 0))
-    assert (
-        balanced_points(
-            [Record(0, token_accuracy=0.75, confusion=even), Record(1, token_accuracy=None)]
-        )
-        == []
-    )
-    assert balanced_points([Record(0, token_accuracy=0.9, confusion=lopsided)]) == [(0, 50.0)]
-    assert balanced_points([Record(0, sequence_accuracy=0.9, confusion=lopsided)]) == [(0, 50.0)], (
-        "fine-tuning"
-    )
+    for records, points in (
+        ([Record(0, token_accuracy=0.75, confusion=even), Record(1, token_accuracy=None)], []),
+        ([Record(0, token_accuracy=0.9, confusion=lopsided)], [(0, 50.0)]),
+        ([Record(0, sequence_accuracy=0.9, confusion=lopsided)], [(0, 50.0)]),  # fine-tuning
+    ):
+        assert balanced_points(records) == points
 
 
 # What figures write: numbers, any word in a chart, lengths while a session presents.
@@ -224,32 +210,79 @@ def test_balanced_accuracy_is_drawn_where_it_is_not_the_accuracy():
 
 
 @each(
-    ("value", "text"),
+    ("show", "value", "text"),
     [
-        (0, "0.00"),
-        (1, "1.00"),
-        (-0.0, "0.00"),
-        (0.68, "0.68"),
-        (0.125, "0.13"),
-        (-35.484, "−35.48"),
-        (11.9, "11.90"),
-        (123.45, "123.5"),
-        (1234.5, "1,235"),
-        (0.042, "0.042"),
-        (0.0994, "0.099"),
-        (0.0996, "0.10"),
-        (0.0004, "0.0004"),
-        (3.1e-6, "3e−6"),
-        (0.9949, "0.99"),
-        (0.9965, "0.997"),
-        (0.99962, "0.9996"),
-        (0.99999999, "1.00"),
-        (float("-inf"), "−∞"),
-        (float("nan"), "not a number"),
+        (number, 0, "0.00"),
+        (number, 1, "1.00"),
+        (number, -0.0, "0.00"),
+        (number, 0.68, "0.68"),
+        (number, 0.125, "0.13"),
+        (number, -35.484, "−35.48"),
+        (number, 11.9, "11.90"),
+        (number, 123.45, "123.5"),
+        (number, 1234.5, "1,235"),
+        (number, 0.042, "0.042"),
+        (number, 0.0994, "0.099"),
+        (number, 0.0996, "0.10"),
+        (number, 0.0004, "0.0004"),
+        (number, 3.1e-6, "3e−6"),
+        (number, 0.9949, "0.99"),
+        (number, 0.9965, "0.997"),
+        (number, 0.99962, "0.9996"),
+        (number, 0.99999999, "1.00"),
+        (number, float("-inf"), "−∞"),
+        (number, float("nan"), "not a number"),
+        (signed, 0.05, "+0.050"),
+        (signed, -0.05, "−0.050"),
+        (signed, 0, "0.00"),
+        (percent, 0.88, "88 %"),
+        (percent, 0.0421, "4 %"),
+        (percent, 0.0004, "0.04 %"),
+        (percent, 0.996, "99.6 %"),
+        (percent, 0.9999, "99.99 %"),
+        (percent, 1, "100 %"),
+        (percent, 0, "0 %"),
+        (percent, -0.5, "−50 %"),
+        (lambda value: cell(signed(value)), -0.0123, "−.012"),
+        (lambda value: cell(signed(value)), 0.3, "+.30"),
+        (lambda value: cell(signed(value)), 10.2, "+10.20"),
+        (lambda value: cell(signed(value)), 0, "0.00"),
+        (lambda value: cell(number(value)), 0.28, ".28"),
+        (lambda value: cell(number(value)), 0.9996, ".9996"),
+        (lambda value: cell(number(value)), 1.0, "1.00"),
+        (lambda value: cell(number(value)), 0, "0.00"),
+        (lambda value: cell(number(value)), -0.5, "−.50"),
+        (byte_size, 12, "12 bytes"),
+        (byte_size, 2048, "2.05 kB"),
+        (byte_size, 655_360, "655 kB"),
+        (byte_size, 2**20, "1.05 MB"),
+        (byte_size, 999_600, "1 MB"),
+        (byte_size, 3e9, "3 GB"),
+        (duration, 0.0218, "21.8 ms"),
+        (duration, 0.5, "500 ms"),
+        (duration, 4e-5, "40 µs"),
+        (duration, 0.99996, "1 s"),
+        (duration, 1.25, "1.25 s"),
+        (duration, 1240, "1,240 s"),
+        (duration, 2e-7, "0.2 µs"),
+        (about_duration, 0.2, "1 s"),
+        (about_duration, 89, "89 s"),
+        (about_duration, 480, "8 min"),
+        (operations, 126, "126"),
+        (operations, 402.7e6, "403 M"),
+        (operations, 9.996e6, "10 M"),
+        (operations, 1.21e9, "1.21 G"),
+        (operations, 2e15, "2,000 T"),
+        (latex, -0.25, "-0.25"),
+        (latex, 0, "0.00"),
+        (latex, -3e-6, r"-3 \cdot 10^{-6}"),
+        (latex, 12345.6, "12{,}346"),
+        (latex, float("-inf"), r"-\infty"),
+        (latex, float("nan"), r"\text{NaN}"),
     ],
 )
-def test_a_number(value, text):
-    assert number(value) == text
+def test_a_number_or_an_amount_as_it_is_written(show, value, text):
+    assert show(value).replace("\u00a0", " ") == text
 
 
 def test_only_zero_and_one_are_written_as_such():
@@ -274,71 +307,6 @@ def test_the_written_number_is_close_to_the_value():
             5e-4 * abs(value),
         )
         assert number(back) == number(value), "what is written is written like that again"
-
-
-def test_signs_percentages_and_cells():
-    assert (signed(0.05), signed(-0.05), signed(0)) == ("+0.050", "−0.050", "0.00")
-    assert [percent(one) for one in (0.88, 0.0421, 0.0004, 0.996, 0.9999, 1, 0, -0.5)] == [
-        f"{text}\u00a0%" for text in ("88", "4", "0.04", "99.6", "99.99", "100", "0", "−50")
-    ]
-    assert [cell(signed(one)) for one in (-0.0123, 0.3, 10.2, 0)] == [
-        "−.012",
-        "+.30",
-        "+10.20",
-        "0.00",
-    ]
-    assert [cell(number(one)) for one in (0.28, 0.9996, 1.0, 0, -0.5)] == [
-        ".28",
-        ".9996",
-        "1.00",
-        "0.00",
-        "−.50",
-    ]
-
-
-@each(
-    ("show", "value", "text"),
-    [
-        (byte_size, 12, "12 bytes"),
-        (byte_size, 2048, "2.05 kB"),
-        (byte_size, 655_360, "655 kB"),
-        (byte_size, 2**20, "1.05 MB"),
-        (byte_size, 999_600, "1 MB"),
-        (byte_size, 3e9, "3 GB"),
-        (duration, 0.0218, "21.8 ms"),
-        (duration, 0.5, "500 ms"),
-        (duration, 4e-5, "40 µs"),
-        (duration, 0.99996, "1 s"),
-        (duration, 1.25, "1.25 s"),
-        (duration, 1240, "1,240 s"),
-        (duration, 2e-7, "0.2 µs"),
-        (about_duration, 0.2, "1 s"),
-        (about_duration, 89, "89 s"),
-        (about_duration, 480, "8 min"),
-        (operations, 126, "126"),
-        (operations, 402.7e6, "403 M"),
-        (operations, 9.996e6, "10 M"),
-        (operations, 1.21e9, "1.21 G"),
-        (operations, 2e15, "2,000 T"),
-    ],
-)
-def test_an_amount_has_three_digits_and_the_unit_that_fits(show, value, text):
-    assert show(value).replace("\u00a0", " ") == text
-
-
-@each(
-    ("value", "text"),
-    [
-        (-0.25, "-0.25"),
-        (0, "0.00"),
-        (-3e-6, r"-3 \cdot 10^{-6}"),
-        (12345.6, "12{,}346"),
-        (float("-inf"), r"-\infty"),
-        (float("nan"), r"\text{NaN}"),
-    ],
-)
-def test_a_number_in_an_equation(value, text):
-    assert latex(value) == text
 
 
 # No text of a person reaches an expression of Vega, whose parser takes the string "if" for the function.
@@ -418,19 +386,19 @@ def made_again(value: object) -> object:
     return eval(text, dict(NAMES))
 
 
-@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.key)
-def test_a_preset_comes_back(preset):
-    config = preset.config()
-    assert made_again(config) == config
-
-
-@pytest.mark.parametrize(
-    "entry", [entry for axis in AXES.values() for entry in axis], ids=lambda entry: entry.key
+RUN = RunConfig(
+    TaskConfig.of("reverse", length=5), ModelConfig.transformer(position="alibi"), steps=30
 )
-def test_a_choice_comes_back(entry):
-    axis = next(name for name, entries in AXES.items() if entry in entries)
-    choice = Choice.of(entry.key, **{param.key: param.default for param in entry.params})
-    assert source_of(choice) == f"Choice.of({entry.key!r})" and axis
+
+
+def test_presets_choices_tasks_and_a_run_come_back():
+    made = [preset.config() for preset in PRESETS]
+    made += [TaskConfig.of(entry.key, seed=7) for entry in TASKS]
+    for config in (*made, RUN):
+        assert made_again(config) == config
+    for entry in (entry for axis in AXES.values() for entry in axis):
+        choice = Choice.of(entry.key, **{param.key: param.default for param in entry.params})
+        assert source_of(choice) == f"Choice.of({entry.key!r})"
 
 
 def test_what_is_not_a_default_is_written():
@@ -439,19 +407,6 @@ def test_what_is_not_a_default_is_written():
     assert source_of(config) == (
         "AttentionConfig(\n    d_model=16,\n    num_heads=2,\n    position=Choice.of('rope', base=50.0),\n"
         "    mask=Choice.of('or', Choice.of('causal_local', lookback=5), Choice.of('padding')),\n)"
-    )
-    assert made_again(config) == config
-
-
-@pytest.mark.parametrize("entry", TASKS, ids=lambda entry: entry.key)
-def test_a_task_comes_back(entry):
-    config = TaskConfig.of(entry.key, seed=7)
-    assert made_again(config) == config
-
-
-def test_a_run_comes_back():
-    config = RunConfig(
-        TaskConfig.of("reverse", length=5), ModelConfig.transformer(position="alibi"), steps=30
     )
     assert made_again(config) == config
 
