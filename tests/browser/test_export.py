@@ -15,9 +15,11 @@ from tests.browser.test_pages import assert_accessible
 
 
 def take(page: Page, label: str, folder: Path) -> Path:
-    """The file that a button of the dialog gives."""
+    """The file that a button gives, of the dialog where it is open."""
+    dialog = page.get_by_role("dialog")
+    scope = dialog if dialog.count() else page
     with page.expect_download() as download:
-        page.get_by_role("dialog").get_by_role("button", name=label, exact=True).click()
+        scope.get_by_role("button", name=label, exact=True).click()
     path = folder / download.value.suggested_filename
     download.value.save_as(path)
     return path
@@ -73,18 +75,20 @@ def test_a_picture_its_numbers_and_the_page_are_taken_away_and_copied(page, tmp_
     numbers = json.loads(take(page, "JSON", tmp_path).read_text("utf-8"))
     assert numbers["numbers"]["Causal"][0][:2] == [1.0, 0.0] and numbers["page"] == "Masks"
     assert take(page, "PDF", tmp_path).read_bytes().startswith(b"%PDF")
-    dialog.get_by_role("button", name="Table", exact=True).click()
-    expect(dialog.get_by_text("Copied: Table.")).to_be_visible()
-    text = bytes(read_clipboard(page)["text/plain"]).decode()
-    assert text.split("\n")[1].split("\t")[1:4] == ["1.0", "0.0", "0.0"]
-    dialog.get_by_role("button", name="Picture", exact=True).click()
-    expect(dialog.get_by_text("Copied: Picture.")).to_be_visible()
-    image = Image.open(io.BytesIO(bytes(read_clipboard(page)["image/png"])))
+    copied = {}
+    for name, kind in (
+        ("Table", "text/plain"),
+        ("Picture", "image/png"),
+        ("LaTeX table", "text/plain"),
+    ):
+        dialog.get_by_role("button", name=name, exact=True).click()
+        expect(dialog.get_by_text(f"Copied: {name}.")).to_be_visible()
+        copied[name] = bytes(read_clipboard(page)[kind])
+    assert copied["Table"].decode().split("\n")[1].split("\t")[1:4] == ["1.0", "0.0", "0.0"]
+    image = Image.open(io.BytesIO(copied["Picture"]))
     grey = np.asarray(image.convert("L"))
     assert image.width > 600 and grey.min() < 60 and grey.max() == 255
-    dialog.get_by_role("button", name="LaTeX table", exact=True).click()
-    expect(dialog.get_by_text("Copied: LaTeX table.")).to_be_visible()
-    assert rb"\begin{tabular}" in bytes(read_clipboard(page)["text/plain"])
+    assert rb"\begin{tabular}" in copied["LaTeX table"]
     dialog.get_by_role("tab", name="Python").click()
     dialog.get_by_role("button", name="Copy as Python").click()
     expect(dialog.get_by_text("Copied: Python.")).to_be_visible()
@@ -130,14 +134,6 @@ def headings(page: Page) -> list[str]:
     return [field.input_value() for field in page.get_by_role("textbox", name="Heading").all()]
 
 
-def download(page: Page, name: str, folder: Path) -> Path:
-    with page.expect_download() as file:
-        page.get_by_role("button", name=name, exact=True).click()
-    path = folder / file.value.suggested_filename
-    file.value.save_as(path)
-    return path
-
-
 def test_views_of_two_pages_become_one_file(page, tmp_path):
     sentence = add_view(page, "/masks?masks:mask=causal_local", "of the mask")
     expect(page.get_by_text("Added to your report, which has 1 view.")).to_be_visible()
@@ -159,10 +155,10 @@ def test_views_of_two_pages_become_one_file(page, tmp_path):
     reload(page)
     expect(page.get_by_role("textbox", name="Note", exact=True).first).to_have_value("Changed")
     assert headings(page) == [second, first]
-    pdf = PdfReader(io.BytesIO(download(page, "PDF", tmp_path).read_bytes()))
+    pdf = PdfReader(io.BytesIO(take(page, "PDF", tmp_path).read_bytes()))
     words = " ".join(sheet.extract_text() for sheet in pdf.pages)
     assert "Changed" in words and "of the mask" in words and second in words
-    html = download(page, "HTML", tmp_path)
+    html = take(page, "HTML", tmp_path)
     link = page.get_by_role("link", name="Open it live on Masks")
     expect(link).to_have_attribute("href", "masks?masks%3Amask=causal_local")
     page.goto(html.as_uri())

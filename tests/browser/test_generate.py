@@ -45,11 +45,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     click(page.locator(".tv g.dropped[data-step='1']").first)
     expect(fact(page, 2)).to_be_visible()
     expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
-
-
-def test_the_map_moves_with_the_slider_a_picked_head_is_read_and_a_phone_scrolls_the_tree_alone(
-    page,
-):
+    # The map moves with the slider before the server answers, and a head is picked.
     open_page(page, "generate", DRAWN)
     expect(fact(page, 1)).to_be_visible()
     map_ = page.locator(".av[data-ready='1']").first
@@ -76,16 +72,6 @@ def test_the_map_moves_with_the_slider_a_picked_head_is_read_and_a_phone_scrolls
     expect(page).to_have_url(re.compile(r"head=1\.0"))
     resize(page, 390, "light")
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
-
-
-def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
-    open_page(page, "generate?inside:model=numbers", DRAWN)
-    expect(page.locator(".lab-strip")).to_have_count(2)
-    page.get_by_role("radio", name="Sampling").click()
-    expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
-    expect(page.get_by_text(re.compile("5 samples give"))).to_be_visible()
-    click(page.get_by_role("radio", name="Earlier output"))
-    expect(page.locator(".lab-strip")).to_have_count(1)
 
 
 # Decode in a real browser: a candidate that is pressed or reached by arrow keys, the link, and a phone's width.

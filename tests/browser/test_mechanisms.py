@@ -193,24 +193,6 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
 # The page Positions in a real browser: dials turn, maps are drawn, words are shuffled, at both widths.
 
 
-def test_shuffling_again_draws_another_order_and_a_fact(page):
-    open_page(
-        page, "positions", **{"positions:cell": "0.1"}
-    )  # a pinned cell opens the maps of the weights
-    fact = page.locator(FACT).first
-    expect(fact).to_contain_text("changes by")
-    note = page.locator(".st-key-positions-maps .mu .note").nth(1)
-    expect(note).to_be_visible()
-    before = note.text_content()
-    page.get_by_role("button", name="Shuffle again").click()
-    wait_ready(page)
-    expect(note).not_to_have_text(before)
-    page.get_by_text("The encoding", exact=True).click()
-    wait_ready(page)
-    expect(page.locator("[data-testid='stVegaLiteChart']")).to_be_visible()
-    assert "positions:idea=" in page.url.replace("%3A", ":")
-
-
 def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
     open_page(
         page, "positions", **{"positions:position": "RoPE · 2021", "positions:idea": "The encoding"}
@@ -331,26 +313,6 @@ def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
     page.reload()
     page.locator(".mu[data-ready='1']").first.wait_for()
     assert names(page) == ["ALiBi", "Sparsemax", "Local window", "Linear"]
-
-
-def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, page):
-    apart = page.locator(".mu").last.locator(".name")
-    expect(apart).to_have_text("ALiBi − Dot product")
-    choose(page, "Difference", "Linear")
-    expect(apart).to_have_text("Linear − Dot product")
-    wait_ready(page)
-    page.go_back()
-    expect(apart).to_have_text("ALiBi − Dot product")
-    page.go_forward()
-    expect(apart).to_have_text("Linear − Dot product")
-    wait_ready(page)
-    page.get_by_role("link", name="Masks").first.click()
-    page.wait_for_url("**/masks**")
-    wait_ready(page)
-    page.get_by_role("link", name="Side by side").first.click()
-    page.wait_for_url("**/compare?**minus=3.0**")
-    wait_ready(page)
-    expect(apart).to_have_text("Linear − Dot product")
 
 
 # What the link says once controls rest.

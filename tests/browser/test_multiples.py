@@ -158,12 +158,6 @@ def test_negative_weights_are_drawn_signed_beside_the_others(board):
     assert shown.locator(".head .legend:visible").count() == 2
 
 
-def test_maps_of_512_tokens_are_drawn_and_read(board):
-    shown = board("four", size=512)
-    hover(shown, 0, 300, 41)
-    assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
-
-
 def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(
     board, page
 ):

@@ -77,49 +77,6 @@ def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
     expect(page).to_have_url(re.compile("matrices="))
 
 
-def test_the_link_brings_the_same_picture_back_and_a_bad_one_is_refused_where_one_looks(page):
-    open_page(
-        page,
-        "one_query?one:d_model=64&one:heads=8&one:mask=None&one:tokens=red+green+blue&one:query=green",
-        STEPS,
-    )
-    first = fact(page).text_content()
-    assert "green" in first
-    page.reload()
-    expect(fact(page)).to_have_text(first)
-    page.goto("/one_query?one:d_model=64&one:heads=7")
-    expect(page.get_by_text("The link says heads = 7; expected one of 1, 2, 4")).to_be_visible()
-
-
-def test_a_mechanism_of_several_choices_comes_back_from_its_link(page):
-    open_page(
-        page,
-        "one_query?one:projection=differential(depth=12)&one:mask=and(causal,local(window=1))&one:stage=5+Normalize",
-        STEPS,
-    )
-    expect(fact(page)).to_contain_text("The first map gives it")
-    expect(page.locator(f"{VIEW} svg text", has_text="weights −1 … 1")).to_have_count(1)
-    first = fact(page).text_content()
-    click(page.get_by_role("button", name="Back", exact=True))
-    expect(fact(page)).to_contain_text("The mask removes 4 of 6 keys")
-    click(page.get_by_role("button", name="Next", exact=True))
-    expect(fact(page)).to_have_text(first)
-    expect(page).to_have_url(re.compile("differential"))
-
-
-def test_a_typed_rule_is_drawn_as_it_is_typed_and_its_error_stands_below_it(page):
-    open_page(page, "one_query?one:position=formula&one:stage=3+Scale+%2B+bias", STEPS)
-    before = fact(page).text_content()
-    page.get_by_role("button", name="More").click()
-    box = page.get_by_label("Formula", exact=True).last
-    box.fill("score - 5*abs(i-j)")
-    expect(fact(page)).not_to_have_text(before)
-    after = fact(page).text_content()
-    box.fill("score - 5*abs(i-")
-    expect(page.locator("code", has_text="^")).to_be_visible()
-    expect(fact(page)).to_have_text(after)
-
-
 def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
     page,
 ):

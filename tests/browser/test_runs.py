@@ -19,15 +19,12 @@ from tests.browser.helpers import (
     PICTURE,
     assert_no_exception,
     box_of,
-    choose,
     click,
     enter,
     open_page,
     reload,
-    resize,
     stop_button,
     wait_for,
-    wait_picture,
     wait_ready,
 )
 from tests.training.small import small_run
@@ -58,14 +55,7 @@ def button(page: Page, key: str):
     ).first  # a second one is hidden behind its help
 
 
-def test_first_sight_shows_runs_that_learned(page):
-    open_page(page, "runs", PICTURE)
-    expect(page.get_by_text(f"after {LAST.step} steps, {TRAINED} of training")).to_be_visible()
-    expect(page.locator("[data-testid='stDataFrame'] canvas").first).to_be_visible()
-    resize(page, 390, "dark")
-
-
-def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
+def test_a_run_is_named_taken_away_deleted_and_brought_back_and_rows_are_picked(page, server, own):
     run = own[0]
     open_page(page, f"runs?run={run.id}", PICTURE)
     field = page.get_by_role("textbox", name="Name")
@@ -92,14 +82,10 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back(page, server, own):
     wait_ready(page)
     (there,) = [other for other in list_runs(server.runs) if other not in own]
     assert there.records() == run.records() and there.name == run.name
-
-
-def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(page, server, own):
-    open_page(page, f"runs?run={own[0].id}", PICTURE)
     box = box_of(page.locator("[data-testid='stDataFrame']"))
     row = [run.id for run in reversed(list_runs(server.runs))].index(own[1].id)
     page.mouse.click(box["x"] + 16, box["y"] + 38 + 35 * row + 17)  # the box before the other run
-    expect(page).to_have_url(re.compile(rf"run=({own[0].id}|{own[1].id})(%2C|,)"))
+    expect(page).to_have_url(re.compile(rf"run=.*{own[1].id}"))
     expect(page.get_by_role("link", name="Compare", exact=True).last).to_have_attribute(
         "href", re.compile("runs=")
     )
@@ -108,7 +94,7 @@ def test_a_row_is_picked_by_a_click_and_a_bad_upload_says_why_where_one_looks(pa
         {"name": "run.zip", "mimeType": "application/zip", "buffer": b"nonsense"}
     )
     expect(page.get_by_text("The zip cannot be read")).to_be_visible()
-    assert len(list_runs(server.runs)) == 2
+    assert len(list_runs(server.runs)) == 3
 
 
 def test_a_fork_trains_on_from_the_kept_step(page, server, own):
@@ -130,17 +116,6 @@ def test_a_run_under_way_is_followed_and_stays_picked(page, server, own):
     expect(page.get_by_text("Finished after 60 steps")).to_be_visible(timeout=60_000)
     expect(page).to_have_url(re.compile(f"run={run.id}$"))
     expect(page.get_by_text("after 60 steps,")).to_be_visible()
-
-
-def test_two_runs_stand_side_by_side(page):
-    open_page(page, "compare_runs", PICTURE)
-    expect(page.get_by_text(f"After {TRAINED} of training")).to_be_visible()
-    expect(page.locator(".mu canvas").first).to_be_visible()
-    resize(page, 390, "dark")
-    slider = page.get_by_role("slider").first
-    slider.focus()
-    slider.press("Home")
-    expect(page.get_by_text(re.compile("At step 0, sequence accuracy"))).to_be_visible()
 
 
 # What a run lives through: a reload, a second tab, a restarted server, a killed worker. And a sweep made by hand.
@@ -286,29 +261,6 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
     finally:
         first.kill()
         context.close()
-
-
-def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
-    base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
-    base.set_status("finished", "Never begun.")
-    open_page(page, "sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
-    vary = page.get_by_role("combobox", name=re.compile("Vary"))
-    expect(vary).to_have_value("Norm position")
-    choose(page, re.compile("Base"), "tiny", exact=False)
-    expect(vary).to_have_value("Norm position")
-    click(page.get_by_role("button", name="Start sweep"))
-    expect(page).to_have_url(re.compile("sweep="), timeout=60_000)
-    sweep_id = re.search(r"sweep=([\w-]+)", page.url)[1]
-    reload(page)
-    expect(page.get_by_text("All 4 runs have finished")).to_be_visible(timeout=120_000)
-    wait_picture(page)
-    expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
-    states = [
-        run.status().state
-        for run in list_runs(server.runs)
-        if run.metadata().get("sweep", {}).get("id") == sweep_id
-    ]
-    assert states == ["finished"] * 4
 
 
 # The Sweeps page in a real browser: its values stay open while they are picked, and outlive a reload.

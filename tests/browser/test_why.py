@@ -13,7 +13,6 @@ from tests.browser.helpers import (
     click,
     open_page,
     press_keys,
-    reload,
     resize,
     stop_button,
     wait_ready,
@@ -123,33 +122,3 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
     expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
     paper.get_by_role("button", name="Show me").click()
     expect(page.get_by_text(re.compile(r"taken: \[1\.0, 0\.1, "))).to_be_visible()
-
-
-@pytest.mark.parametrize("width", [390])
-def test_nothing_drawn_is_no_guess(paper, page, width):
-    paper.get_by_role("button", name="Show me without a guess").click()
-    expect(page.get_by_text("taken: None")).to_be_visible()
-
-
-def test_a_card_opens_its_claim_which_outlives_a_reload(page):
-    open_page(page, "claims")
-    page.get_by_role("link", name="Iris with attention").click()
-    expect(page).to_have_url(re.compile("claim=iris"))
-    reload(page)
-    expect(page.get_by_role("button", name="All claims")).to_be_visible()
-
-
-def test_a_claim_is_measured_from_press_to_verdict_and_outlives_a_reload(page):
-    open_page(
-        page,
-        "claims",
-        claim="iris",
-        **{"claims:iris:seeds": "2", "claims:iris:steps": "25", "claims:iris:predict": "Show me"},
-    )
-    click(page.get_by_role("button", name="Run it"))
-    verdict = page.get_by_text(re.compile("^Your run: the claim .* over 2 seeds"))
-    expect(verdict).to_be_visible(timeout=90_000)
-    reload(page)
-    expect(verdict).to_be_visible()
-    expect(page.get_by_role("button", name="Replicate: your files")).to_be_visible()
-    assert page.locator("[data-testid='stVegaLiteChart']").count() >= 1

@@ -392,7 +392,7 @@ RUN = RunConfig(
 
 
 def test_presets_choices_tasks_and_a_run_come_back():
-    made = [preset.config() for preset in PRESETS]
+    made: list[object] = [preset.config() for preset in PRESETS]
     made += [TaskConfig.of(entry.key, seed=7) for entry in TASKS]
     for config in (*made, RUN):
         assert made_again(config) == config
