@@ -164,10 +164,6 @@ def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
     return sorted(result, key=lambda spot: (spot.step, spot.rank))
 
 
-def hidden(tree: Tree, visible: Sequence[Spot]) -> int:
-    return len(tree.candidates) - len(visible)
-
-
 def rows(tree: Tree, words: Names) -> list[tuple[int, str, int, float, float, str]]:
     """Every candidate as a row under HEAD; `of` is the row of the one that it continues, -1 for the root."""
     return [

@@ -105,11 +105,9 @@ class Report:
 
     def move(self, view: str, by: int) -> Report:
         """The report with the view of that id so many places later; at an end it stays."""
-        order = [one.id for one in self.views]
-        at = order.index(view)
-        to = min(max(at + by, 0), len(order) - 1)
         views = list(self.views)
-        views.insert(to, views.pop(at))
+        at = [one.id for one in views].index(view)
+        views.insert(min(max(at + by, 0), len(views) - 1), views.pop(at))
         return replace(self, views=tuple(views))
 
 

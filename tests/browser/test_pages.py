@@ -17,6 +17,7 @@ from tests.browser.helpers import (
     assert_no_exception,
     box_of,
     open_page,
+    press_keys,
     resize,
     wait_no_sideways_scrolling,
     wait_picture,
@@ -178,49 +179,34 @@ def assert_accessible(
     raise AssertionError(violations)
 
 
+# What changes a control of each kind: an element of it, and the keys; a text is typed, and of buttons another is pressed.
+KEYS = {
+    "stSelectbox": ("input", ("ArrowDown", "ArrowDown", "Enter")),
+    "stSlider": ("input[type=range]", ("ArrowRight",)),
+    "stNumberInput": ("input", ("ArrowUp",)),
+    "stCheckbox": ("input", ("Space",)),
+    "stRadio": ("input:checked", ("ArrowDown",)),
+}
+TEXT = "[data-testid=stTextInput] input, [data-testid=stTextArea] textarea"
+OTHER = (
+    "button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])"
+    ":not([aria-label^='Help for'])"
+)
+
+
 def change(page: Page, box: Locator) -> None:
     """Set a control to another of its values, where it has one."""
-    box.evaluate(
-        "(node) => node.scrollIntoView({ block: 'center' })"
-    )  # a list closes when the page scrolls
-    if box.get_by_test_id("stSelectbox").count():
-        box.locator("input").first.click()
-        options = page.get_by_role("option")
-        options.first.wait_for()
-        other = page.locator("[role=option]:not([aria-selected=true])")
-        other.first.click() if other.count() else page.keyboard.press("Escape")
-    elif box.get_by_test_id("stSlider").count():
-        thumb = box.locator("input[type=range]").first
-        before = thumb.input_value()
-        thumb.press("ArrowRight")
-        if thumb.input_value() == before:
-            thumb.press("ArrowLeft")
-    elif box.get_by_test_id("stNumberInput").count():
-        up, down = (
-            box.get_by_test_id("stNumberInputStepUp"),
-            box.get_by_test_id("stNumberInputStepDown"),
-        )
-        if up.count():
-            (up if up.is_enabled() else down).click()
-        else:  # a narrow field has no buttons
-            box.locator("input").first.press("ArrowUp")
-    elif (
-        field := box.locator("[data-testid=stTextInput] input, [data-testid=stTextArea] textarea")
-    ).count():
+    kind = next((kind for kind in KEYS if box.get_by_test_id(kind).count()), None)
+    if kind:
+        selector, keys = KEYS[kind]
+        box.locator(selector).first.focus()
+        press_keys(page, *keys)
+    elif (field := box.locator(TEXT)).count():
         text = field.first.input_value()
         field.first.fill(text + (", 1" if text[-1].isdigit() else " so"))
         field.first.blur()
-    elif box.get_by_test_id("stCheckbox").count():
-        box.locator("label").first.click()
-    elif box.get_by_test_id("stRadio").count():
-        box.locator("label:has(input:not(:checked))").first.click()
-    else:
-        other = box.locator(
-            "button:not([aria-checked=true]):not([aria-pressed=true]):not([aria-selected=true])"
-            ":not([aria-label^='Help for'])"
-        )
-        if other.count():
-            other.first.click()
+    elif (other := box.locator(OTHER)).count():
+        other.first.click()
     wait_ready(page)
 
 
