@@ -189,6 +189,14 @@ def click(target: Locator) -> None:
     target.click()
 
 
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Move the pointer from one point to another with its button down."""
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=4)
+    page.mouse.up()
+
+
 def stop_button(page: Page) -> Locator:
     """The page's own Stop: Streamlit shows another in its header while a script runs for half a second or more."""
     return page.locator("[class*='st-key-'][class*='-stop'] button")

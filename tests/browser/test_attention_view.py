@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import CDPSession, Locator, Page, expect
 
 from dashboard.draw.formats import number
-from tests.browser.helpers import box_of, cell, open_demo, press_keys, resize, wait_ready
+from tests.browser.helpers import box_of, cell, drag, open_demo, press_keys, resize, wait_ready
 from tests.browser.view_data import WORDS, weights
 from tests.cases import instance
 
@@ -89,12 +89,10 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     assert view.locator(".live").get_attribute("aria-live") == "polite"
     head = weights(6, 12, 16)[3, 1]
     stage.focus()
-    press_keys(page, *["ArrowDown", "ArrowRight", "ArrowRight"])
-    expect(view).to_have_attribute("data-hover", "1,2")
-    page.keyboard.press("Shift+ArrowDown")
-    expect(view).to_have_attribute("data-hover", "6,2")
-    page.keyboard.press("End")
-    expect(view).to_have_attribute("data-hover", "6,15")
+    press_keys(page, "ArrowDown", "ArrowRight")
+    for key, at in (("ArrowRight", "1,2"), ("Shift+ArrowDown", "6,2"), ("End", "6,15")):
+        page.keyboard.press(key)
+        expect(view).to_have_attribute("data-hover", at)
     rank = int((head[6] > head[6, 15]).sum()) + 1
     spoken = f"cross to [SEP], {number(head[6, 15])}, "
     expect(view.locator(".live")).to_contain_text(spoken)
@@ -115,15 +113,11 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     page.wait_for_timeout(300)
     assert runs(page) == before
     assert float(data(view)["hoverMs"]) < 16
-    page.mouse.click(*cell(view, 10, 2))
-    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
-    assert "pinned it → animal" in view.locator(".status").inner_text()
-    page.mouse.click(*cell(view, 10, 2))
-    expect(page.get_by_text("pin None")).to_be_visible()
-    page.mouse.move(*cell(view, 2, 3))
-    page.mouse.down()
-    page.mouse.move(*cell(view, 9, 8), steps=4)
-    page.mouse.up()
+    for pin, status in (("pin (10, 2)", "pinned it → animal"), ("pin None", "")):
+        page.mouse.click(*cell(view, 10, 2))
+        expect(page.get_by_text(pin)).to_be_visible()
+        expect(view.locator(".status")).to_contain_text(status)
+    drag(page, cell(view, 2, 3), cell(view, 9, 8))
     expect(view).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     view.get_by_text("Reset zoom").click()
@@ -169,11 +163,10 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
 def test_frames_scrub_play_and_report_once_released(open_view, page):
     view = open_view("frames")
     assert data(view)["frame"] == "300"
-    view.locator(".slider").fill("4")
-    expect(view).to_have_attribute("data-frame", "80")
-    expect(page.get_by_text("frame 80")).to_be_visible()
-    view.locator(".slider").fill("16")
-    expect(page.get_by_text("frame 320")).to_be_visible()
+    for place, frame in (("4", "80"), ("16", "320")):
+        view.locator(".slider").fill(place)
+        expect(view).to_have_attribute("data-frame", frame)
+        expect(page.get_by_text(f"frame {frame}")).to_be_visible()
     view.locator(".play").click()
     expect(view).to_have_attribute("data-frame", "380")
     expect(page.get_by_text("frame None")).to_be_visible()
@@ -280,10 +273,7 @@ def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view,
     view = open_view("long", size=1500)
     assert data(view)["pooled"] == "1"
     assert "a cell is the mean of 2.9 × 2.9 tokens" in view.locator(".reads").first.inner_text()
-    page.mouse.move(*cell(view, 100, 20))
-    page.mouse.down()
-    page.mouse.move(*cell(view, 220, 140), steps=4)
-    page.mouse.up()
+    drag(page, cell(view, 100, 20), cell(view, 220, 140))
     expect(view).to_have_attribute("data-pooled", "")
     top, bottom, left, right = map(int, data(view)["window"].split(","))
     assert (top, left) == (100 * 1500 // 512, 20 * 1500 // 512)

@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.draw.formats import number
-from tests.browser.helpers import HOLD, LET_GO, box_of, cell, open_demo, press_keys, resize
+from tests.browser.helpers import HOLD, LET_GO, box_of, cell, drag, open_demo, press_keys, resize
 from tests.browser.view_data import weights
 
 MAPS = weights(1, 6, 16)[0]
@@ -86,21 +86,19 @@ def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locat
     first = [0.0 if text.startswith("below") else float(text) for text in cells]
     assert first == sorted(first, reverse=True)
     assert (first[0], len(first)) == (pytest.approx(MAPS[0, 9].max(), abs=0.005), 16)
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("pin (9, 1)")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_text("pin None")).to_be_visible()
+    for key, pin in (("Enter", "pin (9, 1)"), ("Escape", "pin None")):
+        page.keyboard.press(key)
+        expect(page.get_by_text(pin)).to_be_visible()
     page.keyboard.press("t")
     before = page.get_by_text("runs ").inner_text()
     for j in range(8):
         hover(shown, 0, 5, j)
     page.wait_for_timeout(300)
     assert page.get_by_text("runs ").inner_text() == before
-    page.mouse.click(*cell(shown.locator(".tile").nth(1), 10, 2))
-    expect(page.get_by_text("pin (10, 2)")).to_be_visible()
-    assert "pinned it → animal" in shown.locator(".status").inner_text()
-    page.mouse.click(*cell(shown.locator(".tile").nth(0), 10, 2))
-    expect(page.get_by_text("pin None")).to_be_visible()
+    for tile, pin, status in ((1, "pin (10, 2)", "pinned it → animal"), (0, "pin None", "")):
+        page.mouse.click(*cell(shown.locator(".tile").nth(tile), 10, 2))
+        expect(page.get_by_text(pin)).to_be_visible()
+        expect(shown.locator(".status")).to_contain_text(status)
 
 
 def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> None:
@@ -129,10 +127,7 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     assert apart.locator(".tip").is_hidden()
     assert values(apart) == pytest.approx([MAPS[1, 6, 4] - MAPS[0, 6, 4]], abs=1e-5)
     first = shown.locator(".tile").first
-    page.mouse.move(*cell(first, 2, 3))
-    page.mouse.down()
-    page.mouse.move(*cell(first, 9, 8), steps=4)
-    page.mouse.up()
+    drag(page, cell(first, 2, 3), cell(first, 9, 8))
     expect(shown).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     expect(page.locator(".mu").last).to_have_attribute("data-window", "2,10,3,9")
@@ -196,10 +191,9 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
     page.evaluate(HOLD)
     slider = page.get_by_role("slider", name="Step")
     slider.focus()
-    slider.press("ArrowRight")
-    expect(shown.locator(".tile").first).to_contain_text("step 15")
-    slider.press("ArrowRight")
-    expect(shown.locator(".tile").first).to_contain_text("step 20")
+    for note in ("step 15", "step 20"):
+        slider.press("ArrowRight")
+        expect(shown.locator(".tile").first).to_contain_text(note)
     assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4), (
         "drawn without the server"
     )

@@ -52,20 +52,17 @@ def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
     expect(page.locator(VIEW)).to_have_attribute(
         "aria-label", re.compile("The key in the equation is tired$")
     )
-    page.keyboard.press("ArrowUp")
-    expect(fact(page)).to_contain_text("too gives")
-    page.keyboard.press("ArrowRight")
-    expect(fact(page)).to_contain_text("The output of too")
-    click(page.get_by_role("button", name="Back", exact=True))
-    expect(fact(page)).to_contain_text("too gives")
-    click(
-        page.get_by_role("button", name="animal", exact=True)
-        .or_(page.get_by_role("radio", name="animal"))
-        .first
-    )
-    expect(fact(page)).to_contain_text("animal gives")
-    click(page.get_by_role("button", name="Next"))
-    expect(fact(page)).to_contain_text("The output of animal")
+    for key, says in (("ArrowUp", "too gives"), ("ArrowRight", "The output of too")):
+        page.keyboard.press(key)
+        expect(fact(page)).to_contain_text(says)
+    for name, says in (
+        ("Back", "too gives"),
+        ("animal", "animal gives"),
+        ("Next", "The output of animal"),
+    ):
+        button = page.get_by_role("button", name=name, exact=True)
+        click(button.or_(page.get_by_role("radio", name=name)).first)
+        expect(fact(page)).to_contain_text(says)
     expect(page).to_have_url(re.compile("6(\\+|%20)Weigh"))
     box = page.get_by_role("textbox", name="Sentence")
     enter(box, "<b>bold</b> moon")
