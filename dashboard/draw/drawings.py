@@ -33,31 +33,24 @@ FILLS = {
 
 def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
     """A row of dials for each pair of dimensions: its name, its wavelength, and a hand rotated by position × angle."""
-    parts = []
+    xs = [ROW_NAME + (at + 0.5) * DIAL for at in range(positions)]
+    parts = [text(x, 10, str(at), anchor="middle") for at, x in enumerate(xs)]
     for i, row in enumerate(rows):
         y = (i + 0.5) * DIAL + 16
         parts.append(text(0, y + 4, f"{row['name']} · {row['circle']} positions"))
-        for at in range(positions):
-            x = ROW_NAME + (at + 0.5) * DIAL
+        hands = ((row.get("before"), LIGHT_INK.hairline), (row["angle"], LIGHT_INK.series[0]))
+        for at, x in enumerate(xs):
             parts.append(
                 f'<circle cx="{x}" cy="{y}" r="15" fill="none" stroke="{LIGHT_INK.hairline}"/>'
             )
-            for angle, colour in (
-                (row.get("before"), LIGHT_INK.hairline),
-                (row["angle"], LIGHT_INK.series[0]),
-            ):
-                if angle is not None:
-                    turn = at * angle
-                    parts.append(
-                        f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(turn):.2f}" '
-                        f'y2="{y - 15 * math.sin(turn):.2f}" stroke="{colour}" stroke-width="2"/>'
-                    )
-    parts += [
-        text(ROW_NAME + (at + 0.5) * DIAL, 10, str(at), anchor="middle") for at in range(positions)
-    ]
-    return svg_of(
-        ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
-    )
+            parts += [
+                f'<line x1="{x}" y1="{y}" x2="{x + 15 * math.cos(at * angle):.2f}" '
+                f'y2="{y - 15 * math.sin(at * angle):.2f}" stroke="{colour}" stroke-width="2"/>'
+                for angle, colour in hands
+                if angle is not None
+            ]
+    size = ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL
+    return svg_of(*size, "".join(parts), 'font-size="12"')
 
 
 def stacks_svg(stacks: Sequence[Mapping[str, Any]], pre_norm: bool) -> str:
@@ -141,27 +134,19 @@ class Spot:
 
 def spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Spot]:
     """The first `ranks` candidates of each step by samples, then probability, and the picked path and drawn parents."""
-    by_step: dict[int, list[int]] = {}
-    for index, one in enumerate(tree.candidates):
-        by_step.setdefault(one.step, []).append(index)
-    required = set(picked)
-    result = []
-    for step in sorted(
-        by_step, reverse=True
-    ):  # from the last step back, so that what leads somewhere is known
+    required, result, all_ = set(picked), list[Spot](), tree.candidates
+    # from the last step back, so that what leads somewhere is known
+    for step in sorted({one.step for one in all_}, reverse=True):
         ranked = sorted(
-            by_step[step], key=lambda i: (-tree.candidates[i].samples, -tree.candidates[i].total)
+            (index for index, one in enumerate(all_) if one.step == step),
+            key=lambda i: (-all_[i].samples, -all_[i].total),
         )
-        first = [index for index in ranked if index in required]
-        others = [index for index in ranked if index not in required][: max(0, ranks - len(first))]
-        visible = [index for index in ranked if index in {*first, *others}]
-        required |= {
-            tree.candidates[index].parent
-            for index in visible
-            if tree.candidates[index].fate != "dropped"
-        }
-        result += [Spot(index, step, rank) for rank, index in enumerate(visible)]
-    return sorted(result, key=lambda spot: (spot.step, spot.rank))
+        room = max(0, ranks - len(required & set(ranked)))
+        shown = required | set([index for index in ranked if index not in required][:room])
+        visible = [index for index in ranked if index in shown]
+        required |= {all_[index].parent for index in visible if all_[index].fate != "dropped"}
+        result = [Spot(index, step, rank) for rank, index in enumerate(visible)] + result
+    return result
 
 
 def rows(tree: Tree, words: Names) -> list[tuple[int, str, int, float, float, str]]:

@@ -157,8 +157,10 @@ def text_on(fill: str, theme: Theme) -> str:
 
 def contrast(one: str, other: str) -> float:
     """The contrast of two colours, 1 to 21 (WCAG 2.2, section 1.4.3)."""
-    low, high = sorted(_luminance(colour) for colour in (one, other))
-    return (high + 0.05) / (low + 0.05)
+    parts = np.array([rgb_of(one), rgb_of(other)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722))
+    return float((high + 0.05) / (low + 0.05))
 
 
 def light_colours(text: str) -> str:
@@ -174,33 +176,20 @@ def light_colours(text: str) -> str:
 def _light_of() -> dict[str, str]:
     """The light page's colour for each of the dark one's: of scales, series and inks, and of text on a cell."""
     table = {"#000000": "#FFFFFF"}
+    shares = np.linspace(0, 1, SHADES)
     for scale in (WEIGHTS, SIGNED):
-        dark, light = (
-            colours_at(scale[theme], np.linspace(0, 1, SHADES)) for theme in ("dark", "light")
-        )
-        table |= {_hex(one): _hex(other) for one, other in zip(dark, light, strict=True)}
-    pairs = [(part["dark"], part["light"]) for part in (PICK, BAR, PAGE)]
-    pairs += [
-        *zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True),
-        *zip(DARK_INK.series, LIGHT_INK.series, strict=True),
-    ]
-    pairs += [
-        (getattr(DARK_INK, name), getattr(LIGHT_INK, name))
-        for name in ("text", "quiet", "hairline")
-    ]
-    return table | dict(pairs)
+        dark, light = (map(_hex, colours_at(scale[theme], shares)) for theme in ("dark", "light"))
+        table |= dict(zip(dark, light, strict=True))
+    for part in (PICK, BAR, PAGE):
+        table[part["dark"]] = part["light"]
+    for name in ("text", "quiet", "hairline"):
+        table[getattr(DARK_INK, name)] = getattr(LIGHT_INK, name)
+    series = zip(DARK_INK.series, LIGHT_INK.series, strict=True)
+    return table | dict(zip(CATEGORIES["dark"], CATEGORIES["light"], strict=True)) | dict(series)
 
 
 def _hex(rgb: np.ndarray) -> str:
     return "#" + "".join(f"{round(part):02X}" for part in rgb)
-
-
-def _luminance(colour: str) -> float:
-    parts = (part / 255 for part in rgb_of(colour))
-    return sum(
-        share * (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
-        for share, part in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
-    )
 
 
 def rgb_of(colour: str) -> list[int]:
