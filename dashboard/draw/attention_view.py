@@ -239,17 +239,6 @@ def labels(attention: Any, blocks: Blocks | None) -> dict[str, list[str]]:
     return drawn
 
 
-def frame_maps(frames: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
-    """Maps over training steps, all (T, S), oldest first."""
-    stack = np.stack([np.asarray(values, dtype=np.float32) for _, values in frames])
-    return {
-        "steps": [int(step) for step, _ in frames],
-        "rows": int(stack.shape[1]),
-        "cols": int(stack.shape[2]),
-        "values": packed(stack, stack.size <= FRAME_CELLS),
-    }
-
-
 # The picture that a model has read, on which the view draws weights.
 
 
@@ -568,10 +557,15 @@ def _data(
             "roles": [[*head, category] for head, category in (roles or {}).items()],
         }
     else:
-        more = {
-            "frames": frame_maps(frames or ()),
-            "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
+        stack = np.stack([np.float32(values) for _, values in frames or ()])  # oldest first
+        films = {
+            "steps": [int(step) for step, _ in frames or ()],
+            "rows": stack.shape[1],
+            "cols": stack.shape[2],
+            "values": packed(stack, stack.size <= FRAME_CELLS),
         }
+        mask = allowed_bits(attention.mask, attention.weights.shape, [state.head])
+        more = {"frames": films, "mask": mask}
     return {
         "layout": layout,
         "layer": state.layer,

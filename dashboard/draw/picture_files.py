@@ -205,25 +205,24 @@ def latex_of(picture: Picture, source: Source) -> bytes:
         heads = [_latex_row([latex(name) for name in head])]
         lines = [_latex_row(map(_latex_cell, row)) for row in rows]
     else:
-        every = list(dict.fromkeys(place for line in series.lines.values() for place in line))
+        axis, curves, band_is = series
+        every = list(dict.fromkeys(place for line in curves.values() for place in line))
         if all(map(is_number, every)):
             every.sort()
-        shared = [place for place in every if all(place in line for line in series.lines.values())]
+        shared = [place for place in every if all(place in line for line in curves.values())]
         most = shared if len(shared) > 1 else every
         ends = np.linspace(0, len(most) - 1, min(MAX_PLACES, len(most)))
         places = [most[round(at)] for at in ends]
         if len(places) < len(every):
-            notes.append(
-                f"{len(places)} of {len(every)} places along {series.axis}; the CSV has all"
-            )
-        caption += f" ({series.band})" if series.band else ""
+            notes.append(f"{len(places)} of {len(every)} places along {axis}; the CSV has all")
+        caption += f" ({band_is})" if band_is else ""
         columns = "l" + "r" * len(places)
         heads = [
-            rf"& \multicolumn{{{len(places)}}}{{c}}{{{latex(series.axis)}}} \\",
+            rf"& \multicolumn{{{len(places)}}}{{c}}{{{latex(axis)}}} \\",
             rf"\cmidrule(lr){{2-{len(places) + 1}}}",
             _latex_row(["", *map(_latex_cell, places)]),
         ]
-        points = [point for line in series.lines.values() for point in line.values()]
+        points = [point for line in curves.values() for point in line.values()]
         # ± where every band is as far below as above, else the ends of each band
         even = all(
             math.isclose(value - band[0], band[1] - value, rel_tol=1e-3, abs_tol=1e-12)
@@ -231,7 +230,7 @@ def latex_of(picture: Picture, source: Source) -> bytes:
             if band
         )
         lines = []
-        for name, line in series.lines.items():
+        for name, line in curves.items():
             cells = [_latex_cell(name)]
             for value, band in (line.get(place, (None, None)) for place in places):
                 if value is None or band is None:

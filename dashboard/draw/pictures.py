@@ -208,15 +208,6 @@ LINE_NAMES = ("model", "name", "place")  # fields that name a line
 Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
 
 
-@dataclass(frozen=True)
-class Series:
-    """Lines over an axis: by name their points by place. `band` says what the ends of an interval are, where known."""
-
-    axis: str
-    lines: Mapping[str, Mapping[Any, Point]]
-    band: str
-
-
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A picture of the page and its numbers; `about` has its model, head and text, where it has them."""
@@ -327,8 +318,8 @@ class ChartPicture(Picture):
         fields = list(dict.fromkeys(name for row in rows for name in row))
         return column_names(self.spec, fields), [[row.get(name) for name in fields] for row in rows]
 
-    def series(self) -> Series | None:
-        """Its lines by name, where it has lines."""
+    def series(self) -> tuple[str, dict[str, dict[Any, Point]], str] | None:
+        """The name of its axis, its lines by name with their points by place, and what a band is, where it has lines."""
         lines: dict[str, dict[Any, Point]] = {}
         axis, words = "", dict[str, str]()
         for part in self.spec.get("layer", (self.spec,)):
@@ -356,7 +347,7 @@ class ChartPicture(Picture):
             lines.pop("", None)  # a line without a name is a reference beside those that have one
         ends = [words[name] for name in ("spread", "told_low", "told_high") if words.get(name)]
         named = {name or self.title: line for name, line in lines.items()}
-        return Series(axis, named, " to ".join(ends)) if lines else None
+        return (axis, named, " to ".join(ends)) if lines else None
 
     def whole_spec(self) -> Spec:
         """The spec with its rows and the names of its curves inside, in the colours of a light page."""

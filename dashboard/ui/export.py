@@ -179,7 +179,9 @@ def save(report: Report) -> None:
         raise ReportFull(str(error)) from error
     if not _path(report.id).exists():
         paths = sorted(
-            _folder().glob("*.json.gz"), key=lambda path: path.stat().st_mtime, reverse=True
+            _path(report.id).parent.glob("*.json.gz"),
+            key=lambda path: path.stat().st_mtime,
+            reverse=True,
         )
         for path in paths[MAX_REPORTS - 1 :]:
             path.unlink(missing_ok=True)
@@ -187,12 +189,8 @@ def save(report: Report) -> None:
     st.session_state[REPORT] = report.id
 
 
-def _folder() -> Path:
-    return runs_folder() / REPORTS
-
-
 def _path(name: str) -> Path:
-    return _folder() / f"{name}.json.gz"
+    return runs_folder() / REPORTS / f"{name}.json.gz"
 
 
 # The part of Export that gives the page as Python: to copy, as a script, and as a notebook with its pictures.

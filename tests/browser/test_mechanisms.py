@@ -168,7 +168,7 @@ def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
     box = page.get_by_role("textbox", name="Scores of one query")
     enter(box, "4, x, 0")
     expect(
-        page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 0.00, key 2 0.00']")
+        page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 masked, key 2 0.00']")
     ).to_be_visible()
     expect(figures).to_have_count(drawn)
     tall = box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)
