@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from core.interpret.roles import SENTENCES
 from core.pretrained import PretrainedError, read
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
@@ -21,9 +20,8 @@ from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     APP,
-    app_at,
+    assert_says,
     assert_script,
-    captions,
     figures,
     html_text,
     open_at,
@@ -37,6 +35,7 @@ from tests.tiny_models import build, given, ids_of, save, tiny, tokenizer
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
 
 
 @pytest.fixture
@@ -44,93 +43,71 @@ def app() -> AppTest:
     return AppTest.from_file(str(DEMO), default_timeout=60)
 
 
+def choose(app: AppTest, name: str) -> AppTest:
+    return app.selectbox(key="inside:model").set_value(name).run()
+
+
+def write(app: AppTest, text: str, field: str = "text") -> AppTest:
+    return app.text_input(key=f"inside:{field}").set_value(text).run()
+
+
 def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
     app.run()
     assert code_text(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
+    write(app, "One.")
+    assert "[CLS] one . [SEP] two ." in code_text(write(app, "Two.", "second"))
+    write(app, "", "second")
+    for text in ("", "   \n"):
+        assert code_text(write(app, text)) == "nothing"
+        assert "write a sentence" in message_text(app)
+    # Ten thousand words are cut, and it is said
+    assert "(6, 12)" in code_text(write(app, "word " * 10_000))
+    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
+    write(app, "word " * 600)
+    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
 
 
 @pytest.mark.parametrize(("name", "starts"), [
     ("numbers", "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand"),
     ("induction", "lab induction (2,"), ("digits", "lab digits (2, 4) ('self',) [class]")])  # fmt: skip
 def test_each_of_the_labs_models_reads_its_own_example(app, name, starts):
-    app.run()
-    app.selectbox(key="inside:model").set_value(name).run()
-    assert code_text(app).startswith(starts)
-    assert "<unk>" not in code_text(app)
+    app.query_params["inside:model"] = name
+    assert code_text(app.run()).startswith(starts) and "<unk>" not in code_text(app)
 
 
 def test_the_text_of_each_language_comes_back_as_it_was(app):
-    app.run()
-    app.text_input(key="inside:text").set_value("My own sentence.").run()
-    app.selectbox(key="inside:model").set_value("numbers").run()
-    app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "seven hundred | <bos> sieben hundert" in code_text(app)
-    app.text_input(key="inside:target").set_value("acht").run()
-    assert "| <bos> acht" in code_text(app)
-    app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
-    assert "my own sentence" in code_text(app)
-    app.selectbox(key="inside:model").set_value("numbers").run()
-    assert "seven hundred | <bos> sieben hundert" in code_text(app)
-
-
-def test_a_second_sentence_is_read_with_the_first(app):
-    app.run()
-    app.text_input(key="inside:text").set_value("One.").run()
-    app.text_input(key="inside:second").set_value("Two.").run()
-    assert "[CLS] one . [SEP] two ." in code_text(app)
-
-
-@pytest.mark.parametrize("text", ["", "   \n"])
-def test_an_empty_text_asks_for_one(app, text):
-    app.run()
-    app.text_input(key="inside:text").set_value(text).run()
-    assert code_text(app) == "nothing" and "write a sentence" in message_text(app)
-
-
-def test_ten_thousand_words_are_cut_and_it_is_said(app):
-    app.run()
-    app.text_input(key="inside:text").set_value("word " * 10_000).run()
-    assert "(6, 12)" in code_text(app)
-    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
-    app.text_input(key="inside:text").set_value("word " * 600).run()
-    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
+    write(app.run(), "My own sentence.")
+    choose(app, "numbers")
+    assert "seven hundred | <bos> sieben hundert" in code_text(write(app, "seven hundred"))
+    assert "| <bos> acht" in code_text(write(app, "acht", "target"))
+    assert "my own sentence" in code_text(choose(app, "all-MiniLM-L6-v2"))
+    assert "seven hundred | <bos> sieben hundert" in code_text(choose(app, "numbers"))
 
 
 def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
-    app.session_state["needs"] = ("generate",)
     app.run()
-    assert code_text(app).startswith("lab induction")
-    app.selectbox(key="inside:model").set_value("all-MiniLM-L6-v2").run()
+    for needs, starts in (("generate",), "lab induction"), ((), "embedded"):
+        app.session_state["needs"] = needs
+        assert code_text(app.run()).startswith(starts), "what nobody chose gives way"
+    choose(app, "numbers")
+    app.session_state["needs"] = ("generate",)
+    assert code_text(app.run()).startswith("lab numbers"), "what a person chose stays"
+    choose(app, "all-MiniLM-L6-v2")
     assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
     button(app, "Use names").click().run()
     assert code_text(app).startswith("lab names")
 
 
-def test_what_nobody_chose_gives_way_to_what_the_next_page_needs(app):
-    app.run()
-    app.session_state["needs"] = ("generate",)
-    app.run()
-    assert code_text(app).startswith("lab induction")
-    app.session_state["needs"] = ()
-    app.run()
-    assert code_text(app).startswith("embedded")
-    app.selectbox(key="inside:model").set_value("numbers").run()
-    app.session_state["needs"] = ("generate",)
-    app.run()
-    assert code_text(app).startswith("lab numbers"), "what a person chose stays"
-
-
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
-    assert (
-        stored_bytes(EMBEDDED) == 90_868_376
-        and 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
-    )
     (tmp_path / "model.safetensors").write_bytes(b"1234567")
-    assert (
-        stored_bytes(ModelRef("folder", str(tmp_path))) == 7
-        and stored_bytes(ModelRef("hub", "a/b", "0" * 40)) == 0
-    )
-    assert stored_bytes(ModelRef("array", "mine.npz (array 0123456789ab)")) == 0
+    sizes = {
+        EMBEDDED: 90_868_376,
+        ModelRef("folder", str(tmp_path)): 7,
+        ModelRef("hub", "a/b", "0" * 40): 0,
+        ModelRef("array", "mine.npz (array 0123456789ab)"): 0,
+    }
+    assert {ref: stored_bytes(ref) for ref in sizes} == sizes
+    assert 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
 
 
 @pytest.mark.parametrize(
@@ -143,14 +120,14 @@ def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
 def test_what_a_model_lacks_is_named(app, needs, name, why):
     app.session_state["needs"] = needs
     app.query_params["inside:model"] = name
-    app.run()
-    assert code_text(app) == "nothing" and why in message_text(app) and button(app, "Use induction")
+    assert code_text(app.run()) == "nothing" and why in message_text(app)
+    assert button(app, "Use induction")
 
 
 def test_the_example_of_arrays_can_itself_be_uploaded():
     arrays = read_arrays(example_arrays(), "attention.npz")
     assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
-    assert arrays.special[0] and not arrays.special[1]
+    assert arrays.special[:2] == (True, False)
 
 
 def npz(**arrays: np.ndarray) -> bytes:
@@ -170,11 +147,11 @@ def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
     app.run()
     app.selectbox(key="inside:picture").set_value("Your own…").run()
     assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
-    app.file_uploader(key="inside:picture-file").upload("a.png", b"no picture", "image/png").run()
+    upload = app.file_uploader(key="inside:picture-file").upload
+    upload("a.png", b"no picture", "image/png").run()
     assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
-    app.file_uploader(key="inside:picture-file").set_value(
-        ("b.png", png(30, 20), "image/png")
-    ).run()
+    file = ("b.png", png(30, 20), "image/png")
+    app.file_uploader(key="inside:picture-file").set_value(file).run()
     assert code_text(app).startswith("lab digits (2, 4)")
 
 
@@ -182,11 +159,8 @@ def test_pictures_and_sounds_are_bounded():
     assert decode_picture(png(1024, 64)).shape == (32, 512, 3)
     with pytest.raises(PretrainedError, match="at most 40 million"):
         decode_picture(png(10_000, 4_001))
-    out = io.BytesIO()
-    with wave.open(out, "wb") as file:
-        file.setnchannels(2)
-        file.setsampwidth(2)
-        file.setframerate(8000)
+    with wave.open(out := io.BytesIO(), "wb") as file:
+        file.setparams((2, 2, 8000, 0, "NONE", ""))
         file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
     sound = decode_wav(out.getvalue(), 16_000).numpy()
     assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
@@ -197,21 +171,17 @@ def test_pictures_and_sounds_are_bounded():
 
 
 def test_arrays_become_a_source_and_the_limits_are_said_first(app):
-    app.run()
-    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    choose(app.run(), "Your own arrays…")
     assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
-    app.file_uploader(key="inside:array-file").upload(
-        "mine.npz", npz(scores=np.full((2, 3, 3), -1.5)), ""
-    ).run()
+    negative = npz(scores=np.full((2, 3, 3), -1.5))
+    app.file_uploader(key="inside:array-file").upload("mine.npz", negative, "").run()
     assert code_text(app) == "nothing" and "softmax" in message_text(app)
     even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
     app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    assert code_text(app).startswith(
-        "array good.npz (array "
-    ) and "(1, 2) ('self',) a b c" in code_text(app)
+    text = code_text(app)
+    assert text.startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in text
     app.session_state["needs"] = ("model",)
-    app.run()
-    assert code_text(app) == "nothing" and "attention weights only" in message_text(app)
+    assert code_text(app.run()) == "nothing" and "attention weights only" in message_text(app)
 
 
 # Every control of the pages of Look inside is in their links: set each, open the link anew, compare.
@@ -319,23 +289,18 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
 }
 
 
-def control(app: AppTest, kind: str, key: str):
-    return getattr(app, kind)(key=key)
-
-
 @pytest.mark.parametrize("page", CONTROLS)
 def test_a_link_opens_every_control_as_it_was(page):
     model, more, controls = CONTROLS[page]
     link = {"inside:model": model} | more
     app = open_at(page, **link)
     for kind, key, value, text in controls:
-        control(app, kind, key).set_value(value).run()
-        assert control(app, kind, key).proto.query_param_key == key
+        getattr(app, kind)(key=key).set_value(value).run()
+        assert getattr(app, kind)(key=key).proto.query_param_key == key
         link[key] = text
     again = open_at(page, **link)
-    assert {key: control(again, kind, key).value for kind, key, *_ in controls} == {
-        key: value for _, key, value, _ in controls
-    }
+    for kind, key, value, _ in controls:
+        assert getattr(again, kind)(key=key).value == value
 
 
 def test_sampling_is_in_the_link_too():
@@ -360,15 +325,8 @@ def test_sampling_is_in_the_link_too():
     ("efficient", "efficient:pin", "efficient:maps:view"),
     ("positions", "positions:cell", "positions:shuffled:link")])  # fmt: skip
 def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
-    app = open_at(
-        page,
-        **{
-            "inside:model": "induction",
-            "transformer:depth": "2",
-            "masks:first": "Causal local",
-            name: "3.2",
-        },
-    )
+    link = {"inside:model": "induction", "transformer:depth": "2", "masks:first": "Causal local"}
+    app = open_at(page, **link, **{name: "3.2"})
     assert app.session_state[store]["pin"] == (3, 2) and query_value(app, name) == "3.2"
     app.session_state[store] = app.session_state[store] | {"pin": (4, 1)}
     assert query_value(app.run(), name) == "4.1"
@@ -377,17 +335,13 @@ def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
     assert name not in app.query_params and app.session_state[store]["pin"] is None
 
 
-def test_a_pinned_cell_belongs_to_its_text():
-    app = open_at("evidence", **{"inside:model": "induction", "pin": "3.2"})
-    app.text_input(key="inside:text").set_value("the old king walked to the old").run()
-    assert "pin" not in app.query_params
-
-
-def test_a_picked_head_is_in_the_link_of_use_a_model():
-    app = open_at("use_model", **{"inside:model": "induction", "head": "1.1"})
-    assert "L1·H1</b>" in html_text(app) and query_value(app, "head") == "1.1"
-    app.text_input(key="inside:text").set_value("the old king walked to the old").run()
-    assert "head" not in app.query_params, "another answer depends on other heads"
+def test_a_pinned_cell_and_a_picked_head_belong_to_their_text():
+    """Another answer depends on other heads."""
+    for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1")):
+        app = open_at(page, **{"inside:model": "induction", name: pair})
+        assert query_value(app, name) == pair
+        write(app, "the old king walked to the old")
+        assert name not in app.query_params
 
 
 def test_links_with_earlier_names_open_what_they_did():
@@ -402,35 +356,19 @@ def test_links_with_earlier_names_open_what_they_did():
     assert "attends in the text before it" in str([e.proto.json for e in app.get("bidi_component")])
 
 
-def test_sentences_of_a_link_are_measured():
-    app = open_at("head_roles", **{"head_roles:own": "\n".join(SENTENCES[:3])})
-    assert "measured on 3 sentences of your own" in page_text(app)
-
-
 # Every family, opened as a folder on the page that draws all heads.
 
 
-@pytest.fixture
-def pretrained(monkeypatch) -> AppTest:
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    return app_at("pretrained")
-
-
-def open_family(pretrained: AppTest, folder: Path, family: str) -> str:
-    """What the page says of the family."""
-    folder = folder / family
-    folder.mkdir()
-    pretrained.query_params["inside:model"] = str(save(family, folder))
-    pretrained.run()
-    return re.sub(
-        r"<[^>]+>", "", " ".join(element.proto.body for element in pretrained.get("html"))
-    ) + captions(pretrained)
+def family_at(page: str, folder: Path, family: str) -> AppTest:
+    """A page with a family's model, opened as a folder."""
+    (folder / family).mkdir(exist_ok=True)
+    return open_at(page, **{"inside:model": str(save(family, folder / family))})
 
 
 @pytest.mark.parametrize(
     ("family", "sentence"),
     [
-        ("deepseek_v3", "deepseek\\_v3, 13 tokens"),
+        ("deepseek_v3", "deepseek_v3, 13 tokens"),
         ("longformer_classifier", "15 tokens (2 special)"),
         ("bloom", "13 tokens"),
         ("diffllama", "the model subtracts a learned share"),
@@ -440,15 +378,14 @@ def open_family(pretrained: AppTest, folder: Path, family: str) -> str:
         ("gpt_oss", "columns: 14 tokens (1 special). A learned sink"),
     ],
 )
-def test_a_family_shows_its_heads_with_nothing_pressed(pretrained, tmp_path, family, sentence):
-    text = open_family(pretrained, tmp_path, family)
-    kind = "cross" if family in ("t5", "whisper") else None
-    maps = [
-        item for item in read(tiny(family), given(family)).trace.maps if kind in (None, item.kind)
-    ]
-    layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", text).groups())
-    assert layer < len(maps) and head < len(maps[layer].weights) and sentence in text
-    assert_script(pretrained)
+def test_a_family_shows_its_heads_with_nothing_pressed(tmp_path, family, sentence):
+    app = family_at("pretrained", tmp_path, family)
+    trace = read(tiny(family), given(family)).trace
+    maps = trace.of("cross").maps if family in ("t5", "whisper") else trace.maps
+    layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", page_text(app)).groups())
+    assert layer < len(maps) and head < len(maps[layer].weights)
+    assert_says(app, sentence)
+    assert_script(app)
 
 
 @pytest.mark.parametrize(
@@ -461,24 +398,17 @@ def test_a_family_shows_its_heads_with_nothing_pressed(pretrained, tmp_path, fam
         ("bart", ("inside_weight", "generate")),
     ],
 )
-def test_the_scripts_of_a_family_compute_what_its_pages_show(pretrained, tmp_path, family, pages):
-    folder = tmp_path / family
-    folder.mkdir()
-    save(family, folder)
+def test_the_scripts_of_a_family_compute_what_its_pages_show(tmp_path, family, pages):
     for page in pages:
-        assert_script(open_at(page, **{"inside:model": str(folder)}))
+        assert_script(family_at(page, tmp_path, family))
 
 
 @pytest.mark.parametrize(
     ("family", "reason"), [("mamba", "no attention weights"), ("big_bird_sparse", "original")]
 )
-def test_a_family_without_maps_says_why(pretrained, tmp_path, family, reason):
-    open_family(pretrained, tmp_path, family)
-    assert (
-        reason in pretrained.info[0].value
-        and "Take" in pretrained.info[0].value
-        or "open that folder" in pretrained.info[0].value
-    )
+def test_a_family_without_maps_says_why(tmp_path, family, reason):
+    why = family_at("pretrained", tmp_path, family).info[0].value
+    assert reason in why and "Take" in why or "open that folder" in why
 
 
 # A head that is picked on one page of Look inside is the one that the next page shows.
@@ -489,41 +419,35 @@ def visit() -> AppTest:
     return AppTest.from_file(APP, default_timeout=60)
 
 
-def open_page(app: AppTest, page: str, **query: str) -> AppTest:
-    """Another page of the same visit, as the sidebar opens it: without the link of the page before."""
+def open_page(app: AppTest, page: str, **query: str) -> str:
+    """Another page of the same visit, as the sidebar opens it, without the link of the page before; what it says."""
     app.query_params.clear()
     for name, value in query.items():
         app.query_params[name] = value
-    return app.switch_page(f"../pages/{page}.py").run()
+    return html_text(app.switch_page(f"../pages/{page}.py").run())
 
 
 def test_a_head_goes_from_page_to_page(visit):
+    """The link of each page names it, too."""
     open_page(visit, "pretrained", head="2.8")
-    assert "L2·H8</b>" in html_text(open_page(visit, "inside_weight"))
-    assert visit.query_params["head"] in ("2.8", ["2.8"]), "the link of this page names it, too"
+    assert "L2·H8</b>" in open_page(visit, "inside_weight")
+    assert query_value(visit, "head") == "2.8"
     visit.selectbox(key=weight.HEAD).set_value("L1·H8").run()
-    assert "L1·H8</b>" in html_text(open_page(visit, "evidence"))
-    assert "L1·H8</b>" in html_text(open_page(visit, "two_models"))
-    assert "L1·H8</b>" in html_text(open_page(visit, "pretrained"))
+    for page in ("evidence", "two_models", "pretrained"):
+        assert "L1·H8</b>" in open_page(visit, page)
     open_page(visit, "head_roles")
     assert visit.selectbox(key=HEAD).value == "L1·H8" and visit.selectbox(key=ROLE).value == "next"
-    assert visit.query_params[HEAD] in ("L1·H8", ["L1·H8"]), "the link of this page names it, too"
-
-
-def test_another_role_begins_with_its_own_head_although_one_was_picked(visit):
-    open_page(visit, "pretrained", head="1.8")
-    open_page(visit, "head_roles")
+    assert query_value(visit, HEAD) == "L1·H8"
+    # Another role begins with its own head, which nobody picked
     visit.selectbox(key=ROLE).set_value("same").run().run()
     assert visit.selectbox(key=HEAD).value == "L2·H9"
-    assert "L1·H8</b>" in html_text(open_page(visit, "pretrained")), (
-        "nobody picked the head that the role began with"
-    )
+    assert "L1·H8</b>" in open_page(visit, "pretrained")
 
 
 def test_a_head_that_nobody_picked_stays_where_it_is(visit):
     open_page(visit, "evidence")
     open_page(visit, "head_roles")
-    assert "L3·H1</b>" in html_text(open_page(visit, "pretrained"))
+    assert "L3·H1</b>" in open_page(visit, "pretrained")
 
 
 def test_another_model_and_another_kind_have_other_heads():
@@ -562,62 +486,41 @@ def hybrid(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture
-def open_hybrid(hybrid, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-
-    def at(page, **state):
-        app = app_at(page)
-        app.query_params["inside:model"] = hybrid
-        for name, value in state.items():
-            app.session_state[name.replace("__", ":")] = value
-        app.run()
-        return app
-
-    return at
-
-
 def layers_of(app: AppTest) -> set[int]:
     """The layers of all heads that the page names, in what it writes and in its figures."""
     fields = [box for box in app.selectbox if not box.key.startswith("search:")]
-    parts = [*app.markdown, *app.caption, *fields, *app.info]
-    written = [str(part.value) for part in parts] + [part.proto.body for part in app.get("html")]
-    written += [str(option) for box in fields for option in box.options]
-    written += [part.proto.spec for part in figures(app)]
+    written = [str((box.value, box.options)) for box in fields]
+    written += [page_text(app), *(part.proto.spec for part in figures(app))]
     return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
 
 
-def test_head_roles_calls_layers_by_the_model_s_numbers(open_hybrid):
-    app = open_hybrid("head_roles")
-    assert layers_of(app) == {2, 4}
-    app.selectbox(key=HEAD).set_value("L4·H1").run()
-    assert layers_of(app) == {2, 4}
-
-
-@pytest.mark.parametrize("mode", ["texts", "untrained"])
-def test_two_models_calls_layers_by_the_model_s_numbers(open_hybrid, mode):
-    layers = layers_of(open_hybrid("two_models", two_models__mode=mode))
-    assert layers and layers <= {2, 4}
-
-
-def test_patching_calls_layers_by_the_model_s_numbers(open_hybrid, hybrid):
-    app = open_hybrid(
-        "two_models",
-        two_models__mode="texts",
-        inside__text="xx qq",
-        **{f"two_models:text:{hybrid}": "xx zz"},
-    )
-    [heads] = [part.proto.spec for part in figures(app) if '"all heads of L2"' in part.proto.spec]
-    assert set(re.findall(r'"layer": ?"(L\d)"', heads)) == {"L2", "L4"}
-
-
-def test_use_a_model_calls_layers_by_the_model_s_numbers(open_hybrid):
-    layers = layers_of(open_hybrid("use_model"))
-    assert layers and layers <= {2, 4}
-
-
-def test_circuits_call_layers_by_the_model_s_numbers(open_hybrid):
-    app = open_hybrid("circuits")
-    assert layers_of(app) == {2, 4}
-    grid = next(part.proto.spec for part in figures(app) if '"change"' in part.proto.spec)
-    assert set(re.findall(r'"layer": ?"L(\d)"', grid)) == {"2", "4"}
+@pytest.mark.parametrize(
+    ("page", "link", "some"),
+    [
+        ("head_roles", {}, False),
+        ("circuits", {}, False),
+        ("two_models", {"two_models:mode": "Trained and untrained"}, True),
+        ("two_models", "texts", True),
+        ("use_model", {}, True),
+    ],
+)
+def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
+    text = {
+        "two_models:mode": "Two texts",
+        "inside:text": "xx qq",
+        f"two_models:text:{hybrid}": "xx zz",
+    }
+    app = open_at(page, **{"inside:model": hybrid}, **(text if link == "texts" else link))
+    layers = layers_of(app)
+    assert layers <= {2, 4} if some else layers == {2, 4}
+    assert layers
+    specs = [part.proto.spec for part in figures(app)]
+    if page == "head_roles":
+        app.selectbox(key=HEAD).set_value("L4·H1").run()
+        assert layers_of(app) == {2, 4}
+    if link == "texts":
+        [heads] = [spec for spec in specs if '"all heads of L2"' in spec]
+        assert set(re.findall(r'"layer": ?"(L\d)"', heads)) == {"L2", "L4"}
+    if page == "circuits":
+        grid = next(spec for spec in specs if '"change"' in spec)
+        assert set(re.findall(r'"layer": ?"L(\d)"', grid)) == {"2", "4"}
