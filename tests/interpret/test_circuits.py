@@ -1,6 +1,7 @@
 """Circuits of heads by their weights, against plain matrix algebra on the matrices that each family names itself."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from torch import nn
 from core.interpret.circuits import (
     KINDS,
     Composer,
-    CompositionKind,
     HeadMatrices,
     Vocabularies,
     compositions,
@@ -107,64 +107,51 @@ def test_a_norms_gain_is_read_off_what_it_does(norm):
 def test_full_products_give_the_same_singular_values_composition_and_copying():
     pretrained = tiny("llama")
     first, second = read_heads(pretrained)
-    for heads, factors in ((first, ov_factors(first)), (second, qk_factors(second))):
-        left, right = (heads.w_v, heads.w_o) if heads is first else (heads.w_q, heads.w_k.mT)
-        full = torch.linalg.svdvals(left @ right)
-        torch.testing.assert_close(factors[1], full[:, :8], **CLOSE)
-        torch.testing.assert_close(
-            factors[0] * factors[1][:, None] @ factors[2], left @ right, **CLOSE
-        )
+    for (u, s, vh), left, right in (
+        (ov_factors(first), first.w_v, first.w_o),
+        (qk_factors(second), second.w_q, second.w_k.mT),
+    ):
+        torch.testing.assert_close(s, torch.linalg.svdvals(left @ right)[:, :8], **CLOSE)
+        torch.testing.assert_close(u * s[:, None] @ vh, left @ right, **CLOSE)
     ov, qk = first.w_v[3] @ first.w_o[3], second.w_q[4] @ second.w_k[4].T
-    moved: dict[CompositionKind, Any] = {
-        "Q": ov @ qk,
-        "K": ov @ qk.T,
-        "V": ov @ (second.w_v[4] @ second.w_o[4]),
-    }
-    composed = Composer([first, second]).into(1)
-    for kind, product in moved.items():
-        later = qk if kind != "V" else second.w_v[4] @ second.w_o[4]
-        score = composed.scores[kind, 0][3, 4] + random_composition(first.w_o.shape[-1])
-        torch.testing.assert_close(score, product.norm() / (ov.norm() * later.norm()), **CLOSE)
-    tables = read_vocabularies(pretrained)
-    unembedding = torch.diag(pretrained.model.model.norm.weight) @ pretrained.model.lm_head.weight.T
-    whole = pretrained.model.model.embed_tokens.weight @ ov @ unembedding
+    later = second.w_v[4] @ second.w_o[4]
+    composed, level = Composer([first, second]).into(1), random_composition(first.w_o.shape[-1])
+    for kind, reads, product in (
+        ("Q", qk, ov @ qk),
+        ("K", qk, ov @ qk.T),
+        ("V", later, ov @ later),
+    ):
+        expected = product.norm() / (ov.norm() * reads.norm())
+        torch.testing.assert_close(composed.scores[kind, 0][3, 4] + level, expected, **CLOSE)
+    tables, model = read_vocabularies(pretrained), pretrained.model
+    embedded = model.model.embed_tokens.weight.detach()
+    whole = embedded @ ov @ torch.diag(model.model.norm.weight) @ model.lm_head.weight.T
     values = torch.linalg.eigvals(whole.detach().double())
     score = copying_scores(first, tables)[3].double()
     torch.testing.assert_close(score, values.real.sum() / values.abs().sum(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(tables.written(first, 3, 5), whole[5].detach(), **CLOSE)
-    embedded = pretrained.model.model.embed_tokens.weight.detach()
-    torch.testing.assert_close(
-        tables.attended(second, 4, 5), (embedded @ qk @ embedded.T)[5] / math.sqrt(8), **CLOSE
-    )
+    matches = (embedded @ qk @ embedded.T)[5] / math.sqrt(8)
+    torch.testing.assert_close(tables.attended(second, 4, 5), matches, **CLOSE)
+    # The table between embedding and unembedding is made once
+    between = tables.between("causal", "causal")
+    assert tables.between("causal", "causal") is between
+    torch.testing.assert_close(between, tables.unembeddings["causal"] @ tables.embeddings["causal"])
 
 
-def matrices(w_v, w_o, kind="self", layer=0):
-    return HeadMatrices(kind, layer, w_v, w_v, w_v, w_o, len(w_v), layer)
-
-
-def test_a_head_that_copies_scores_one_and_ranks_count_equal_values():
+@each("sign", [1, -1])
+def test_a_head_that_copies_scores_one_and_ranks_count_equal_values(sign):
     units = torch.linalg.qr(torch.randn(9, 9))[0]
-    copy = matrices(units[None, :, :4], torch.stack([units[:, :4].T]))
+    w_v, w_o = units[None, :, :4], sign * units[:, :4].T[None]
     tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
-    assert copying_scores(copy, tables).item() == pytest.approx(1)
-    assert copying_scores(matrices(copy.w_v, -copy.w_o), tables).item() == pytest.approx(-1)
-    assert effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]])).tolist() == pytest.approx(
-        [4, 1]
-    )
+    score = copying_scores(HeadMatrices("self", 0, w_v, w_v, w_v, w_o, 1, 0), tables)
+    ranks = effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]]))
+    assert [*score.tolist(), *ranks.tolist()] == pytest.approx([sign, 4, 1])
 
 
-def test_random_matrices_compose_as_much_as_the_closed_form_says():
-    generator = torch.Generator().manual_seed(0)
-    parts = [torch.randn(40, 31, 5, generator=generator) for _ in range(4)]
-    first, second = matrices(parts[0], parts[1].mT), matrices(parts[2], parts[3].mT, layer=1)
-    above = Composer([first, second]).into(1).scores["V", 0].mean().item()
-    assert above == pytest.approx(0, abs=0.02 * random_composition(31))
-
-
-def random_layers(heads, size, rank, layers=2, seed=0):
+def random_layers(heads, size, rank, layers=2):
     """Attentions of random matrices, none of which has to do with another."""
-    generator = torch.Generator().manual_seed(seed)
-    draw = lambda: torch.randn(heads, size, rank, generator=generator)  # noqa: E731
+    chance = torch.Generator().manual_seed(0)
+    draw = partial(torch.randn, heads, size, rank, generator=chance)
     return [
         HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer)
         for layer in range(layers)
@@ -172,6 +159,9 @@ def random_layers(heads, size, rank, layers=2, seed=0):
 
 
 def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
+    """The closed form is what random matrices compose by on average."""
+    many = Composer(random_layers(heads=40, size=31, rank=5)).into(1)
+    assert abs(float(many.scores["V", 0].mean())) < 0.02 * random_composition(31)
     layers = random_layers(heads=7, size=31, rank=5, layers=4)
     composer = Composer(layers)
     results = [composer.into(later) for later in range(4)]
@@ -181,19 +171,15 @@ def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_doe
         scores = torch.stack(
             [score for one in results for (of, _), score in one.scores.items() if of == kind]
         )
-        pairs = [one.pairs[kind] for one in results[1:]]
-        assert scores.numel() == 6 * 49 and sum(pairs) == 4 * 6 * 49  # 1,000 or more
+        assert scores.numel() == 6 * 49
+        assert sum(one.pairs[kind] for one in results[1:]) == 4 * 6 * 49  # 1,000 or more
         assert (scores > highest).sum() <= 2 and abs(float(scores.mean())) < 0.01 < highest < 0.2
-    planted = HeadMatrices(
-        "self", 4, layers[0].w_o.mT, layers[0].w_o.mT, layers[1].w_v, layers[1].w_o, 7, 4
-    )
+    reads = layers[0].w_o.mT
+    planted = HeadMatrices("self", 4, reads, reads, layers[1].w_v, layers[1].w_o, 7, 4)
     result = Composer([*layers, planted]).into(4)
-    best = result.scores["K", 0]
-    assert (
-        torch.equal(best.argmax(1), torch.arange(7))
-        and (best.diagonal() > result.highest["K"]).all()
-    )
-    assert (result.scores["K", 2] > result.highest["K"]).sum() <= 1
+    best, highest = result.scores["K", 0], result.highest["K"]
+    assert torch.equal(best.argmax(1), torch.arange(7)) and (best.diagonal() > highest).all()
+    assert (result.scores["K", 2] > highest).sum() <= 1
 
 
 def test_random_directions_are_the_same_each_time_and_keep_the_singular_values():
@@ -208,23 +194,12 @@ def test_random_directions_are_the_same_each_time_and_keep_the_singular_values()
     torch.testing.assert_close(written.norm(dim=(1, 2)), torch.ones(3), **CLOSE)
 
 
-def test_the_table_between_embedding_and_unembedding_is_made_once():
-    tables = read_vocabularies(tiny("llama"))
-    first = tables.between("causal", "causal")
-    assert tables.between("causal", "causal") is first
-    torch.testing.assert_close(first, tables.unembeddings["causal"] @ tables.embeddings["causal"])
-
-
 def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
     heads = read_heads(tiny("t5"))
     kinds = [each_one.kind for each_one in heads]
     assert kinds == ["self", "self", "causal", "cross", "causal", "cross"]
     pairs = {(kind, kinds[a], kinds[b]) for kind, a, b in compositions(heads)}
-    assert (
-        ("K", "self", "cross") in pairs
-        and ("Q", "causal", "cross") in pairs
-        and ("V", "cross", "causal") in pairs
-    )
+    assert {("K", "self", "cross"), ("Q", "causal", "cross"), ("V", "cross", "causal")} <= pairs
     assert not {("Q", "self", "cross"), ("K", "causal", "cross"), ("K", "self", "causal")} & pairs
 
 
@@ -265,15 +240,16 @@ def test_the_induction_circuit_is_found_by_patching_by_composition_and_by_attent
         for a, b in (("dark", "cold"), ("cold", "dark"))
     )
     best = ranked(patch(pair_of(pretrained, clean, corrupted)), "denoise")
-    previous = next(head for (_, layer), head, _ in best if layer == 0)
-    induction = next(head for (_, layer), head, _ in best if layer == 1)
-    scores = compositions(read_heads(pretrained))["K", 0, 1]
-    assert divmod(int(scores.argmax()), scores.shape[1]) == (previous, induction)
-    assert scores.max() > 0.1 and scores.max() > max(
-        one.max() for (kind, *_), one in compositions(read_heads(pretrained)).items() if kind != "K"
+    previous, induction = (
+        next(head for (_, layer), head, _ in best if layer == number) for number in (0, 1)
     )
-    first, second = (item.weights for item in read(pretrained, clean).trace.maps)
+    composed = compositions(read_heads(pretrained))
+    scores = composed["K", 0, 1]
+    assert divmod(int(scores.argmax()), scores.shape[1]) == (previous, induction)
+    others = max(float(one.max()) for (kind, *_), one in composed.items() if kind != "K")
+    assert scores.max() > max(0.1, others)
+    reading = read(pretrained, clean)
+    first, second = (item.weights for item in reading.trace.maps)
     back = first.diagonal(-1, 1, 2).mean(-1)
-    river = read(pretrained, clean).source.tokens.index("river")
     assert back.argmax() == previous and back[previous] > least
-    assert second[induction, -1, river] > 0.8
+    assert second[induction, -1, reading.source.tokens.index("river")] > 0.8

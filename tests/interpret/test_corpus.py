@@ -44,7 +44,8 @@ from core.interpret.corpus_run import (
     work,
 )
 from core.interpret.roles import score_roles
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_model
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_model, load_minilm
+from core.pretrained.answers import answer
 from core.runs import worker
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
@@ -92,34 +93,22 @@ def test_a_running_mean_is_that_of_all_values_at_once():
 
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
+    """And the roles are those of all readings."""
     readings = [read_text(model, item, "causal") for item in inputs]
     expected: dict[str, list[np.ndarray]] = {"entropy": [], "distance": [], "sink": []}
     for one in readings:
-        rows = [index for index, special in enumerate(one.source.special) if not special]
-        weights = np.stack([item.weights for item in one.trace.maps])[:, :, rows].astype(np.float64)
+        special = np.array(one.source.special)
+        weights = np.stack([item.weights for item in one.trace.maps])[:, :, ~special].astype(float)
         places = np.arange(weights.shape[-1])
-        sinks = [
-            0,
-            *(index for index, special in enumerate(one.source.special) if special and index),
-        ]
         logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
         expected["entropy"].append(-(weights * logs).sum(-1).mean(-1))
-        expected["distance"].append(
-            np.einsum("lhts,ts->lht", weights, abs(np.subtract.outer(places[rows], places))).mean(
-                -1
-            )
-        )
-        expected["sink"].append(weights[..., sinks].sum(-1).mean(-1))
+        apart = abs(np.subtract.outer(places[~special], places))
+        expected["distance"].append(np.einsum("lhts,ts->lht", weights, apart).mean(-1))
+        expected["sink"].append(weights[..., special | (places == 0)].sum(-1).mean(-1))
     for key, values in expected.items():
-        both = np.stack(values)
-        assert np.allclose(corpus.mean(key), both.mean(0), atol=1e-6)
-        assert np.allclose(
-            corpus.interval(key), stats.t.ppf(0.975, COUNT - 1) * stats.sem(both, axis=0), atol=1e-6
-        )
-
-
-def test_roles_are_those_of_all_readings(model, inputs, corpus):
-    readings = [read_text(model, item, "causal") for item in inputs]
+        half = stats.t.ppf(0.975, COUNT - 1) * stats.sem(np.stack(values), axis=0)
+        measured = corpus.mean(key), corpus.interval(key)
+        assert np.allclose(measured, (np.mean(values, 0), half), atol=1e-6)
     whole, running = score_roles(readings, "causal"), corpus.role_scores("causal")
     for name in ("score", "chance", "std"):
         assert np.allclose(getattr(running, name), getattr(whole, name), atol=1e-12, equal_nan=True)
@@ -132,7 +121,6 @@ def test_a_head_switched_off_is_one_whose_columns_of_w_o_are_zero(model, inputs)
     item = inputs[1]
     changes = head_changes(model, item, read_text(model, item, "causal"), "causal")
     ids = model.tokenizer(item.text, return_tensors="pt")["input_ids"]
-    heads = changes.shape[1]
 
     def probabilities() -> torch.Tensor:
         with torch.no_grad():
@@ -141,11 +129,10 @@ def test_a_head_switched_off_is_one_whose_columns_of_w_o_are_zero(model, inputs)
     whole = probabilities()
     for layer, head in ((0, 1), (1, 2)):
         project = model.model.model.layers[layer].self_attn.o_proj
-        size = project.in_features // heads
 
-        def without(module, args, first=head * size, end=(head + 1) * size):
+        def without(module, args, head=head):
             changed = args[0].clone()
-            changed[..., first:end] = 0
+            changed.unflatten(-1, (changes.shape[1], -1))[..., head, :] = 0
             return (changed,)
 
         handle = project.register_forward_pre_hook(without)
@@ -158,18 +145,11 @@ def test_a_head_switched_off_is_one_whose_columns_of_w_o_are_zero(model, inputs)
 
 
 def test_an_embedding_changes_by_one_minus_its_cosine():
-    from core.pretrained.answers import answer
-    from core.pretrained.load import load_minilm
-
     minilm, item = load_minilm(), ModelInputs("The cat slept.")
     changes = head_changes(minilm, item, read_text(minilm, item, "self"), "self")
-    whole, without = (
-        answer(minilm, item).vector,
-        answer(minilm, item, off=frozenset({("self", 2, 5)})).vector,
-    )
-    assert changes[2, 5] == pytest.approx(
-        1 - float(whole @ without), abs=1e-6
-    ) and changes.shape == (6, 12)
+    off = frozenset({("self", 2, 5)})
+    cosine = float(answer(minilm, item).vector @ answer(minilm, item, off=off).vector)
+    assert changes[2, 5] == pytest.approx(1 - cosine, abs=1e-6) and changes.shape == (6, 12)
 
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
@@ -185,14 +165,16 @@ def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
 
 
 def test_texts_by_value_and_at_each_decile():
+    """Every measure has its place."""
     values = np.array([np.nan, *np.arange(100, 0, -1) / 100])
     assert ranked(values)[:2].tolist() == [1, 2] and len(ranked(values)) == 100
-    assert decile_texts(values)[0] == (
-        0.1,
-        int(np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin()) + 1,
-    )
+    first = np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin() + 1
+    assert [decile_texts(values)[0], *decile_texts(np.array([0.5, np.nan]))] == [
+        (0.1, first),
+        (0.1, 0),
+    ]
     assert [share for share, _ in decile_texts(values)] == list(DECILES)
-    assert [share for share, _ in decile_texts(np.array([0.5, np.nan]))] == [0.1]
+    assert (list(INDEX), [*INDEX, "copying"]) == ([one.key for one in MEASURES], list(BY_KEY))
 
 
 def test_the_marked_row_is_the_one_that_was_chosen():
@@ -236,12 +218,6 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert both.mean(0) == pytest.approx([0, 0], abs=1e-9) and abs(np.corrcoef(both.T)[0, 1]) < 1e-9
 
 
-def test_every_measure_has_its_place():
-    assert [INDEX[one.key] for one in MEASURES] == list(range(len(MEASURES))) and len(
-        BY_KEY
-    ) == len(MEASURES) + 1
-
-
 # A measurement as a folder: what stop and a killed worker leave, how it continues, and its texts.
 
 
@@ -268,12 +244,8 @@ def after(count: int):
 def numbers(measured: Run) -> list:
     corpus = load(measured)
     values = [values_of(measured, corpus, one.key, (1, 2)) for one in MEASURES]
-    return [
-        corpus.texts,
-        *np.nan_to_num(corpus.means.mean).ravel(),
-        *corpus.roles.rows.ravel(),
-        *np.nan_to_num(values).ravel(),
-    ]
+    means, rows = np.nan_to_num(corpus.means.mean).ravel(), corpus.roles.rows.ravel()
+    return [corpus.texts, *means, *rows, *np.nan_to_num(values).ravel()]
 
 
 def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_path, whole):
@@ -295,7 +267,8 @@ def test_the_saved_values_are_those_of_the_means(whole):
 
 
 def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeypatch):
-    broken = create(CONFIG, tmp_path / "broken")
+    """The values of the second text are there, its statistics are not."""
+    broken, save = create(CONFIG, tmp_path / "broken"), corpus_run.save_statistics
     saves = iter(range(9))
 
     def save_once(measured, corpus):
@@ -303,17 +276,12 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
             raise KeyboardInterrupt
         save(measured, corpus)
 
-    save = corpus_run.save_statistics
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(corpus_run, "SAVE_SECONDS", 0.0)
         patch.setattr(corpus_run, "save_statistics", save_once)
         work(broken, lambda: False)
-    assert load(broken).texts == 1, (
-        "the values of the second text are there, its statistics are not"
-    )
-    assert work(broken, lambda: False)[0] == "finished" and numbers(broken) == pytest.approx(
-        numbers(whole)
-    )
+    assert load(broken).texts == 1 and work(broken, lambda: False)[0] == "finished"
+    assert numbers(broken) == pytest.approx(numbers(whole))
 
 
 def test_a_worker_that_died_is_reported_with_what_it_left(monkeypatch):
@@ -379,9 +347,8 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
 
 
 def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
-    data = whole.metadata()
-    order = [data["measures"][0], "gone", *data["measures"][1:-1]]
-    whole.update_metadata(measures=order)
+    first, *others = whole.metadata()["measures"]
+    whole.update_metadata(measures=[first, "gone", *others[:-1]])
     corpus = load(whole)
     assert corpus.texts_of("entropy").max() == 4 and not corpus.texts_of(MEASURES[-1].key).any()
 

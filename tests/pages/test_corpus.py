@@ -1,13 +1,14 @@
 """The page Heads over a corpus, without a browser."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
-from core.interpret.corpus import COPYING, MEASURES, CorpusConfig
+from core.interpret.corpus import BY_KEY, COPYING, CorpusConfig
 from core.interpret.corpus_run import corpora_folder, create, load, work
 from core.pretrained import load_lab_model
 from core.runs.runs import Run, list_runs
@@ -15,9 +16,9 @@ from core.studies.corpus import SAVED, read_measurement
 from dashboard.draw.formats import number
 from dashboard.server import jobs
 from dashboard.ui.models import EMBEDDED, ModelRef
-from pages import corpus, corpus as charts
+from pages import corpus
 from pages.corpus import VECTORS, axis_of, find_measurement, key
-from tests.pages.app import csv_rows, figures, html_text, open_at, page_text, query_value
+from tests.pages.app import assert_says, csv_rows, figures, open_at, page_text, query_value
 
 TEXTS = (
     "the old man and the old king\nthe king and the queen\nthe man and the old man and the old man"
@@ -45,39 +46,27 @@ def rows(app: AppTest) -> list[str]:
     return [" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in table.split("<tr>")[2:]]
 
 
-def progress(app: AppTest) -> str:
-    [bar] = app.get("progress")
-    return bar.proto.text
-
-
 def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
     app = open_at("corpus")
     corpus = load(Run(SAVED / "minilm"))
-    mean, half = (values("same")[2, 9] for values in (corpus.mean, corpus.interval))
+    mean, half = (number(values("same")[2, 9]) for values in (corpus.mean, corpus.interval))
     assert app.selectbox(key=key("head")).value == "L2·H9"
-    assert (
-        f"its weight on the same word elsewhere is <b style='font-weight:600'>{number(mean)}</b> ± "
-        f"{number(half)}, the mean over 190 texts" in html_text(app)
-    )
-    assert "all-MiniLM-L6-v2, self-attention, 300 texts, measured on" in page_text(app)
-    assert len(rows(app)) == 5 and len(figures(app)) == 2
-    assert [float(row.split()[0]) for row in rows(app)] == sorted(
-        float(row.split()[0]) for row in rows(app)
-    )[::-1]
+    weight = f"its weight on the same word elsewhere is {mean} ± {half}, the mean over 190 texts"
+    assert_says(app, weight, "all-MiniLM-L6-v2, self-attention, 300 texts, measured on")
+    values = [float(row.split()[0]) for row in rows(app)]
+    assert len(values) == 5 and values == sorted(values)[::-1] and len(figures(app)) == 2
 
 
 def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
     app = open_at("corpus", **{"inside:model": "induction"})
     app.selectbox(key=key("head")).set_value("L0·H2").run()
-    assert "L0·H2</b></span>: its weight on the token before is" in html_text(app)
+    assert_says(app, "L0·H2: its weight on the token before is")
     app.selectbox(key=key("measure")).set_value("distance").run()
     app.segmented_control(key=key("view")).set_value("typical").run()
     assert [row.split()[0] for row in rows(app)] == [str(step) for step in range(1, 10)]
-    assert "L0·H2</b></span>: its distance is" in html_text(app)
+    assert_says(app, "L0·H2: its distance is")
     app.segmented_control(key=key("view")).set_value("map").run()
-    assert (
-        "queries and keys of L0·H2 from the first 5 texts" in page_text(app) and not app.exception
-    )
+    assert_says(app, "queries and keys of L0·H2 from the first 5 texts")
 
 
 def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(
@@ -85,35 +74,36 @@ def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_th
 ):
     monkeypatch.setattr("pages.corpus.UNASKED", 0)
     app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
-    assert "3 of 8 texts measured" in page_text(app) and "from the first 3 texts" in page_text(app)
+    assert_says(app, "3 of 8 texts measured", "from the first 3 texts")
     app.button(key=f"{VECTORS}:go").click().run()
-    assert "from the first 8 texts" in page_text(app) and not app.exception
+    assert_says(app, "from the first 8 texts")
     assert not any(one.key == f"{VECTORS}:go" for one in app.button)
 
 
 def test_a_model_of_pictures_has_pictures():
-    app = open_at("corpus", **{"inside:model": "digits"})
-    shown = page_text(app)
-    assert "the mean over 300 pictures" in shown and "300 pictures, measured on" in shown
-    assert re.match(r"\d\.\d+ .*picture \d+: ", rows(app)[0])
-    assert figures(app)[1].proto.spec.count('"pictures"') == 2 and not re.search(
-        r"\d texts|a text's", shown
+    app = open_at("corpus", **{"inside:model": "digits", "corpus:y": "OV copying"})
+    assert_says(
+        app,
+        "the mean over 300 pictures",
+        "300 pictures, measured on",
+        "OV copying has no values: this model reads and writes no tokens",
     )
+    assert re.match(r"\d\.\d+ .*picture \d+: ", rows(app)[0])
+    assert figures(app)[0].proto.spec.count('"pictures"') == 2
+    assert not re.search(r"\d texts|a text's", page_text(app))
 
 
 def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
+    """A reload shows the same measurement; another session does not see it under way."""
     app = open_at("corpus", **LINK)
-    assert "These texts were not measured with this model yet." in page_text(app)
+    assert_says(app, "These texts were not measured with this model yet.")
     app.button(key="corpus:start").click().run()
     [run] = list_runs(corpora_folder())
     assert query_value(app, "corpus:run") == run.id and not list_runs()
-    assert "number 1 in the queue" in progress(app)
-    again = open_at("corpus", **LINK, **{"corpus:run": run.id})
-    assert "number 1 in the queue" in progress(again), "a reload shows the same measurement"
-    other = open_at("corpus", **LINK)
-    assert "not measured with this model yet" in page_text(other), (
-        "another session does not see it under way"
-    )
+    for one in (app, open_at("corpus", **LINK, **{"corpus:run": run.id})):
+        [bar] = one.get("progress")
+        assert "number 1 in the queue" in bar.proto.text
+    assert_says(open_at("corpus", **LINK), "not measured with this model yet")
     jobs.stop(run)
 
 
@@ -127,27 +117,31 @@ def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
     measurement.corpus.seconds = 2.4
     assert corpus.progress(measurement) == (2 / 3, "2 of 3 texts; about 3 s left")
     app = open_at("corpus", **LINK, **{"corpus:run": run.id})
-    assert "Stopped after 2 of 3 texts, which are saved." in page_text(app).replace("\\", "")
-    assert "induction, causal self-attention, 2 texts, measured on" in page_text(app)
+    assert_says(
+        app,
+        "Stopped after 2 of 3 texts, which are saved.",
+        "induction, causal self-attention, 2 texts, measured on",
+    )
     app.button(key="corpus:continue").click().run()
     assert run.status().state == "queued"
 
 
 def test_what_was_measured_once_needs_no_second_press():
+    """The link's other settings count, too."""
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
     assert find_measurement(OWN, None) is None
     run.set_status(*work(run, lambda: False))
-    assert find_measurement(OWN, None) == run
-    assert find_measurement(CorpusConfig(**{**OWN.to_json(), "count": 2}), None) is None
-    app = open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"})
-    assert "induction, causal self-attention, 3 texts" in page_text(app)
-    assert "Ablation effect was not measured here. Turn on “Switch heads off”" in page_text(app)
-    app = open_at("corpus", **LINK, **{"corpus:count": "2"})
-    assert "not measured with this model yet" in page_text(app), (
-        "the link's other settings count, too"
-    )
-    assert find_measurement(CorpusConfig(**{**OWN.to_json(), "ablation": True}), None) is None
+    others = replace(OWN, count=2), replace(OWN, ablation=True)
+    assert [find_measurement(one, None) for one in (OWN, *others)] == [run, None, None]
     assert find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
+    assert_says(
+        open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"}),
+        "induction, causal self-attention, 3 texts",
+        "Ablation effect was not measured here. Turn on “Switch heads off”",
+    )
+    assert_says(
+        open_at("corpus", **LINK, **{"corpus:count": "2"}), "not measured with this model yet"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,59 +153,40 @@ def test_what_was_measured_once_needs_no_second_press():
 )
 def test_texts_that_are_none_are_refused_in_words(data, says):
     app = open_at("corpus", **{**LINK, "corpus:data": data})
-    assert says in page_text(app) and app.button(key="corpus:start").disabled and not app.exception
+    assert_says(app, says)
+    assert app.button(key="corpus:start").disabled
 
 
 def test_the_scatter_has_every_head_at_its_means_with_both_intervals():
     measurement = read_measurement(Run(SAVED / "minilm"))
-    by_key = {one.key: one for one in MEASURES}
-    across, up = (axis_of(measurement, EMBEDDED, by_key[name]) for name in ("distance", "ablation"))
-    points = charts.scatter_rows(measurement, across, up, "light")
-    assert len(points) == 72 and len({point["name"] for point in points}) == 72
-    one = next(point for point in points if point["name"] == "L0·H2")
-    corpus = measurement.corpus
-    assert (
-        one["x"] == corpus.mean("distance")[0, 2] == pytest.approx(1, abs=0.01)
-        and one["role"] == "Previous token"
-    )
-    assert one["y1"] - one["y0"] == pytest.approx(2 * corpus.interval("ablation")[0, 2])
+    across, up = (axis_of(measurement, EMBEDDED, BY_KEY[key]) for key in ("distance", "ablation"))
+    points = corpus.scatter_rows(measurement, across, up, "light")
+    by_name = {point["name"]: point for point in points}
+    assert len(points) == len(by_name) == 72
+    one, measured = by_name["L0·H2"], measurement.corpus
+    assert one["x"] == measured.mean("distance")[0, 2] == pytest.approx(1, abs=0.01)
+    assert one["role"] == "Previous token"
+    assert one["y1"] - one["y0"] == pytest.approx(2 * measured.interval("ablation")[0, 2])
 
 
 def test_ov_copying_is_read_from_the_weights_and_has_no_interval():
-    measurement, pretrained = (
-        read_measurement(Run(SAVED / "induction")),
-        load_lab_model("induction"),
-    )
+    measurement, model = read_measurement(Run(SAVED / "induction")), load_lab_model("induction")
     axis = axis_of(measurement, ModelRef("lab", "induction"), COPYING)
-    layer = next(heads for heads in read_heads(pretrained) if heads.layer == 1)
-    assert axis.mean[1] == pytest.approx(
-        copying_scores(layer, read_vocabularies(pretrained)).numpy(), abs=1e-5
-    )
-    point = next(
-        one
-        for one in charts.scatter_rows(measurement, axis, axis, "dark")
-        if one["name"] == "L1·H3"
-    )
-    assert (
-        point["xs"] == f"OV copying {number(axis.mean[1, 3])}"
-        and point["x0"] == point["x1"] == axis.mean[1, 3]
-    )
-    app = open_at("corpus", **{"inside:model": "digits", "corpus:x": "OV copying"})
-    assert (
-        "OV copying has no values: this model reads and writes no tokens" in page_text(app)
-        and not app.exception
-    )
+    layer = next(heads for heads in read_heads(model) if heads.layer == 1)
+    scores = copying_scores(layer, read_vocabularies(model)).numpy()
+    assert axis.mean[1] == pytest.approx(scores, abs=1e-5)
+    points = corpus.scatter_rows(measurement, axis, axis, "dark")
+    point, value = next(one for one in points if one["name"] == "L1·H3"), axis.mean[1, 3]
+    assert point["xs"] == f"OV copying {number(value)}"
+    assert point["x0"] == point["x1"] == value
 
 
 def test_the_table_has_every_measure_of_every_head():
     measurement = read_measurement(Run(SAVED / "induction"))
     lines = csv_rows(corpus.to_csv(measurement))
-    assert {line["head"] for line in lines} == set(measurement.heads) and len(
-        measurement.heads
-    ) == 8
+    assert {line["head"] for line in lines} == set(measurement.heads)
+    assert len(measurement.heads) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
-    values = measurement.values(next(each for each in MEASURES if each.key == "induction"), (1, 2))
-    assert (
-        float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5) and one["texts"] == "300"
-    )
-    assert one["role"] == "induction"
+    values = measurement.values(BY_KEY["induction"], (1, 2))
+    assert float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5)
+    assert (one["texts"], one["role"]) == ("300", "induction")
