@@ -205,18 +205,14 @@ def trace_view(ref: ModelRef, inputs: ModelInputs, values: Values) -> TraceView:
 
 def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
     """The picture and its patches, where all of these are tokens of the map, in order."""
-    grid = view.rows.grid
-    if grid is None or inputs.picture is None:
+    grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
+    if grid is None or inputs.picture is None or len(rows) != len(columns):
         return None
     patches = map_transform.single_tokens(len(view.rows))[-grid[0] * grid[1] :]
-    if (
-        view.transform.rows[-len(patches) :] != patches
-        or view.transform.columns[-len(patches) :] != patches
-    ):
+    first = len(rows) - len(patches)
+    if not rows[first:] == columns[first:] == patches:
         return None
-    if len(view.transform.rows) != len(view.transform.columns):
-        return None
-    return Patches(inputs.picture.numpy(), *grid, first=len(view.transform.rows) - len(patches))
+    return Patches(inputs.picture.numpy(), *grid, first=first)
 
 
 # What the page computes as Python.
@@ -307,32 +303,27 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     """Draw the controls and all that they change, which reruns alone; returns what measures the roles, if unknown."""
     controls = draw_controls(chosen.reading)
     request = chosen.ref, chosen.inputs, controls.kind
-    roles = (
-        roles_of(*request) if roles_are_cached(*request) else None
-    )  # measuring them would delay the figures
+    # Measuring them would delay the figures
+    roles = roles_of(*request) if roles_are_cached(*request) else None
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     caption(conditions(chosen.reading, view, controls))
     details("Where these numbers come from", _sources)
-    if skeleton is None:
-        return None
-    if reruns_alone():  # nothing else is left to draw
-        _measure_roles(skeleton, request)
-    return partial(_measure_roles, skeleton, request)
 
+    def measure() -> None:
+        with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
+            roles_of(*request)
+            st.rerun()
 
-def _measure_roles(
-    skeleton: st.delta_generator.DeltaGenerator, request: tuple[ModelRef, ModelInputs, Kind]
-) -> None:
-    with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
-        roles_of(*request)
-        st.rerun()
+    if roles is None and reruns_alone():  # nothing else is left to draw
+        measure()
+    return measure if roles is None else None
 
 
 def _figures(
     chosen: ModelChoice, controls: Values, roles: HeadRoles | None
-) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
-    """Draw the grid, one head and its facts; returns the maps, and a skeleton until the roles are measured."""
+) -> tuple[TraceView, st.delta_generator.DeltaGenerator]:
+    """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
     # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
     now = (repr(chosen.ref), controls.kind)
     if st.session_state.setdefault("pretrained:of", now) != now:
@@ -340,15 +331,19 @@ def _figures(
             write_link(name, None)
         st.session_state["pretrained:of"] = now
     view = trace_view(chosen.ref, chosen.inputs, controls)
-    first, pins = _first_head_and_pins(view, chosen.ref)
+    # The head of the link, or of another page, or the default, and the link's pins
+    linked, bad_head = read_pair("head", view.trace.shape)
+    pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
+    for sentence in filter(None, (bad_head, bad_pin)):
+        st.warning(sentence)
+    if current := linked or current_head_of(chosen.ref, controls.kind, view.trace.shape):
+        choose_head(chosen.ref, controls.kind, current)
+        write_pair("head", current)
+    first = current or first_head(view, COREFERENCE if chosen.ref == EMBEDDED else None)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
         layers, heads = view.trace.shape
-        of = (
-            f" of {KINDS[view.trace.map(0).kind].lower()} attention"
-            if len(chosen.reading.trace.kinds) > 1
-            else ""
-        )
+        of = f" of {KINDS[controls.kind].lower()} attention"
         picked = attention_view(
             view.trace,
             key="pretrained:grid",
@@ -358,71 +353,14 @@ def _figures(
             thumb=max(SMALLEST, min(LARGEST, GRID // heads)),
             roles=roles or {},
             link=LINK,
-            fact=f"{layers} layers of {heads} heads{of}",
+            fact=f"{layers} layers of {heads} heads{of if len(chosen.reading.trace.kinds) > 1 else ''}",
         )
-    ranked, one = _one_head(view, picked, pins, controls, chosen.inputs)
-    if roles is not None:  # else the page runs again with the same link
-        _save_picks(chosen.ref, ranked, one, first, pins, controls)
-    item = ranked.trace.map(one.layer)
-    row, key = one.pin or (default_row(ranked, one.layer, one.head)[0], None)
-    add_script(
-        partial(
-            script,
-            chosen,
-            controls,
-            view,
-            ranked,
-            (one.layer, one.head),
-            row,
-            next(reversed(shown_pins(view, pins)), None),
-        )
-    )
-    with right:
-        fact(head_fact(ranked.trace, one.layer, one.head, row, key))
-        if sentence := pins_fact(item, one.head, one.pins):
-            st.caption(sentence)
-        column = int(item.weights[one.head, row].argmax()) if key is None else key
-        weight_link(
-            chosen,
-            controls.kind,
-            (one.layer, one.head),
-            ranked.transform.source_cell((row, column)),
-        )
-        if roles:
-            role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
-        skeleton = st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
-    return view, skeleton
-
-
-def _first_head_and_pins(trace_view: TraceView, ref: ModelRef) -> tuple[Pair, list[Pair]]:
-    """The head of the link, or of another page, or the default, and the link's pins; warns of errors in the link."""
-    linked, bad_head = read_pair("head", trace_view.trace.shape)
-    pins, bad_pin = read_pairs("pin", (len(trace_view.rows), len(trace_view.columns)))
-    for sentence in filter(None, (bad_head, bad_pin)):
-        st.warning(sentence)
-    kind = trace_view.trace.map(0).kind
-    picked = linked or current_head_of(ref, kind, trace_view.trace.shape)
-    if picked:
-        choose_head(ref, kind, picked)
-        write_pair("head", picked)
-    return picked or first_head(trace_view, COREFERENCE if ref == EMBEDDED else None), pins
-
-
-def _one_head(
-    trace_view: TraceView,
-    picked: ViewState,
-    pins: list[Pair],
-    controls: Values,
-    inputs: ModelInputs,
-) -> tuple[TraceView, ViewState]:
-    """Draw one head in the chosen order; returns its maps in this order and the picks."""
-    before = shown_pins(trace_view, pins)
-    ranked = in_order(
-        trace_view, picked.layer, picked.head, controls.order, before[-1] if before else None
-    )
+    # One head in the chosen order, by the last pin
+    pin = next(reversed(shown_pins(view, pins)), None)
+    ranked = in_order(view, picked.layer, picked.head, controls.order, pin)
     row, _ = default_row(ranked, picked.layer, picked.head)
     item = ranked.trace.map(picked.layer)
-    view = attention_view(
+    one = attention_view(
         ranked.trace,
         key="pretrained:head",
         layer=picked.layer,
@@ -435,10 +373,23 @@ def _one_head(
         pool=controls.pool or "mean",
         show_choice=(SHOW, tuple(SHOWS)),
         threshold=controls.threshold,
-        patches=patches_of(ranked, inputs),
+        patches=patches_of(ranked, chosen.inputs),
         fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}",
     )
-    return ranked, view
+    if roles is not None:  # else the page runs again with the same link
+        _save_picks(chosen.ref, ranked, one, first, pins, controls)
+    head, item = (one.layer, one.head), ranked.trace.map(one.layer)
+    row, key = one.pin or (default_row(ranked, *head)[0], None)
+    add_script(partial(script, chosen, controls, view, ranked, head, row, pin))
+    with right:
+        fact(head_fact(ranked.trace, *head, row, key))
+        if sentence := pins_fact(item, one.head, one.pins):
+            st.caption(sentence)
+        column = int(item.weights[one.head, row].argmax()) if key is None else key
+        weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
+        if roles:
+            role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
+        return view, st.skeleton(height=SKELETON_HEIGHT) if roles is None else right
 
 
 def _save_picks(
@@ -450,17 +401,15 @@ def _save_picks(
     controls: Values,
 ) -> None:
     """Write the picked head and the pins, by the model's own tokens, into the link and the session."""
-    head = (view.layer, view.head)
+    head, cells = (view.layer, view.head), [ranked.transform.shown_cell(pin) for pin in pins]
     if head != first:
-        choose_head(ref, ranked.trace.map(0).kind, head)
+        choose_head(ref, controls.kind, head)
     write_pair("head", head if head != first or "head" in st.query_params else None)
-    hidden = [pin for pin in pins if ranked.transform.shown_cell(pin) is None]
-    own = [pin for pin in pins if ranked.transform.shown_cell(pin) in view.pins]
-    fresh = [
-        ranked.transform.source_cell(cell)
-        for cell in view.pins
-        if cell not in [ranked.transform.shown_cell(pin) for pin in own]
-    ]
+    fresh = [ranked.transform.source_cell(cell) for cell in view.pins if cell not in cells]
+    hidden, own = (
+        [pin for pin, cell in zip(pins, cells, strict=True) if cell in among]
+        for among in ((None,), view.pins)
+    )
     write_pair("pin", *hidden, *own, *fresh)
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin
@@ -497,35 +446,34 @@ def head_fact(
         f" and {number(weights[j])} on {called(keys, j)}"
         for j in [j for j in order if j != first][:1]
     )
-    text = (
-        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
-        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-        f"uniform attention would give each key {number(even(item, row, head))}."
-    )
-    return f"{text} {_rivals(trace, layer, head, row, first)}"
-
-
-def _rivals(trace: AttentionTrace, layer: int, head: int, row: int, key: int) -> str:
-    """How many other heads put as much weight on the same cell, and which puts most."""
-    mine = trace.head(layer, head)[row, key]
+    # How many other heads put as much weight on the same cell, and which puts most
     others = [
-        (float(item.weights[h, row, key]), index, h)
-        for index, item in enumerate(trace.maps)
-        for h in range(len(item.weights))
+        (float(other.weights[h, row, first]), index, h)
+        for index, other in enumerate(trace.maps)
+        for h in range(len(other.weights))
         if (index, h) != (layer, head)
     ]
+    value, *best = max(others, default=(0.0, layer, head))
+    best_head, count = f"{trace.label(*best)} with {number(value)}", len(others)
+    stronger = sum(other >= weights[first] for other, *_ in others)
     if not others:
-        return "The model has no other head."
-    value, best_layer, best_head = max(others)
-    stronger = sum(other >= mine for other, _, _ in others)
-    best = f"{trace.label(best_layer, best_head)} with {number(value)}"
-    if mine < 0.005:
-        return f"The head with the largest weight there is {best}."
-    if stronger:
-        put = "puts" if stronger == 1 else "put"
-        heads = "head" if len(others) == 1 else "heads"
-        return f"{stronger} of {len(others)} other {heads} {put} at least as much there; the largest is {best}."
-    return f"None of the other {len(others)} heads puts as much there; the next largest is {best}."
+        rivals = "The model has no other head."
+    elif weights[first] < 0.005:
+        rivals = f"The head with the largest weight there is {best_head}."
+    elif stronger:
+        rivals = (
+            f"{stronger} of {count} other head{'s' * (count != 1)} put{'s' * (stronger == 1)} at least as much there; "
+            f"the largest is {best_head}."
+        )
+    else:
+        rivals = (
+            f"None of the other {count} heads puts as much there; the next largest is {best_head}."
+        )
+    return (
+        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"uniform attention would give each key {number(even(item, row, head))}. {rivals}"
+    )
 
 
 def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:

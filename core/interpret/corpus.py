@@ -92,13 +92,6 @@ class Measure:
     url: str = ""
 
 
-def sink_rows(weights: Float[np.ndarray, "H T S"], text: Text) -> Rows:
-    """The weight of each row on the first token and on special tokens, and what a learned sink takes."""
-    sinks = np.asarray(text.line.special, dtype=bool)
-    sinks[:1] = True
-    return np.asarray(1 - (weights * ~sinks).sum(-1)).clip(0, 1)
-
-
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "entropy",
@@ -124,7 +117,10 @@ MEASURES: tuple[Measure, ...] = (
         "Sink share",
         "the weight on the first token and on special tokens",
         "weight",
-        sink_rows,
+        # What the ordinary keys leave of a row, that of a learned sink, too
+        lambda weights, text: (
+            1 - weights[..., 1:][..., ~np.array(text.line.special[1:], dtype=bool)].sum(-1)
+        ).clip(0, 1),
         None,
         *XIAO,
     ),
@@ -274,8 +270,7 @@ class Corpus:
     def mean(self, measure: str) -> Float[np.ndarray, "L H"]:
         """The mean of a measure over texts; nan where no text can show it."""
         assert self.means is not None
-        index = INDEX[measure]
-        return np.where(self.means.count[index] > 0, self.means.mean[index], np.nan)
+        return np.where(self.texts_of(measure) > 0, self.means.mean[INDEX[measure]], np.nan)
 
     def texts_of(self, measure: str) -> Int[np.ndarray, "L H"]:
         """The number of texts that show a measure."""
@@ -307,17 +302,16 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
         except PretrainedError as error:
             yield TextRecord(error=str(error))
             continue
-        if kind not in reading.trace.kinds:
-            kinds = (
-                " and ".join(one for one in reading.trace.kinds if one != "cross") or "only cross"
-            )
+        trace = reading.trace.of(kind)
+        if not trace.maps:
+            kinds = " and ".join(one for one in reading.trace.kinds if one != "cross")
             raise PretrainedError(
-                f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds}."
+                f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds or 'only cross'}."
             )
         values, roles = measure_text(reading, kind)
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
-        yield TextRecord(values, roles, reading.trace.of(kind).numbers, reading.cut is not None)
+        yield TextRecord(values, roles, trace.numbers, reading.cut is not None)
 
 
 def shorten(pretrained: Pretrained) -> Pretrained:
@@ -361,13 +355,11 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
 def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float[np.ndarray, "L H"]:
     """The copying score of each head, −1 to 1; nan where the model has no tokens, or no matrices of single heads."""
     scores = np.full(shape, np.nan)
-    try:
+    with suppress(PretrainedError):
         vocabularies = read_vocabularies(pretrained)
         for heads in read_heads(pretrained):
             if heads.kind == kind and (values := copying_scores(heads, vocabularies)) is not None:
                 scores[heads.layer, : len(values)] = to_numpy(values)
-    except PretrainedError:
-        scores[:] = np.nan
     return scores
 
 
@@ -399,12 +391,10 @@ def ranked(values: TextValues) -> Int[np.ndarray, " K"]:
 
 def decile_texts(values: TextValues) -> list[tuple[float, int]]:
     """For each decile from 0.1 to 0.9 the text whose value is nearest to it; each text once."""
-    valid = np.flatnonzero(~np.isnan(values))
     texts: dict[int, float] = {}
     for share in DECILES:
-        if len(valid):
-            nearest = valid[np.abs(values[valid] - np.quantile(values[valid], share)).argmin()]
-            texts.setdefault(int(nearest), share)
+        if not np.isnan(values).all():
+            texts.setdefault(nearest_to(np.nanquantile(values, share))(values), share)
     return [(share, text) for text, share in texts.items()]
 
 
@@ -508,10 +498,9 @@ def first_texts(
     """The first texts, until the model reads `most` tokens of them."""
     texts, tokens = [], 0
     for item in inputs:
-        if tokens >= most:
-            break
-        texts.append(item)
-        tokens += len(encode_source(pretrained, item)[1])
+        if tokens < most:
+            texts.append(item)
+            tokens += len(encode_source(pretrained, item)[1])
     return texts
 
 
@@ -539,11 +528,13 @@ def join_vectors(parts: Sequence[HeadVectors]) -> HeadVectors:
         )
         for name in "qk"
     )
+    tokens = tuple(token for part in parts for token in part.tokens)
+    positions = np.concatenate([part.positions for part in parts])
     return HeadVectors(
         q,
         k,
-        tuple(token for part in parts for token in part.tokens),
-        np.concatenate([part.positions for part in parts]),
+        tokens,
+        positions,
         np.repeat(np.arange(len(parts)), [len(part.tokens) for part in parts]),
     )
 
@@ -558,13 +549,11 @@ def joint_map(q: Float[np.ndarray, "N D"], k: Float[np.ndarray, "N D"]) -> Joint
     stds = [float(one.std(0).mean()) for one in (q, k)]
     scale = (stds[1] / stds[0]) ** 0.5 if min(stds) > 0 else 1.0
     q, k = q * scale, k / scale
-    k = k - k.mean(0) + q.mean(0)
-    both = np.concatenate([q, k])
-    both = both - both.mean(0)
+    both = np.concatenate([q, k - k.mean(0) + q.mean(0)])
+    both -= both.mean(0)
     _, sizes, axes = np.linalg.svd(both, full_matrices=False)
-    axes = axes[:2] * np.where(
-        axes[:2].sum(1, keepdims=True) < 0, -1, 1
-    )  # one sign, whatever the library takes
+    # One sign, whatever the library takes
+    axes = axes[:2] * np.where(axes[:2].sum(1, keepdims=True) < 0, -1, 1)
     points, total = both @ axes.T, float((sizes**2).sum()) or 1.0
-    share = tuple(float(size**2) / total for size in sizes[:2])
-    return JointMap(points[: len(q)], points[len(q) :], (share[0], share[1]), scale)
+    first, second = (float(size**2) / total for size in sizes[:2])
+    return JointMap(points[: len(q)], points[len(q) :], (first, second), scale)

@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -33,12 +32,13 @@ from core.interpret.corpus import (
     MEASURES,
     Corpus,
     CorpusConfig,
+    Measure,
     RunningMean,
     Source,
     Split,
     measure_texts,
 )
-from core.interpret.roles import ROLES, SENTENCES, RoleSums
+from core.interpret.roles import ROLES, SENTENCES, Role, RoleSums
 from core.interpret.trace import to_numpy
 from core.pretrained.base import Array, ModelInputs
 from core.pretrained.finetune import LAB, MINILM, folder_of, name_of, own_rows, resolve
@@ -142,18 +142,13 @@ def to_json(inputs: ModelInputs) -> str:
 def from_json(line: str) -> ModelInputs:
     """The input in a line of `to_json`."""
     values = json.loads(line)
-    picture = values.get("picture")
-    return ModelInputs(
-        values.get("text", ""),
-        target=values.get("target"),
-        picture=None if picture is None else Array.of(np.asarray(picture, dtype=np.float32)),
-    )
+    if picture := values.get("picture"):
+        values["picture"] = Array.of(np.asarray(picture, dtype=np.float32))
+    return ModelInputs(**values)
 
 
 SAVE_SECONDS = 0.25
 STATISTICS, VALUES, INPUTS = "statistics.safetensors", "values.f32", "inputs.jsonl"
-MEAN = tuple(field.name for field in fields(RunningMean))
-ROLE_SUMS = tuple(field.name for field in fields(RoleSums))
 OnText = Callable[[Corpus], None]
 
 
@@ -195,12 +190,8 @@ def work(
     run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: None
 ) -> tuple[str, str]:
     """Measure the texts that are left; returns the final state and its message."""
-    config, inputs, corpus, keys = (
-        config_of(run),
-        load_inputs(run),
-        load(run),
-        [one.key for one in MEASURES],
-    )
+    config, inputs, corpus = config_of(run), load_inputs(run), load(run)
+    keys = [one.key for one in MEASURES]
     if list(measure_keys(run)) != keys:  # by an older version
         corpus = Corpus()
         run.update_metadata(measures=keys, roles=[one.key for one in ROLES])
@@ -225,28 +216,21 @@ def work(
     if not corpus.read and corpus.texts:
         return "failed", f"No text could be read. {corpus.error}"
     if corpus.texts < len(inputs):
-        return (
-            "stopped",
-            f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved.",
-        )
+        message = f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved."
+        return "stopped", message
     return "finished", f"Measured {corpus.texts:,} texts."
 
 
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
     run.require()
-    facts = {
-        "texts": corpus.texts,
-        "cut": corpus.cut,
-        "failed": corpus.failed,
-        "error": corpus.error,
-        "numbers": corpus.numbers,
-        "seconds": corpus.seconds,
+    facts = {name: value for name, value in vars(corpus).items() if name not in ("means", "roles")}
+    arrays = {
+        f"{part}.{name}": value
+        for part, sums in (("mean", corpus.means), ("roles", corpus.roles))
+        if sums is not None
+        for name, value in vars(sums).items()
     }
-    arrays: dict[str, np.ndarray] = {}
-    if corpus.means is not None and corpus.roles is not None:
-        arrays = {f"mean.{name}": value for name, value in vars(corpus.means).items()}
-        arrays |= {f"roles.{name}": value for name, value in vars(corpus.roles).items()}
     write_atomically(run.path / STATISTICS, save(arrays, {"facts": json.dumps(facts)}))
 
 
@@ -255,42 +239,29 @@ def load(run: Run) -> Corpus:
 
     Measures that were added since are unmeasured in it.
     """
-    data = run.metadata()
+    parts: dict[str, dict[str, np.ndarray]] = {"mean": {}, "roles": {}}
     try:
+        orders: dict[str, tuple[Sequence[str], Sequence[Measure | Role]]] = {
+            "mean": (measure_keys(run), MEASURES),
+            "roles": (run.metadata()["roles"], ROLES),
+        }
         with safe_open(run.path / STATISTICS, "np") as file:
             facts = json.loads((file.metadata() or {})["facts"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        keys = measure_keys(run)
-        now, roles = [one.key for one in MEASURES], [one.key for one in ROLES]
-        parts = {
-            "mean": {name: _arrange(arrays[f"mean.{name}"], keys, now) for name in MEAN if arrays},
-            "roles": {
-                name: _arrange(arrays[f"roles.{name}"], data["roles"], roles)
-                for name in ROLE_SUMS
-                if arrays
-            },
-        }
+            for key in file.keys():  # noqa: SIM118
+                part, _, name = key.partition(".")
+                values, (keys, now) = file.get_tensor(key), orders[part]
+                # In the order of today, zero for what is new
+                parts[part][name] = np.zeros((len(now), *values.shape[1:]), values.dtype)
+                for index, one in enumerate(now):
+                    if one.key in keys:
+                        parts[part][name][index] = values[list(keys).index(one.key)]
         return Corpus(
             RunningMean(**parts["mean"]) if parts["mean"] else None,
             RoleSums(**parts["roles"]) if parts["roles"] else None,
-            tuple(facts["numbers"]),
-            int(facts["texts"]),
-            int(facts["cut"]),
-            list(facts["failed"]),
-            str(facts["error"]),
-            float(facts.get("seconds", 0.0)),
+            **facts | {"numbers": tuple(facts["numbers"])},
         )
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
-
-
-def _arrange(values: np.ndarray, keys: Sequence[str], order: Sequence[str]) -> np.ndarray:
-    """The arrays of `keys` in this order, zero for new ones."""
-    arranged = np.zeros((len(order), *values.shape[1:]), values.dtype)
-    for index, key in enumerate(order):
-        if key in keys:
-            arranged[index] = values[list(keys).index(key)]
-    return arranged
 
 
 def measure_keys(run: Run) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, head_name
+from core.interpret.trace import AttentionMap, AttentionTrace, head_name
 from core.pretrained.base import Line
 
 Groups = tuple[tuple[int, ...], ...]
@@ -310,18 +310,14 @@ class Aligned:
         """Every head against that of the same index, the largest change first; for models of one shape."""
         heads = []
         for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
-            apart, cells = self._apart(one.weights, other.weights)
+            numbers = self.first.numbers[layer], self.second.numbers[layer]
             heads += [
-                self._change(layer, head, float(apart[head]), float(cells[head]), (layer, head))
-                for head in range(len(apart))
+                HeadChange(layer, head, float(apart), float(cells), (layer, head), *numbers)
+                for head, (apart, cells) in enumerate(
+                    zip(*self._apart(one.weights, other.weights), strict=True)
+                )
             ]
         return sorted(heads, key=lambda item: -item.moved)
-
-    def _change(
-        self, layer: int, head: int, moved: float, difference: float, to: Head
-    ) -> HeadChange:
-        numbers = self.first.numbers[layer], self.second.numbers[to[0]]
-        return HeadChange(layer, head, moved, difference, to, *numbers)
 
     def nearest(self) -> list[HeadChange]:
         """Every head against the most similar head of the other model, the most similar first.
@@ -331,12 +327,18 @@ class Aligned:
         heads = []
         for layer, one in enumerate(self.first.maps):
             for head, weights in enumerate(one.weights):
-                others = []
-                for to, other in enumerate(self.second.maps):
-                    apart, cells = self._apart(weights[None], other.weights, MAX_ROWS)
-                    place = int(apart.argmin())
-                    others.append((float(apart[place]), float(cells[place]), (to, place)))
-                heads.append(self._change(layer, head, *min(others, key=lambda item: item[0])))
+                moved, difference, to = min(
+                    (
+                        (float(apart), float(cells), (index, place))
+                        for index, other in enumerate(self.second.maps)
+                        for place, (apart, cells) in enumerate(
+                            zip(*self._apart(weights[None], other.weights, MAX_ROWS), strict=True)
+                        )
+                    ),
+                    key=lambda one: one[0],
+                )
+                numbers = self.first.numbers[layer], self.second.numbers[to[0]]
+                heads.append(HeadChange(layer, head, moved, difference, to, *numbers))
         return sorted(heads, key=lambda item: item.moved)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,44 +144,33 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
         added = mask.masked_fill(~bool_mask(mask), 0)
         bias = added if bias is None else bias + added
     scale = options.get("scaling")
-    sinks = options.get(
-        "sinks", getattr(call.module, "sinks", None)
-    )  # one of each head, or of each row (B, H, T, 1)
+    # One of each head, or of each row (B, H, T, 1)
+    sinks = options.get("sinks", getattr(call.module, "sinks", None))
+    # q and k before rotation, by the family's own rotation function with the sign of the sine changed; None where the
+    # family has no rotation, or where its code rotates only a part of q and k
+    back: tuple[Tensor | None, Tensor | None] = None, None
+    module, q = call.module, call.q
+    rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
+    angles = [one for one in model.modules() if type(one).__name__.endswith("RotaryEmbedding")]
+    if rotate is not None and len(angles) == 1 and call.kind != "cross":
+        with suppress(RuntimeError, TypeError, AttributeError, KeyError):
+            typed = "layer_type" in inspect.signature(angles[0].forward).parameters
+            types = [module.config.layer_types[module.layer_idx]] if typed else []
+            cos, sin = angles[0](q, torch.arange(q.shape[2])[None], *types)
+            # Above 1 where a family also scales (YaRN)
+            stretch = cos[0, 0].square() + sin[0, 0].square()
+            before_q, before_k = rotate(q, call.k, cos / stretch, -sin / stretch)
+            back = before_q[0].cpu(), before_k[0].cpu()
     return LayerAttention(
         call.kind,
         call.layer,
-        call.q[0],
+        q[0],
         call.k[0],
         call.v[0],
-        call.q.shape[-1] ** -0.5 if scale is None else float(scale),
-        *_before_rotation(model, call),
+        q.shape[-1] ** -0.5 if scale is None else float(scale),
+        *back,
         None if bias is None or not bool(bias[0].any()) else bias[0],
         options.get("softcap"),
         allowed_of(call.mask, keys),
-        None if sinks is None else sinks.detach().cpu().reshape(call.q.shape[1], -1),
+        None if sinks is None else sinks.detach().cpu().reshape(q.shape[1], -1),
     )
-
-
-def _before_rotation(model: Any, call: AttentionCall) -> tuple[Tensor | None, Tensor | None]:
-    """q and k before rotation, by the family's own rotation function with the sign of the sine changed.
-
-    None where the family has no rotation, or where its code rotates only a part of q and k.
-    """
-    module, q, k = call.module, call.q, call.k
-    rotate = getattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb", None)
-    angles = [one for one in model.modules() if type(one).__name__.endswith("RotaryEmbedding")]
-    if rotate is None or len(angles) != 1 or call.kind == "cross" or q is None:
-        return None, None
-    positions = torch.arange(q.shape[2])[None]
-    try:
-        typed = "layer_type" in inspect.signature(angles[0].forward).parameters
-        cos, sin = angles[0](
-            q, positions, *([module.config.layer_types[module.layer_idx]] if typed else [])
-        )
-        stretch = (
-            cos[0, 0].square() + sin[0, 0].square()
-        )  # above 1 where a family also scales (YaRN)
-        back_q, back_k = rotate(q, k, cos / stretch, -sin / stretch)
-    except (RuntimeError, TypeError, AttributeError, KeyError):
-        return None, None
-    return back_q[0].cpu(), back_k[0].cpu()

@@ -38,13 +38,14 @@ class TraceView:
 
     def ordinary(self) -> tuple[np.ndarray, np.ndarray]:
         """Which rows and columns hold a token that is not special."""
-        return tuple(
+        rows, columns = (
             np.array([not all(line.special[index] for index in group) for group in groups])
             for line, groups in (
                 (self.rows, self.transform.rows),
                 (self.columns, self.transform.columns),
             )
-        )  # type: ignore[return-value]
+        )
+        return rows, columns
 
 
 def view_of(reading: Reading, kind: Kind, **options: Any) -> TraceView:
@@ -63,58 +64,48 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
     """The same, the picked layer's map sorted; `pin` is the cell by whose row and column it is sorted."""
     if order == "text":
         return view
-    item = view.trace.map(layer)
+    item, maps = view.trace.map(layer), list(view.trace.maps)
     weights = item.weights[head]
-    down, across = (
-        map_transform.single_tokens(len(weights)),
-        map_transform.single_tokens(weights.shape[1]),
-    )
-    if order in ("keys", "both"):
-        across = map_transform.sort_groups(
-            across, weights[pin[0]] if pin else map_transform.received_weight(item)[head]
-        )
-    if order in ("queries", "both"):
+    down, across = map(map_transform.single_tokens, weights.shape)
+    if order != "queries":
+        values = weights[pin[0]] if pin else map_transform.received_weight(item)[head]
+        across = map_transform.sort_groups(across, values)
+    if order != "keys":
         down = map_transform.sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
-    maps = list(view.trace.maps)
     maps[layer] = map_transform.transform_map(item, MapTransform(down, across))
     ranked = MapTransform(
         tuple(view.transform.rows[row] for (row,) in down),
         tuple(view.transform.columns[key] for (key,) in across),
     )
-    return TraceView(
-        AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns
-    )
+    trace = AttentionTrace(tuple(maps), view.trace.source)
+    return TraceView(trace, ranked, view.rows, view.columns)
 
 
 def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
     """The row to read first, and its reason: most weight on one ordinary key that is no neighbour of the query."""
-    item = view.trace.map(layer)
-    rows, columns = view.ordinary()
+    item, (rows, columns) = view.trace.map(layer), view.ordinary()
     candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
     candidates = candidates[:: -(-len(candidates) // MAX_ROWS)]
     weights = item.weights[head, candidates].copy()
     weights[:, ~columns] = -1.0
     if item.kind != "cross":
-        own = np.array([group[0] for group in view.transform.rows])[candidates]
+        own = np.array([view.transform.rows[row][0] for row in candidates])
         keys = np.array([group[0] for group in view.transform.columns])
-        weights[np.abs(own[:, None] - keys[None, :]) < NEAR] = -1.0
+        weights[np.abs(own[:, None] - keys) < NEAR] = -1.0
     row, _ = np.unravel_index(weights.argmax(), weights.shape)
     return int(candidates[row]), float(weights.max())
 
 
 def first_head(view: TraceView, prefer: Pair | None) -> Pair:
     """The preferred head where it exists, else the one with the most telling row."""
-    layers, heads = view.trace.shape
-    if prefer and prefer[0] < layers and prefer[1] < heads:
+    if prefer and all(one < size for one, size in zip(prefer, view.trace.shape, strict=True)):
         return prefer
-    return max(
-        (
-            (layer, head)
-            for layer, item in enumerate(view.trace.maps)
-            for head in range(len(item.weights))
-        ),
-        key=lambda at: default_row(view, *at)[1],
+    heads = (
+        (layer, head)
+        for layer, item in enumerate(view.trace.maps)
+        for head in range(len(item.weights))
     )
+    return max(heads, key=lambda at: default_row(view, *at)[1])
 
 
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:

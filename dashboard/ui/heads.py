@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from html import escape
-from typing import TypeVar
 
 import streamlit as st
 
@@ -25,12 +24,11 @@ from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.model_picker import KINDS, ModelChoice
-from dashboard.ui.models import ModelRef, is_small, load_model, one_thread, reading_of
+from dashboard.ui.models import ModelRef, load_model, reading_of, study_of
 from dashboard.ui.panels import theme
 
 # The roles of a model's heads, measured once and shared by every page and session.
 
-T = TypeVar("T")
 HeadRoles = dict[tuple[int, int], int]
 
 
@@ -56,16 +54,19 @@ def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
 
 def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> bool:
     """Whether `roles_of` takes no time."""
-    if kind == "cross" or ref.source == "array":
-        return True
-    return remembered(_inputs, ref, kind, ()) and remembered(
-        _role_scores, ref, inputs_of(ref, page_inputs, kind), kind
+    return (
+        kind == "cross"
+        or ref.source == "array"
+        or remembered(_inputs, ref, kind, ())
+        and remembered(_role_scores, ref, inputs_of(ref, page_inputs, kind), kind)
     )
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
     """The readings on which roles were measured."""
-    return shared(_readings, ref, inputs, kind)
+    if ref.source == "array":
+        return (reading_of(ref, inputs.givens[0]),)
+    return study_of(read_all, ref, inputs, kind)
 
 
 def examples_of(
@@ -77,27 +78,16 @@ def examples_of(
 
 def _examples(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> dict[int, tuple[Reading, Example]]:
     readings, scores = readings_of(ref, inputs, kind), shared(_role_scores, ref, inputs, kind)
-    out = {}
-    for index, role in enumerate(ROLES):
-        best = scores.best(index)
-        if (
-            best is not None
-            and (example := clearest_example(readings, kind, role, *best)) is not None
-        ):
-            out[index] = readings[example.reading], example
-    return out
+    clearest = {
+        index: clearest_example(readings, kind, role, *best)
+        for index, role in enumerate(ROLES)
+        if (best := scores.best(index)) is not None
+    }
+    return {index: (readings[one.reading], one) for index, one in clearest.items() if one}
 
 
 def _inputs(ref: ModelRef, kind: Kind, own: tuple[str, ...]) -> RoleInputs:
     return role_inputs(load_model(ref), own, kind)
-
-
-def _readings(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
-    if ref.source == "array":
-        return (reading_of(ref, inputs.givens[0]),)
-    pretrained = load_model(ref)
-    with one_thread(is_small(pretrained)):
-        return read_all(pretrained, inputs, kind)
 
 
 def _role_scores(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> RoleScores:
@@ -125,17 +115,13 @@ def swatch(index: int) -> str:
 def role_line(roles: HeadRoles, heads: int) -> None:
     """How many of all heads have each role, after the corner that these carry in a grid; tooltips explain the roles."""
     count = Counter(roles.values())
-    items = []
-    for index, role in enumerate(ROLES):
-        corner = (
-            f'<div style="width:0;height:0;border-left:12px solid transparent;'
-            f'border-bottom:12px solid {CATEGORIES[theme()][index]}"></div>'
-        )
-        if count[index]:
-            items.append(
-                f'<span title="{escape(role.meaning, quote=True)}">{corner}{escape(role.name)} '
-                f"{count[index]}</span>"
-            )
+    items = [
+        f'<span title="{escape(role.meaning, quote=True)}"><div style="width:0;height:0;'
+        "border-left:12px solid transparent;border-bottom:12px solid "
+        f'{CATEGORIES[theme()][index]}"></div>{escape(role.name)} {count[index]}</span>'
+        for index, role in enumerate(ROLES)
+        if count[index]
+    ]
     items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
     st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,7 +19,6 @@ import torch
 from core.files import hosted, runs_folder
 from core.interpret.evidence import Baseline, Question, ask
 from core.pretrained import (
-    Array,
     ModelInputs,
     Pretrained,
     PretrainedError,
@@ -90,12 +89,12 @@ def folder_of(name: str) -> Path:
 
 def is_open(name: str) -> bool:
     """Whether the lab itself made a folder, by a run or as an example: visitors may open no other."""
-    try:
+    with suppress(OSError, ValueError, RuntimeError):
         folder = folder_of(name).expanduser().resolve()
-    except (OSError, ValueError, RuntimeError):
-        return False
-    homes = (EXAMPLES,) if hosted() else (EXAMPLES, runs_folder())
-    return _in_run(name) is not None or any(folder.is_relative_to(home.resolve()) for home in homes)
+        homes = (EXAMPLES,) if hosted() else (EXAMPLES, runs_folder())
+        inside = any(folder.is_relative_to(home.resolve()) for home in homes)
+        return inside or _in_run(name) is not None
+    return False
 
 
 def _in_run(name: str) -> Path | None:
@@ -165,15 +164,14 @@ def parse_model(text: str) -> ModelRef:
 
 def stored_bytes(ref: ModelRef) -> int:
     """The bytes of its weights on disk; 0 where there are none."""
-    folders = {
+    folders: dict[str, Callable[[], Path]] = {
         "embedded": minilm_folder,
         "lab": lambda: LAB_MODELS / ref.name,
         "folder": lambda: folder_of(ref.name),
         "hub": lambda: hub.model_folder(ref.name, ref.revision),
     }
-    if ref.source not in folders:
-        return 0
-    return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
+    parts = [folders[ref.source]()] if ref.source in folders else []
+    return sum(file.stat().st_size for part in parts for file in part.glob("*.safetensors"))
 
 
 # Models of the hub that may be opened: on a public copy those of a list.
@@ -269,15 +267,6 @@ def is_small(pretrained: Pretrained) -> bool:
     return sum(weight.numel() for weight in pretrained.model.parameters()) < SMALL
 
 
-def _is_quick(pretrained: Pretrained, inputs: ModelInputs) -> bool:
-    short = (
-        max(len(inputs.text), len(inputs.target or "")) <= SHORT
-        and inputs.picture is None
-        and inputs.sound is None
-    )
-    return short and is_small(pretrained)
-
-
 def study_of(
     function: Callable[..., T],
     ref: ModelRef,
@@ -305,9 +294,19 @@ def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
-    pretrained = load_model(ref)
-    with wrap_errors(f"{ref.name} cannot read this"), one_thread(_is_quick(pretrained, inputs)):
+    with wrap_errors(f"{ref.name} cannot read this"), _quickly(ref, inputs) as pretrained:
         return read(pretrained, inputs)
+
+
+@contextmanager
+def _quickly(ref: ModelRef, inputs: ModelInputs) -> Iterator[Pretrained]:
+    """The model, on one thread where it reads these inputs sooner on it."""
+    pretrained = load_model(ref)
+    short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
+    with one_thread(
+        short and inputs.picture is None and inputs.sound is None and is_small(pretrained)
+    ):
+        yield pretrained
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
@@ -316,8 +315,7 @@ def baseline_of(ref: ModelRef, question: Question) -> Baseline:
 
 
 def _baseline(ref: ModelRef, question: Question) -> Baseline:
-    pretrained = load_model(ref)
-    with one_thread(_is_quick(pretrained, question.inputs)):
+    with _quickly(ref, question.inputs) as pretrained:
         # without its model, so that a cached result does not keep the model in memory
         return replace(ask(pretrained, question), pretrained=None)  # type: ignore[arg-type]
 
@@ -342,13 +340,10 @@ def _answer_study(
 
 def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
     """A cell of `model_code`, with the model's name in words."""
-    more = ""
-    if inputs is not None:
-        more = ", reads the inputs of the page" if reads else ", and the inputs of the page"
-    return Cell(
-        f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
-        model_code(ref, inputs, reads),
-    )
+    verb = ", reads the inputs" if reads else ", and the inputs"
+    name = ref.name.rstrip("/").rpartition("/")[2]
+    more = "" if inputs is None else f"{verb} of the page"
+    return Cell(f"The model, {name}{more}.", model_code(ref, inputs, reads))
 
 
 def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
@@ -377,55 +372,42 @@ reading = read_arrays(file.read_bytes(), file.name{more})
 
 def model_lines(ref: ModelRef, name: str = "model") -> Lines:
     """The imports of a model, and the line that loads it by that name."""
-    if ref.source == "embedded":
-        return {"from core.pretrained import load_minilm"}, f"{name} = load_minilm()"
-    if ref.source == "lab":
-        return {
-            "from core.pretrained import load_lab_model"
-        }, f"{name} = load_lab_model({ref.name!r})"
-    if ref.source == "hub":
-        load = f"{name} = hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing"
-        return {"from core.pretrained import hub"}, load
     folder = folder_of(ref.name)
-    load = f"{name} = load_folder(Path({path_code(folder)}), {folder.name!r})"
-    return {"from pathlib import Path", "from core.pretrained import load_folder"}, load
+    imports, call = {
+        "embedded": ("load_minilm", "load_minilm()"),
+        "lab": ("load_lab_model", f"load_lab_model({ref.name!r})"),
+        "hub": (
+            "hub",
+            f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
+        ),
+    }.get(ref.source, ("load_folder", f"load_folder(Path({path_code(folder)}), {folder.name!r})"))
+    paths = {"from pathlib import Path"} if imports == "load_folder" else set()
+    return {f"from core.pretrained import {imports}"} | paths, f"{name} = {call}"
 
 
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
-    """The imports of inputs, and the expression that makes them."""
-    target = "" if inputs.target is None else f", target={inputs.target!r}"
+    """The imports of inputs, and the expression that makes them: an example by its call, or the reader's own file."""
+    imports = {"from core.pretrained import ModelInputs"}
     if inputs.picture is not None:
         channels = int(getattr(load_model(ref).model.config, "num_channels", 3))
-        examples = {
-            f"picture({name!r})": example_inputs.picture(name)
-            for name in example_inputs.pictures(channels)
-        }
-        more, value = _example(inputs.picture, examples, "picture.png", "decode_picture")
-        return more, f"ModelInputs(picture={value}{target})"
-    if inputs.sound is not None:
+        noun, own, names, more = "picture", "picture.png", example_inputs.pictures(channels), ""
+        decode, value = "decode_picture", inputs.picture
+        examples = [example_inputs.picture(name) for name in names]
+    elif inputs.sound is not None:
         rate = sampling_rate(load_model(ref))
-        examples = {
-            f"sound({name!r}, {rate})": example_inputs.sound(name, rate)
-            for name in example_inputs.SOUNDS
-        }
-        more, value = _example(inputs.sound, examples, "sound.wav", "decode_wav", f", {rate}")
-        return more, f"ModelInputs(sound={value}{target})"
-    made, start = source_of(inputs), "ModelInputs(text="
-    made = made.replace(start, "ModelInputs(", 1) if made.startswith(start) else made
-    return {"from core.pretrained import ModelInputs"}, made
-
-
-def _example(
-    value: Array, examples: dict[str, Array], file: str, decode: str, more: str = ""
-) -> Lines:
-    """One of the examples by the call that makes it, else the reader's own file."""
-    imports = {"from core.pretrained import ModelInputs"}
-    for call, example in examples.items():
-        if example == value:
-            function = call.partition("(")[0]
-            return imports | {f"from core.pretrained.example_inputs import {function}"}, call
-    imports |= {"from pathlib import Path", f"from core.pretrained.example_inputs import {decode}"}
-    return imports, f"{decode}(Path('your {file}').read_bytes(){more})"
+        noun, own, names, more = "sound", "sound.wav", example_inputs.SOUNDS, f", {rate}"
+        decode, value = "decode_wav", inputs.sound
+        examples = [example_inputs.sound(name, rate) for name in names]
+    else:
+        return imports, re.sub(r"\AModelInputs\(text=", "ModelInputs(", source_of(inputs))
+    target = "" if inputs.target is None else f", target={inputs.target!r}"
+    name = next((name for name, one in zip(names, examples, strict=True) if one == value), None)
+    function, call = noun, f"{noun}({name!r}{more})"
+    if name is None:
+        imports |= {"from pathlib import Path"}
+        function, call = decode, f"{decode}(Path('your {own}').read_bytes(){more})"
+    imports |= {f"from core.pretrained.example_inputs import {function}"}
+    return imports, f"ModelInputs({noun}={call}{target})"
 
 
 def question_code(question: Question) -> str:

@@ -122,7 +122,8 @@ def test_full_products_give_the_same_singular_values_composition_and_copying():
         ("V", later, ov @ later),
     ):
         expected = product.norm() / (ov.norm() * reads.norm())
-        torch.testing.assert_close(composed.scores[kind, 0][3, 4] + level, expected, **CLOSE)
+        score = composed.scores[kind, 0][3, 4]  # type: ignore[index]
+        torch.testing.assert_close(score + level, expected, **CLOSE)
     tables, model = read_vocabularies(pretrained), pretrained.model
     embedded = model.model.embed_tokens.weight.detach()
     whole = embedded @ ov @ torch.diag(model.model.norm.weight) @ model.lm_head.weight.T
