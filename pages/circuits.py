@@ -95,7 +95,7 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         {
             "x": head,
             "y": row,
-            "layer": circuits.layer_name(row),
+            "layer": circuits.layer_names[row],
             "head": str(head),
             "name": circuits.name((row, head)),
             "own": (row, head) == picked,
@@ -751,8 +751,8 @@ def _page_head(controls: Values, circuits: Circuits) -> None:
                 table(columns, rows, markers=False, left=(0, 2), caption=meaning)
             ends = ("reads", "writes") if moves else ("queries", "keys")
             rows = [
-                [number(each.value), ", ".join(each.first), ", ".join(each.second)]
-                for each in study(directions, controls.ref, head, name)
+                [number(value), ", ".join(first), ", ".join(second)]
+                for value, first, second in study(directions, controls.ref, head, name)
             ]
             chart_title(
                 f"Its largest directions, by the tokens at both ends: {ends[0]} → {ends[1]}"

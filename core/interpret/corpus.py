@@ -394,13 +394,15 @@ def decile_texts(values: TextValues) -> list[tuple[float, int]]:
     texts: dict[int, float] = {}
     for share in DECILES:
         if not np.isnan(values).all():
-            texts.setdefault(nearest_to(np.nanquantile(values, share))(values), share)
+            apart = np.abs(values - np.nanquantile(values, share))
+            texts.setdefault(int(np.nanargmin(apart)), share)
     return [(share, text) for text, share in texts.items()]
 
 
-def marked_row(reading: Reading, kind: Kind, measure: Measure, head: tuple[int, int],
-               choose: Callable[[TextValues], int]) -> MarkedRow | None:  # fmt: skip
-    """The row that `choose` takes from the measure of each row (nan where a row does not count); None without any.
+def marked_row(
+    reading: Reading, kind: Kind, measure: Measure, head: tuple[int, int], near: float
+) -> MarkedRow | None:
+    """The row whose measure is nearest to a value, the largest for infinity; None where no row counts.
 
     Of a measure that has no rows, as the ablation, a row's largest weight.
     """
@@ -419,22 +421,9 @@ def marked_row(reading: Reading, kind: Kind, measure: Measure, head: tuple[int, 
     values = np.where(counts, rows[head[1]], np.nan)
     if np.isnan(values).all():
         return None
-    query = choose(values)
+    query = int(np.nanargmin(np.abs(values - np.clip(near, np.nanmin(values), np.nanmax(values)))))
     row = weights[head[1], query]
     return MarkedRow(line, query, int(row.argmax()), row, expected[query], float(values[query]))
-
-
-def largest(values: TextValues) -> int:
-    return int(np.nanargmax(values))
-
-
-def smallest(values: TextValues) -> int:
-    return int(np.nanargmin(values))
-
-
-def nearest_to(value: float) -> Callable[[TextValues], int]:
-    """Choose the row nearest to a value, such as the mean of its text."""
-    return lambda values: int(np.nanargmin(np.abs(values - value)))
 
 
 @dataclass(frozen=True, eq=False)

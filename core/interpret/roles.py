@@ -6,7 +6,8 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -150,16 +151,16 @@ def first(text: Text) -> Targets:
 
 def delimiter(text: Text) -> Targets:
     """Punctuation and end marks, except for the first token."""
-    keys = [
-        piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece)
-        for piece, special in zip(text.pieces, text.line.special, strict=True)
-    ]
-    keys[:1] = [False] * len(keys[:1])
-    return (
-        np.asarray(keys, dtype=bool)[None, :]
-        & (text.distance != 0)
-        & ~np.asarray(keys, dtype=bool)[:, None]
+    keys = np.array(
+        [
+            index > 0 and (piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece))
+            for index, (piece, special) in enumerate(
+                zip(text.pieces, text.line.special, strict=True)
+            )
+        ],
+        dtype=bool,
     )
+    return keys[None, :] & (text.distance != 0) & ~keys[:, None]
 
 
 def same_word(text: Text) -> Targets:
@@ -355,15 +356,11 @@ def unknown_share(pretrained: Pretrained, text: str) -> float:
 
 def own_lines(tokenizer: Any) -> tuple[str, ...]:
     """Lines of random words of the model's vocabulary, by a fixed seed; every second line repeats its words."""
-    special = set(tokenizer.all_special_ids)
+    special, draw = set(tokenizer.all_special_ids), random.Random(SEED)
     pieces = sorted(index for index in tokenizer.get_vocab().values() if index not in special)
-    draw = random.Random(SEED)
     draw.shuffle(pieces)
-    words = [
-        word
-        for index in pieces[: 20 * LENGTH]
-        if (word := str(tokenizer.decode([index])).strip()).isalnum()
-    ]
+    spelled = (str(tokenizer.decode([index])).strip() for index in pieces[: 20 * LENGTH])
+    words = [word for word in spelled if word.isalnum()]
     lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
     return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
 
@@ -458,7 +455,7 @@ class RoleScores(NumberedHeads):
 
 def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
     """The heads that have a score (not nan), the one with the highest first."""
-    heads = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score))]
+    heads = ((int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score)))
     return sorted(heads, key=lambda head: -score[head])
 
 
@@ -525,9 +522,7 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     """
     if not readings:
         raise ValueError("There is no reading to measure.")
-    sums = role_sums(readings[0], kind)
-    for reading in readings[1:]:
-        sums += role_sums(reading, kind)
+    sums = reduce(add, (role_sums(reading, kind) for reading in readings))
     return sums.scores(kind, readings[0].trace.of(kind).numbers)
 
 
@@ -645,5 +640,5 @@ def clearest_example(
         for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True):
             candidates.append((letters[query] + letters[key], Example(index, query, key, *rest)))
     most = max((example.value for _, example in candidates), default=0.0)
-    near = [pair for pair in candidates if pair[1].value >= NEARLY * most]
-    return max(near, key=lambda pair: pair[0])[1] if near else None
+    near = (pair for pair in candidates if pair[1].value >= NEARLY * most)
+    return max(near, key=lambda pair: pair[0], default=(0, None))[1]

@@ -101,9 +101,6 @@ class Circuits:
     def all(self) -> Iterator[Head]:
         return ((row, head) for row, one in enumerate(self.heads) for head in range(len(one.w_v)))
 
-    def layer_name(self, row: int) -> str:
-        return self.layer_names[row]
-
     @cached_property
     def layer_names(self) -> list[str]:
         several = len({each.kind for each in self.heads}) > 1
@@ -119,7 +116,7 @@ class Circuits:
         return {self.name(head): head for head in self.all()}
 
     def name(self, head: Head) -> str:
-        return f"{self.layer_name(head[0])}·H{head[1]}"
+        return f"{self.layer_names[head[0]]}·H{head[1]}"
 
     def has_tokens(self, row: int) -> bool:
         return self.vocabularies.serves(self.heads[row])
@@ -201,15 +198,6 @@ class Extremes:
     count: int
 
 
-@dataclass(frozen=True)
-class Direction:
-    """One singular direction: its value, and the tokens furthest along it at both ends."""
-
-    value: float
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-
-
 def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     """The id of the first token of a typed word, and of how many it consists. PretrainedError for an unknown one."""
     tokenizer = tokenizer_of(model)
@@ -274,10 +262,11 @@ def _ordinary(model: Pretrained, size: int) -> Tensor:
 
 def directions(
     model: Pretrained, weights: HeadWeights, head: Head, circuit: str
-) -> list[Direction]:
-    """The largest singular directions of a circuit (OV, QK) as tokens: of the key and the output, of query and key.
+) -> list[tuple[float, list[str], list[str]]]:
+    """The largest singular values of a circuit (OV, QK) with the tokens furthest along their directions at both ends.
 
-    A direction and its opposite are the same, so each is turned to where its first end is longest.
+    They are of the key and the output, or of query and key. A direction and its opposite are the same, so each is
+    turned to where its first end is longest.
     """
     one, tables = weights.heads[head[0]], weights.vocabularies
     factors, keys = ov_factors(one), tables.embeddings[one.reads]
@@ -289,11 +278,10 @@ def directions(
     for value, left, right in zip(values[:DIRECTIONS].tolist(), u.T, vh, strict=False):
         first, second = ends[0] @ left, ends[1] @ right
         turn = 1 if float(first.max()) >= -float(first.min()) else -1
-        names = (
-            tuple(name for name, _ in top_tokens(model, turn * side, ENDS))
-            for side in (first, second)
+        words, others = (
+            [name for name, _ in top_tokens(model, turn * side, ENDS)] for side in (first, second)
         )
-        rows.append(Direction(value, *names))
+        rows.append((value, words, others))
     return rows
 
 

@@ -18,13 +18,10 @@ from core.interpret.corpus import (
     Measure,
     decile_texts,
     first_texts,
-    largest,
     marked_row,
-    nearest_to,
     ranked,
     read_text,
     shorten,
-    smallest,
 )
 from core.interpret.corpus_run import config_of, load, load_inputs, values_of
 from core.interpret.roles import ROLES, RoleScores, ranked_heads
@@ -153,8 +150,8 @@ def text_examples(
         else [(None, int(one)) for one in order[:EXAMPLES]]
     ):
         value, one = float(values[text]), read_text(short, inputs[text], kind)
-        choose = {"strongest": largest, "weakest": smallest}.get(view, nearest_to(value))
-        if (row := marked_row(one, kind, BY_KEY[measure], head, choose)) is not None:
+        near = {"strongest": np.inf, "weakest": -np.inf}.get(view, value)
+        if (row := marked_row(one, kind, BY_KEY[measure], head, near)) is not None:
             examples.append(TextExample(text, value, row, decile))
     return examples
 

@@ -23,14 +23,11 @@ from core.interpret.corpus import (
     head_changes,
     head_vectors,
     joint_map,
-    largest,
     marked_row,
     measure_texts,
-    nearest_to,
     nearness,
     ranked,
     read_text,
-    smallest,
 )
 from core.interpret.corpus_run import (
     LONGEST,
@@ -181,15 +178,15 @@ def test_the_marked_row_is_the_one_that_was_chosen():
     weights = random_weights(5, 2, seed=4)
     one = reading("the cat saw the dog", weights)
     previous = [weights[0, 1, row, row - 1] for row in range(2, 5)]  # the first key may be a sink
-    best = marked_row(one, "self", BY_KEY["previous"], (0, 1), largest)
-    worst = marked_row(one, "self", BY_KEY["previous"], (0, 1), smallest)
-    middle = marked_row(one, "self", BY_KEY["previous"], (0, 1), nearest_to(sorted(previous)[1]))
+    best = marked_row(one, "self", BY_KEY["previous"], (0, 1), np.inf)
+    worst = marked_row(one, "self", BY_KEY["previous"], (0, 1), -np.inf)
+    middle = marked_row(one, "self", BY_KEY["previous"], (0, 1), sorted(previous)[1])
     assert [each.value for each in (best, middle, worst)] == pytest.approx(sorted(previous)[::-1])
     assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [
         best.query - 1
     ]
     assert best.key == weights[0, 1, best.query].argmax()
-    assert marked_row(one, "self", BY_KEY["induction"], (0, 1), largest) is None
+    assert marked_row(one, "self", BY_KEY["induction"], (0, 1), np.inf) is None
 
 
 def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
