@@ -455,7 +455,7 @@ def head_fact(
     ]
     value, *best = max(others, default=(0.0, layer, head))
     best_head, count = f"{trace.label(*best)} with {number(value)}", len(others)
-    stronger = sum(other >= weights[first] for other, *_ in others)
+    stronger = sum(other >= float(weights[first]) for other, *_ in others)
     if not others:
         rivals = "The model has no other head."
     elif weights[first] < 0.005:
