@@ -14,7 +14,7 @@ from core.models.cards import (
     FORMS,
     MODELS,
     WINDOW,
-    PublishedModel,
+    ModelCard,
     cache_bytes,
     decoding_step,
     intensity,
@@ -120,7 +120,7 @@ FIELDS = Fields(
     ),
     model=Select(
         "Model's sizes",
-        {name: model.name for name, model in MODELS.items()},
+        {key: f"{model.name}, {model.year}" for key, model in MODELS.items()},
         "llama2",
         span=2,
         help="A published model: its heads, their size, its layers.",
@@ -487,6 +487,7 @@ def draw_size() -> None:
     ):
         values = FIELDS.draw("curves", into=HERE, **values)
     model = MODELS[values.model]
+    attention, form = model.attention, model.attention.projection.key
     if values.curves:
         points = {
             FORMS[key].name: [
@@ -502,13 +503,13 @@ def draw_size() -> None:
         )
     # The bytes a token of the model's own cache, beside another form's
     own, other = (
-        FORMS[model.form],
-        FORMS["multi_head" if model.form != "multi_head" else "grouped_query"],
+        FORMS[form],
+        FORMS["multi_head" if form != "multi_head" else "grouped_query"],
     )
     sizes = [cache_bytes(model, form, 1, values.bytes) for form in (own, other)]
     long = cache_bytes(model, own, LONG, values.bytes)
     fact(
-        f"{model.name.partition(',')[0]} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
+        f"{model.name} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
         f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
     )
     table(
@@ -518,8 +519,9 @@ def draw_size() -> None:
         markers=False,
     )
     caption(
-        f"{model.layers} layers of {model.heads} heads of {model.head_dim} numbers, {values.bytes} bytes each. "
-        f"Published with {model.kv_heads if model.form != 'latent' else 'latent vectors instead of'} KV heads. "
+        f"{len(model.layers)} layers of {attention.num_heads} heads of {attention.head_dim} numbers, "
+        f"{values.bytes} bytes each. Published with "
+        f"{attention.kv_heads if form != 'latent' else 'latent vectors instead of'} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
         "last column divides the operations of attention for one new token by the bytes of cache that it reads."
     )
@@ -536,7 +538,7 @@ def draw_size() -> None:
         into=st.grid(10, min_column_width=120, vertical_alignment="bottom"),
         **values,
     )
-    form = model.form if values.form == "own" else values.form
+    form = form if values.form == "own" else values.form
     add_script(partial(size, values, form), "size")
     step = decoding_step(
         model,
@@ -559,7 +561,9 @@ def draw_size() -> None:
     )
     total = step.weight_bytes + step.cache_bytes
     experts = (
-        " It has experts: a step reads at most those that its tokens use." if model.active else ""
+        " It has experts: a step reads at most those that its tokens use."
+        if model.active != model.parameters
+        else ""
     )
     caption(
         f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
@@ -775,7 +779,7 @@ def race_note(pair: Pair, count: int, where: str, words: str) -> str:
     )
 
 
-def size_rows(model: PublishedModel, number_bytes: int) -> list[list[str]]:
+def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
     """A row a form: bytes a token and at two lengths, the share of multi-head's, and FLOPs a byte."""
     full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
     rows = []

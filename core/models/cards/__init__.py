@@ -62,36 +62,8 @@ def card(key: str) -> ModelCard:
 LATENT, ROTARY, WINDOW, GROUPS = 512, 64, 4096, 8
 
 
-@dataclass(frozen=True)
-class PublishedModel:
-    """The sizes of a published model that decide its cache."""
-
-    name: str
-    heads: int
-    head_dim: int
-    layers: int
-    kv_heads: int
-    parameters: int
-    form: str  # how it stores keys and values: a key of FORMS
-    active: int | None = None  # parameters that one token uses, where that is not all of them
-
-
-def published(one: ModelCard) -> PublishedModel:
-    """The sizes on a card whose layers all store alike."""
-    attention = one.layers[0].config
-    return PublishedModel(
-        f"{one.name}, {one.year}",
-        attention.num_heads,
-        attention.head_dim,
-        len(one.layers),
-        attention.kv_heads,
-        one.parameters,
-        attention.projection.key,
-        one.active if one.active != one.parameters else None,
-    )
-
-
-MODELS = {one.key: published(one) for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
+# Those whose layers all store alike.
+MODELS = {one.key: one for one in (OLMO2, LLAMA2, LLAMA3, QWEN3, DEEPSEEK_V2)}
 
 
 @dataclass(frozen=True)
@@ -103,18 +75,16 @@ class Form:
     window: int | None = None  # tokens stored at most
     state: bool = False  # one state for the whole text
 
-    def config(self, model: PublishedModel) -> AttentionConfig:
+    def config(self, model: ModelCard) -> AttentionConfig:
         """The layer with this projection at the model's sizes; nothing is built."""
         params = {
             "latent": {"latent": LATENT, "rope": ROTARY},
             "grouped_query": {"kv_heads": GROUPS},
-            "keys_as_values": {"kv_heads": model.heads},
+            "keys_as_values": {"kv_heads": model.attention.num_heads},
         }.get(self.projection, {})
-        return AttentionConfig(
-            model.heads * model.head_dim,
-            model.heads,
-            projection=Choice.of(self.projection, **params),
-        )
+        size = model.attention.num_heads * model.attention.head_dim
+        projection = Choice.of(self.projection, **params)
+        return AttentionConfig(size, model.attention.num_heads, projection=projection)
 
 
 FORMS = {
@@ -128,33 +98,35 @@ FORMS = {
 }
 
 
-def layer_numbers(model: PublishedModel, form: Form, length: int) -> int:
+def layer_numbers(model: ModelCard, form: Form, length: int) -> int:
     """Numbers that one layer stores of one sequence.
 
     A linear state is, for each head, the sum of k vᵀ (D × D) and the sum of k (D).
     """
+    heads, size = model.attention.num_heads, model.attention.head_dim
     if form.state:
-        return model.heads * model.head_dim * (model.head_dim + 1)
+        return heads * size * (size + 1)
     return form.config(model).sizes.cache * min(length, form.window or length)
 
 
-def cache_bytes(model: PublishedModel, form: Form, length: int, number_bytes: int) -> int:
+def cache_bytes(model: ModelCard, form: Form, length: int, number_bytes: int) -> int:
     """Bytes that all layers store of one sequence."""
-    return model.layers * layer_numbers(model, form, length) * number_bytes
+    return len(model.layers) * layer_numbers(model, form, length) * number_bytes
 
 
-def layer_flops(model: PublishedModel, form: Form, length: int) -> int:
+def layer_flops(model: ModelCard, form: Form, length: int) -> int:
     """Operations of one layer's attention for one new token: q · k and weights · v, a multiply and an add each.
 
     The latent form scores and sums latents (absorbed matrices); a linear state is written and read, 2 D² each.
     """
+    heads, size = model.attention.num_heads, model.attention.head_dim
     if form.state:
-        return 4 * model.heads * model.head_dim * (model.head_dim + 1)
-    per_key = 2 * LATENT + ROTARY if form.projection == "latent" else 2 * model.head_dim
-    return 2 * model.heads * per_key * min(length, form.window or length)
+        return 4 * heads * size * (size + 1)
+    per_key = 2 * LATENT + ROTARY if form.projection == "latent" else 2 * size
+    return 2 * heads * per_key * min(length, form.window or length)
 
 
-def intensity(model: PublishedModel, form: Form, length: int, number_bytes: int) -> float:
+def intensity(model: ModelCard, form: Form, length: int, number_bytes: int) -> float:
     """Operations of attention for each byte of cache that is read, or of a state that is read and written."""
     moved = layer_numbers(model, form, length) * number_bytes * (2 if form.state else 1)
     return layer_flops(model, form, length) / moved
@@ -181,7 +153,7 @@ class Step:
 
 
 def decoding_step(
-    model: PublishedModel,
+    model: ModelCard,
     form: Form,
     length: int,
     batch: int,
@@ -194,8 +166,7 @@ def decoding_step(
     A token takes 2 operations for each parameter that it uses. A batch reads each parameter once; of a model of experts
     at most those of all its tokens.
     """
-    used = model.active or model.parameters
-    flops = batch * (2 * used + model.layers * layer_flops(model, form, length))
-    weights = min(model.parameters, used * batch) * number_bytes
+    flops = batch * (2 * model.active + len(model.layers) * layer_flops(model, form, length))
+    weights = min(model.parameters, model.active * batch) * number_bytes
     stored = batch * cache_bytes(model, form, length, number_bytes) * (2 if form.state else 1)
     return Step(flops, weights, stored, flops / speed, (weights + stored) / bandwidth)

@@ -205,6 +205,11 @@ class ModelCard:
         return tuple(layer for block in self.blocks for layer in block.attentions)
 
     @property
+    def attention(self) -> AttentionConfig:
+        """The attention of the first layer."""
+        return self.layers[0].config
+
+    @property
     def distinct(self) -> dict[AttentionLayer, int]:
         """Each attention once, with the number of layers that have it."""
         return dict(Counter(self.layers))
