@@ -176,9 +176,9 @@ def examples_of(
 
 def read_vectors(key: VectorsKey, text: int) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where the model does not expose them."""
-    pretrained, texts = shorten(load_model(key[0])), study_of(texts_of_map, *key[:2])
+    pretrained = shorten(load_model(key[0]))
     with one_thread(is_small(pretrained)):
-        return text_vectors(pretrained, texts[text], key[2])
+        return text_vectors(pretrained, study_of(texts_of_map, *key[:2])[text], key[2])
 
 
 def _all_vectors(*key: Any) -> HeadVectors:
@@ -599,17 +599,17 @@ def _config(
 def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
     """Draw the choice of a head, of what is measured of it, and of what is shown."""
     # Take the head that was picked on another page since
-    state, shape = st.session_state, measurement.scores.score.shape[1:]
-    picked = current_head_of(ref, measurement.config.kind, shape)
+    state, scores = st.session_state, measurement.scores
+    picked = current_head_of(ref, measurement.config.kind, scores.score.shape[1:])
     if picked is not None and state.get(key("known")) != (ref, picked):
         state[key("known")] = ref, picked
-        if (name := measurement.scores.name(picked)) in measurement.heads:
+        if (name := scores.name(picked)) in measurement.heads:
             state[key("head")] = st.query_params[key("head")] = name
     row = st.columns([1, 1.4, 2.4], vertical_alignment="bottom")
     values = FIELDS.draw("head", into=row[0], measurement=measurement, ref=ref)
     head = measurement.heads[values.head]
-    has_role, of_role = head in measurement.scores.head_roles, measurement.role_measure(head)
-    own = f"{'Its role' if has_role else 'No role'}: {of_role.name}"
+    of_role = measurement.role_measure(head)
+    own = f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}"
     chosen = FIELDS.draw("measure", into=row[1], own=own, **values).measure
     measure = of_role if chosen == ROLE else BY_KEY[chosen]
     return Values(head=head, measure=measure, view=FIELDS.draw("view", into=row[2]).view)
@@ -619,14 +619,6 @@ def _store_head(measurement: Measurement, ref: ModelRef) -> None:
     head = measurement.heads[st.session_state[key("head")]]
     st.session_state[key("known")] = ref, head
     choose_head(ref, measurement.config.kind, head)
-
-
-def pick_from_scatter(measurement: Measurement, ref: ModelRef) -> None:
-    """Pick the head that was pressed in the scatter."""
-    point = pressed_point(key("scatter"), "head")
-    if point and point["name"] in measurement.heads:
-        st.session_state[key("head")] = point["name"]
-        _store_head(measurement, ref)
 
 
 # What the page computes as Python, from the folder of its measurement.
@@ -762,25 +754,19 @@ def about(words: str, noun: str) -> str:
 
 def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     """The head's mean with its interval, how its texts are distributed, and its role over all rows, if any."""
-    corpus, values, scores = (
-        measurement.corpus,
-        measurement.values(measure, head),
-        measurement.scores,
-    )
-    valid = values[~np.isnan(values)]
+    corpus, scores = measurement.corpus, measurement.scores
+    values = measurement.values(measure, head)
     half = float(corpus.interval(measure.key)[head])
     within = f" ± {number(half)}" if np.isfinite(half) else ""
-    low, high = (float(np.quantile(valid, share)) for share in (0.1, 0.9))
+    low, high = (float(np.nanquantile(values, share)) for share in (0.1, 0.9))
     subject = f"its {in_sentence(measure)}"
     if measure.role is not None:
         subject = f"its weight on {measure.role.attends_to}"
         subject += "," * ("," in subject)
         if measure.role.targets is None:
             subject = "the share of its keys that it uses"
-    index = scores.head_roles.get(head)
-    if index is None:
-        role = "It has no role: in none is it clearly above chance."
-    else:
+    index, role = scores.head_roles.get(head), "It has no role: in none is it clearly above chance."
+    if index is not None:
         score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
         baseline = "shuffled keys" if ROLES[index].targets else "random scores"
         role = (
@@ -789,8 +775,8 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
         )
     return (
         f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
-        f"the mean over {len(valid):,} texts with its {percent(CONFIDENCE)} interval. Eight texts in ten lie between "
-        f"{number(low)} and {number(high)}. {role}"
+        f"the mean over {int((~np.isnan(values)).sum()):,} texts with its {percent(CONFIDENCE)} interval. Eight texts "
+        f"in ten lie between {number(low)} and {number(high)}. {role}"
     )
 
 
@@ -863,10 +849,9 @@ def not_measured(measure: Measure, measurement: Measurement) -> str:
 def progress(measurement: Measurement) -> tuple[float, str]:
     """How far a measurement is, and how long the rest takes at this rate."""
     done, count = measurement.corpus.texts, measurement.count
-    if not done:
-        return 0.0, "Loading the model"
     left = math.ceil(measurement.corpus.seconds * (count - done))
-    return done / max(count, 1), f"{done:,} of {count:,} texts; about {left:,} s left"
+    line = f"{done:,} of {count:,} texts; about {left:,} s left"
+    return done / max(count, 1), line if done else "Loading the model"
 
 
 def to_csv(measurement: Measurement) -> bytes:
@@ -1078,6 +1063,13 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     if missing := [one.measure for one in (x, y) if one.is_missing]:
         st.info(not_measured(missing[0], measurement), icon=":material/edit:")
         return
+
+    def pick() -> None:
+        point = pressed_point(key("scatter"), "head")
+        if point and point["name"] in measurement.heads:
+            st.session_state[key("head")] = point["name"]
+            _store_head(measurement, controls.ref)
+
     chart_title(
         f"{controls.y.name} and {in_sentence(controls.x)} of every head: means over {controls.noun}s, "
         f"{percent(CONFIDENCE)} intervals"
@@ -1090,7 +1082,7 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
         key=key("scatter"),
         alt="Every head as a point of two measures",
         selection_mode="head",
-        on_select=partial(pick_from_scatter, measurement, controls.ref),
+        on_select=pick,
     )
 
 
@@ -1144,12 +1136,12 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
 
 def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
     """A table with a row a text (`noun`): its decile where it stands for one, its value, and its tokens."""
-    ink, rows = Ink.of(theme), ""
-    head = [*(["decile"] if any(one.decile is not None for one in examples) else []), measure.name]
+    ink, rows, head = Ink.of(theme), "", [measure.name, f"{noun}, with one row of its map"]
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
+    if any(one.decile is not None for one in examples):
+        head.insert(0, "decile")
     for example in examples:
-        row, tokens = example.row, example.row.line.tokens
-        decile = ""
+        row, tokens, decile = example.row, example.row.line.tokens, ""
         if example.decile is not None:
             decile = f'<td style="{cell}">{round(10 * example.decile)}</td>'
         note = f"{tokens[row.query]} → {tokens[row.key]} {number(float(row.weights[row.key]))}"
@@ -1164,7 +1156,7 @@ def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, t
     columns = "".join(
         f'<th scope="col" style="padding:2px 8px 2px 0;font-weight:400;text-align:left;opacity:.75;'
         f'white-space:nowrap">{escape(name)}</th>'
-        for name in (*head, f"{noun}, with one row of its map")
+        for name in head
     )
     return (
         f'<div style="overflow-x:auto"><table aria-label="Texts of this head" style="width:100%;font-size:14px;'
@@ -1178,7 +1170,7 @@ def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
     first = max(0, min(row.query - MAX_SHOWN // 2, len(line) - MAX_SHOWN))
     last = min(len(line), first + MAX_SHOWN)
     for index in range(first, last):
-        weight, token = float(row.weights[index]), line.tokens[index].removeprefix("##")
+        weight, word = float(row.weights[index]), line.word[index]
         colour = shade(weight, theme)
         style = (
             f"background:{colour};color:{text_on(colour, theme)};padding:1px 2px;border-radius:3px"
@@ -1187,8 +1179,9 @@ def _tokens(row: MarkedRow, ink: Ink, theme: Theme) -> str:
             style += f";outline:2px solid {ink.pick}"
         if row.expected[index]:
             style += f";border-bottom:2px dashed {ink.text}"
-        word = line.word[index]
         joined = index > first and word is not None and word == line.word[index - 1]
-        parts += "" if joined else " "
-        parts += f'<span title="{number(weight)}" style="{style}">{escape(token)}</span>'
+        parts += (
+            f'{"" if joined else " "}<span title="{number(weight)}" style="{style}">'
+            f"{escape(line.tokens[index].removeprefix('##'))}</span>"
+        )
     return f"{'… ' if first else ''}{parts.strip()}{' …' if last < len(line) else ''}"
