@@ -309,22 +309,6 @@ OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
 }
 
 
-def parts_table(effects: Sequence[Effect], theme: Theme) -> str:
-    """The parts of a claim as rows of HTML: statement, picture, quantity with its interval, outcome."""
-    rows = "".join(
-        f'<div style="padding:8px 0;border-top:1px solid {Ink.of(theme).hairline}">'
-        f"<div>{escape(effect.part.statement)} "
-        f'<span style="color:{OUTCOME_COLOURS[theme][effect.outcome]};font-weight:600">{effect.outcome}</span></div>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;font-size:14px">'
-        f"{interval_picture(effect, theme)}<span>{escape(effect.part.name)}: "
-        f"<b>{escape(write(effect.mean, effect.part.unit))}</b> [{escape(interval_text(effect))}]; "
-        f"it must be {escape(bounds_text(effect.part))}</span></div>"
-        f'<div style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(effect.reason)}</div></div>'
-        for effect in effects
-    )
-    return f"<div>{rows}</div>"
-
-
 def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
     """A part as an image: the band in which its quantity must lie, and the interval of its mean."""
     part = effect.part
@@ -835,7 +819,20 @@ def _results(
             f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
             f"{', '.join(parts)}, over {len(each.seeds)} seeds.{judged.reasons}"
         )
-        st.html(parts_table(each.verdict.effects, theme()))
+        # The parts as rows: statement, outcome, picture, quantity with its interval, and the reason
+        ink = Ink.of(theme())
+        rows = "".join(
+            f'<div style="padding:8px 0;border-top:1px solid {ink.hairline}">'
+            f"<div>{escape(effect.part.statement)} "
+            f'<span style="color:{OUTCOME_COLOURS[theme()][effect.outcome]};font-weight:600">{effect.outcome}</span>'
+            f'</div><div style="display:flex;flex-wrap:wrap;gap:4px 16px;align-items:center;font-size:14px">'
+            f"{interval_picture(effect, theme())}<span>{escape(effect.part.name)}: "
+            f"<b>{escape(write(effect.mean, effect.part.unit))}</b> [{escape(interval_text(effect))}]; "
+            f"it must be {escape(bounds_text(effect.part))}</span></div>"
+            f'<div style="font-size:13px;color:{ink.quiet}">{escape(effect.reason)}</div></div>'
+            for effect in judged.effects
+        )
+        st.html(f"<div>{rows}</div>")
     caption(RULE)
 
 

@@ -92,27 +92,6 @@ def html_file(report: Report, base: str) -> bytes:
     ).encode()
 
 
-def pdf_file(report: Report, base: str) -> bytes:
-    """The report as a PDF of A4 sheets."""
-    return report_pdf(
-        report.title or TITLE,
-        SOURCE.format(datetime.date.today()),
-        [
-            Entry(
-                view.title,
-                view.svg,
-                view.head,
-                [list(map(cell_text, row)) for row in view.rows],
-                view.sentence,
-                view.note,
-                view.source,
-                address(view, base),
-            )
-            for view in report.views
-        ],
-    )
-
-
 def on_paper(svg: str, start: str = "") -> str:
     """A drawing on white with a margin; `start` before its ids makes them differ from those of other drawings."""
     width, height = size_of_svg(svg)
@@ -199,7 +178,23 @@ def page() -> None:
             )
             st.download_button(
                 "PDF",
-                partial(pdf_file, report, base),
+                lambda: report_pdf(
+                    report.title or TITLE,
+                    SOURCE.format(datetime.date.today()),
+                    [
+                        Entry(
+                            view.title,
+                            view.svg,
+                            view.head,
+                            [list(map(cell_text, row)) for row in view.rows],
+                            view.sentence,
+                            view.note,
+                            view.source,
+                            address(view, base),
+                        )
+                        for view in report.views
+                    ],
+                ),
                 "report.pdf",
                 "application/pdf",
                 icon=":material/download:",

@@ -300,24 +300,6 @@ PATH_STOPS = (
 )
 
 
-def mean_strongest(weights: Sequence[Sequence[float]]) -> str:
-    """The mean of the output words' largest weights, and what uniform weights would be."""
-    strongest = sum(max(row) for row in weights) / len(weights)
-    return (
-        f"Each output word has a strongest arrow. The mean weight of these {len(weights)} arrows is "
-        f"**{number(strongest)}**; with uniform weights it would be {number(1 / len(weights[0]))}."
-    )
-
-
-def hard_text(result: Lookup) -> str:
-    """What a dictionary returns."""
-    query = vector_text(result.query)
-    if result.equal is None:
-        return f"**Hard look-up: nothing.** No key is equal to {query}."
-    value = typed(result.values[result.equal])
-    return f"**Hard look-up: {value}.** Key {NAMES[result.equal]} is equal to {query}, so its value is returned."
-
-
 def vector_text(values: tuple[float, ...]) -> str:
     """[1, 2]"""
     return f"[{', '.join(map(typed, values))}]"
@@ -394,7 +376,13 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             )
         ]
         st.html(lookup_table(table, theme()))
-        st.markdown(hard_text(result))
+        asked, found = vector_text(result.query), result.equal
+        st.markdown(
+            f"**Hard look-up: nothing.** No key is equal to {asked}."
+            if found is None
+            else f"**Hard look-up: {typed(result.values[found])}.** Key {NAMES[found]} is equal to {asked}, so its "
+            "value is returned."
+        )
         terms = " + ".join(
             f"{number(weight)} · {typed(value)}"
             for weight, value in zip(result.weights, result.values, strict=True)
@@ -512,7 +500,12 @@ def _pictures(data: dict) -> dict:
         picked=_picked(item["weights"]),
         on_pick=_pick,
     )
-    fact(mean_strongest(item["weights"]))
+    count, strongest = len(item["weights"]), sum(map(max, item["weights"]))
+    fact(
+        f"Each output word has a strongest arrow. The mean weight of these {count} arrows is "
+        f"**{number(strongest / count)}**; with uniform weights it would be "
+        f"{number(1 / len(item['weights'][0]))}."
+    )
     caption(
         f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
         f"translator, {data['date']}. \\<eos> marks the end of a sentence."

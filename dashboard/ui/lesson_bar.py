@@ -267,8 +267,28 @@ def _current(page: str) -> Lesson | None:
     if text is None:
         if (text := st.session_state.get(ACTIVE)) is None:
             return None
-        if decode(text).page != page:
-            _way_back(text)
+        lesson = decode(text)
+        if lesson.page != page:
+            # On another page: a line that leads back to the lesson, or ends it
+            step = step_of(lesson.page)
+            with st.container(
+                horizontal=True,
+                vertical_alignment="center",
+                border=True,
+                gap="small",
+                key="lesson:bar",
+            ):
+                st.markdown(
+                    f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]",
+                    width="stretch",
+                )
+                st.page_link(
+                    step.page(),
+                    label=f"Back to {step.title}",
+                    icon=step.icon,
+                    query_params=_query(text),
+                )
+                st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
             return None
         write_short(LINK, text)
     try:
@@ -284,22 +304,6 @@ def _current(page: str) -> Lesson | None:
         start_lesson(text)
     st.session_state[ACTIVE] = text
     return lesson
-
-
-def _way_back(text: str) -> None:
-    """On another page: a line that leads back to the lesson, or ends it."""
-    lesson = decode(text)
-    step = step_of(lesson.page)
-    with st.container(
-        horizontal=True, vertical_alignment="center", border=True, gap="small", key="lesson:bar"
-    ):
-        st.markdown(
-            f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]", width="stretch"
-        )
-        st.page_link(
-            step.page(), label=f"Back to {step.title}", icon=step.icon, query_params=_query(text)
-        )
-        st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
 
 
 def _end() -> None:

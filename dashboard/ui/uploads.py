@@ -128,13 +128,12 @@ def file_key(key: str) -> str:
 
 def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
     """One of the table's columns, or "" for the default of the task."""
-    options = ["", *names]
-    if st.session_state.get(key, "") not in options:
+    if st.session_state.get(key, "") not in ("", *names):
         st.session_state.pop(key)  # a column of another table
     return (
         st.selectbox(
             param.name,
-            options,
+            ["", *names],
             key=key,
             help=param.help,
             **KEEP,
@@ -155,8 +154,12 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
     state, every = st.session_state, names_of(values[DATA], values["header"])
     field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
     if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
+        # Columns by name or number, in the spelling of the table; unknown ones stay.
+        known = {str(i): name for i, name in enumerate(every, 1)}
+        known |= {name.casefold(): name for name in every}
         link = str(state.get(key, ""))
-        linked = list(column_choice(values, ALL)[1]) if link == ALL else _named(link, every)
+        linked = [known.get(name.strip().casefold(), name) for name in link.split(",")]
+        linked = list(column_choice(values, ALL)[1]) if link == ALL else linked
         state[field] = linked if set(linked) <= set(names) else list(usual)
     chosen = st.multiselect(
         param.name,
@@ -175,14 +178,6 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
     )
     state[key] = state[f"{key}:made"] = columns
     return columns
-
-
-def _named(columns: str, every: tuple[str, ...]) -> list[str]:
-    """Columns by name or number, in the spelling of the table; unknown ones stay."""
-    known = {str(i): name for i, name in enumerate(every, 1)} | {
-        name.casefold(): name for name in every
-    }
-    return [known.get(name.strip().casefold(), name) for name in columns.split(",")]
 
 
 def names_of(data: str, header: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The rule of every claim, on made-up data that confirms it, refutes it, and is too noisy to tell."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +54,15 @@ def of(measure: str, values: Mapping[str, float], x: float | None = None) -> dic
     return {(condition, measure, x): value for condition, value in values.items()}
 
 
+def rows(conditions: Sequence[str], measures: Mapping[str, Sequence[float]]) -> dict:
+    """The numbers of several measures, of each condition in order."""
+    return {
+        (condition, measure, None): value
+        for measure, values in measures.items()
+        for condition, value in zip(conditions, values, strict=True)
+    }
+
+
 def curve(condition: str, measure: str, xs, value) -> dict:
     """A measure of one condition that is a function of x."""
     return {(condition, measure, x): value(x) for x in xs}
@@ -91,11 +100,13 @@ def iris(accuracy, logistic, parameters, differ, sepals):
 
 
 def causal(open_loss, open_last, masked_last, changes):
-    pair = (training.MASKED, training.OPEN)
-    return (
-        of(training.TEACHER, dict(zip(pair, (2.0, open_loss), strict=True)))
-        | of(training.GENERATION, dict(zip(pair, (masked_last, open_last), strict=True)))
-        | of(training.PADDING, dict(zip(pair, changes, strict=True)))
+    return rows(
+        (training.MASKED, training.OPEN),
+        {
+            training.TEACHER: (2.0, open_loss),
+            training.GENERATION: (masked_last, open_last),
+            training.PADDING: changes,
+        },
     )
 
 
@@ -109,11 +120,13 @@ def norm(*bits, growth):
 
 
 def regularization(perplexity, bleu, dropped, cold):
-    names = (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD)
-    return (
-        of(training.PERPLEXITY, dict(zip(names, (2.0, perplexity, dropped, cold), strict=True)))
-        | of(training.BLEU, dict.fromkeys(names, 50.0) | {training.SMOOTHED: bleu})
-        | of(training.ACCURACY, dict.fromkeys(names, 0.5))
+    return rows(
+        (training.BASE, training.SMOOTHED, training.DROPPED, training.COLD),
+        {
+            training.PERPLEXITY: (2.0, perplexity, dropped, cold),
+            training.BLEU: (50.0, bleu, 50.0, 50.0),
+            training.ACCURACY: [0.5] * 4,
+        },
     )
 
 
@@ -147,18 +160,21 @@ def costs(powers, linear_at_128, lost, fused=0.1):
 
 
 def ladder(bits, parameters, latency):
-    world: dict = {}
-    for step, size in enumerate(cost.SIZES):
-        world |= of(cost.BITS, {size: bits[step]}) | of(cost.ACCURACY, {size: 0.5})
-        world |= of(cost.PARAMETERS, {size: parameters**step})
-        world |= of(cost.LATENCY, {size: latency**step})
-    return world
+    return rows(
+        [*cost.SIZES],
+        {
+            cost.BITS: bits,
+            cost.ACCURACY: [0.5] * 3,
+            cost.PARAMETERS: [parameters**step for step in range(3)],
+            cost.LATENCY: [latency**step for step in range(3)],
+        },
+    )
 
 
 def groups(grouped, single, cache=64.0):
-    names = (cost.MULTI_HEAD, cost.GROUPED, cost.MULTI_QUERY)
-    return of(cost.BITS, dict(zip(names, (3.0, grouped, single), strict=True))) | of(
-        cost.CACHE, dict.fromkeys(names, 256.0) | {cost.GROUPED: cache}
+    return rows(
+        (cost.MULTI_HEAD, cost.GROUPED, cost.MULTI_QUERY),
+        {cost.BITS: (3.0, grouped, single), cost.CACHE: (256.0, cache, 256.0)},
     )
 
 
@@ -199,11 +215,9 @@ def induction(start, end, fall, score=0.1, loss=3.0):
 
 
 def roles(ranks, left, effect):
-    names = (heads.SENTENCES_OF, heads.MESSAGES)
-    return (
-        of(heads.RANKS, dict.fromkeys(names, ranks))
-        | of(heads.SCORE_LEFT, dict.fromkeys(names, left))
-        | of(heads.EFFECT, dict.fromkeys(names, effect))
+    return rows(
+        (heads.SENTENCES_OF, heads.MESSAGES),
+        {heads.RANKS: [ranks] * 2, heads.SCORE_LEFT: [left] * 2, heads.EFFECT: [effect] * 2},
     )
 
 
@@ -218,8 +232,7 @@ def explanation(context, other, alone, guided):
 
 
 def sinks(weight, others, hidden):
-    less = dict.fromkeys((meaning.ONE, meaning.SINK, meaning.GATED), others)
-    return of(meaning.WEIGHT, less | {meaning.SOFTMAX: weight}) | of(
+    return rows([*meaning.CHOICES], {meaning.WEIGHT: (weight, others, others, others)}) | of(
         meaning.HIDDEN, {meaning.SOFTMAX: hidden}
     )
 
@@ -242,8 +255,10 @@ def extrapolation(order, error, *, sinusoidal, learned, rope, yarn, alibi):
 
 
 def concatenation(added, joined, none):
-    names = (positions.ADDED, positions.JOINED, positions.NONE)
-    return of(positions.ACCURACY, dict(zip(names, (added, joined, none), strict=True)))
+    return rows(
+        (positions.ADDED, positions.JOINED, positions.NONE),
+        {positions.ACCURACY: (added, joined, none)},
+    )
 
 
 def path(decay, attention_decay, crosses_at, waiting):
@@ -282,11 +297,13 @@ def scaling(gradient, accuracy, variance=1.0):
 
 def differential(accuracy, answer, noise):
     """Softmax is right in 0.8, with 0.6 of the weight on the answer and 0.3 on other pairs."""
-    pair = (scores.SOFTMAX, scores.DIFFERENTIAL)
-    return (
-        of(scores.RECALL_ACCURACY, dict(zip(pair, (0.8, accuracy), strict=True)))
-        | of(scores.ANSWER, dict(zip(pair, (0.6, answer), strict=True)))
-        | of(scores.NOISE, dict(zip(pair, (0.3, noise), strict=True)))
+    return rows(
+        (scores.SOFTMAX, scores.DIFFERENTIAL),
+        {
+            scores.RECALL_ACCURACY: (0.8, accuracy),
+            scores.ANSWER: (0.6, answer),
+            scores.NOISE: (0.3, noise),
+        },
     )
 
 

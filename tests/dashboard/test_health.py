@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -99,15 +100,10 @@ def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch
 
 def test_many_probes_read_the_folders_once(monkeypatch):
     monkeypatch.setattr(health, "FRESH", 60.0)
-    looks = Counter[str]()
-
-    def statuses() -> list:
-        looks["read"] += 1
-        return []
-
+    statuses = Mock(return_value=[])
     monkeypatch.setattr(health, "_last", [])
     monkeypatch.setattr(people, "statuses", statuses)
-    assert [probe()[0] for _ in range(5)] == [200] * 5 and looks == {"read": 1}
+    assert [probe()[0] for _ in range(5)] == [200] * 5 and statuses.call_count == 1
 
 
 def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_counters(
@@ -220,20 +216,27 @@ def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
     assert made == [1]
 
 
-def made(text: str) -> list[str]:
-    return [text]
-
-
 def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_small_one():
     """It makes 36 results that are shared: with room for 32, each walk would compute all of them again."""
     for number in range(100):
-        cache.shared(made, f"walk {number}")
+        cache.shared(list, f"walk {number}")
     assert (
-        cache.remembered(made, "walk 0")
-        and not cache.remembered(made, "x")
-        and cache.model(made, "x") is cache.model(made, "x")
+        cache.remembered(list, "walk 0")
+        and not cache.remembered(list, "x")
+        and cache.model(list, "x") is cache.model(list, "x")
     )
-    assert cache.shared(made, "x") is cache.shared(made, "x") is not cache.shared(made, "y")
+    assert cache.shared(list, "x") is cache.shared(list, "x") is not cache.shared(list, "y")
+
+
+def holds(monkeypatch, files: dict[str, str]) -> None:
+    """The machine has these files alone."""
+
+    def read_text(path: Path, encoding: str | None = None) -> str:
+        if str(path) not in files:
+            raise FileNotFoundError(path)
+        return files[str(path)]
+
+    monkeypatch.setattr(Path, "read_text", read_text)
 
 
 @pytest.mark.parametrize(
@@ -255,12 +258,7 @@ def test_models_and_results_are_shared_and_a_walk_through_all_pages_evicts_no_sm
     ],
 )
 def test_a_small_machine_keeps_less(monkeypatch, files, most):
-    def read_text(path: Path, encoding: str | None = None) -> str:
-        if str(path) not in files:
-            raise FileNotFoundError(path)
-        return files[str(path)]
-
-    monkeypatch.setattr(Path, "read_text", read_text)
+    holds(monkeypatch, files)
     assert cache.at_most(700_000, 1 / 4) == most
 
 
@@ -300,14 +298,7 @@ V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
     ids=["version 2", "version 1", "a service", "a group of version 1"],
 )
 def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files):
-    known = {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files}
-
-    def read_text(path: Path, encoding: str | None = None) -> str:
-        if str(path) not in known:
-            raise FileNotFoundError(path)
-        return known[str(path)]
-
-    monkeypatch.setattr(Path, "read_text", read_text)
+    holds(monkeypatch, {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files})
     monkeypatch.delenv("ATTENTION_LAB_LIMITS", raising=False)
     assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (
         1000,
@@ -400,20 +391,6 @@ def client(base: str = "", address: str = "203.0.113.7") -> TestClient:
     return TestClient(app, base_url="http://localhost", client=(address, 50000))
 
 
-@pytest.fixture
-def hosts(monkeypatch):
-    """Sets `server.allowedHosts` and `server.address`."""
-
-    def allow(*names: str, address: str = "localhost") -> None:
-        monkeypatch.setattr(
-            config,
-            "get_option",
-            {"server.allowedHosts": list(names), "server.address": address}.__getitem__,
-        )
-
-    return allow
-
-
 def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
     headers = client().get("/heads").headers
     assert (
@@ -431,28 +408,22 @@ def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
     ]
 
 
-@pytest.mark.parametrize(
-    ("setting", "directive"),
-    [
-        ("none", "frame-ancestors 'none'"),
-        (
-            "https://course.example.org https://*.school.example",
-            "frame-ancestors 'self' https://course.example.org",
-        ),
-    ],
-)
-def test_a_setting_names_who_may_show_the_lab_in_a_frame(setting, directive, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
-    assert directive in client().get("/").headers["Content-Security-Policy"]
-
-
-@pytest.mark.parametrize(
-    "setting", ["https://a.example; script-src *", "https://a.example, https://b.example", "a\nb"]
-)
-def test_a_setting_that_would_write_other_directives_stops_the_start(setting, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
-    with pytest.raises(ValueError, match="ATTENTION_LAB_FRAMES takes addresses"):
-        client().get("/")
+def test_a_setting_names_who_may_show_the_lab_in_a_frame_and_writes_no_other_directive(monkeypatch):
+    for setting, directive in {
+        "none": "frame-ancestors 'none'",
+        "https://course.example.org https://*.school.example": "frame-ancestors 'self' "
+        "https://course.example.org",
+    }.items():
+        monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
+        assert directive in client().get("/").headers["Content-Security-Policy"]
+    for setting in (
+        "https://a.example; script-src *",
+        "https://a.example, https://b.example",
+        "a\nb",
+    ):
+        monkeypatch.setenv("ATTENTION_LAB_FRAMES", setting)
+        with pytest.raises(ValueError, match="ATTENTION_LAB_FRAMES takes addresses"):
+            client().get("/")
 
 
 ONES_OWN = ["localhost", "localhost:8501", "127.0.0.1:8501", "[::1]:8501", "192.168.1.7:8501"]
@@ -474,11 +445,12 @@ FOREIGN += ["[::1", "@", "a b"]
     ],
 )
 def test_only_what_nobody_can_point_elsewhere_and_what_is_allowed_is_answered_but_probes_are(
-    allowed, address, answered, refused, hosts, monkeypatch
+    allowed, address, answered, refused, monkeypatch
 ):
-    if allowed == "hosted":
-        monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    hosts(*(allowed if isinstance(allowed, list) else ()), address=address)
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1" if allowed == "hosted" else "")
+    hosts = [] if allowed == "hosted" else allowed
+    options = {"server.allowedHosts": hosts, "server.address": address}
+    monkeypatch.setattr(config, "get_option", options.__getitem__)
     for name in answered:
         assert client().get("/heads", headers={"Host": name}).status_code == 200, name
     for name in refused:
@@ -561,15 +533,8 @@ def test_a_file_that_no_page_took_is_deleted_and_one_that_a_page_took_stays(monk
         while "left" in stored and time.monotonic() < end:
             browser.get("/lab/nothing")
         assert stored == {"read"} and [one.file for one in visitors.uploads] == ["read"]
-
-
-def test_an_upload_that_fails_is_not_counted(monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
-    monkeypatch.setattr(visitors, "uploads", [])
-    assert (
-        client().put("/_stcore/upload_file/s/f", content=b"1").status_code == 405
-        and visitors.uploads == []
-    )
+    failed = client().put("/_stcore/upload_file/s/f", content=b"1")
+    assert failed.status_code == 405 and [one.file for one in visitors.uploads] == ["read"]
 
 
 def test_an_address_of_ipv6_is_its_network():
