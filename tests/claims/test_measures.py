@@ -233,10 +233,11 @@ def test_weights_agree_with_themselves_and_do_not_matter_to_a_constant(context, 
     weights = meaning.own_weights(
         model, model.states(model.letters(words.source), words.source_mask), words
     )
-    assert meaning.agreement(model, words, weights) == pytest.approx(1) and meaning.agreement(
-        model, words, -weights
-    ) == pytest.approx(-1)
-    assert meaning.by_permutation(model, words, 0) > 0
+    assert (
+        meaning.agreement(model, words, weights) == pytest.approx(1)
+        and meaning.agreement(model, words, -weights) == pytest.approx(-1)
+        and meaning.by_permutation(model, words, 0) > 0
+    )
     model.output.weight.zero_()
     assert meaning.by_permutation(model, words, 0) == 0
     # One letter of eight, against even weights, is 0.5 away.

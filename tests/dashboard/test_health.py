@@ -74,13 +74,17 @@ def test_a_server_says_how_much_it_has_to_do_and_a_full_disk_is_a_503(monkeypatc
         "version"
     ]
     free = body.pop("disk_free_mb"), body.pop("memory_free_mb")
-    assert code == 200 and body == {
-        "status": "ok",
-        "version": version,
-        "workers": {"busy": 1, "most": 3},
-        "queue": 2,
-    }
-    assert all(isinstance(number, int) and number > 100 for number in free)
+    assert (
+        code == 200
+        and body
+        == {
+            "status": "ok",
+            "version": version,
+            "workers": {"busy": 1, "most": 3},
+            "queue": 2,
+        }
+        and all(isinstance(number, int) and number > 100 for number in free)
+    )
     usage = health.shutil.disk_usage("/")
     monkeypatch.setattr(health.shutil, "disk_usage", lambda path: usage._replace(free=3_000_000))
     code, body = probe()
@@ -399,13 +403,16 @@ def test_every_answer_carries_the_headers_and_one_of_its_own_stays():
     )
     assert headers["Referrer-Policy"] == "origin", "the answer's own"
     policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
-    assert policy["default-src"] == "'self'" and "frame-ancestors" not in policy
-    assert not [
-        host
-        for sources in policy.values()
-        for host in sources.split()
-        if re.search(r"\*|//|\.", host)
-    ]
+    assert (
+        policy["default-src"] == "'self'"
+        and "frame-ancestors" not in policy
+        and not [
+            host
+            for sources in policy.values()
+            for host in sources.split()
+            if re.search(r"\*|//|\.", host)
+        ]
+    )
 
 
 def test_a_setting_names_who_may_show_the_lab_in_a_frame_and_writes_no_other_directive(monkeypatch):

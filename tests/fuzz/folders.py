@@ -422,10 +422,11 @@ def own_data(seed: int, _: Path) -> None:
 
 def rows(text: str, _: Path) -> None:
     table, _mark = read_rows(text)
-    assert len({len(row.cells) for row in table}) == 1 and [row.line for row in table] == sorted(
-        {row.line for row in table}
+    assert (
+        len({len(row.cells) for row in table}) == 1
+        and [row.line for row in table] == sorted({row.line for row in table})
+        and table[-1].line <= validate_text(text).count("\n") + 1
     )
-    assert table[-1].line <= validate_text(text).count("\n") + 1
 
 
 def fine_tune_rows(case: tuple[str, str], _: Path) -> None:

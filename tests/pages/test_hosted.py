@@ -131,12 +131,16 @@ def test_a_link_shows_the_run_of_another_without_its_buttons(browser, state):
     hers = made("anna", state)
     with browser("ben"), hers.lock():
         app = open_at("train", run=hers.id)
-        assert "belongs to another person" in page_text(app) and not {
-            "train:stop",
-            "train:pause",
-            "train:continue",
-        } & keys(app)
-        assert not [one for one in app.get("popover") if one.proto.popover.label == "Train longer"]
+        assert (
+            "belongs to another person" in page_text(app)
+            and not {
+                "train:stop",
+                "train:pause",
+                "train:continue",
+            }
+            & keys(app)
+            and not [one for one in app.get("popover") if one.proto.popover.label == "Train longer"]
+        )
         if state != "paused":
             app.button(key=f"train:{'train' if state == 'running' else 'copy'}").click().run()
             (own,) = runs_of("ben")
