@@ -265,11 +265,6 @@ def draw_controls(
 # What the page computes as Python.
 
 
-CURVES = "One measure of each run at every step, from the folders in which the runs were saved."
-MAPS = "The attention of one head of each run on the same held-out example."
-EXPECTED = (
-    "max(map(max, record.expected))"  # the head with the most weight on the expected position
-)
 DRAW_CURVES = """
 import altair as alt
 import pandas as pd
@@ -306,7 +301,8 @@ def script(
 ) -> Script:
     """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
-    value = EXPECTED if key == "expected" else f"record.{key}"
+    # the head with the most weight on the expected position
+    value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
     paths = "\n".join(f"    {side.name!r}: open_run({path_code(side.run.path)})," for side in sides)
     code = f"""
 from core.training.record import one_a_step
@@ -330,7 +326,8 @@ for name, curve in curves.items():
         )
         for side in sides
     }
-    cells = [Cell(CURVES, code, DRAW_CURVES, "compare_runs:step")]
+    text = "One measure of each run at every step, from the folders in which the runs were saved."
+    cells = [Cell(text, code, DRAW_CURVES, "compare_runs:step")]
     if maps.maps:
         picked = {
             side.name: (max(step for step in side.steps if step <= controls.step), *head)
@@ -345,7 +342,8 @@ for name, curve in curves.items():
         if pair is not None:
             read += f"difference = maps[{pair[0].run.name!r}] - maps[{pair[1].run.name!r}]\n"
             results["difference"] = pair[0].weights - pair[1].weights
-        cells.append(Cell(MAPS, read, DRAW_MAPS, size))
+        text = "The attention of one head of each run on the same held-out example."
+        cells.append(Cell(text, read, DRAW_MAPS, size))
         results |= {f"maps[{one.run.name!r}]": one.weights for one in maps.maps}
     return Script(tuple(cells), results)
 

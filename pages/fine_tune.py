@@ -118,7 +118,6 @@ class BeforeAfter:
 # The sentences and tables of the page Fine-tune; makes no st call.
 
 
-TEXT_TASKS = {"classify": "Labels of texts", "pairs": "Pairs of sequences"}
 OURS = {
     "classify": "120 messages that are a question, a request, praise or a complaint",
     "pairs": "400 numbers in English words and the same numbers in digits",
@@ -190,8 +189,6 @@ def table(
 # The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
 
 
-RATES = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2)
-SIZES = (4, 8, 16, 32, 64)
 SENTENCE = "fine_tune:sentence"
 EXAMPLE = "could you tell me why nobody answers the phone"
 USUAL_MODEL = {
@@ -213,7 +210,7 @@ FIELDS = Fields(
     "fine_tune",
     task=Select(
         "Task",
-        TEXT_TASKS,
+        {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
         also={"on_change": lambda: st.query_params.pop(RUN_LINK, None)},
         help="What the model learns from each row.",
@@ -241,7 +238,7 @@ FIELDS = Fields(
     ),
     learning_rate=SelectSlider(
         "Learning rate",
-        RATES,
+        (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
         usual("learning_rate"),
         text="{:g}".format,
         key=of_task("learning_rate"),
@@ -250,7 +247,7 @@ FIELDS = Fields(
     ),
     batch_size=SelectSlider(
         "Batch size",
-        SIZES,
+        (4, 8, 16, 32, 64),
         usual("batch_size"),
         key=of_task("batch_size"),
         hidden=True,

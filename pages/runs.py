@@ -74,7 +74,6 @@ from dashboard.ui.run_data import (
 SELECTED = "run"  # the query parameter; several ids are separated by commas
 MAX_SELECTED = 20
 PAGE = "runs:page"
-RATES = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2)
 
 
 def of_fork(name: str) -> Callable[[Values], str]:
@@ -115,7 +114,9 @@ FIELDS = Fields(
     ),
     rate=SelectSlider(
         "Learning rate",
-        lambda values: sorted({*RATES, values.config.learning_rate}),
+        lambda values: sorted(
+            {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 1e-2, 2e-2, values.config.learning_rate}
+        ),
         lambda values: values.config.learning_rate,
         text="{:g}".format,
         key=of_fork("rate"),

@@ -256,7 +256,6 @@ OLD_LABELS = OLD_FIELDS["record"] | {
     "Seconds": "train_seconds",
 }
 LAST = "sweeps:last"
-LATEST = 20  # runs on offer as the base
 FEW = 6  # values on offer without a popover
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 FIELDS = Fields(
@@ -409,7 +408,7 @@ def own_runs() -> dict[str, RunSummary]:
     """The latest readable runs that belong to no sweep, by their ids."""
     items = map(summarize, reversed(list_runs()))
     readable = ((item.run.id, item) for item in items if item.config and not item.sweep)
-    return dict(islice(readable, LATEST))
+    return dict(islice(readable, 20))
 
 
 def _label(item: RunSummary) -> str:

@@ -1286,7 +1286,6 @@ def _show_changes(changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-CURVES = "The records of the run: a row for each step at which it was measured. `train(config)` gives them again."
 STEP = "One step: the scores, and the attention of one head on a held-out example."
 DRAW_CURVES = """
 import altair as alt
@@ -1358,19 +1357,23 @@ rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
         shown = Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}")
         results["weights"] = moment.weights
-    return Script((Cell(CURVES, curves, DRAW_CURVES, "train:loss"), shown), results)
+    first = Cell(
+        "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
+        curves,
+        DRAW_CURVES,
+        "train:loss",
+    )
+    return Script((first, shown), results)
 
 
 # The page Train: the run bar and the controls on the left, the figures of the run on the right.
 
 
-HALF = 0.5
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
 
 LONG = 24  # tokens
-PICTURE = 48
 
 PAGE_CURVES = "train:curves"  # the panel of further curves
 
@@ -1574,7 +1577,7 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
         watched, grid = watched_examples(config.task, config.num_examples), task.shape.grid
         pictures = [grids.picture(one.source, grid) for one in watched[: len(predictions)]]
         tinted = [grids.tinted(each, grid, None, theme(), ink.text) for each in pictures]
-        images = [grids.image(pixels, "the picture", PICTURE) for pixels in tinted]
+        images = [grids.image(pixels, "the picture", height=48) for pixels in tinted]
         html = tables.answers(images, predictions, *look)
     else:
         tokens = max(len(e.source) + len(e.predicted) for e in predictions)
@@ -1733,7 +1736,7 @@ def run_question(data: RunData) -> Question | None:
         ],
     }
     steps = {
-        name: next((step for step, value in points if value is not None and value >= HALF), None)
+        name: next((step for step, value in points if value is not None and value >= 0.5), None)
         for name, points in values.items()
     }
     if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:

@@ -21,7 +21,6 @@ from core.interpret.trace import AttentionTrace, Kind, head_name
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.generate import SearchSettings, decode_text, generate
 
-PROBE = 0.03  # seconds in which another run is timed
 MAX_SENTENCES = 12
 
 Effects = Mapping[tuple[Kind, int, int], Effect]
@@ -75,7 +74,7 @@ def seconds(answer: Answer) -> float:
     """The seconds that switching off each head takes here, by the quickest of a few runs, as a busy machine only ever
     adds to them."""
     times, probe_start = list[float](), time.perf_counter()
-    while not times or time.perf_counter() - probe_start < PROBE:
+    while not times or time.perf_counter() - probe_start < 0.03:
         start = time.perf_counter()
         answer.baseline.rerun()
         times.append(time.perf_counter() - start)

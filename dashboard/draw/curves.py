@@ -51,11 +51,11 @@ NAME_STYLE: Spec = {
     "fontWeight": 600,
     "baseline": "middle",
 }
-_RAISED = {
-    power: f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+RAISED = {
+    str(power): f"10{str(power).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
     for power in range(-9, 4)
 }
-POWERS = f"{json.dumps({str(p): name for p, name in _RAISED.items()})}[toString(round(log(datum.value) / LN10))]"
+POWERS = f"{json.dumps(RAISED)}[toString(round(log(datum.value) / LN10))]"
 
 
 Points = Sequence[tuple[float, float | None]]

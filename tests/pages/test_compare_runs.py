@@ -16,7 +16,7 @@ from dashboard.draw.formats import duration
 from dashboard.ui.run_data import EXAMPLE_RUNS, list_summaries, summarize
 from pages import compare_runs
 from pages.compare_runs import names, runs_to_compare, sides
-from tests.pages.app import app_at, page_text
+from tests.pages.app import open_at, page_text, query_value
 from tests.training.small import small_run
 
 
@@ -55,12 +55,7 @@ def made(
 
 
 def open_page(*runs: str, **link: str) -> AppTest:
-    app = app_at("compare_runs")
-    if runs:
-        app.query_params["runs"] = ",".join(runs)
-    for name, value in link.items():
-        app.query_params[name] = value
-    return app.run()
+    return open_at("compare_runs", **({"runs": ",".join(runs)} if runs else {}), **link)
 
 
 def test_first_sight_compares_the_two_examples():
@@ -73,12 +68,16 @@ def test_first_sight_compares_the_two_examples():
     assert "attention.score" in page and "57,822" in page and len(app.get("vega_lite_chart")) == 2
 
 
-def test_runs_are_compared_at_equal_steps_and_at_equal_seconds():
-    fast, slow = made("fast", 1.0), made("slow", 2.0)
-    page = page_text(open_page(fast.id, slow.id))
+def test_runs_are_compared_at_equal_steps_and_at_equal_seconds_and_others_can_be_chosen():
+    fast, slow, third = made("fast", 1.0), made("slow", 2.0), made("third")
+    app = open_page(fast.id, slow.id)
+    page = page_text(app)
     assert "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow" in page
     assert "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%" in page
     assert "All settings are equal." in page
+    app.selectbox(key="compare_runs:2").set_value(third.id).run()
+    assert query_value(app, "runs") == ",".join((fast.id, slow.id, third.id))
+    assert "for third" in page_text(app)
 
 
 def test_measure_and_step_are_told_and_in_the_link():
@@ -92,15 +91,6 @@ def test_measure_and_step_are_told_and_in_the_link():
     slider = next(item for item in app.select_slider if item.label == "Training step")
     slider.set_value(2).run()
     assert "At step 2, validation loss: 2.00 for a" in page_text(app)
-
-
-def test_choosing_another_run_changes_the_link():
-    first, second, third = made("a"), made("b"), made("c")
-    app = open_page(first.id, second.id)
-    app.selectbox(key="compare_runs:2").set_value(third.id).run()
-    ids = app.query_params["runs"]
-    assert (ids if isinstance(ids, str) else ids[0]) == ",".join((first.id, second.id, third.id))
-    assert "for c" in page_text(app)
 
 
 def test_of_five_runs_four_are_compared_and_one_that_is_not_here_is_told():
@@ -144,16 +134,9 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
     assert read[0].weights.shape == read[1].weights.shape == (1, 2, 7, 6)
     np.testing.assert_allclose(read[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
     maps, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
-    assert (
-        [one.run.index for one in maps] == [0, 1]
-        and not other
-        and len(rows) == 7
-        and len(columns) == 6
-    )
-
-
-def test_each_run_shows_what_it_kept_at_the_step_or_last_before():
-    (side,) = sides([summarize(made("a"))])
+    assert [one.run.index for one in maps] == [0, 1] and not other
+    assert (len(rows), len(columns)) == (7, 6)
+    side = both_sides[0]  # a run shows what it saved at the step or last before
     assert [compute.source_at(side, step, 0)[0] for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
     np.testing.assert_allclose(compute.source_at(side, 3, 1)[1].weights, 0.3, atol=1e-3)
     assert compute.heads(side) == [(0, 1), (0, 0)], (
@@ -165,23 +148,11 @@ def test_settings_that_differ_are_named_once():
     runs = [made("a"), made("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))]
     rows, equal = compare_runs.differences(sides(list(map(summarize, runs))))
     values = {row[0]: row[1:] for row in rows}
-    assert values["learning_rate"] == ["0.003", "0.01"] and values["kind"] == [
-        "transformer",
-        "recurrent",
-    ]
-    assert (
-        values["attention.score"] == ["scaled_dot", "additive"]
-        and "attention.num_heads" not in values
-    )
-    assert (
-        equal
-        == len(
-            set(compare_runs.settings(runs[0].config().to_json()))
-            | set(compare_runs.settings(runs[1].config().to_json()))
-        )
-        - len(rows)
-        - 3
-    )
+    assert values["learning_rate"] == ["0.003", "0.01"]
+    assert values["kind"] == ["transformer", "recurrent"]
+    assert values["attention.score"] == ["scaled_dot", "additive"]
+    names = set().union(*(compare_runs.settings(run.config().to_json()) for run in runs))
+    assert "attention.num_heads" not in values and equal == len(names) - len(rows) - 3
 
 
 def test_names_leave_out_what_all_share_and_differ():

@@ -17,50 +17,35 @@ from tests.pages.app import app_at, assert_script, page_text
 
 
 def open_page(page: str = "fine_tune", sentence: str | None = None, **query: str) -> AppTest:
-    app = app_at(page)
+    app = app_at(page, **query)
     if sentence is not None:
         app.session_state["fine_tune:sentence"] = sentence
-    for name, value in query.items():
-        app.query_params[name] = value
     return app.run()
 
 
-def by_key(elements, key):
-    return next(element for element in elements if element.key == key)
-
-
 def test_first_sight_is_the_kept_run_beside_what_it_beats():
-    run = EXAMPLE_RUNS["classify"]
-    records, app = run.records(), open_page()
-    text = page_text(app)
-    share = f"{round(100 * records[-1].sequence_accuracy)}\u00a0%"
-    assert (
-        f"At step {records[-1].step:,}, accuracy is {share} on {records[-1].held_out} held-out texts"
-        in text
-    )
-    assert (
-        f"before training it was {round(100 * records[0].sequence_accuracy)}\u00a0%" in text
-        and "the majority class" in text
-    )
-    assert records[-1].sequence_accuracy > 0.8 and records[0].sequence_accuracy < 0.5
-    assert "the room was spotless" in text
-    heads = by_key(app.selectbox, "fine_tune:head").options
-    assert len(heads) == 72 and f"In head {heads[0]}," in text, (
-        "the head that moved most stands first"
-    )
+    records, app = EXAMPLE_RUNS["classify"].records(), open_page()
+    text, last = page_text(app), records[-1]
+    before, after = (f"{round(100 * one.sequence_accuracy)}\u00a0%" for one in (records[0], last))
+    for words in (
+        f"At step {last.step:,}, accuracy is {after} on {last.held_out} held-out texts",
+        f"before training it was {before}",
+        "the majority class",
+        "the room was spotless",
+    ):
+        assert words in text
+    assert last.sequence_accuracy > 0.8 and records[0].sequence_accuracy < 0.5
+    heads = app.selectbox(key="fine_tune:head").options
+    assert len(heads) == 72 and f"In head {heads[0]}," in text, "that moved most"
     slider = next(one for one in app.select_slider if one.label == "Training step")
     slider.set_value(0)
     text = page_text(app.run())
     assert "At step 0," in text and "has moved" not in text
-
-
-def test_pairs_show_how_cross_attention_turned():
-    app = open_page()
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
-    text = page_text(app)
+    text = page_text(app)  # of pairs it is cross-attention
     assert "sequence accuracy is" in text and "10 words were not in its vocabulary" in text
     assert "sieben tausend drei hundert vier" in text and "7 3 0 4" in text
-    assert len(by_key(app.selectbox, "fine_tune:head").options) == 8
+    assert len(app.selectbox(key="fine_tune:head").options) == 8
 
 
 def test_the_button_asks_for_what_the_controls_say():
@@ -88,13 +73,10 @@ def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
     run.set_status("finished", "Finished.")
     app = open_page(sentence="is the library open", run=run.id)
     text = page_text(app)
-    shares = [
-        float(share)
-        for share in re.findall(r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*", text)
-    ]
-    assert (
-        len(shares) == 4 and shares == sorted(shares, reverse=True) and abs(sum(shares) - 1) < 0.03
-    )
+    labels = r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*"
+    shares = [float(share) for share in re.findall(labels, text)]
+    assert len(shares) == 4 and shares == sorted(shares, reverse=True)
+    assert abs(sum(shares) - 1) < 0.03
     assert "has moved" not in text and "At step 6, accuracy is 50" in text
     links: Any = app.get("page_link")
     assert [link.label for link in links][:3] == ["Pretrained models", "Evidence", "Use a model"]
@@ -105,11 +87,11 @@ def test_a_file_that_cannot_be_learned_says_its_line():
     app, key = open_page(), "fine_tune:data:classify"
     app.session_state[key] = "text,label\n" + "".join(f"{i},a\n" for i in range(9)) + "x,"
     assert "There is no label in line 11" in page_text(app.run())
-    assert by_key(app.button, "fine_tune:start").disabled
+    assert app.button(key="fine_tune:start").disabled
     app.session_state[key] = "text,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(16))
     text = page_text(app.run())
     assert "The next run trains on 12 of your rows and holds out 4." in text
-    assert not by_key(app.button, "fine_tune:start").disabled
+    assert not app.button(key="fine_tune:start").disabled
 
 
 def test_a_link_to_a_run_of_pairs_brings_its_task_and_a_dead_one_is_said():
@@ -133,5 +115,5 @@ def test_runs_lists_it_and_opens_it_here():
     assert (
         "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps" in text
     )
-    assert by_key(app.button, "runs:duplicate").disabled
+    assert app.button(key="runs:duplicate").disabled
     assert run.id not in decodable_runs(()) and run.id not in sources() and run.id not in own_runs()

@@ -239,7 +239,7 @@ def test_stop_and_pause_ask_the_worker_and_continue_queues_it_again():
     assert not run.stop_request() and not run.status().ended
 
 
-def test_an_ended_run_trains_longer_from_its_last_checkpoint(monkeypatch):
+def test_an_ended_run_trains_longer_from_its_last_checkpoint():
     run = create_run(small_run())
     assert work(run.path) == "finished"
     app = unfolded(open_page(run.id), "train:longer")
@@ -306,7 +306,6 @@ SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(
 
 
 def script():
-    import streamlit as st
 
     from pages.train import adopt, controls
 
@@ -351,17 +350,11 @@ def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
         }
     )
     assert config is not None
-    assert (config.model.layers, config.model.normalization, config.optimizer, config.patience) == (
-        3,
-        "rms",
-        "sgd",
-        7,
-    )
+    assert (config.model.layers, config.model.normalization) == (3, "rms")
+    assert (config.optimizer, config.patience) == ("sgd", 7)
     assert config.model.dropout == config.model.attention.dropout == 0.1
-    caption_text = captions(app)
-    assert "layers 3" in caption_text and "SGD" in caption_text, (
-        "a closed popover says what differs from the recipe"
-    )
+    changed = captions(app)  # a closed popover says what differs from the recipe
+    assert "layers 3" in changed and "SGD" in changed
 
 
 @pytest.mark.parametrize(
@@ -382,33 +375,7 @@ def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
     assert config is None and "max\\_len" in app.error[0].value
 
 
-def test_the_file_of_a_reader_becomes_the_text(monkeypatch):
-    class File:
-        name = "mine.csv"
-
-        def __init__(self, data: bytes) -> None:
-            self.getvalue = lambda: data
-
-    state: dict = {}
-    monkeypatch.setattr(st, "session_state", state)
-    state["k:file"] = File("a,b\nü,2\n".encode())
-    uploads._take_file("k")
-    assert state["k"] == "a,b\nü,2\n" and "k:trouble" not in state
-    state["k:file"] = File("a,b\nü,2\n".encode("latin-1"))
-    uploads._take_file("k")
-    assert "Line 2" in state["k:trouble"] and state["k"] == "a,b\nü,2\n", "what was there stays"
-    state["k:file"] = File("a,b\nÄh €,2\n".encode("cp1252"))
-    uploads._take_file("k")
-    assert state["k:windows"] and "k:trouble" in state
-    uploads._take_file("k", "cp1252")
-    assert state["k"] == "a,b\nÄh €,2\n" and "k:trouble" not in state and "k:windows" not in state
-    state["k:file"] = File(b"a,b\n\x81\xe9,2\n")
-    uploads._take_file("k")
-    assert not state["k:windows"], "a byte that Windows-1252 leaves out"
-
-
 def data_app():
-    import streamlit as st
 
     from core.tasks import task_entry
     from dashboard.ui.uploads import data_widget
@@ -421,20 +388,27 @@ def data_app():
 
 
 @pytest.mark.parametrize("task", ["own_text", "own_pairs", "own_table"])
-def test_windows_1252_is_one_click_away(task):
+def test_the_file_of_a_reader_becomes_the_text_and_windows_1252_is_one_click_away(task):
     app = AppTest.from_function(data_app, default_timeout=60)
-    app.session_state["task"] = task
+    state, good = app.session_state, "a,b\nü,2\n"
+    state["task"] = task
     app.run()
-    app.file_uploader(key="k:file").set_value(
-        ("mine.csv", "naïve;€\n".encode("cp1252"), "text/csv")
-    ).run()
-    assert (
-        "Line 1 is not UTF" in app.markdown[0].value and app.session_state["k"] == "left\tright\n"
-    )
-    app.button(key="k:as-windows").click().run()
-    assert app.session_state["k"] == "naïve;€\n" and not [
-        b for b in app.button if b.key == "k:as-windows"
+    errors = []
+    for data in (good.encode(), good.encode("latin-1"), b"a,b\n\x81,2\n", "é €\n".encode("cp1252")):
+        app.file_uploader(key="k:file").set_value(("mine.csv", data, "text/csv")).run()
+        errors.append(
+            (state["k"], "k:trouble" in state, "k:windows" in state and state["k:windows"])
+        )
+    # what was there stays; Windows-1252 leaves out a byte
+    assert errors == [
+        (good, False, False),
+        (good, True, True),
+        (good, True, False),
+        (good, True, True),
     ]
+    assert "Line 1 is not UTF" in app.markdown[0].value
+    app.button(key="k:as-windows").click().run()
+    assert state["k"] == "é €\n" and "k:as-windows" not in {b.key for b in app.button}
 
 
 COLUMNS = "id,size,day,country,kind\n" + "".join(
@@ -443,12 +417,11 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
-    config, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
-    caption_text = captions(app).replace("\\", "")
-    assert (
+    _, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
+    left_out = (
         "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
-        in caption_text
     )
+    assert left_out in captions(app).replace("\\", "")
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
     columns.set_value(["size", "id"]).run()
@@ -460,28 +433,26 @@ def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     assert "Dates as numbers" in captions(app)
 
 
-def test_the_columns_of_a_link_come_back():
-    base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, columns="4,ID")))
-    config, app = controls_of(bring=base)
-    assert app.multiselect[0].value == ["country", "id"] and config.task["columns"] == "country,id"
-    older = recommended(
-        make_task(TaskConfig.of("own_table", data=COLUMNS, columns="*", dates="categories"))
-    )
-    config, app = controls_of(bring=older)
-    assert app.multiselect[0].value == ["id", "size"] and config.task["columns"] == "id,size"
-
-
 @pytest.mark.parametrize(
-    "task, expected",
-    [
-        ("recall", ("recall", "decoder")),
-        ("iris", ("iris", "classifier")),
-        ("numbers", ("numbers", "transformer")),
-        ("series", ("series", "forecaster")),
-    ],
+    ("given", "columns"),
+    [({"columns": "4,ID"}, "country,id"), ({"columns": "*", "dates": "categories"}, "id,size")],
 )
-def test_a_mask_from_another_page_finds_a_model_that_reads_it(task, expected):
-    assert layer_pattern._stacked_model(task) == expected
+def test_the_columns_of_a_link_come_back(given, columns):
+    base = recommended(make_task(TaskConfig.of("own_table", data=COLUMNS, **given)))
+    config, app = controls_of(bring=base)
+    assert ",".join(app.multiselect[0].value) == config.task["columns"] == columns
+
+
+def test_a_mask_from_another_page_finds_a_model_that_reads_it():
+    kinds = {
+        "recall": "decoder",
+        "iris": "classifier",
+        "numbers": "transformer",
+        "series": "forecaster",
+    }
+    assert {task: layer_pattern._stacked_model(task) for task in kinds} == {
+        task: (task, kind) for task, kind in kinds.items()
+    }
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
@@ -497,10 +468,8 @@ def test_the_model_follows_the_data_until_a_person_takes_another():
     app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
     app.run()
     assert app.session_state["asked"].model.kind == "hybrid"
-    brought, _ = controls_of(
-        bring=recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent")
-    )
-    assert brought.model.kind == "recurrent"
+    base = recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent")
+    assert controls_of(bring=base)[0].model.kind == "recurrent"
 
 
 def test_a_small_server_says_that_runs_start_later(monkeypatch):
