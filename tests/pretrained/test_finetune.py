@@ -16,7 +16,6 @@ from core.pretrained import (
     ModelInputs,
     PretrainedError,
     answer,
-    finetune_run as shell,
     hub,
     load_folder,
 )
@@ -35,7 +34,9 @@ from core.pretrained.finetune import (
 from core.pretrained.finetune_run import about, config_of, create, fine_tune, result
 from core.runs.runs import Run, list_runs
 from tests.cases import instance
+from tests.pages.app import captions, html_text, page_text
 from tests.tiny_models import save
+from tests.training.small import run_command
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -55,10 +56,8 @@ def test_a_shell_names_a_model_as_look_inside_does(stored, encoder, monkeypatch)
     assert resolve(str(encoder)) == str(encoder)
     assert resolve("someone/tiny") == resolve(f"someone/tiny@{COMMIT}") == str(stored)
     assert name_of(str(stored)) == "someone/tiny"
-    for name, words in (
-        ("/nowhere/at/all", "There is no folder"),
-        ("no such name", "not the name of a model"),
-    ):
+    wrong = {"/nowhere/at/all": "There is no folder", "no such name": "not the name of a model"}
+    for name, words in wrong.items():
         with pytest.raises(PretrainedError, match=words):
             resolve(name)
 
@@ -109,13 +108,13 @@ def test_the_model_carried_from_another_page_is_the_one_that_learns(colours, tmp
 
 def test_each_task_begins_with_its_usual_model_and_refuses_another_beside_it(page):
     app = page("digits")
-    assert "cannot learn labels of texts" in output(app)
+    assert "cannot learn labels of texts" in page_text(app)
     assert app.button(key="fine_tune:start").disabled
     app.button(key="fine_tune:usual").click().run()
     assert app.selectbox(key="inside:model").value == "all-MiniLM-L6-v2"
     assert not app.button(key="fine_tune:start").disabled
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
-    assert "which cannot learn pairs" in output(app), "a picked model stays"
+    assert "which cannot learn pairs" in page_text(app), "a picked model stays"
     app = page()
     assert app.selectbox(key="inside:model").value == "all-MiniLM-L6-v2"
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
@@ -124,11 +123,6 @@ def test_each_task_begins_with_its_usual_model_and_refuses_another_beside_it(pag
     app.selectbox(key="inside:model").set_value("Another model…").run()
     assert app.text_input(key="inside:typed") and app.button(key="fine_tune:start").disabled
     assert "Your own arrays…" not in app.selectbox(key="inside:model").options
-
-
-def output(app) -> str:
-    assert not app.exception, app.exception
-    return "\n".join(str(element.value) for element in app.markdown).replace("\\", "")
 
 
 # Rows of a CSV: what is learned, what is held out, and words with a line number for whatever is wrong.
@@ -229,19 +223,20 @@ def test_a_classifier_of_the_same_labels_is_as_right_before_training_as_it_was(
         assert [int(one.probabilities.argmax()) for one in shares] == [0, 1]
 
 
-def test_the_shell_keeps_the_labels_of_a_classifier_too(classifier, colours, tmp_path, monkeypatch):
-    rows = tmp_path / "rows.csv"
+def test_the_shell_keeps_the_labels_of_a_classifier_too_and_says_what_is_wrong_with_a_file(
+    classifier, colours, tmp_path, worker_here, capsys
+):
+    rows, run = tmp_path / "rows.csv", Run(tmp_path / "run")
     rows.write_text(colours, encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["finetune", "classify", str(tmp_path / "run"), "--model", str(classifier),
-                                     "--data", str(rows)])  # fmt: skip
-    threads = torch.get_num_threads()
-    try:
-        assert shell.main() == 0
-    finally:
-        torch.set_num_threads(threads)
-    run = Run(tmp_path / "run")
+    command = ["core.pretrained.finetune_run", "classify", "--data", str(rows)]
+    assert run_command(*command, str(run.path), "--model", str(classifier)) == 0
+    printed = capsys.readouterr().out
+    assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
     assert run.records()[0].sequence_accuracy == run.records()[-1].sequence_accuracy == 1.0
     assert load_folder(result(run), "tuned").model.config.id2label == {0: "redy", 1: "bluey"}
+    rows.write_text(colours + "\nthe sky is,", encoding="utf-8")
+    assert run_command(*command, str(tmp_path / "other")) == 1
+    assert "There is no label in line 46" in capsys.readouterr().err
 
 
 def test_other_labels_get_a_new_head_though_their_count_is_the_same(classifier, colours):
@@ -277,16 +272,12 @@ def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(
     classifier, colours, tmp_path
 ):
     """Its own loss would want a row of 0 and 1 for each text."""
-    folder = tmp_path / "several"
-    folder.mkdir()
-    for file in classifier.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(classifier, tmp_path / "several")
     own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     own["problem_type"] = "multi_label_classification"
     (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
-    run = create(
-        FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32), tmp_path
-    )
+    config = FineTuneConfig("classify", colours, str(folder), epochs=1, batch_size=32)
+    run = create(config, tmp_path)
     state, words = fine_tune(run, lambda: False)
     assert state == "finished" and run.records()[-1].sequence_accuracy == 1.0, words
 
@@ -300,12 +291,8 @@ def test_the_page_tells_and_keeps_what_the_classifier_knew(classifier, colours, 
     assert (config_of(run).model, fine_tune(run, lambda: False)[0]) == (str(classifier), "finished")
     run.set_status("finished", "Finished.")
     app.run()
-    assert not app.exception
-    page_text = " ".join(element.proto.body for element in app.get("html")).replace("\\", "")
-    assert (
-        "before training it was 100\u00a0%" in page_text
-        and 'aria-label="Confusion matrix"' in page_text
-    )
-    matrix = page_text.partition('aria-label="Confusion matrix"')[2]
-    assert -1 < matrix.index("redy") < matrix.index("bluey"), "the matrix has the model's own order"
-    assert "its own head has the same labels" in " ".join(caption.value for caption in app.caption)
+    text, notes = html_text(app), captions(app)
+    assert "before training it was 100\u00a0%" in text
+    matrix = text.partition('aria-label="Confusion matrix"')[2]
+    assert -1 < matrix.index("redy") < matrix.index("bluey"), "the model's own order"
+    assert "its own head has the same labels" in notes

@@ -49,7 +49,6 @@ from pages.runs import about_text as about_run
 from tests.cases import each
 from tests.damage import flip
 from tests.tiny_models import SENTENCE, save
-from tests.training.small import run_command
 
 SQUARES = "source,target\n" + "\n".join(
     f"{a} {b} {c},{c} {b} {a} {a}"
@@ -306,19 +305,6 @@ def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
     log = (run.path / "worker.log").read_text(encoding="utf-8")
     assert result(run) is not None and "finished: Finished after 10 steps" in log
-
-
-def test_the_command_for_people_learns_a_file_and_says_what_is_wrong_with_one(
-    encoder, colours, tmp_path, worker_here, capsys
-):
-    (tmp_path / "rows.csv").write_text(colours, encoding="utf-8")
-    command = ["core.pretrained.finetune_run", "classify", "--data", str(tmp_path / "rows.csv")]
-    assert run_command(*command, str(tmp_path / "run"), "--model", str(encoder)) == 0
-    printed = capsys.readouterr().out
-    assert "Finished after 24 steps" in printed and "right" in printed and "Trained on " in printed
-    (tmp_path / "rows.csv").write_text(colours + "\nthe sky is,", encoding="utf-8")
-    assert run_command(*command, str(tmp_path / "other")) == 1
-    assert "There is no label in line 46" in capsys.readouterr().err
 
 
 # On which device a fine-tuning run computes; no GPU is needed: what is there is feigned, and "meta" stands for one.
