@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from core.attention import preset
@@ -91,39 +90,43 @@ def unfolded(app: AppTest, group: str) -> AppTest:
     return app.run()
 
 
-def test_a_mechanism_is_picked_by_name_or_none():
-    app, name = open_page(), "train:reverse:transformer:mechanism"
-    app.selectbox(key=name).set_value("linformer").run()
+def test_a_mechanism_is_picked_by_a_move_by_name_or_none():
+    app, name = open_page(), "train:reverse:transformer"
+    app.button(key="train:try:0").click().run()
+    assert app.session_state[f"{name}:attention:now"].position.key == "none"
+    assert "sinusoidal" not in query_value(app, f"{name}:attention:now")
+    app.selectbox(key=f"{name}:mechanism").set_value("linformer").run()
     where = "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
     assert where in page_text(app)
-    app.selectbox(key=name).set_value("mistral").run()
+    app.selectbox(key=f"{name}:mechanism").set_value("mistral").run()
     assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
     config = trained(app).config().model.attention
     assert config == preset("mistral").config(config.d_model, config.num_heads)
     app = open_page()
-    app.selectbox(key="train:reverse:kind").set_value("recurrent").run()
-    app.selectbox(key="train:reverse:recurrent:mechanism").set_value("none").run()
+    app.button(key="train:try:1").click().run()
+    assert app.selectbox(key="train:reverse:kind").value == "recurrent"
+    assert app.selectbox(key="train:reverse:recurrent:mechanism").value == "none"
+    assert "mirrored position" not in page_text(app), "no output attends without attention"
     assert trained(app).config().model.attention is None
 
 
-def test_a_typed_formula_can_be_trained_with():
-    app, text = open_page(), "train:reverse:transformer:attention:position:formula:formula"
-    axes = "train:reverse:transformer:axes"
-    unfolded(app, axes).selectbox(key="train:reverse:transformer:attention:position").set_value(
-        "formula"
+def test_a_typed_formula_can_be_trained_with_and_only_heads_that_divide():
+    app, name = open_page(), "train:reverse:transformer"
+    axes, position = f"{name}:axes", f"{name}:attention:position"
+    unfolded(app, axes).selectbox(key=position).set_value("formula")
+    unfolded(app, axes).text_input(key=f"{position}:formula:formula").set_value(
+        "score - 0.25*abs(i"
     )
-    unfolded(app, axes).text_input(key=text).set_value("score - 0.25*abs(i - j")
     assert unfolded(app, axes).button(key="train:train").disabled
-    app.text_input(key=text).set_value("score - 0.25*abs(i - j)")
+    formula = "score - 0.25*abs(i - j)"
+    app.text_input(key=f"{position}:formula:formula").set_value(formula)
     unfolded(app, axes)
-    assert app.selectbox(key="train:reverse:transformer:mechanism").value == "own"
-    assert trained(app).config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
-
-
-def test_only_heads_that_divide_are_on_offer_and_what_cannot_be_says_so():
-    app = unfolded(open_page(), "train:reverse:transformer:sizes")
-    app.select_slider(key="train:reverse:transformer:d_model").set_value(96).run()
-    heads = app.select_slider(key="train:reverse:transformer:heads:96")
+    assert app.selectbox(key=f"{name}:mechanism").value == "own"
+    run = trained(app)
+    assert run.config().model.attention.position["formula"] == formula
+    app = unfolded(open_page(), f"{name}:sizes")
+    app.select_slider(key=f"{name}:d_model").set_value(96).run()
+    heads = app.select_slider(key=f"{name}:heads:96")
     assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
     app.slider(key="train:reverse:length").set_value(2).run()
     assert "too few" in page_text(app) and app.button(key="train:train").disabled
@@ -165,9 +168,8 @@ def test_an_unknown_run_gets_a_sentence(name):
 def test_a_run_that_waits_says_its_place():
     runs = [half_way(), create_run(small_run()), create_run(small_run())]
     with runs[0].lock():
-        while (
-            len(jobs.queue()[0]) >= 2 and jobs.max_workers() > 1
-        ):  # more cores take more of the queue
+        # more cores take more of the queue
+        while len(jobs.queue()[0]) >= 2 and jobs.max_workers() > 1:
             jobs.tick()
         open_page(runs[2].id)
 
@@ -271,31 +273,6 @@ def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
-def test_a_move_sets_the_controls():
-    app = open_page()
-    app.button(key="train:try:0").click().run()
-    assert app.session_state["train:reverse:transformer:attention:now"].position.key == "none"
-    assert "sinusoidal" not in query_value(app, "train:reverse:transformer:attention:now")
-    app.button(key="train:try:1").click().run()
-    assert app.selectbox(key="train:reverse:kind").value == "recurrent"
-    assert app.selectbox(key="train:reverse:recurrent:mechanism").value == "none"
-    assert "mirrored position" not in page_text(app), (
-        "no output attends to a letter without attention"
-    )
-
-
-def test_the_right_option_is_the_value_that_reaches_one_half_first():
-    records, question = EXAMPLE_RUN.records(), train.run_question(load_run(EXAMPLE_RUN))
-    steps = {
-        "Letter accuracy": next(r.step for r in records if r.token_accuracy >= 0.5),
-        "The weight on the correct position": next(
-            r.step for r in records if max(map(max, r.expected)) >= 0.5
-        ),
-    }
-    first = min(steps, key=steps.get)
-    assert (question.options, question.options[question.answer]) == (tuple(steps), first)
-
-
 # The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
 
 
@@ -306,6 +283,7 @@ SORTS = [(key, kind) for key in TASKS_READY for kind in make_task(TaskConfig.of(
 
 
 def script():
+    import streamlit as st
 
     from pages.train import adopt, controls
 
