@@ -273,6 +273,18 @@ def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
     assert "example run" in page_text(app.run()) and "run" not in app.query_params
 
 
+def test_the_right_option_is_the_value_that_reaches_one_half_first():
+    records, question = EXAMPLE_RUN.records(), train.run_question(load_run(EXAMPLE_RUN))
+    steps = {
+        "Letter accuracy": next(r.step for r in records if r.token_accuracy >= 0.5),
+        "The weight on the correct position": next(
+            r.step for r in records if max(map(max, r.expected)) >= 0.5
+        ),
+    }
+    first = min(steps, key=steps.get)
+    assert (question.options, question.options[question.answer]) == (tuple(steps), first)
+
+
 # The setup of the Train page alone: every task, every kind of model, every option, and a reader's own data.
 
 
