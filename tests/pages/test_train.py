@@ -366,6 +366,7 @@ def test_a_model_that_a_task_cannot_have_says_why_and_is_not_asked_for():
 
 
 def data_app():
+    import streamlit as st
 
     from core.tasks import task_entry
     from dashboard.ui.uploads import data_widget
