@@ -79,7 +79,7 @@ from dashboard.ui.panels import (
     title,
 )
 from dashboard.ui.run_controls import draw_curves, poll
-from dashboard.ui.run_data import path_code, warn_of_damage
+from dashboard.ui.run_data import records_cell, warn_of_damage
 from dashboard.ui.uploads import data_widget, link_data
 
 # One sentence before training and at a step: its maps of one type, and how far each head moved.
@@ -426,11 +426,6 @@ def _settings(task: str) -> dict[str, Any]:
 # What the page computes as Python.
 
 
-DRAW_CURVES = """
-import altair as alt
-
-alt.Chart(table.reset_index()).mark_line(point=True).encode(x="step", y="loss")
-"""
 CHANGED = """
 heads = changes(first, now)  # the largest change first
 print([(change.name, round(change.moved, 3)) for change in heads[:5]])
@@ -446,26 +441,16 @@ show_maps({"Before training": before, "After training": after}, first.map(0).que
 
 def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
     """The curves of the run, and the picked head before and after."""
-    code = f"""
-import pandas as pd
-
-from core.pretrained.finetune_run import about, config_of
-from core.runs.runs import open_run
-
-run = open_run({path_code(data.run.path)})
-config = config_of(run)  # `attention-lab finetune {data.config.task if data.config else "classify"} RUN_DIR` trains
-table = pd.DataFrame([{{"step": record.step, "loss": record.loss, "sequence_accuracy": record.sequence_accuracy}}
-                      for record in run.records()]).set_index("step")
-print(table.tail())
-"""
-    results = {
-        f"table[{name!r}].to_numpy(float)": np.array(
-            [getattr(record, name) for record in data.records], dtype=float
-        )
-        for name in ("loss", "sequence_accuracy")
-    }
-    text = "The validation loss and accuracy of a fine-tuning run at each step that was measured."
-    cells = [Cell(text, code, DRAW_CURVES, "fine_tune:loss")]
+    task = data.config.task if data.config else "classify"
+    cell, results = records_cell(
+        data.run,
+        "loss train_loss sequence_accuracy",
+        "The losses and the validation accuracy of a fine-tuning run at each step that was measured.",
+        "fine_tune:loss",
+        imports="from core.pretrained.finetune_run import about, config_of\n",
+        more=f"config = config_of(run)  # `attention-lab finetune {task} RUN_DIR` trains\n",
+    )
+    cells = [cell]
     if both is not None and head is not None:
         kind = both.now.kinds[0]
         before, after = (tile.weights for tile in both.tiles(head))

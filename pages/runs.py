@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
@@ -24,10 +23,9 @@ from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_byt
 from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
-from core.training.record import one_a_step
 from dashboard.draw.curves import Curve, loss_curves, points
 from dashboard.draw.formats import byte_size, duration, number, percent, plain
-from dashboard.draw.page_exports import Cell, Script, add_script
+from dashboard.draw.page_exports import Script, add_script
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
@@ -62,7 +60,7 @@ from dashboard.ui.run_data import (
     RunSummary,
     copy_run,
     load_board,
-    path_code,
+    records_cell,
     records_of,
     rival,
     warn_of_damage,
@@ -429,38 +427,16 @@ def _try(make: Callable[[], None]) -> None:
 # What the page computes as Python.
 
 
-DRAW = """
-import altair as alt
-
-alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
-    x="step:Q", y="value:Q", color="key:N")
-"""
-
-
 def script(run: Run) -> Script:
     """The curves of the first selected run."""
-    records = one_a_step(run.records())
-    known = "loss train_loss sequence_accuracy token_accuracy error".split()
-    columns = {name: [y for _, y in points(records, name) if y is not None] for name in known}
-    names = [name for name, values in columns.items() if values]
-    code = f"""
-import pandas as pd
-
-from core.training.record import one_a_step
-from core.runs.runs import open_run
-
-run = open_run({path_code(run.path)})
-records = one_a_step(run.records())
-# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again
-table = pd.DataFrame([{{"step": record.step, {", ".join(f'"{name}": record.{name}' for name in names)}}}
-                      for record in records]).set_index("step")
-print(table.tail())
-"""
-    text = "The records of one run: a row for each step at which it was measured."
-    return Script(
-        (Cell(text, code, DRAW, "runs:loss"),),
-        {f"table[{name!r}].dropna()": np.array(columns[name], dtype=float) for name in names},
+    cell, results = records_cell(
+        run,
+        "loss train_loss sequence_accuracy token_accuracy error",
+        "The records of one run: a row for each step at which it was measured.",
+        "runs:loss",
+        more="# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again\n",
     )
+    return Script((cell,), results)
 
 
 def room(own: int, used: int) -> str:

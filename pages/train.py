@@ -102,7 +102,7 @@ from dashboard.ui.run_data import (
     count_parameters,
     linked_run,
     load_run,
-    path_code,
+    records_cell,
     select_example,
     select_run,
     warn_of_damage,
@@ -1287,12 +1287,6 @@ def _show_changes(changes: list[str]) -> None:
 
 
 STEP = "One step: the scores, and the attention of one head on a held-out example."
-DRAW_CURVES = """
-import altair as alt
-
-alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
-    x="step:Q", y="value:Q", color="key:N")
-"""
 DRAW_MAP = """
 from core.show import show_maps
 
@@ -1302,40 +1296,27 @@ show_maps({f"Step {step}": weights}, rows, columns)
 
 def script(data: RunData, moment: Moment) -> Script:
     """The curves of the run, and the picked step with its map."""
-    records, record, head = data.records, data.at(moment.step), moment.head
-    known = "loss train_loss sequence_accuracy token_accuracy error gradient rate".split()
-    names = [name for name in known if any(getattr(one, name) is not None for one in records)]
-    config = source_of(data.required_config)
+    record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
-    curves = f"""import pandas as pd
-
-{f"{attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
+    first, results = records_cell(
+        data.run,
+        "loss train_loss sequence_accuracy token_accuracy error gradient rate",
+        "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
+        "train:loss",
+        imports=f"""{f"{attention_import(config)}{chr(10)}" * attention}from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig
-from core.training.record import one_a_step
-from core.runs.runs import open_run
-
-config = {config}
-task = make_task(config.task)
+""",
+        more=f"""config = {config}
+task = make_task(config.task)  # task.baseline_loss is the loss of guessing
 # from core.training import train; records = list(train(config))  # trains it again
-run = open_run({path_code(data.run.path)})
-records = one_a_step(run.records())
-names = {names}
-table = pd.DataFrame([[getattr(record, name) for name in names] for record in records], columns=names,
-                     index=pd.Index([record.step for record in records], name="step"))
-print(table.tail(), "guessing has a loss of", task.baseline_loss)
-"""
+""",
+    )
     step = f"""
 step = {moment.step}
 record = next(one for one in records if one.step == step)
-print(record.loss, record.sequence_accuracy, record.expected)
+print(record.loss, record.sequence_accuracy, record.expected, "guessing has a loss of", task.baseline_loss)
 """
-    results = {
-        f"table[{name!r}].to_numpy(float)": np.array(
-            [value for _, value in points(records, name)], dtype=float
-        )
-        for name in names
-    }
     results |= {
         "task.baseline_loss": np.array(data.task().baseline_loss),
         "int(config == run.config())": np.array(1),
@@ -1357,12 +1338,6 @@ rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
         shown = Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}")
         results["weights"] = moment.weights
-    first = Cell(
-        "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
-        curves,
-        DRAW_CURVES,
-        "train:loss",
-    )
     return Script((first, shown), results)
 
 

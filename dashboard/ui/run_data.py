@@ -29,6 +29,7 @@ from core.tasks import Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
 from core.training.evaluate import KINDS, axis_tokens, watched_examples
 from core.training.record import Record, one_a_step
+from dashboard.draw.page_exports import Cell
 from dashboard.server import limits, people
 from dashboard.server.people import find_run, folders
 from dashboard.ui.links import by_history
@@ -272,6 +273,44 @@ def load_run(run: Run) -> RunData:
         return run.config()
 
     return RunData.read(run, config)
+
+
+DRAW_LOSSES = """
+import altair as alt
+
+alt.Chart(table.reset_index()).transform_fold(["loss", "train_loss"]).mark_line(point=True).encode(
+    x="step:Q", y="value:Q", color="key:N")
+"""
+
+
+def records_cell(
+    run: Run, names: str, text: str, picture: str, imports: str = "", more: str = ""
+) -> tuple[Cell, dict[str, np.ndarray]]:
+    """The records of a run as a table of the fields `names`, as far as any was measured; and its columns.
+
+    `more` are further `imports` and lines of code, after the run is opened.
+    """
+    records = one_a_step(run.records())
+    columns = {name: [getattr(one, name) for one in records] for name in names.split()}
+    measured = [name for name, column in columns.items() if set(column) != {None}]
+    code = f"""
+import pandas as pd
+
+{imports}from core.training.record import one_a_step
+from core.runs.runs import open_run
+
+run = open_run({path_code(run.path)})
+{more}records = one_a_step(run.records())
+names = {measured}
+table = pd.DataFrame([[getattr(record, name) for name in names] for record in records], columns=names,
+                     index=pd.Index([record.step for record in records], name="step"))
+print(table.tail())
+"""
+    results = {
+        f"table[{name!r}].to_numpy(float)": np.array(columns[name], dtype=float)
+        for name in measured
+    }
+    return Cell(text, code, DRAW_LOSSES, picture), results
 
 
 # One line on each run, read again only when its folder has changed.
