@@ -39,10 +39,13 @@ from tests.training.small import small_run
 LAST = EXAMPLE_RUNS[0].records()[-1].step
 
 
-def made(state: str = "finished", **more) -> Run:
-    run = create_run(small_run(), **more)
-    run.append(Record(2, loss=1.0, sequence_accuracy=0.5, held_out=11))
-    run.set_status(state, "Finished after 2 steps.")
+def made(
+    name: str = "", exact: float = 0.5, trained: float = 1.0, state: str = "finished", **changes
+) -> Run:
+    run = create_run(small_run(**changes), **dict[str, Any](name=name) if name else {})
+    run.append(Record(0, loss=2.0))
+    run.append(Record(4, loss=1.0, sequence_accuracy=exact, train_seconds=trained, held_out=11))
+    run.set_status(state, "Finished.")
     return run
 
 
@@ -103,7 +106,7 @@ def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
     app.button(key="runs:undo").click().run()
     assert find_run(run.id) == run and not deleted_runs()
     assert query_value(app, "run") == run.id and "Deleted" not in page_text(app)
-    run = made("running")
+    run = made(state="running")
     with run.lock():
         app = open_page(run.id)
         panels = [panel.proto.popover for panel in app.get("popover")]
@@ -197,7 +200,7 @@ def test_a_run_of_another_server_is_fetched_and_its_link_opens_it(become):
 
 def test_a_run_that_trains_elsewhere_does_not_continue_here(become):
     become("red")
-    run = made("running")
+    run = made(state="running")
     with run.lock():
         copy_now()
     become("blue")
@@ -227,14 +230,6 @@ def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypa
 # What the list of runs says of each, what a search finds, and what the link picks; and the runs that come along.
 
 
-def made_run(name: str | None = None, exact: float | None = None, trained: float = 1.0, **changes):
-    run = create_run(small_run(**changes), **dict[str, Any](name=name) if name else {})
-    run.append(Record(0, loss=2.0))
-    run.append(Record(4, loss=1.0, sequence_accuracy=exact, train_seconds=trained, held_out=11))
-    run.set_status("finished", "Finished.")
-    return run
-
-
 @pytest.mark.parametrize("example", EXAMPLE_RUNS, ids=lambda run: run.id)
 def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
     records = example.records()
@@ -254,7 +249,7 @@ def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
 
 
 def test_a_summary_follows_its_folder():
-    run = made_run(exact=0.5)
+    run = made(exact=0.5)
     first = summarize(run)
     assert (first.steps, first.loss, first.curve, first.named) == (4, 1.0, (2.0, 1.0), False)
     assert first.last.sequence_accuracy == 0.5
@@ -281,22 +276,22 @@ def test_a_summary_follows_its_folder():
     ],
 )
 def test_a_search_wants_every_word(query, names):
-    made_run("dear", seed=7)
-    made_run("slow", model=ModelConfig.recurrent(8, "additive"))
-    made_run("no", model=ModelConfig.recurrent(8, None))
+    made("dear", seed=7)
+    made("slow", model=ModelConfig.recurrent(8, "additive"))
+    made("no", model=ModelConfig.recurrent(8, None))
     mine = [item for item in load_board(query, ()).rows(1) if not item.example]
     assert {item.name for item in mine} == names
 
 
 def test_the_fact_names_the_best_other_run_of_the_task():
-    made_run("other task", 1.0, task=TaskConfig.of("copy", length=6, vocab=12))
-    made_run("same settings", 1.0)
-    made_run("worse", 0.25, seed=1)
-    made_run("better", 0.75, seed=2)
-    fact = runs.fact_text([summarize(made_run("first", 0.5, trained=3.0))], list_summaries())
+    made("other task", 1.0, task=TaskConfig.of("copy", length=6, vocab=12))
+    made("same settings", 1.0)
+    made("worse", 0.25, seed=1)
+    made("better", 0.75, seed=2)
+    fact = runs.fact_text([summarize(made("first", 0.5, trained=3.0))], list_summaries())
     assert "**50\u00a0% accuracy** after 4 steps, 3\u00a0s" in fact
     assert "**better** reaches 75" in fact
-    alone = summarize(made_run("alone", task=TaskConfig.of("copy", length=5)))
+    alone = summarize(made("alone", task=TaskConfig.of("copy", length=5)))
     assert rival(alone, list_summaries()) is None
 
 
