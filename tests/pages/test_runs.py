@@ -19,7 +19,6 @@ from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.tasks import TaskConfig
 from core.training import Record
-from dashboard.draw.formats import percent
 from dashboard.server import jobs
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,
@@ -293,8 +292,3 @@ def test_the_fact_names_the_best_other_run_of_the_task():
     assert "**better** reaches 75" in fact
     alone = summarize(made("alone", task=TaskConfig.of("copy", length=5)))
     assert rival(alone, list_summaries()) is None
-
-
-@each("share, percentage", [(0, "0 %"), (1, "100 %"), (0.9996, "99.96 %"), (0.0004, "0.04 %")])
-def test_only_all_is_called_all(share, percentage):
-    assert percent(share).replace("\u00a0", " ") == percentage
