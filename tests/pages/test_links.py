@@ -224,7 +224,7 @@ def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
             assert not app.exception and app.session_state[key] == other[1], key
             assert shown(app) != before or page in FOR_A_RUN or key in STILL, f"{key} moves nothing"
             checked += 1
-    assert checked
+    assert checked or page == "compare_runs", "all of whose controls depend on its runs"
     bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
     app = open_page(page, link | bad)
     assert not app.exception and not app.error and controls_of(app) == start
