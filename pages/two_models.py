@@ -5,47 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
 from core.interpret.map_transform import NOTHING, HeadChange
 from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
-from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, PretrainedError, example_inputs
-from core.pretrained.answers import Answer, output_id
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, example_inputs
+from core.pretrained.answers import output_id
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
 from core.studies.two_models import (
-    Answers,
     Comparison,
+    Patching,
     Side,
     align_sides,
     kinds,
     likely_outputs,
+    maps_of,
     most_different_cell,
     patch_texts,
 )
 from dashboard.draw.attention_view import READS
-from dashboard.draw.formats import cell, number, percent, plain, signed
+from dashboard.draw.formats import number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.palette import PAGE, Ink, Theme, colour_scale
-from dashboard.draw.vega import PICKED, Spec, axis_style, layer, picking_grid
+from dashboard.draw.vega import PICKED
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Toggle
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
-from dashboard.ui.links import BOUND, Pair, read_linked, read_pair, write_linked, write_pair
+from dashboard.ui.heads import link_head
+from dashboard.ui.links import BOUND, Pair, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
     ModelChoice,
     choose_head,
     choose_model,
-    current_head_of,
     downloaded_models,
     head_field,
     input_errors,
@@ -91,54 +92,24 @@ MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and
 def fact_text(comparison: Comparison, head: HeadChange) -> str:
     """The difference of the picked head, the median of all heads, and the cell that differs most."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
-    usual = float(np.median([item.moved for item in heads]))
-    if comparison.in_place:
-        out = f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
-    else:
-        out = (
-            f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
-            f"**{number(head.moved)}** of their weight on different tokens"
-        )
-    out += f"; the median of {len(heads)} heads is {number(usual)}."
-    cell = most_different_cell(pair, head)
-    if cell is None:
-        return out
-    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
-    row, column = cell
-    query, key = plain(pair.queries[row]), plain(pair.keys[column])
-    sides_text = [
-        f"the {side.name.lower()} model"
-        if side.name in ("Trained", "Untrained")
-        else side.name[0].lower() + side.name[1:]
-        for side in sides
-    ]
-    return (
-        f"{out} In it, :primary[**{query}**] puts **{number(first[row, column])}** of its weight on **{key}** in "
-        f"{sides_text[0]} and **{number(second[row, column])}** in {sides_text[1]}."
+    out = (
+        f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
+        if comparison.in_place
+        else f"Head **{head.name}** of A and the most similar head of B, **{head.other}**, put "
+        f"**{number(head.moved)}** of their weight on different tokens"
     )
-
-
-def figures(heads: Sequence[HeadChange]) -> list[tuple[str, str, str]]:
-    """Name, number and meaning of the three summary figures."""
-    moved = [item.moved for item in heads]
-    return [
-        (
-            "Overlap",
-            number(1 - float(np.mean(moved))),
-            "The share of the weight on the same tokens, the mean of "
-            "all heads; 1 where nothing differs.",
-        ),
-        (
-            "Mean difference",
-            number(float(np.mean([item.difference for item in heads]))),
-            "The mean absolute difference of a weight, over all cells of all heads.",
-        ),
-        (
-            "Heads that differ",
-            f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
-            "Heads with at least a quarter of their weight on other tokens.",
-        ),
-    ]
+    usual = float(np.median([item.moved for item in heads]))
+    out += f"; the median of {len(heads)} heads is {number(usual)}."
+    if (cell := most_different_cell(pair, head)) is None:
+        return out
+    names = [f"{side.name[0].lower()}{side.name[1:]}" for side in sides]
+    if sides[0].name == "Trained":
+        names = [f"the {name} model" for name in names]
+    first, second = (number(weights[cell]) for weights, _ in maps_of(pair, head))
+    return (
+        f"{out} In it, :primary[**{plain(pair.queries[cell[0]])}**] puts **{first}** of its weight on "
+        f"**{plain(pair.keys[cell[1]])}** in {names[0]} and **{second}** in {names[1]}."
+    )
 
 
 def conditions(comparison: Comparison, mode: str) -> str:
@@ -146,32 +117,28 @@ def conditions(comparison: Comparison, mode: str) -> str:
     pair, sides = comparison.pair, comparison.sides
     shared, rows = len(pair.rows.both), len(pair.rows.pairs)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    out = [plain(models), f"{shared} of {rows} rows are in both and are compared"]
-    if comparison.merged:
-        out.append(
-            "the models split words differently, so pieces are merged into words: summed over keys, "
-            "averaged over queries"
-        )
-    if any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys)):
-        out.append("words that differ are paired by position")
-    if shared < rows:
-        out.append("a token that is absent on one side is hatched there")
-    text = "; ".join(out) + "."
-    if not comparison.in_place:
-        text += (
-            " The position of a head means nothing across two models, so each head of A is compared with the most "
-            "similar head of B."
-        )
-    if mode == "untrained":
-        text += " Untrained weights are drawn as the model's family draws them before training."
-    return text
+    paired = any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys))
+    said = {
+        plain(models): True,
+        f"{shared} of {rows} rows are in both and are compared": True,
+        "the models split words differently, so pieces are merged into words: summed over keys, "
+        "averaged over queries": comparison.merged,
+        "words that differ are paired by position": paired,
+        "a token that is absent on one side is hatched there": shared < rows,
+    }
+    more = {
+        " The position of a head means nothing across two models, so each head of A is compared with the most "
+        "similar head of B.": not comparison.in_place,
+        " Untrained weights are drawn as the model's family draws them before training.": mode
+        == "untrained",
+    }
+    return "; ".join(filter(said.get, said)) + "." + "".join(filter(more.get, more))
 
 
 DIRECTIONS: dict[Direction, str] = {
     "denoise": "Bring back: from A into B",
     "noise": "Take away: from B into A",
 }
-SCALE = {"denoise": "brought back", "noise": "taken away"}
 
 
 def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
@@ -254,7 +221,7 @@ def share(value: float) -> str:
 
 def patched(
     pair: TextPair,
-    direction: str,
+    direction: Direction,
     effects: Mapping[LayerKey, LayerEffect],
     best: Sequence[tuple[LayerKey, int, float]],
     names: Mapping[LayerKey, str],
@@ -266,27 +233,20 @@ def patched(
         if pair.clean.id is None
         else f"The logit of **{plain(str(pair.clean.word))}** minus that of **{plain(str(pair.clean.other))}**"
     )
-    out = f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
     key, head, value = best[0]
-    whole = (max if direction == "denoise" else min)(
-        effects, key=lambda one: effects[one].attention
-    )
-    attention = effects[whole].attention
-    if direction == "denoise":
-        out += (
-            f"From A into B, head **{names[key]}·H{head}** brings back **{percent(value)}** of the difference, and "
-            f"all heads of {names[whole]} together **{percent(attention)}**."
-        )
-    else:
-        out += (
-            f"From B into A, head **{names[key]}·H{head}** takes away **{percent(1 - value)}** of the difference, "
-            f"and all heads of {names[whole]} together **{percent(1 - attention)}**."
-        )
-    return (
-        out
+    back = direction == "denoise"
+    whole = (max if back else min)(effects, key=lambda one: effects[one].attention)
+    one, every = (percent(each if back else 1 - each) for each in (value, effects[whole].attention))
+    agrees = (
+        ""
         if agree is None
-        else f"{out} Estimates from one gradient correlate with the heads’ effects by "
-        f"{number(agree)}."
+        else f" Estimates from one gradient correlate with the heads’ effects by {number(agree)}."
+    )
+    return (
+        f"{quantity} is **{signed(pair.clean.value)}** for text A and **{signed(pair.corrupted.value)}** for text B. "
+        f"{'From A into B' if back else 'From B into A'}, head **{names[key]}·H{head}** "
+        f"{'brings back' if back else 'takes away'} **{one}** of the difference, and all heads of {names[whole]} "
+        f"together **{every}**.{agrees}"
     )
 
 
@@ -369,12 +329,12 @@ def draw_second(choice: ModelChoice, mode: str) -> Second:
     assert model is not None
     if mode == "untrained":
         return int(FIELDS.draw("seed", into=HERE).seed)
-    if mode == "models" and not model.reads_text:
-        raise PretrainedError(
-            f"{ref.name} reads a {model.reads}, and two models are compared on "
-            "one text. Compare it trained and untrained, or choose a model that reads text."
-        )
     if mode == "models":
+        if not model.reads_text:
+            raise PretrainedError(
+                f"{ref.name} reads a {model.reads}, and two models are compared on "
+                "one text. Compare it trained and untrained, or choose a model that reads text."
+            )
         latest = reversed(list_runs(latest=LISTED))
         runs = [run for run in latest if run.job == "finetune" and result(run)][:LATEST]
         tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
@@ -390,13 +350,12 @@ def draw_second(choice: ModelChoice, mode: str) -> Second:
             st.session_state[key] = linked
         name = FIELDS.draw("model", into=HERE, models=models, ref=ref).model
         return name, models[name]
-    if model.reads == "picture":
-        channels = int(getattr(model.model.config, "num_channels", 3))
-        pictures = list(example_inputs.pictures(channels))
-        name = FIELDS.draw("picture", into=HERE, pictures=pictures).picture
-        return ModelInputs(picture=example_inputs.picture(name))
     if model.reads == "sound":
         raise PretrainedError(f"{ref.name} reads sound; compare it trained and untrained.")
+    if model.reads == "picture":
+        pictures = example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
+        name = FIELDS.draw("picture", into=HERE, pictures=list(pictures)).picture
+        return ModelInputs(picture=example_inputs.picture(name))
     return ModelInputs(FIELDS.draw("text", into=HERE, ref=ref).text)
 
 
@@ -406,93 +365,53 @@ def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     try:
         config = config_of(run)
     except ConfigError:
-        return None
+        ref = None
     if ref is None:
         return None
-    base = name_of(config.model)
     name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-    return (
-        before(config.model),
-        f"{FINE_TUNED}{base}, {EXAMPLE if run in EXAMPLE_RUNS.values() else name}",
-        ref,
-    )
+    shown = EXAMPLE if run in EXAMPLE_RUNS.values() else name
+    return before(config.model), f"{FINE_TUNED}{name_of(config.model)}, {shown}", ref
 
 
 # The two sides.
 
 
+def untrained_inputs(model: Pretrained, inputs: ModelInputs, reading: Reading) -> ModelInputs:
+    """The inputs of a model and its untrained copy: both decoders get the output of the trained one as their target."""
+    if reading.target is None:
+        return inputs
+    target = model.tokenizer.decode(list(reading.target.ids), skip_special_tokens=True)
+    return replace(inputs, target=str(target))
+
+
 def read_sides(choice: ModelChoice, second: Second) -> tuple[Side, Side]:
     """Read both sides; `second` is a seed of untrained weights, a named model, a picture or a text."""
-    assert choice.pretrained is not None
+    first = choice.pretrained
+    assert first is not None
+    name, ref, inputs, own = "", choice.ref, choice.inputs, choice.reading
     if isinstance(second, int):
-        inputs = untrained_inputs(choice)
-        return (
-            Side("Trained", choice.pretrained.name, reading_of(choice.ref, inputs)),
-            Side(
-                "Untrained", f"seed {second}", reading_of(replace(choice.ref, seed=second), inputs)
-            ),
-        )
-    if isinstance(second, tuple):
-        name, ref = second
+        inputs = untrained_inputs(first, inputs, own)
+        own, ref = reading_of(ref, inputs), replace(ref, seed=second)
+        named = ("Trained", first.name), ("Untrained", f"seed {second}")
+    elif isinstance(second, tuple):
+        (name, ref), inputs = second, replace(inputs, target=None)
         if not (other := load_model(ref)).reads_text:
             raise PretrainedError(
                 f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
                 "that reads text."
             )
-        return (
-            Side("Model A", choice.pretrained.name, choice.reading),
-            Side("Model B", name, reading_of(ref, replace(choice.inputs, target=None))),
-        )
-    if second.picture is not None:
-        return Side("Picture A", "", choice.reading), Side(
-            "Picture B", "", reading_of(choice.ref, second)
-        )
-    inputs = replace(choice.inputs, text=second.text, target=None)
-    return (
-        Side("Text A", shorten(choice.inputs.text), choice.reading),
-        Side("Text B", shorten(second.text), reading_of(choice.ref, inputs)),
-    )
-
-
-def untrained_inputs(choice: ModelChoice) -> ModelInputs:
-    """The inputs of a model and its untrained copy: both decoders get the output of the trained one as their target."""
-    assert choice.pretrained is not None
-    if choice.reading.target is None:
-        return choice.inputs
-    target = choice.pretrained.tokenizer.decode(
-        list(choice.reading.target.ids), skip_special_tokens=True
-    )
-    return replace(choice.inputs, target=str(target))
+        named = ("Model A", first.name), ("Model B", name)
+    elif second.picture is not None:
+        inputs, named = second, (("Picture A", ""), ("Picture B", ""))
+    else:
+        named = ("Text A", shorten(inputs.text)), ("Text B", shorten(second.text))
+        inputs = replace(inputs, text=second.text, target=None)
+    return Side(*named[0], own), Side(*named[1], reading_of(ref, inputs))
 
 
 def shorten(text: str) -> str:
     """The end of a text, where two texts mostly differ."""
     return text if len(text) <= NOTE_SIGNS else f"…{text[1 - NOTE_SIGNS :]}"
-
-
-def current_head(heads: Sequence[HeadChange], ref: ModelRef, mode: str, kind: Kind) -> HeadChange:
-    """The head of the link, else the one picked on another page, else the first in rank."""
-    if st.session_state.setdefault("two_models:of", (ref, mode)) != (ref, mode):
-        st.session_state["two_models:of"] = ref, mode
-        write_pair("head", None)  # another comparison is about other heads
-    by_index = {(item.layer, item.head): item for item in heads}
-    shape = max(layer for layer, _ in by_index) + 1, max(head for _, head in by_index) + 1
-    linked, error = read_pair("head", shape)
-    if error:
-        st.warning(error)
-    if linked in by_index:
-        choose_head(ref, kind, linked)
-        return by_index[linked]
-    stored = current_head_of(ref, kind, shape)
-    if stored in by_index:
-        write_pair("head", stored)
-        return by_index[stored]
-    return heads[0]
-
-
-def _choose(head: HeadChange, ref: ModelRef, kind: Kind) -> None:
-    choose_head(ref, kind, (head.layer, head.head))
-    write_pair("head", (head.layer, head.head))
 
 
 # What the page computes as Python.
@@ -515,34 +434,38 @@ def script(
     choice: ModelChoice, mode: str, second: Second, comparison: Comparison, head: HeadChange
 ) -> Script:
     """Both readings, every head's change, and the picked head's two maps."""
-    kind, other_kind = (
-        trace.map(0).kind for trace in (comparison.pair.first, comparison.pair.second)
+    pair, inputs = comparison.pair, choice.inputs
+    if isinstance(second, int):
+        assert choice.pretrained is not None
+        inputs = untrained_inputs(choice.pretrained, inputs, choice.reading)
+        imports = {"from core.pretrained.load import untrained"}
+        other = f"random = untrained(model, seed={second})\nother = read(random, inputs)"
+    elif isinstance(second, tuple):
+        imports, load = model_lines(second[1], "second_model")
+        more, made = inputs_lines(second[1], replace(inputs, target=None))
+        imports, other = imports | more, f"{load}\nother = read(second_model, {made})"
+    else:
+        text = replace(inputs, text=second.text, target=None)
+        imports, made = inputs_lines(choice.ref, text if second.picture is None else second)
+        other = f"other = read(model, {made})"
+    merge, read = "", "{}.trace.of({!r})"
+    if comparison.merged:
+        merge, read = MERGE, "of_words({}, {!r})"
+    one, two = (
+        read.format(name, trace.map(0).kind)
+        for name, trace in (("reading", pair.first), ("other", pair.second))
     )
-    inputs = untrained_inputs(choice) if mode == "untrained" else choice.inputs
     partner = (
         "in_place()  # each beside the head of the same position"
         if comparison.in_place
         else "nearest()  # each beside the most similar head"
-    )
-    merge = (
-        ""
-        if not comparison.merged
-        else """from core.interpret.map_transform import transform_trace
-from core.interpret.map_transform import token_transform
-
-
-def of_words(reading, kind):
-    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
-    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
-
-"""
     )
     heads = f"""
 import numpy as np
 
 from core.interpret.map_transform import Aligned
 {merge}
-one, two = {_trace("reading", kind, comparison)}, {_trace("other", other_kind, comparison)}
+one, two = {one}, {two}
 pair = Aligned.of(one, two)
 heads = pair.{partner}
 moved = np.array([each.moved for each in heads])  # share of the weight on other tokens
@@ -554,56 +477,25 @@ first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S) on the aligned token
 second, _ = pair.on_grid(1, *head.to)
 print(head.name, "and", head.other, head.moved)
 """
-    draw = """
-from core.show import show_maps
-
-show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
-"""
+    first, last = (weights for weights, _ in maps_of(pair, head))
     results = {
         "moved": np.array([one.moved for one in comparison.heads]),
         "[each.difference for each in heads]": np.array(
             [one.difference for one in comparison.heads]
         ),
-        "first": comparison.pair.on_grid(0, head.layer, head.head)[0],
-        "second": comparison.pair.on_grid(1, *head.to)[0],
-        "second - first": comparison.pair.on_grid(1, *head.to)[0]
-        - comparison.pair.on_grid(0, head.layer, head.head)[0],
+        "first": first,
+        "second": last,
+        "second - first": last - first,
         "head.moved": np.array(head.moved),
     }
     return Script(
         (
             model_cell(choice.ref, inputs),
-            Cell(OTHER[mode], _other(choice, second, inputs)),
+            Cell(OTHER[mode], f"{import_block(imports)}\n\n{other}"),
             Cell(HEADS, heads, _CHART, "two_models:grid"),
-            Cell(SCRIPT_HEAD, maps, draw, f"two_models:maps:{kind}"),
+            Cell(SCRIPT_HEAD, maps, _MAPS, f"two_models:maps:{comparison.kind}"),
         ),
         results,
-    )
-
-
-def _other(choice: ModelChoice, second: Second, inputs: ModelInputs) -> str:
-    """The reading of the second side."""
-    if isinstance(second, int):
-        return f"""
-from core.pretrained.load import untrained
-
-random = untrained(model, seed={second})
-other = read(random, inputs)
-"""
-    if isinstance(second, tuple):
-        imports, load = model_lines(second[1], "second_model")
-        more, made = inputs_lines(second[1], replace(inputs, target=None))
-        return f"{import_block(imports | more)}\n\n{load}\nother = read(second_model, {made})"
-    second = (
-        second if second.picture is not None else replace(inputs, text=second.text, target=None)
-    )
-    imports, made = inputs_lines(choice.ref, second)
-    return f"{import_block(imports)}\n\nother = read(model, {made})"
-
-
-def _trace(reading: str, kind: str, comparison: Comparison) -> str:
-    return (
-        f"of_words({reading}, {kind!r})" if comparison.merged else f"{reading}.trace.of({kind!r})"
     )
 
 
@@ -617,48 +509,50 @@ def patch_script(
 ) -> Script:
     """What each part of the layers that were patched recovers of the answer."""
     imports, made = inputs_lines(choice.ref, second)
-    more = "".join(
-        f", {name}={value}"
-        for name, value in zip(("output", "contrast"), answers, strict=True)
-        if value is not None
-    )
+    for name, value in zip(("output", "contrast"), answers, strict=True):
+        made += "" if value is None else f", {name}={value}"
+    names = ("estimate_heads", "pair_of", "patch_source", "ranked")
     code = f"""
-{
-        import_block(
-            imports
-            | {
-                f"from core.interpret.patching import {name}"
-                for name in ("estimate_heads", "pair_of", "patch_source", "ranked")
-            }
-        )
-    }
+{import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
 
-texts = pair_of(model, inputs, {made}{more})
+texts = pair_of(model, inputs, {made})
 source = patch_source(texts, {direction!r})
 effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
 estimates = estimate_heads(source)  # of heads, to first order
 best = ranked(effects, {direction!r})  # (kind, layer), head, share
 print(*best[:6], sep="\\n")
 """
+    every = effects.values()
     results = {
-        "[share for *_, share in best]": np.array(
-            [share for *_, share in ranked(effects, direction)]
-        )
+        "[share for *_, share in best]": np.array([one[-1] for one in ranked(effects, direction)]),
+        **{
+            f"np.concatenate([one.{name} for one in effects.values()])": np.concatenate(
+                [getattr(one, name) for one in every]
+            )
+            for name in ("heads", "residual")
+        },
+        "[one.attention for one in effects.values()]": np.array([one.attention for one in every]),
     }
-    for name in ("heads", "residual"):
-        results[f"np.concatenate([one.{name} for one in effects.values()])"] = np.concatenate(
-            [getattr(one, name) for one in effects.values()]
-        )
-    results["[one.attention for one in effects.values()]"] = np.array(
-        [one.attention for one in effects.values()]
-    )
     if estimates:
-        results["np.concatenate(list(estimates.values()))"] = np.concatenate(
-            list(estimates.values())
-        )
+        joined = np.concatenate(list(estimates.values()))
+        results["np.concatenate(list(estimates.values()))"] = joined
     return Script((Cell(PATCHED, code, _PATCH_CHART, "two_models:patch:heads"),), results)
 
 
+MERGE = """from core.interpret.map_transform import transform_trace
+from core.interpret.map_transform import token_transform
+
+
+def of_words(reading, kind):
+    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
+    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
+
+"""
+_MAPS = """
+from core.show import show_maps
+
+show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
+"""
 _CHART = """
 import altair as alt
 import pandas as pd
@@ -678,14 +572,6 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
 # The section on patching: which part of one text's run, put into the other's, brings the answer back.
 
 
-PATCHING_HEADS, TOKENS = "two_models:patch:heads", "two_models:patch:tokens"
-PARTS = {"all": "all heads", "FF": "feed-forward"}  # the columns after the heads
-WHOLE, INNER = PARTS
-LIKELIEST = "the most likely"
-ROWS = 6
-LayerNames = dict[LayerKey, str]
-
-
 def section(choice: ModelChoice, second: ModelInputs) -> None:
     """Draw the section for the two texts of the page; what cannot be patched is said."""
     st.markdown("## Which part carries the difference?")
@@ -694,72 +580,46 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
         "text A."
     )
-    model = choice.pretrained
+    model, ref = choice.pretrained, choice.ref
     assert model is not None
     try:
         with one_thread():
-            answers, direction = _controls(choice, second)
-            about = (choice.ref, choice.inputs, second, answers, direction)
+            row = st.container(horizontal=True, vertical_alignment="bottom")
+            direction: Direction = FIELDS.draw("direction", into=row).direction
+            sides = [study_of(likely_outputs, ref, inputs) for inputs in (choice.inputs, second)]
+            answers: list[int | None] = []
+            for side, (answer, names) in zip("AB", sides, strict=True):
+                name = LIKELIEST
+                if model.head != "none":
+                    name = row.selectbox(
+                        f"Answer of text {side}",
+                        [LIKELIEST, *names],
+                        accept_new_options=True,
+                        width=room(200),
+                        key=f"two_models:answer:{side}:{ref.name}",
+                        **BOUND,
+                        help="One of the two answers whose logits are compared. You can type another one.",
+                    )
+                chosen = name not in (None, LIKELIEST)
+                answers.append(output_id(model, answer, str(name)) if chosen else None)
+            about = (ref, choice.inputs, second, (answers[0], answers[1]), direction)
             prepared = study_of(patch_texts, *about)
             source = prepared.at(model)
             effects = measure_with_progress(
-                "two_models:patch", about, tuple(prepared.names), source.effect, "layers"
+                "two_models:patch",
+                about,
+                tuple(prepared.names),
+                source.effect,
+                "layers",
             )
     except PretrainedError as error:
         st.info(plain(str(error)))
     else:
         if effects:
-            add_script(
-                partial(
-                    patch_script, choice, second, answers, direction, effects, prepared.estimates
-                ),
-                "patching",
-            )
+            make = partial(patch_script, choice, second, answers, direction, effects)
+            add_script(partial(make, prepared.estimates), "patching")
             with picture("two_models"):
-                measured = {key: prepared.names[key] for key in effects}
-                # Draw layers × heads and layers × tokens, and say which heads carry most
-                estimates = prepared.estimates
-                best = patching.ranked(effects, direction)
-                has_inner = any(effect.feed_forward is not None for effect in effects.values())
-                fact(
-                    patched(
-                        source.pair,
-                        direction,
-                        effects,
-                        best,
-                        measured,
-                        patching.agreement(effects, estimates),
-                    )
-                )
-                left, right = st.columns(2, gap="medium")
-                with left:
-                    paragraph(
-                        "**Each head, all heads of a layer, and its feed-forward network (FF)**"
-                        if has_inner
-                        else "**Each head, and all heads of a layer**"
-                    )
-                    _heads(choice.ref, effects, measured, best, direction)
-                with right:
-                    paragraph("**The state after each layer, at one token**")
-                    _tokens(source.pair, effects, measured, direction)
-                rows = [
-                    [
-                        f"{measured[key]}·H{head}",
-                        share(value),
-                        share(float(estimates[key][head])) if key in estimates else "–",
-                    ]
-                    for key, head, value in best[:ROWS]
-                ]
-                details(
-                    f"The {len(rows)} heads with the largest effect, and their estimates",
-                    partial(
-                        table,
-                        ["head", "measured", "estimate"],
-                        rows,
-                        caption="Heads with the largest effect",
-                    ),
-                    "two_models:patched",
-                )
+                _draw_effects(ref, source.pair, prepared, effects, direction)
     try_this("two_models", PAIRS)
     functions = (
         patching.pair_of,
@@ -772,165 +632,139 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
     )
 
 
-def _controls(choice: ModelChoice, second: ModelInputs) -> tuple[Answers, Direction]:
-    """Draw the two answers and the direction; PretrainedError for a text that has no answer."""
-    model = choice.pretrained
-    assert model is not None
-    row = st.container(horizontal=True, vertical_alignment="bottom")
-    with row:
-        direction: Direction = FIELDS.draw("direction", into=HERE).direction
-    sides = [study_of(likely_outputs, choice.ref, inputs) for inputs in (choice.inputs, second)]
-    if model.head == "none":
-        return (None, None), direction
-    first, other = (
-        _answer(row, choice.ref, name, *side) for name, side in zip("AB", sides, strict=True)
-    )
-    return (first, other), direction
+LIKELIEST = "the most likely"
+ROWS = 6  # of the table
+PATCHED_HEADS = "two_models:patch:heads"
 
 
-def _answer(
-    row: st.delta_generator.DeltaGenerator,
+def _draw_effects(
     ref: ModelRef,
-    side: str,
-    answer: Answer,
-    names: tuple[str, ...],
-) -> int | None:
-    """Draw the field of one answer; None for the likeliest of its text."""
-    with row:
-        name = st.selectbox(
-            f"Answer of text {side}",
-            [LIKELIEST, *names],
-            accept_new_options=True,
-            width=room(200),
-            key=f"two_models:answer:{side}:{ref.name}",
-            **BOUND,
-            help="One of the two answers whose logits are compared. You can type another one.",
-        )
-    return None if name in (None, LIKELIEST) else output_id(load_model(ref), answer, str(name))
-
-
-def _heads(
-    ref: ModelRef,
-    effects: Mapping[LayerKey, LayerEffect],
-    names: Mapping[LayerKey, str],
-    best: list[tuple[LayerKey, int, float]],
-    direction: Direction,
-) -> None:
-    rows, most = [], max(len(effect.heads) for effect in effects.values())
-    for key, effect in effects.items():
-        cells = {
-            **{str(head): float(value) for head, value in enumerate(effect.heads)},
-            WHOLE: effect.attention,
-        }
-        if effect.feed_forward is not None:
-            cells[INNER] = effect.feed_forward
-        rows += [
-            _cell(
-                names[key],
-                column,
-                value,
-                f"{names[key]}·H{column}"
-                if column.isdecimal()
-                else f"{PARTS[column]} of {names[key]}",
-                direction,
-            )
-            for column, value in cells.items()
-        ]
-    has_inner = any(effect.feed_forward is not None for effect in effects.values())
-    columns = [*map(str, range(most)), WHOLE, *([INNER] if has_inner else [])]
-    picked = (names[best[0][0]], str(best[0][1]))
-    keys = {name: key for key, name in names.items()}
-    draw_chart(
-        st,
-        effect_grid(
-            rows,
-            list(names.values()),
-            columns,
-            picked,
-            theme(),
-            title=SCALE[direction],
-            tips=(("name", "part"), ("by", "recovered")),
-        ),
-        key=PATCHING_HEADS,
-        on_select=lambda: _pick(ref, keys),
-        selection_mode=[PICKED],
-        alt="What each patched part recovers of the answer",
-    )
-
-
-def _cell(
-    layer: str, column: str, value: float, name: str, direction: Direction
-) -> dict[str, object]:
-    """A cell by what the part changes: what it brings back, or takes away."""
-    return {
-        "layer": layer,
-        "head": column,
-        "change": value if direction == "denoise" else value - 1,
-        "name": name,
-        "by": share(value),
-    }
-
-
-def _pick(ref: ModelRef, keys: Mapping[str, LayerKey]) -> None:
-    """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
-    point = pressed_point(PATCHING_HEADS)
-    if point and str(point["head"]).isdecimal():
-        kind: Kind
-        kind, layer = keys[point["layer"]]
-        choose_head(ref, kind, (layer, int(point["head"])))
-        st.query_params["head"] = f"{layer}.{point['head']}"
-
-
-def _tokens(
     pair: TextPair,
+    prepared: Patching,
     effects: Mapping[LayerKey, LayerEffect],
-    names: Mapping[LayerKey, str],
     direction: Direction,
 ) -> None:
-    rows, columns = [], dict[str, None]()
+    """Draw layers × heads and layers × tokens, and say which heads carry most."""
+    estimates = prepared.estimates
+    names = {key: prepared.names[key] for key in effects}
+    best = patching.ranked(effects, direction)
+    heads, states = list[Cells](), list[Cells]()
     for key, effect in effects.items():
+        layer = names[key]
+        heads += [(layer, f"{at}", one, f"{layer}·H{at}") for at, one in enumerate(effect.heads)]
+        heads.append((layer, "all", effect.attention, f"all heads of {layer}"))
+        if effect.feed_forward is not None:
+            heads.append((layer, "FF", effect.feed_forward, f"feed-forward of {layer}"))
         line = pair.clean.target if key[0] == "causal" and pair.clean.target else pair.clean.source
-        for token, value in enumerate(effect.residual):
-            column = f"{token} {line.tokens[token]}"
-            columns[column] = None
-            rows.append(
-                _cell(
-                    names[key],
-                    column,
-                    float(value),
-                    f"after {names[key]}, at {line.tokens[token]}",
-                    direction,
-                )
+        states += [
+            (layer, f"{at} {line.tokens[at]}", one, f"after {layer}, at {line.tokens[at]}")
+            for at, one in enumerate(effect.residual)
+        ]
+
+    def pick() -> None:
+        """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
+        point = pressed_point(PATCHED_HEADS)
+        if point and point["head"].isdecimal():
+            kind, layer = next(key for key, name in names.items() if name == point["layer"])
+            choose_head(ref, kind, (layer, int(point["head"])))
+            write_pair("head", (layer, int(point["head"])))
+
+    agree = patching.agreement(effects, estimates)
+    fact(patched(pair, direction, effects, best, names, agree))
+    left, right = st.columns(2, gap="medium")
+    inner = [column for _, column, *_ in heads if column == "FF"][:1]
+    with left:
+        paragraph(
+            "**Each head, all heads of a layer, and its feed-forward network (FF)**"
+            if inner
+            else "**Each head, and all heads of a layer**"
+        )
+        _grid(
+            heads,
+            [*map(str, range(max(len(each.heads) for each in effects.values()))), "all", *inner],
+            (names[best[0][0]], str(best[0][1])),
+            "part",
+            direction,
+            key=PATCHED_HEADS,
+            on_select=pick,
+            selection_mode=[PICKED],
+            alt="What each patched part recovers of the answer",
+        )
+    with right:
+        paragraph("**The state after each layer, at one token**")
+        if states:
+            base = direction == "noise"
+            _grid(
+                states,
+                list(dict.fromkeys(column for _, column, *_ in states)),
+                max(states, key=lambda cell: abs(float(cell[2]) - base))[:2],
+                "state",
+                direction,
+                key="two_models:patch:tokens",
+                alt="What the residual stream at each token recovers of the answer",
             )
-    if not rows:
-        st.caption("The layers of this model are one module, so their states cannot be told apart.")
-        return
-    largest = max(rows, key=lambda row: abs(float(str(row["change"]))))
-    layers = [name for key, name in names.items() if len(effects[key].residual)]
-    draw_chart(
-        st,
-        effect_grid(
+        else:
+            st.caption(
+                "The layers of this model are one module, so their states cannot be told apart."
+            )
+    rows = [
+        [
+            f"{names[key]}·H{head}",
+            share(value),
+            share(float(estimates[key][head])) if key in estimates else "–",
+        ]
+        for key, head, value in best[:ROWS]
+    ]
+    details(
+        f"The {len(rows)} heads with the largest effect, and their estimates",
+        partial(
+            table,
+            ["head", "measured", "estimate"],
             rows,
-            layers,
-            list(columns),
-            (str(largest["layer"]), str(largest["head"])),
-            theme(),
-            title=SCALE[direction],
-            across="token",
-            tips=(("name", "state"), ("by", "recovered")),
+            caption="Heads with the largest effect",
         ),
-        key=TOKENS,
-        alt="What the residual stream at each token recovers of the answer",
+        "two_models:patched",
     )
+
+
+Cells = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
+
+
+def _grid(
+    cells: Sequence[Cells],
+    columns: Sequence[str],
+    picked: tuple[str, str],
+    part: str,
+    direction: Direction,
+    **more: Any,
+) -> None:
+    """Draw what parts recover, by layer and column."""
+    rows = [
+        {
+            "layer": layer,
+            "head": column,
+            "change": float(value) - (direction == "noise"),
+            "name": name,
+            "by": share(float(value)),
+        }
+        for layer, column, value, name in cells
+    ]
+    spec = effect_grid(
+        rows,
+        list(dict.fromkeys(layer for layer, *_ in cells)),
+        columns,
+        picked,
+        theme(),
+        title="brought back" if direction == "denoise" else "taken away",
+        across="head" if part == "part" else "token",
+        tips=(("name", part), ("by", "recovered")),
+    )
+    draw_chart(st, spec, **more)
 
 
 # The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
 
 
-TALL = 24  # pixels of a row
-MAX_NUMBERS = 16  # heads in a layer, beyond which cells hold no numbers
-
-LINK = "two_models:pin"
 DEFINITIONS = r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
 The difference of two heads is the total variation between their rows, averaged:
 
@@ -942,7 +776,6 @@ A head that changed need not matter for the answer: the page Evidence switches h
 fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
 and keys [Trockman 2023](https://arxiv.org/abs/2305.09828)."""
 HIGH = 380
-ABSENT = "absent"
 
 
 def page() -> None:
@@ -965,218 +798,163 @@ def page() -> None:
 def _view(choice: ModelChoice) -> None:
     """Draw the controls and all that they change."""
     with input_errors():
-        _comparison(choice)
+        model = choice.pretrained
+        assert model is not None
+        row = st.columns([1.4, 1.6], vertical_alignment="bottom")
+        two = {"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"])
+        mode = FIELDS.draw("mode", into=row[0], two=two).mode
+        with row[1]:
+            second = draw_second(choice, mode)
+        sides = read_sides(choice, second)
+        if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
+            st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
+        with st.container(
+            horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
+        ):
+            both = kinds(*sides)
+            drawn = FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0]
+            pair, merged = align_sides(sides, drawn)
+            in_place = pair.same_shape
+            if in_place and mode == "models":
+                in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
+        comparison = Comparison(sides, pair, merged, in_place)
+        by_pair = {(item.layer, item.head): item for item in comparison.heads}
+        first = next(iter(by_pair))
+        heads = {at: (comparison.kind, at) for at in by_pair}
+        head = by_pair[link_head("two_models", (choice.ref, mode), choice.ref, heads, first)]
+        add_script(partial(script, choice, mode, second, comparison, head))
+        of = choice.ref, choice.inputs, mode, second, comparison.kind
+        pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
+        _heads_apart(comparison, head)
+        place = _maps(comparison, head, pin)
+        with place:
+            fact(fact_text(comparison, head))
+            st.caption(conditions(comparison, mode))
+        if isinstance(second, ModelInputs) and model.reads_text:
+            section(choice, replace(choice.inputs, text=second.text))
 
 
-def _comparison(choice: ModelChoice) -> None:
-    row = st.columns([1.4, 1.6], vertical_alignment="bottom")
-    two = {"picture": "Two pictures", "sound": "Two sounds"}.get(
-        choice.pretrained.reads if choice.pretrained else "", MODES["texts"]
-    )
-    mode = FIELDS.draw("mode", into=row[0], two=two).mode
-    with row[1]:
-        second = draw_second(choice, mode)
-    sides = read_sides(choice, second)
-    if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
-        st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
-    with st.container(
-        horizontal=True, gap="medium", vertical_alignment="center", key="two_models:align"
-    ):
-        both = kinds(*sides)
-        drawn = FIELDS.draw("kind", into=HERE, kinds=both).kind or both[0]
-        pair, merged = align_sides(sides, drawn)
-        in_place = pair.same_shape
-        if in_place and mode == "models":
-            in_place = not FIELDS.draw("nearest", into=HERE, second=sides[1]).nearest
-    comparison = Comparison(sides, pair, merged, in_place)
-    head = current_head(comparison.heads, choice.ref, mode, pair.first.map(0).kind)
-    add_script(partial(script, choice, mode, second, comparison, head))
-    of = choice.ref, choice.inputs, mode, second, pair.first.map(0).kind
-    pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-    heads, kind = comparison.heads, comparison.pair.first.map(0).kind
+def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
+    """Draw layers × heads by how far each head is apart, from 0 (the same) to 1 (nothing shared), and three figures."""
+    heads = comparison.heads
+    names = {item.name: (item.layer, item.head) for item in heads}
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
 
-    def pick_pressed() -> None:
-        point = pressed_point(GRID)
-        for item in heads:
-            if point and item.name == point["name"]:
-                _choose(item, choice.ref, kind)
+    def pick() -> None:
+        if point := pressed_point(GRID):
+            numbers = {str(item.number): item.layer for item in heads}
+            write_pair("head", (numbers[point["layer"]], int(point["head"])))
 
+    rows = [
+        {
+            "layer": str(item.number),
+            "head": str(item.head),
+            "change": item.moved,
+            "moved": item.moved,
+            "name": item.name,
+            "to": item.name if comparison.in_place else item.other,
+            "by": number(item.moved),
+        }
+        for item in heads
+    ]
     with left:
         head_field(
-            {item.name: item for item in heads},
-            head,
-            lambda item: _choose(item, choice.ref, kind),
+            names,
+            (head.layer, head.head),
+            partial(write_pair, "head"),
             HEAD,
             order=", sorted by their difference",
         )
         draw_chart(
             st,
-            apart(heads, head, comparison.in_place, theme()),
+            effect_grid(
+                rows,
+                [str(one) for one in sorted({item.number for item in heads})],
+                [str(one) for one in range(max(item.head for item in heads) + 1)],
+                (str(head.number), str(head.head)),
+                theme(),
+                title="share of the weight on other tokens",
+                tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
+                has_sign=False,
+                most=1.0,
+            ),
             key=GRID,
             selection_mode=[PICKED],
-            on_select=pick_pressed,
+            on_select=pick,
             alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
         )
-    with right:
-        for name, value, meaning in figures(heads):
-            st.metric(name, value, help=meaning)
-    _maps(comparison, head, pin)
-    left, right = st.columns([0.42, 0.58], gap="medium")
-    with left:
-        write_linked("two_models", "pin", _difference(comparison, head, pin))
-    with right:
-        fact(fact_text(comparison, head))
-        st.caption(conditions(comparison, mode))
-    if (
-        isinstance(second, ModelInputs)
-        and choice.pretrained is not None
-        and choice.pretrained.reads_text
+    moved, means = [item.moved for item in heads], [item.difference for item in heads]
+    for name, value, meaning in (
+        (
+            "Overlap",
+            number(1 - float(np.mean(moved))),
+            "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
+        ),
+        (
+            "Mean difference",
+            number(float(np.mean(means))),
+            "The mean absolute difference of a weight, over all cells of all heads.",
+        ),
+        (
+            "Heads that differ",
+            f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+            "Heads with at least a quarter of their weight on other tokens.",
+        ),
     ):
-        section(choice, replace(choice.inputs, text=second.text))
+        right.metric(name, value, help=meaning)
 
 
-def _tiles(comparison: Comparison, head: HeadChange) -> list[Tile]:
-    tiles = []
-    indices, names = ((head.layer, head.head), head.to), (head.name, head.other)
-    for which, side in enumerate(comparison.sides):
-        weights, allowed = comparison.pair.on_grid(which, *indices[which])
-        name = f"{side.name}, {names[which]}"
-        tiles.append(Tile(name, side.note, weights, None if allowed.all() else allowed, which))
-    return tiles
-
-
-def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> None:
+def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> DeltaGenerator:
+    """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
-    kind = pair.first.map(0).kind
+
+    def tiles(head: HeadChange) -> list[Tile]:
+        maps, names = maps_of(pair, head), (head.name, head.other)
+        return [
+            Tile(f"{side.name}, {name}", side.note, weights, None if allowed.all() else allowed, at)
+            for at, (side, name, (weights, allowed)) in enumerate(
+                zip(sides, names, maps, strict=True)
+            )
+        ]
+
+    first, second = shown = tiles(head)
+    frames = None
+    if fits(len(heads), shown):
+        frames = Frames(HEAD, heads.index(head), list(map(tiles, heads)), [h.name for h in heads])
     row, column = most_different_cell(pair, head) or (None, None)
-    tiles, frames = _tiles(comparison, head), None
-    if fits(len(heads), tiles):
-        frames = Frames(
-            HEAD,
-            heads.index(head),
-            [_tiles(comparison, each) for each in heads],
-            [each.name for each in heads],
-        )
+    common: Any = {
+        "link": "two_models:pin",
+        "pin": pin,
+        "query": row,
+        "column": column,
+        "reads": READS[comparison.kind],
+        "height": HIGH,
+        "absent": "absent",
+    }
     multiples(
-        tiles,
+        shown,
         pair.queries,
         pair.keys,
-        key=f"two_models:maps:{kind}",
-        link=LINK,
-        pin=pin,
+        key=f"two_models:maps:{comparison.kind}",
         frames=frames,
-        query=row,
-        column=column,
-        reads=READS[kind],
-        height=HIGH,
-        absent=ABSENT,
         fact=f"Head {head.name} of {sides[0].name} and {head.other} of {sides[1].name}",
+        **common,
     )
-
-
-def _difference(comparison: Comparison, head: HeadChange, pin: Pair | None) -> Pair | None:
-    """Draw the second map minus the first, where both have a token; returns the pinned cell."""
-    pair = comparison.pair
-    first, second = _tiles(comparison, head)
-    both = (pair.on_grid(0, head.layer, head.head)[1]) & (pair.on_grid(1, *head.to)[1])
+    left, right = st.columns([0.42, 0.58], gap="medium")
+    both = np.logical_and(*(allowed for _, allowed in maps_of(pair, head)))
     mask = None if both.all() else both
-    row, column = most_different_cell(pair, head) or (None, None)
-    return difference_map(
-        Tile(second.name, "", second.weights, mask),
-        Tile(first.name, "", first.weights, mask),
-        pair.queries,
-        pair.keys,
-        key=f"two_models:apart:{pair.first.map(0).kind}",
-        link=LINK,
-        height=HIGH,
-        query=row,
-        column=column,
-        pin=pin,
-        reads=READS[pair.first.map(0).kind],
-        absent=ABSENT,
-        fact=f"{second.name} minus {first.name}",
-    )
+    with left:
+        picked = difference_map(
+            Tile(second.name, "", second.weights, mask),
+            Tile(first.name, "", first.weights, mask),
+            pair.queries,
+            pair.keys,
+            key=f"two_models:apart:{comparison.kind}",
+            fact=f"{second.name} minus {first.name}",
+            **common,
+        )
+        write_linked("two_models", "pin", picked)
+    return right
 
 
 # Layers × heads by how far each head is apart, as a Vega-Lite figure; makes no st call.
-
-
-def apart(heads: Sequence[HeadChange], picked: HeadChange, in_place: bool, theme: Theme) -> Spec:
-    """A cell a head of the first reading, in blue ink from 0 (the same) to 1 (nothing shared); a click picks one."""
-    ink = Ink.of(theme)
-    numbers = sorted({item.number for item in heads})
-    across = max(item.head for item in heads) + 1
-    rows = [
-        {
-            "layer": item.number,
-            "head": item.head,
-            "moved": item.moved,
-            "name": item.name,
-            "to": item.name if in_place else item.other,
-            "text": number(item.moved),
-            "short": cell(number(item.moved)),
-        }
-        for item in heads
-    ]
-    at = {
-        "x": _band("head", list(range(across)), ink, "top"),
-        "y": _band("layer", numbers, ink, "left"),
-    }
-    colour = {
-        "field": "moved",
-        "type": "quantitative",
-        "scale": {"range": colour_scale(theme), "domain": [0, 1]},
-        "legend": {
-            "title": "share of the weight on other tokens",
-            "orient": "bottom",
-            "direction": "horizontal",
-            "gradientLength": 160,
-            "gradientThickness": 8,
-            "tickCount": 2,
-            "labelColor": ink.quiet,
-            "titleColor": ink.quiet,
-            "titleFontWeight": "normal",
-            "titleLimit": 300,
-        },
-    }
-    tips = [
-        {"field": name, "title": title}
-        for name, title in (("name", "head"), ("to", "compared with"), ("text", "difference"))
-    ]
-    layers = [
-        layer("rect", rows, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None)
-    ]
-    if across <= MAX_NUMBERS:
-        text = {
-            "condition": {"test": "datum.moved > 0.45", "value": PAGE[theme]},
-            "value": ink.text,
-        }
-        layers.append(
-            layer(
-                "text",
-                rows,
-                {**at, "text": {"field": "short"}, "color": text},
-                fontSize=11,
-                tooltip=False,
-            )
-        )
-    return picking_grid(
-        layers, {"layer": picked.number, "head": picked.head}, at, ink, TALL, ["name"]
-    )
-
-
-def _band(name: str, values: Sequence[int], ink: Ink, orient: str) -> Spec:
-    return {
-        "field": name,
-        "type": "ordinal",
-        "title": name if orient == "top" else None,
-        "scale": {"domain": list(values), "paddingInner": 0.06},
-        "axis": {
-            **axis_style(ink),
-            "orient": orient,
-            "labelAngle": 0,
-            "titleAnchor": "start",
-            "titlePadding": 2,
-        },
-    }

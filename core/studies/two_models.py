@@ -58,6 +58,10 @@ class Comparison:
     merged: bool
     in_place: bool
 
+    @property
+    def kind(self) -> Kind:
+        return self.pair.first.map(0).kind
+
     @cached_property
     def heads(self) -> list[HeadChange]:
         return self.pair.in_place() if self.in_place else self.pair.nearest()
@@ -98,11 +102,16 @@ def _words(side: Side, kind: Kind, trace: AttentionTrace) -> AttentionTrace:
     )
 
 
+def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Of both sides, the head's weights and where it may attend, each (T, S) on the aligned tokens."""
+    return pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
+
+
 def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
-    (first, _), (second, _) = pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
+    (first, _), (second, _) = maps_of(pair, head)
     rows, columns = (
-        [index for index, (a, b) in enumerate(line.pairs) if a is not None and b is not None]
+        [index for index, both in enumerate(line.pairs) if None not in both]
         for line in (pair.rows, pair.columns)
     )
     if not rows or not columns:

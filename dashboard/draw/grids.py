@@ -45,15 +45,17 @@ def effect_grid(
     across: str = "head",
     tips: Sequence[tuple[str, str]] = TIPS,
     has_sign: bool = True,
+    most: float = 0.0,
 ) -> Spec:
     """A cell for each row of data, which holds layer, head (its column), change and the tooltip's texts.
 
-    The scale ends at the largest change; columns that are no numbers (whole layers) do not count. Without signs it
-    begins at 0. A click picks layer and head; `picked` is outlined.
+    The scale ends at `most`, else at the largest change; columns that are no numbers (whole layers) do not count.
+    Without signs it begins at 0. A click picks layer and head; `picked` is outlined.
     """
     ink = Ink.of(theme)
     most = (
-        max(
+        most
+        or max(
             (abs(row["change"]) for row in rows if row["head"].isdecimal() or across != "head"),
             default=0.0,
         )
@@ -83,6 +85,7 @@ def effect_grid(
             "labelColor": ink.quiet,
             "titleColor": ink.quiet,
             "titleFontWeight": "normal",
+            "titleLimit": 300,
         },
     }
     texts = [

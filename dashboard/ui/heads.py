@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
 
 import streamlit as st
@@ -23,7 +24,8 @@ from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
-from dashboard.ui.model_picker import KINDS, ModelChoice
+from dashboard.ui.links import Pair, read_pair, write_pair
+from dashboard.ui.model_picker import KINDS, ModelChoice, choose_head, current_head
 from dashboard.ui.models import ModelRef, load_model, reading_of, study_of
 from dashboard.ui.panels import theme
 
@@ -124,6 +126,35 @@ def role_line(roles: HeadRoles, heads: int) -> None:
     ]
     items.append(f'<span class="quiet">No role {heads - len(roles)}</span>')
     st.html(f'{STYLE}<div class="role-line">{"".join(items)}</div>')
+
+
+# The head that a page shows: that of its link, else the one that was picked on another page.
+
+
+Named = Mapping[Pair, tuple[Kind, Pair]]  # the pair in the link → the kind, and (layer, head) in it
+
+
+def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair) -> Pair:
+    """The pair of the link's head, else of the one picked on another page, else the default.
+
+    The link's is forgotten once `of`, what the heads belong to, has changed. To pick a head is to write its pair.
+    """
+    if st.session_state.setdefault(f"{page}:of", of) != of:
+        st.session_state[f"{page}:of"] = of
+        write_pair("head", None)
+    first, second = (1 + max(part) for part in zip(*heads, strict=True))
+    linked, error = read_pair("head", (first, second))
+    if error:
+        st.warning(error)
+    if linked is not None and linked in heads:
+        choose_head(ref, *heads[linked])
+        return linked
+    elsewhere = current_head(ref)
+    for pair, head in heads.items():
+        if head == elsewhere:
+            write_pair("head", pair)
+            return pair
+    return default
 
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
