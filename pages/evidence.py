@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -23,6 +22,7 @@ from core.interpret.evidence import (
     hide_token,
     make_heads_uniform,
     measure_contributions,
+    quantity_values,
     single_heads,
     token_scores,
 )
@@ -33,7 +33,7 @@ from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.maps import with_sink
 from core.ranks import kendall
 from core.studies import evidence as study
-from core.studies.evidence import WAYS, HeadMaps, key_agreement, sharpness
+from core.studies.evidence import WAYS, HeadMaps, key_agreement
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
 from dashboard.draw.formats import distinct, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
@@ -42,13 +42,12 @@ from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import PICKED, Spec, axis_style, figure
 from dashboard.server.cache import measurements, shared
-from dashboard.ui.links import BOUND, read_linked, read_pair, write_linked, write_pair
+from dashboard.ui.heads import link_head
+from dashboard.ui.links import BOUND, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     ModelChoice,
-    choose_head,
     choose_model,
-    current_head,
-    head_field as draw_head_field,
+    head_field,
     input_errors,
     masked_inputs,
     output_field,
@@ -72,7 +71,7 @@ from dashboard.ui.panels import (
     paragraph,
     pressed_point,
     room,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -82,7 +81,6 @@ from dashboard.ui.progress import fragment_unless_measuring, measure_with_progre
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.
 
 
-T = TypeVar("T")
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
 WHOLE_FLOW = (
     48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
@@ -123,26 +121,26 @@ class Controls:
         }
 
     @cached_property
+    def ids(self) -> dict[Head, tuple[Kind, int, int]]:
+        """The kind, layer and number of each head."""
+        return {
+            (row, head): (item.kind, item.layer, head)
+            for row, item in enumerate(self.maps)
+            for head in range(len(item.weights))
+        }
+
+    @cached_property
     def heads(self) -> dict[Head, str]:
         """The name of each head."""
         return {
-            (row, head): f"{layer}·H{head}"
-            for row, (item, layer) in enumerate(zip(self.maps, self.layers.values(), strict=True))
-            for head in range(len(item.weights))
+            head: f"{self.layers[kind, layer]}·H{number}"
+            for head, (kind, layer, number) in self.ids.items()
         }
 
     @property
     def recordable(self) -> bool:
         """Whether heads can be switched off."""
         return self.baseline is not None and self.baseline.pretrained.recordable
-
-    def head_id(self, head: Head) -> tuple[Kind, int, int]:
-        item = self.maps[head[0]]
-        return item.kind, item.layer, head[1]
-
-    def row_of(self, kind: str, layer: int) -> int:
-        """The index of a layer among the trace's maps."""
-        return list(self.layers).index((kind, layer))
 
     @property
     def key(self) -> tuple[ModelRef, Question]:
@@ -155,6 +153,14 @@ class Controls:
             return Contributions({}, {})
         return answer_study(measure_contributions, *self.key)
 
+    @cached_property
+    def sharp(self) -> dict[Head, float]:
+        return study.sharpness(self.maps)
+
+    @cached_property
+    def estimates(self) -> dict[Head, float]:
+        return study.gradient_estimates(self.maps, self.contributions)
+
     @property
     def scores(self) -> dict[str, np.ndarray]:
         """The score of each token of the source by each measure."""
@@ -163,31 +169,29 @@ class Controls:
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the controls and answer the question; PretrainedError if this model cannot answer it."""
-    model, ref, inputs = choice.pretrained, choice.ref, choice.inputs
+    model, ref, question = choice.pretrained, choice.ref, Question(choice.inputs)
     if model is None:
-        return Controls(ref, choice.reading, Question(inputs), None)
-    if model.head == "none":
-        against = ""
-        if model.reads == "text":
-            against = st.text_input(
-                "Compared with the embedding of",
-                AGAINST,
-                key="evidence:against",
-                **BOUND,
-                help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
-                "text's own embedding, which is 1 until a head or a token is removed.",
-            )
-        question = Question(inputs, against=(against or "").strip())
-    else:
+        return Controls(ref, choice.reading, question, None)
+    if model.head == "none" and model.reads == "text":
+        against = st.text_input(
+            "Compared with the embedding of",
+            AGAINST,
+            key="evidence:against",
+            **BOUND,
+            help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
+            "text's own embedding, which is 1 until a head or a token is removed.",
+        )
+        question = replace(question, against=(against or "").strip())
+    elif model.head != "none":
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             if model.head == "masked":
                 question = Question(masked_inputs("evidence", choice))
-            elif model.head == "classify":
-                question = Question(inputs)
-            else:
-                question = Question(inputs, position_field("evidence", choice.reading))
+            elif model.head != "classify":
+                place = position_field("evidence", choice.reading)
+                question = replace(question, position=place)
             question = _output_fields(ref, question)
-    reading = choice.reading if question.inputs == inputs else reading_of(ref, question.inputs)
+    same = question.inputs == choice.inputs
+    reading = choice.reading if same else reading_of(ref, question.inputs)
     return Controls(ref, reading, question, baseline_of(ref, question))
 
 
@@ -210,11 +214,11 @@ def _output_fields(ref: ModelRef, question: Question) -> Question:
             "the most likely has more than 0.95."
         ),
     )
-    quantity = QUANTITIES[str(name)]
-    contrast = None
-    if quantity == "difference":
-        contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
-    return replace(question, output=output, quantity=quantity, contrast=contrast)
+    question = replace(question, output=output, quantity=QUANTITIES[str(name)])
+    if question.quantity != "difference":
+        return question
+    contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
+    return replace(question, contrast=contrast)
 
 
 # What is measured of the answer, for all sessions.
@@ -234,27 +238,6 @@ def flow_query(item: AttentionMap, query: int) -> tuple[int | None, ...]:
     """To which query the flow is computed, None for all, as the one argument; of a very long text none at all."""
     longest = max(len(item.queries), len(item.keys))
     return () if longest > MAX_FLOW else (None if longest <= WHOLE_FLOW else query,)
-
-
-def default_cell(controls: Controls, head: Head) -> tuple[int, int]:
-    item = controls.maps[head[0]]
-    return study.default_cell(item, head[1], controls.contributions, controls.baseline)
-
-
-def gradient_estimates(controls: Controls) -> dict[Head, float]:
-    return study.gradient_estimates(controls.maps, controls.contributions)
-
-
-def answers_without(controls: Controls, baseline: Baseline, off: HeadSet) -> dict[Any, Any]:
-    """The value of each of the likeliest answers (their ids) by WAYS; of an embedding, its similarity."""
-    return _once("without", controls, off, lambda: study.answers_without(baseline, off))
-
-
-def _once(name: str, controls: Controls, heads: HeadSet, measure: Callable[[], T]) -> T:
-    values: dict[HeadSet, T] = measurements(f"evidence:{name}", controls.key)
-    if heads not in values:
-        values[heads] = measure()
-    return values[heads]
 
 
 # The page's Vega-Lite figure of an answer with heads on and off.
@@ -369,31 +352,13 @@ MEANINGS = {
 def target_text(baseline: Baseline) -> str:
     """What the page measures, in a few words."""
     if baseline.word is None:
-        return (
-            "the similarity with the other sentence"
-            if baseline.question.against
-            else "the similarity with itself"
-        )
+        other = "the other sentence" if baseline.question.against else "itself"
+        return f"the similarity with {other}"
     kind = "class" if baseline.answer.kind == "class" else "answer" if baseline.is_top else "token"
     name = f"{kind} **{plain(baseline.word)}**"
     if baseline.other is not None:
         return f"the logit of the {name} minus that of **{plain(baseline.other)}**"
     return f"the {baseline.quantity} of the {name}"
-
-
-def why_logit(baseline: Baseline) -> str:
-    """Why the logit is measured where nobody chose it; empty elsewhere."""
-    if (
-        baseline.question.quantity is not None
-        or baseline.quantity != "logit"
-        or baseline.answer.probabilities is None
-    ):
-        return ""
-    most = number(float(baseline.answer.probabilities.max()))
-    return (
-        f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
-        "measured."
-    )
 
 
 def moves(before: float, after: float) -> str:
@@ -405,86 +370,88 @@ def moves(before: float, after: float) -> str:
 
 
 def heads_fact(
+    controls: Controls,
     baseline: Baseline,
-    ranked: Sequence[tuple[str, Effect]],
-    picked: str,
-    layer: tuple[str, Effect] | None,
-    sharpest: tuple[str, float],
-    agree: tuple[float | None, float | None],
+    effects: Mapping[HeadSet, Effect],
+    alone: Mapping[Head, Effect],
+    picked: Head,
 ) -> str:
     """The head and layer with the largest effects, the ranks of the picked and the sharpest head, how ranks agree."""
-    first, effect = ranked[0]
-    name_text = f":primary[**{plain(first)}**]" if first == picked else f"**{plain(first)}**"
-    ranks = {name: rank for rank, (name, _) in enumerate(ranked)}
+    names, ranked = controls.heads, list(alone)
+    first = ranked[0]
+    shown = (
+        f":primary[**{plain(names[first])}**]" if first == picked else f"**{plain(names[first])}**"
+    )
     text = (
-        f"Without {name_text}, {target_text(baseline)} {moves(baseline.value, effect.value)}, "
+        f"Without {shown}, {target_text(baseline)} {moves(baseline.value, alone[first].value)}, "
         + (f"the largest change of {len(ranked)} heads" if len(ranked) > 1 else "its only head")
     )
-    text += (
-        f"; without all of {plain(layer[0])} it is {number(layer[1].value)}. " if layer else ". "
-    )
+    whole = [
+        (controls.layers[kind, layer], effect)
+        for off, effect in effects.items()
+        for kind, layer, head in off
+        if head is None
+    ]
+    if whole:
+        layer, effect = max(whole, key=lambda pair: abs(pair[1].change))
+        text += f"; without all of {plain(layer)} it is {number(effect.value)}"
+    text += ". "
     if picked != first:
         text += (
-            f"Without :primary[**{plain(picked)}**] it is {number(ranked[ranks[picked]][1].value)}, number "
-            f"{ranks[picked] + 1}. "
+            f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, number "
+            f"{ranked.index(picked) + 1}. "
         )
-    name, sharp = sharpest
-    change = ranked[ranks[name]][1].change
-    position = "first" if not ranks[name] else f"number {ranks[name] + 1}"
+    sharpest = max(controls.sharp, key=controls.sharp.__getitem__)
+    rank = ranked.index(sharpest)
     text += (
-        f"The sharpest head, **{plain(name)}** with a mean largest weight of {number(sharp)}, is {position}: "
-        f"{signed(change)}."
+        f"The sharpest head, **{plain(names[sharpest])}** with a mean largest weight of "
+        f"{number(controls.sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
+        f"{signed(alone[sharpest].change)}."
     )
-    by_weight, by_slope = agree
-    if by_weight is not None:
-        text += f" Over all heads, the ranks by sharpness and by change agree with ρ = {signed(by_weight)}"
-        text += (
-            "."
-            if by_slope is None
-            else f"; those by gradient estimate and by change with {signed(by_slope)}."
-        )
-    return text
+    by_weight, by_slope = study.rank_agreement(alone, controls.sharp, controls.estimates)
+    if by_weight is None:
+        return text
+    slope = (
+        ""
+        if by_slope is None
+        else (f"; those by gradient estimate and by change with {signed(by_slope)}")
+    )
+    return (
+        f"{text} Over all heads, the ranks by sharpness and by change agree with ρ = "
+        f"{signed(by_weight)}{slope}."
+    )
 
 
 def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
     """One cell in all measures: its weight, what is written, its gradient, and what arrives by paths of attention."""
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
-    (query, key), weight, lengths = pair, values["weights"], measures.lengths
-    text = (
-        f"In **{plain(head)}**, :primary[**{plain(query)}**] puts **{number(weight)}** of its weight on "
-        f"**{plain(key)}**"
-    )
+    (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
+    text = f"In **{plain(head)}**, :primary[**{query}**] puts **{number(weight)}** of its weight on **{key}**"
     if lengths is not None and column < lengths.shape[1]:
         share = values["written"]
-        less, more = share < weight - 0.02, share > weight + 0.02
-        text += f"{', but only' if less else ', and'} **{number(share)}** of what it writes comes from there"
-        text += (
-            f": v·W_O has length {number(float(lengths[row, column]))} there and "
-            f"{number(float(lengths[row].mean()))} on average"
-            if less or more
-            else ""
-        )
+        but = "but only" if share < weight - 0.02 else "and"
+        text += f", {but} **{number(share)}** of what it writes comes from there"
+        if abs(share - weight) > 0.02:
+            text += (
+                f": v·W_O has length {number(float(lengths[row, column]))} there and "
+                f"{number(float(lengths[row].mean()))} on average"
+            )
     if "gradient" in values:
         text += f"; the gradient gives this cell {signed(values['gradient'])}"
-    text += (
-        f". Over all paths through attention and residuals, {number(values['rollout'])} of {plain(query)} comes "
-        f"from {plain(key)}"
-    )
-    return text + (
-        "." if "flow" not in values else f", and at most {number(values['flow'])} can flow."
+    flowing = f", and at most {number(values['flow'])} can flow" if "flow" in values else ""
+    return (
+        f"{text}. Over all paths through attention and residuals, {number(values['rollout'])} of {query} comes "
+        f"from {key}{flowing}."
     )
 
 
 def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
     """A line a head: the answer without it, the gradient's estimate, and its mean largest weight."""
-    estimates, sharp = gradient_estimates(controls), sharpness(controls.maps)
     lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
     for head, effect in changes.items():
-        kind, layer, index = controls.head_id(head)
-        estimate = f"{estimates[head]:.8g}" if head in estimates else ""
-        lines.append(
-            f"{kind},{layer},{index},{effect.value:.8g},{effect.change:.8g},{estimate},{sharp[head]:.8g}"
-        )
+        numbers = effect.value, effect.change, controls.estimates.get(head), controls.sharp[head]
+        texts = ("" if one is None else f"{one:.8g}" for one in numbers)
+        lines.append(",".join([*map(str, controls.ids[head]), *texts]))
     return "\n".join(lines) + "\n"
 
 
@@ -495,25 +462,28 @@ def tokens_fact(
     agree: Mapping[str, float | None],
 ) -> str:
     """Which token the answer needs, which one the weights rank first, and how well each measure orders all of them."""
-    needed = max(range(len(lost)), key=lambda index: abs(lost[index]))
-    named = first["weights"]
-    text = f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
-    text += (
-        f"The weights rank {plain(tokens[named])} first as well"
-        if named == needed
-        else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
-        f"{signed(lost[named])}"
+    needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
+    text = (
+        f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
+        + (
+            f"The weights rank {plain(tokens[named])} first as well"
+            if named == needed
+            else f"The weights rank **{plain(tokens[named])}** first, but hiding it changes the answer by "
+            f"{signed(lost[named])}"
+        )
     )
     known = {name: tau for name, tau in agree.items() if tau is not None}
     if "weights" not in known:
         return f"{text}."
-    best = max(known, key=lambda name: known[name])
-    text += f"; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
-    text += f"**{signed(known['weights'])}**"
-    return text + (
-        ", the most of all measures."
-        if best == "weights"
-        else f". The order by {SPOKEN[best]} agrees most, with {signed(known[best])}."
+    best = max(known, key=known.__getitem__)
+    return (
+        f"{text}; over all {len(tokens)} tokens their order agrees with the measured one with τ = "
+        f"**{signed(known['weights'])}**"
+        + (
+            ", the most of all measures."
+            if best == "weights"
+            else f". The order by {SPOKEN[best]} agrees most, with {signed(known[best])}."
+        )
     )
 
 
@@ -541,16 +511,15 @@ VERDICTS = (
 
 def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
     """How much of a head's effect is due to its weights, by the same head with uniform weights."""
-    text = (
+    says = "The head changes nothing, so its weights change nothing either."
+    if abs(off.change) >= 1e-6:
+        share = even.change / off.change
+        says = next(verdict for limit, verdict in VERDICTS if share < limit)
+        says = says.format(share=percent(share))
+    return (
         f"**Other weights, the same answer?** With uniform weights, as Wiegreffe and Pinter test it, {plain(head)} "
         f"gives {number(even.value)} instead of {number(baseline.value)}; switched off it gives "
-        f"{number(off.value)}. "
-    )
-    if abs(off.change) < 1e-6:
-        return text + "The head changes nothing, so its weights change nothing either."
-    share = even.change / off.change
-    return text + next(
-        verdict.format(share=percent(share)) for limit, verdict in VERDICTS if share < limit
+        f"{number(off.value)}. {says}"
     )
 
 
@@ -563,57 +532,59 @@ CAN_TELL = (
 )
 
 
+SIDES = (  # from the τ on: what the weights show, and whether their first token needs a word
+    (0.6, "so here the weights show well which tokens matter, but not how much", False),
+    (0.2, "so here they show in part which tokens matter", True),
+    (-math.inf, "so here they show little of which tokens matter", True),
+)
+
+
 def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
     """The two papers, and this text between them; `same_first`: the weights put the most needed token first."""
     if agree is None:
         return CAN_TELL
-    tau = agree.get("weights")
-    if tau is None:
-        return (
-            CAN_TELL
-            + "Here there are too few tokens, or nothing changes, so neither can be tested."
-        )
-    side = (
-        "so here the weights show well which tokens matter, but not how much"
-        if tau >= 0.6
-        else "so here they show in part which tokens matter"
-        if tau >= 0.2
-        else "so here they show little of which tokens matter"
-    )
-    if same_first and tau < 0.6:
-        side += ", though they rank the one that matters most first"
+    if (tau := agree.get("weights")) is None:
+        return f"{CAN_TELL}Here there are too few tokens, or nothing changes, so neither can be tested."
+    side, less = next((words, less) for limit, words, less in SIDES if tau >= limit)
+    though = ", though they rank the one that matters most first" if same_first and less else ""
     return (
         f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
-        f"same order, 0: no relation), {side}."
+        f"same order, 0: no relation), {side}{though}."
     )
 
 
 def conditions(controls: Controls) -> str:
     """Under which conditions the page's numbers hold."""
-    text = f"{plain(controls.reading.trace.source)}, {controls.reading.source.count}"
-    text += "; fp32, no dropout" if controls.baseline else ", as uploaded"
-    text += ", one forward pass per head." if controls.recordable else "."
-    if len(controls.reading.trace.kinds) > 1:
-        text += (
-            " The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
-            "in one graph, and the part that reaches the source is shown."
-        )
-    if controls.recordable:
-        text += " A head that changes nothing by itself may be one of several that do the same."
-    return text
+    how = "; fp32, no dropout" if controls.baseline else ", as uploaded"
+    per_head, several = (
+        (", one forward pass per head.", MAY_BE_SEVERAL) if controls.recordable else (".", "")
+    )
+    decoder = DECODER if len(controls.reading.trace.kinds) > 1 else ""
+    trace, source = controls.reading.trace, controls.reading.source
+    return f"{plain(trace.source)}, {source.count}{how}{per_head}{decoder}{several}"
+
+
+DECODER = (
+    " The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
+    "in one graph, and the part that reaches the source is shown."
+)
+MAY_BE_SEVERAL = " A head that changes nothing by itself may be one of several that do the same."
 
 
 # The first figure: what the answer loses without each head, and the answer with several of them off.
 
 
-MODEL = "evidence:model"
 LAYER = "all"  # the column of whole layers
 HeadsPair = tuple[Effect, Effect]
+Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
 
-def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet]:
-    """Draw the section; returns the picked head, its effects with uniform weights and off, and all heads that are off."""
+def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet, Answers]:
+    """Draw the section.
+
+    Returns the picked head, its effects with uniform weights and off, all heads that are off, and the answers then.
+    """
     todo, alone_fast = head_sets(controls.reading.trace), len(baseline.source) <= SHORT
     with one_thread(alone_fast):
         effects = measure_with_progress(
@@ -623,82 +594,41 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
             lambda off: ablate_heads(baseline, off),
             "heads and layers",
         )
-    alone = {
-        (controls.row_of(kind, layer), head): effect
+    rows = list(controls.layers)
+    measured = {
+        (rows.index((kind, layer)), head): effect
         for (kind, layer, head), effect in single_heads(effects).items()
     }
-    ranked = sorted(alone, key=lambda head: -abs(alone[head].change))
-    picked, measured_all = _picked_head(controls, ranked[0]), len(alone) == len(controls.heads)
+    alone = dict(sorted(measured.items(), key=lambda item: -abs(item[1].change)))
+    picked = _head(controls, next(iter(alone)))
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
-        _grid(controls, baseline, effects, ranked, picked)
+        _grid(controls, baseline, effects, list(alone), picked)
     with right, one_thread(alone_fast):
-        pair, off = _without(controls, baseline, picked, effects)
-    sharp, estimates = sharpness(controls.maps), gradient_estimates(controls)
-    if measured_all:
-        sharpest = max(sharp, key=lambda head: sharp[head])
-        whole = [
-            (controls.layers[kind, layer], effect)
-            for out, effect in effects.items()
-            for kind, layer, head in out
-            if head is None
-        ]
-        fact(
-            heads_fact(
-                baseline,
-                [(controls.heads[head], alone[head]) for head in ranked],
-                controls.heads[picked],
-                max(whole, key=lambda pair: abs(pair[1].change), default=None),
-                (controls.heads[sharpest], sharp[sharpest]),
-                study.rank_agreement(alone, sharp, estimates),
-            )
-        )
-    count, shown = len(controls.heads), min(TABLE_ROWS, len(ranked))
-    of = "" if measured_all else f" of the {len(alone)} measured so far, out of {count}"
+        pair, off, answers = _without(controls, baseline, picked, effects)
+    count, shown = len(controls.heads), min(TABLE_ROWS, len(alone))
+    of = f" of the {len(alone)} measured so far, out of {count}"
+    if len(alone) == count:
+        of = ""
+        fact(heads_fact(controls, baseline, effects, alone, picked))
     label = f"The {shown} heads that the answer needs most" if shown > 1 else "The head"
     details(
         f"{label}{of}, as a table",
-        partial(_ranking, controls, baseline, alone, ranked),
+        partial(_ranking, controls, baseline, alone),
         "evidence:ranking",
     )
-    return picked, pair, off
+    return picked, pair, off, answers
 
 
-def head_field(controls: Controls, picked: Head) -> None:
-    """Draw the field of the head."""
-
-    def choose(head: Head) -> None:
-        kind, layer, index = controls.head_id(head)
-        choose_head(controls.ref, kind, (layer, index))
-        write_pair("head", head)
-
-    draw_head_field(
-        {name: head for head, name in controls.heads.items()},
-        picked,
-        choose,
-        f"evidence:head:{controls.ref.name}",
-    )
+def _head(controls: Controls, default: Head) -> Head:
+    """The picked head."""
+    heads = {at: (kind, (layer, head)) for at, (kind, layer, head) in controls.ids.items()}
+    return link_head("evidence", controls.ref, controls.ref, heads, default)
 
 
-def _picked_head(controls: Controls, default: Head) -> Head:
-    """The head of the link, else the one that was picked on another page, else the default."""
-    if st.session_state.setdefault(MODEL, controls.ref) != controls.ref:
-        st.session_state[MODEL] = controls.ref
-        write_pair("head", None)  # another model has other heads
-    bounds = len(controls.maps), max(len(item.weights) for item in controls.maps)
-    linked, error = read_pair("head", bounds)
-    if error:
-        st.warning(error)
-    if linked in controls.heads:
-        kind, layer, index = controls.head_id(linked)
-        choose_head(controls.ref, kind, (layer, index))
-        return linked
-    if stored := current_head(controls.ref):
-        for head in controls.heads:
-            if controls.head_id(head) == (stored[0], *stored[1]):
-                write_pair("head", head)
-                return head
-    return default
+def _head_field(controls: Controls, picked: Head) -> None:
+    names = {name: head for head, name in controls.heads.items()}
+    head_field(names, picked, partial(write_pair, "head"), f"evidence:head:{controls.ref.name}")
 
 
 def _grid(
@@ -709,26 +639,19 @@ def _grid(
     picked: Head,
 ) -> None:
     """Draw the change of the answer without each head and each layer, whose cells pick a head."""
-    rows: list[Spec] = []
+    layers, rows = list(controls.layers.values()), list[Spec]()
+    ranks = {head: rank for rank, head in enumerate(ranked, 1)}
     measured = "" if len(ranked) == len(controls.heads) else " measured"
     for off, effect in effects.items():
         ((kind, layer, head),) = off
-        name, one = controls.layers[kind, layer], (controls.row_of(kind, layer), head)
+        name = controls.layers[kind, layer]
         cell = {"head": LAYER, "name": f"all of {name}", "share": "a whole layer"}
         if head is not None:
-            rank = f"{ranked.index(one) + 1} of {len(ranked)}{measured}"  # type: ignore[arg-type]
+            rank = f"{ranks[layers.index(name), head]} of {len(ranked)}{measured}"
             cell = {"head": str(head), "name": f"{name}·H{head}", "share": rank}
-        rows.append(
-            cell
-            | {
-                "layer": name,
-                "change": effect.change,
-                "by": signed(effect.change),
-                "now": f"{number(effect.value)} instead of {number(baseline.value)}",
-            }
-        )
-    layers = list(controls.layers.values())
-    heads = [str(head) for head in range(max(len(item.weights) for item in controls.maps))]
+        now = f"{number(effect.value)} instead of {number(baseline.value)}"
+        change = {"layer": name, "change": effect.change, "by": signed(effect.change), "now": now}
+        rows.append(cell | change)
     with st.container(
         horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
     ):
@@ -738,13 +661,14 @@ def _grid(
             help="One forward pass per head, in which its output is "
             "zero. The last column is the whole layer.",
         )
-        head_field(controls, picked)
+        _head_field(controls, picked)
 
     def pick() -> None:
         point = pressed_point("evidence:grid")
         if point and point["head"] != LAYER:
             write_pair("head", (layers.index(point["layer"]), int(point["head"])))
 
+    heads = [str(head) for head in range(max(len(item.weights) for item in controls.maps))]
     draw_chart(
         st,
         effect_grid(rows, layers, [*heads, LAYER], (layers[picked[0]], str(picked[1])), theme()),
@@ -757,15 +681,15 @@ def _grid(
 
 def _without(
     controls: Controls, baseline: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]
-) -> tuple[HeadsPair, HeadSet]:
+) -> tuple[HeadsPair, HeadSet, Answers]:
     """Draw the answer without the picked head and those that a person adds to it.
 
-    Returns the effects of the head, and all that is off.
+    Returns the effects of the head, all that is off, and the answers.
     """
     name = controls.heads[picked]
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
-    } | {name: frozenset({controls.head_id(head)}) for head, name in controls.heads.items()}
+    } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**Without {plain(name)}**", width="content")
         with st.popover("More heads", icon=":material/power_settings_new:"):
@@ -777,9 +701,9 @@ def _without(
                 **BOUND,
             )
     others = [other for other in others if other != name]
-    alone: HeadSet = frozenset({controls.head_id(picked)})
+    alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
-    answers = answers_without(controls, baseline, off)
+    answers = answer_study(study.answers_without, *controls.key, off)
     ids = [id for id in answers if id is not None]
     words = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
     rows = [
@@ -794,18 +718,20 @@ def _without(
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
     )
+    why = ""
+    if logits and baseline.question.quantity is None:  # nobody chose the logit
+        most = number(float(quantity_values(baseline.answer, "probability").max()))
+        why = (
+            f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
+            "measured."
+        )
     st.caption(
-        f"The page measures {target_text(baseline)}.{why_logit(baseline)}",
+        f"The page measures {target_text(baseline)}.{why}",
         help="Uniform: the head gives the same weight to every key that it may attend to. It still writes its "
         "values, but no longer chooses among them.",
     )
-    pair = (
-        _once("uniform", controls, alone, lambda: make_heads_uniform(baseline, alone)),
-        effects.get(alone) or ablate_heads(baseline, alone),
-    )
     if others:
-        parts = [frozenset({head}) for head in off]
-        added = sum(effects[part].change for part in parts if part in effects)
+        added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
         effect = effects.get(off) or ablate_heads(baseline, off)
         st.caption(
             plain(
@@ -813,29 +739,26 @@ def _without(
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
             )
         )
-    return pair, off
+    even = answer_study(make_heads_uniform, *controls.key, alone)
+    return (even, effects.get(alone) or ablate_heads(baseline, alone)), off, answers
 
 
-def _ranking(
-    controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect], ranked: list[Head]
-) -> None:
+def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect]) -> None:
     """Draw the heads that the answer needs most, with other measures of them, and all that were measured as a file."""
-    estimates, sharp = gradient_estimates(controls), sharpness(controls.maps)
     rows = []
-    for head in ranked[:TABLE_ROWS]:
-        effect, output = alone[head], ""
+    for head, effect in list(alone.items())[:TABLE_ROWS]:
+        row = {
+            "head": controls.heads[head],
+            "answer without it": number(effect.value),
+            "change": signed(effect.change),
+        }
         if effect.id is not None:
-            (output,) = display_names(baseline.pretrained, baseline.answer, [effect.id])
-        rows.append(
-            {
-                "head": controls.heads[head],
-                "answer without it": number(effect.value),
-                "change": signed(effect.change),
-                **({"prediction then": output} if baseline.id is not None else {}),
-                **({"gradient estimate": signed(estimates[head])} if estimates else {}),
-                "largest weight": number(sharp[head]),
-            }
-        )
+            (row["prediction then"],) = display_names(
+                baseline.pretrained, baseline.answer, [effect.id]
+            )
+        if controls.estimates:
+            row["gradient estimate"] = signed(controls.estimates[head])
+        rows.append(row | {"largest weight": number(controls.sharp[head])})
     table(
         list(rows[0]),
         [list(row.values()) for row in rows],
@@ -860,14 +783,14 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: Controls, head: Head) -> HeadMaps:
+def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
     """Draw the measures side by side with one crosshair, and the picked cell in all of them as a sentence."""
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
     pinned = settle_pin(stores(KEY, None)[0], KEY, linked, shape)
     write_linked("evidence", "pin", pinned)
-    row, column = pinned or default_cell(controls, head)
+    row, column = pinned or cell
     flowing = None
     for query in flow_query(item, row):
         flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], query)
@@ -876,8 +799,8 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
     paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
         sizes = [np.abs(each[row]) for each in measures.maps.values()]
-        note = "each measure from 0 to its largest value, without signs"
         values = np.stack([size / (size.max() or 1.0) for size in sizes])
+        note = "each measure from 0 to its largest value, without signs"
         multiples(
             [Tile(f"From {item.queries[row]}", note, values)],
             [NAMES[measure] for measure in measures.maps],
@@ -893,6 +816,7 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
             f"{shape[0]} × {shape[1]} cells are too many to show side by side, so only row {row} is shown."
         )
     else:
+        cross = item.kind == "cross"
         multiples(
             _tiles(item, head[1], measures),
             item.queries,
@@ -902,9 +826,7 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
             column=column,
             height=320,
             pin=pinned,
-            reads="output (row) … input (column)"
-            if item.kind == "cross"
-            else "query (row) … key (column)",
+            reads="output (row) … input (column)" if cross else "query (row) … key (column)",
             noun="value",
             fact=f"Head {name} by {len(measures.maps)} measures",
         )
@@ -920,37 +842,32 @@ def maps_section(controls: Controls, head: Head) -> HeadMaps:
 
 def _tiles(item: AttentionMap, head: int, measures: HeadMaps) -> list[Tile]:
     """A map a measure, masked where the head cannot attend or the measure is unknown; the gradient is signed."""
-    tiles, shape = [], item.weights.shape[1:]
-    visible = None
-    if item.mask is not None:
-        visible = np.broadcast_to(item.mask, (max(head + 1, len(item.mask)), *shape))[head]
-    for index, (name, values) in enumerate(measures.maps.items()):
-        mask, note = visible, NOTES[name]
-        if name == "flow" and measures.known is not None:
-            known = measures.known
-            mask = np.pad(known, ((0, 0), (0, shape[1] - known.shape[1])))
-            mask, note = mask if visible is None else visible & mask, f"{note}; this row only"
-        tile = Tile(NAMES[name], note, values, mask, index)
-        if name == "gradient":
-            share = values / (np.abs(values).max() or 1.0)
-            tile = replace(tile, weights=share, span=(-1.0, 1.0), signed=True)
-        tiles.append(tile)
-    return tiles
+    visible = None if item.mask is None else item.visible[head]
+    tiles = {
+        name: Tile(NAMES[name], NOTES[name], values, visible, index)
+        for index, (name, values) in enumerate(measures.maps.items())
+    }
+    if "flow" in tiles and (known := measures.known) is not None:
+        known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
+        mask = known if visible is None else visible & known
+        tiles["flow"] = replace(tiles["flow"], mask=mask, note=f"{NOTES['flow']}; this row only")
+    if "gradient" in tiles:
+        values = measures.maps["gradient"]
+        share = values / (np.abs(values).max() or 1.0)
+        tiles["gradient"] = replace(tiles["gradient"], weights=share, span=(-1.0, 1.0), signed=True)
+    return list(tiles.values())
 
 
 def agreement(measures: HeadMaps) -> None:
     """Draw how the measures of this head agree in the order of the keys."""
-    rows = []
-    for one in measures.maps:
-        ρ = {other: key_agreement(measures, one, other) for other in measures.maps}
-        texts = [
-            "–" if value is None else number(value) if other == one else signed(value)
-            for other, value in ρ.items()
-        ]
-        rows.append([NAMES[one], *texts])
+
+    def text(one: str, other: str) -> str:
+        ρ = key_agreement(measures, one, other)
+        return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
+
     table(
         ["ρ", *(NAMES[name] for name in measures.maps)],
-        rows,
+        [[NAMES[one], *(text(one, other) for other in measures.maps)] for one in measures.maps],
         markers=False,
         caption="Agreement of the order of the keys between measures, Spearman's ρ",
     )
@@ -1003,9 +920,30 @@ from core.show import show_maps
 
 show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
 """
+_ASK = """
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question})
+print(baseline.word or "cosine", baseline.value)
+"""
+_WAYS = """
+from core.studies.evidence import answers_without
+
+off = frozenset({off!r})  # (kind, layer, head); None is the whole layer
+answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
+for token, values in answers.items():
+    print(token, values)
+"""
 
 
-def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> Script:
+def script(
+    controls: Controls,
+    head: Head,
+    cell: Pair,
+    measures: HeadMaps,
+    off: HeadSet,
+    answers: Answers,
+) -> Script:
     """The measures that the page could take: of an array, rollout and flow alone."""
     baseline, item = controls.baseline, controls.maps[head[0]]
     cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
@@ -1013,44 +951,29 @@ def script(controls: Controls, head: Head, measures: HeadMaps, off: HeadSet) -> 
     contributions = "Contributions({}, {})"
     if baseline is not None:
         contributions = "measure_contributions(baseline)"
-        ask = f"""
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question_code(controls.question)})
-print(baseline.word or "cosine", baseline.value)
-"""
+        ask = _ASK.format(question=question_code(controls.question))
         cells.append(Cell("The answer of the whole model.", ask))
         results["baseline.value"] = np.array(baseline.value)
-    if baseline is not None and controls.recordable:
-        ways = f"""
-from core.studies.evidence import answers_without
-
-off = frozenset({set(off)!r})  # (kind, layer, head); None is the whole layer
-answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
-for token, values in answers.items():
-    print(token, values)
-"""
+    if answers:
+        ways = _WAYS.format(off=set(off))
         cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, ways)]
         results["[list(values.values()) for values in answers.values()]"] = np.array(
-            [list(each.values()) for each in answers_without(controls, baseline, off).values()]
+            [list(each.values()) for each in answers.values()]
         )
         measured = measurements(WITHOUT_HEADS, controls.key)
         todo = head_sets(controls.reading.trace)
         if all(one in measured for one in todo):
             results["changes"] = np.array([measured[one].change for one in todo])
-    query = (
-        default_cell(controls, head)[0]
-        if measures.known is None
-        else measures.known.any(1).argmax()
-    )
-    flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, int(query))]
-    made = contributions.partition("(")[0]
+    known = measures.known
+    query = int(cell[0] if known is None else known.any(1).argmax())
+    flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, query)]
+    sink = controls.reading.sinks
     maps = f"""
-from core.interpret.evidence import {made}
+from core.interpret.evidence import {contributions.partition("(")[0]}
 from core.studies.evidence import flow_map, head_maps
-{"from core.pretrained.maps import with_sink" if controls.reading.sinks else ""}
+{"from core.pretrained.maps import with_sink" if sink else ""}
 contributions = {contributions}
-item = {"with_sink(reading.trace)" if controls.reading.sinks else "reading.trace"}.maps[{head[0]}]
+item = {"with_sink(reading.trace)" if sink else "reading.trace"}.maps[{head[0]}]
 flowing = {flowing[0] if flowing else None}  # maximum flow to each query
 measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
 """
@@ -1064,10 +987,10 @@ show_maps(shown, item.queries, item.keys, row={query})
     cells.append(Cell(f"{MAPS}: {', '.join(measures.maps)}.", maps, draw, picture))
     results |= {f"measures.maps[{name!r}]": values for name, values in measures.maps.items()}
     measured = measurements(WITHOUT_TOKENS, controls.key)
-    count = len(controls.reading.source.tokens)
-    if baseline is not None and all(token in measured for token in range(count)):
+    tokens = range(len(controls.reading.source.tokens))
+    if baseline is not None and all(token in measured for token in tokens):
         cells.append(Cell(TOKENS, _TOKENS, _STRIP, "evidence:strip"))
-        changes = np.array([measured[token].change for token in range(count)])
+        changes = np.array([measured[token].change for token in tokens])
         rows = np.stack([*controls.scores.values(), np.abs(changes)])
         results |= {f"scores[{name!r}]": values for name, values in controls.scores.items()}
         results |= {"hidden": changes, "shares": rows / rows.max(-1, keepdims=True).clip(1e-30)}
@@ -1103,8 +1026,7 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
         return None, False
     if len(effects) < len(tokens):
         return None, False
-    changes = np.array([effects[token].change for token in range(len(tokens))])
-    measures = controls.scores
+    changes, measures = np.array([one.change for one in effects.values()]), controls.scores
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
@@ -1114,22 +1036,18 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
         [NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
         for name, tau in agree.items()
     ]
-    rows.append([HIDDEN, "the token hidden from every head", tokens[needed], ""])
     table(
         ["measure", "computed from", "ranks first", "τ"],
-        rows,
+        [*rows, [HIDDEN, "the token hidden from every head", tokens[needed], ""]],
         caption="Measures of tokens, compared with hiding each",
         left=3,
         markers=False,
     )
+    too_long = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
     st.caption(
         "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
         "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-        + (
-            ""
-            if "flow" in measures
-            else f" Flow from {len(tokens)} tokens takes too long, so it is left out."
-        )
+        + ("" if "flow" in measures else too_long)
     )
     return agree, first["weights"] == needed
 
@@ -1224,7 +1142,11 @@ def page() -> None:
     choice = choose_model()
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
-        details("Papers and source", _papers, "evidence:papers")
+        papers = "\n\n".join(
+            f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})"
+            for name, paper, url, meaning in PAPERS
+        )
+        details("Papers and source", partial(sources, papers, *SOURCES), "evidence:papers")
     next_page("evidence")
 
 
@@ -1235,17 +1157,33 @@ def _view(choice: ModelChoice) -> None:
         if controls.reading.note:
             st.caption(plain(controls.reading.note))
         baseline, pair, off = controls.baseline, None, NO_HEADS
+        answers: Answers = {}
         if baseline is not None and controls.recordable:
-            head, pair, off = section(controls, baseline)
+            head, pair, off, answers = section(controls, baseline)
         else:
             st.caption(
                 "Only the weights are known here, so the page shows only what follows from them: rollout and flow."
             )
-            head = _picked_head(controls, next(iter(controls.heads)))
-            head_field(controls, head)
-        measures = maps_section(controls, head)
-        add_script(partial(script, controls, head, measures, off))
-        _equation(controls, head, measures)
+            head = _head(controls, next(iter(controls.heads)))
+            _head_field(controls, head)
+        row, column = cell = study.default_cell(
+            controls.maps[head[0]], head[1], controls.contributions, baseline
+        )
+        measures = maps_section(controls, head, cell)
+        add_script(partial(script, controls, head, cell, measures, off, answers))
+        if measures.lengths is not None and column < measures.lengths.shape[1]:
+            weight, length, rolled = (
+                float(values[row, column])
+                for values in (measures.maps["weights"], measures.lengths, measures.maps["rollout"])
+            )
+            st.latex(
+                rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
+                rf"{number(weight * length)}"
+            )
+            st.latex(
+                rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
+                rf"\tilde A_{{{row},{column}}} = {number(rolled)}"
+            )
         details(
             "How the measures of this head agree", lambda: agreement(measures), "evidence:agree"
         )
@@ -1255,29 +1193,3 @@ def _view(choice: ModelChoice) -> None:
                 paragraph(even_fact(baseline, controls.heads[head], *pair))
             paragraph(can_tell(*agreed))
         caption(conditions(controls))
-
-
-def _equation(controls: Controls, head: Head, measures: HeadMaps) -> None:
-    """Draw the norm that is written at the default cell, and its rollout, with their numbers."""
-    row, column = default_cell(controls, head)
-    if measures.lengths is None or column >= measures.lengths.shape[1]:
-        return
-    weight, length = (
-        float(measures.maps["weights"][row, column]),
-        float(measures.lengths[row, column]),
-    )
-    st.latex(
-        rf"\lVert \alpha\, v\, W_O\rVert = {number(weight)} \times {number(length)} = "
-        rf"{number(weight * length)}"
-    )
-    st.latex(
-        rf"\tilde A = \prod_\ell \tfrac12\left(\bar A_\ell + I\right),\quad "
-        rf"\tilde A_{{{row},{column}}} = {number(float(measures.maps['rollout'][row, column]))}"
-    )
-
-
-def _papers() -> None:
-    for name, paper, url, meaning in PAPERS:
-        st.markdown(f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})")
-    for function in SOURCES:
-        source_panel(function)
