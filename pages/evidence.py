@@ -36,11 +36,11 @@ from core.studies import evidence as study
 from core.studies.evidence import WAYS, HeadMaps, key_agreement
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
 from dashboard.draw.formats import distinct, number, percent, plain, signed
-from dashboard.draw.grids import effect_grid
+from dashboard.draw.grids import bar_figure, effect_grid
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.vega import PICKED, Spec, axis_style, figure
+from dashboard.draw.vega import PICKED, Spec, series_encoding, text_tip
 from dashboard.server.cache import measurements, shared
 from dashboard.ui.heads import link_head
 from dashboard.ui.links import BOUND, read_linked, write_linked, write_pair
@@ -247,31 +247,10 @@ def before_after(
     rows: Sequence[Spec], words: Sequence[str], ink: Ink, logits: bool = False
 ) -> Spec:
     """Three marks a word, by WAYS: bars from 0, or of logits, whose 0 means nothing, points; rows hold word, of, p."""
-    y = {
-        "field": "word",
-        "type": "nominal",
-        "sort": list(words),
-        "title": None,
-        "axis": {
-            **axis_style(ink),
-            "labelColor": ink.text,
-            "labelFontSize": 13,
-            "labelLimit": 130,
-            "grid": False,
-        },
-    }
     low, high = min(row["p"] for row in rows), max(row["p"] for row in rows)
     room = 0.3 * ((high - low) or 1.0)  # for the number behind the mark
     domain = [low - 0.2 * room, high + room] if logits else [min(0, low), 1.25 * max(0.01, high)]
-    x = {
-        "field": "p",
-        "type": "quantitative",
-        "title": None,
-        "axis": None,
-        "scale": {"domain": domain, "zero": False},
-    }
-    base = {"y": y, "x": x, "yOffset": {"field": "of", "sort": list(WAYS)}}
-    key = {
+    legend = {
         "title": None,
         "orient": "top",
         "labelColor": ink.quiet,
@@ -279,41 +258,20 @@ def before_after(
         "offset": 2,
         "symbolType": "square",
     }
-    colour = {
-        "field": "of",
-        "type": "nominal",
-        "sort": list(WAYS),
-        "legend": key,
-        "scale": {"domain": list(WAYS), "range": [ink.quiet, ink.series[0], ink.pick]},
-    }
-    tips = [
-        {"field": "word", "title": "answer"},
-        {"field": "of", "title": "heads"},
-        {"field": "text", "title": "value"},
-    ]
-    data = {"values": [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows]}
-    mark = (
-        {"type": "point", "filled": True, "size": 60, "opacity": 1}
-        if logits
-        else {"type": "bar", "cornerRadius": 2}
-    )
-    number = {**base, "x": {**x, "field": "end"}, "text": {"field": "text"}}
-    return figure(
-        [
-            {"data": data, "mark": mark, "encoding": {**base, "color": colour, "tooltip": tips}},
-            {
-                "data": data,
-                "encoding": number,
-                "mark": {
-                    "type": "text",
-                    "align": "left",
-                    "dx": 8 if logits else 4,
-                    "fontSize": 12,
-                    "color": ink.quiet,
-                },
-            },
-        ],
-        {"step": 15},
+    return bar_figure(
+        [row | {"end": max(row["p"], domain[0] if logits else 0)} for row in rows],
+        "word",
+        words,
+        "p",
+        ink,
+        domain=domain,
+        height={"step": 15},
+        colour=series_encoding("of", WAYS, [ink.quiet, ink.series[0], ink.pick])
+        | {"sort": list(WAYS), "legend": legend},
+        tips=[text_tip("word", "answer"), text_tip("of", "heads"), text_tip("text", "value")],
+        mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
+        offset={"field": "of", "sort": list(WAYS)},
+        dx=8 if logits else 4,
     )
 
 

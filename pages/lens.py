@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -24,12 +24,13 @@ from core.interpret.lens import (
     Trajectories,
     attribute_passes,
     count_parts,
+    first_likeliest,
     follow_tokens,
     join_parts,
     read_part,
     read_stream,
 )
-from core.interpret.trace import Kind, to_numpy
+from core.interpret.trace import LayerKey, to_numpy
 from core.pretrained import Line, PretrainedError, Reading
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
@@ -44,7 +45,7 @@ from core.studies.lens import (
 )
 from dashboard.draw import vega
 from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
-from dashboard.draw.grids import effect_grid
+from dashboard.draw.grids import bar_figure, effect_grid
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.draw.vega import (
@@ -55,17 +56,17 @@ from dashboard.draw.vega import (
     layer,
     picking_grid,
     series_encoding,
+    text_tip,
 )
 from dashboard.server.cache import measurements, shared
-from dashboard.ui.heads import weight_link
-from dashboard.ui.links import BOUND, read_linked, write_pair
+from dashboard.ui.fields import HERE, Fields, Segmented, Select
+from dashboard.ui.heads import link_head, weight_link
+from dashboard.ui.links import BOUND, Pair, write_pair
 from dashboard.ui.model_picker import (
     KINDS,
     NOTHING,
     ModelChoice,
-    choose_head,
     choose_model,
-    current_head,
     head_field,
     input_errors,
     masked_inputs,
@@ -98,7 +99,7 @@ from dashboard.ui.panels import (
     picture,
     pressed_point,
     room,
-    source_panel,
+    sources,
     table,
     theme,
     title,
@@ -111,6 +112,22 @@ from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_wi
 
 LENS_PARTS, ATTRIBUTED = "lens:read", "lens:attributed"  # for all sessions
 VIEWS = {"when": "When it decides", "who": "Who wrote it"}
+FIELDS = Fields(
+    "lens",
+    view=Segmented(
+        "View",
+        VIEWS,
+        help="The answer layer by layer, or the parts that it is the sum of.",
+        also={"label_visibility": "collapsed"},
+    ),
+    layer=Select(
+        "Layer",
+        lambda values: [DECISIVE, *values.names],
+        key=lambda values: f"layer:{values.ref.name}",
+        help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
+        also=lambda values: {"width": room(240)},
+    ),
+)
 DECISIVE = "where it is decided"
 MAX_ADDED = 4  # that a reader adds
 
@@ -145,51 +162,30 @@ class Controls:
 
 def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the fields above both views; PretrainedError where this model cannot answer."""
-    view = (
-        st.segmented_control(
-            "View",
-            list(VIEWS),
-            default="when",
-            required=True,
-            format_func=VIEWS.__getitem__,
-            key="lens:view",
-            label_visibility="collapsed",
-            **BOUND,
-            help="The answer layer by layer, or the parts that it is the sum of.",
-        )
-        or "when"
-    )
-    pretrained = choice.pretrained
+    pretrained, ref, masked = choice.pretrained, choice.ref, None
     assert pretrained is not None
+    view = FIELDS.draw("view", into=HERE).view
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
-        masked = None
         if pretrained.head == "masked":
-            inputs = masked_inputs("lens", choice, "word")
-            choice = replace(choice, inputs=inputs)
-            masked = mask_position(
-                pretrained, baseline_of(choice.ref, Question(inputs)).batch["input_ids"]
-            )
+            choice = replace(choice, inputs=masked_inputs("lens", choice, "word"))
+            batch = baseline_of(ref, Question(choice.inputs)).batch
+            masked = mask_position(pretrained, batch["input_ids"])
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
-        baseline = baseline_of(choice.ref, question)
-        output = output_field("lens", choice.ref, baseline, "Token to follow")
-        if output is not None:
-            question = replace(question, output=output)
-            baseline = baseline_of(choice.ref, question)
-        contrast = (
-            None
-            if view == "when"
-            else output_field(
-                "lens", choice.ref, baseline, "Minus the logit of", "contrast", NOTHING
+        output = output_field("lens", ref, baseline_of(ref, question), "Token to follow")
+        question = replace(question, output=output)
+        baseline, contrast = baseline_of(ref, question), None
+        if view == "who":
+            contrast = output_field(
+                "lens", ref, baseline, "Minus the logit of", "contrast", NOTHING
             )
-        )
     return Controls(choice, view, question, baseline, contrast)
 
 
 def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
     """Draw the field of further tokens, which offers those that lead in some layer; returns their ids."""
-    baseline = controls.baseline
+    baseline, tokens = controls.baseline, list[int]()
     names = output_names(controls.ref, baseline.question, tuple(leaders))
-    typed = st.multiselect(
+    for text in st.multiselect(
         "More tokens",
         list(names),
         key=f"lens:tokens:{controls.ref.name}",
@@ -200,34 +196,14 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
         help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
         "such as #17.",
         **BOUND,
-    )
-    tokens = []
-    for text in typed:
+    ):
         try:
-            tokens.append(
-                names[text]
-                if text in names
-                else output_id(baseline.pretrained, baseline.answer, text)
-            )
+            known = names.get(text)
+            answer = baseline.pretrained, baseline.answer
+            tokens.append(output_id(*answer, text) if known is None else known)
         except PretrainedError as error:
             field_error(error)
     return tokens
-
-
-def draw_layer(ref: ModelRef, names: list[str]) -> str | None:
-    """Draw the field of the layer whose attention is shown; None for the one that decides."""
-    key = f"lens:layer:{ref.name}"
-    if st.session_state.get(key) not in (None, DECISIVE, *names):
-        del st.session_state[key]
-    name = st.selectbox(
-        "Layer",
-        [DECISIVE, *names],
-        key=key,
-        width=room(240),
-        **BOUND,
-        help="The layer whose attention is shown. A click in the picture of the layers picks one, too.",
-    )
-    return None if name == DECISIVE else str(name)
 
 
 # The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
@@ -254,70 +230,53 @@ def token_grid(
     With `late` the names of the states stand at the end, which is in sight first where the figure scrolls.
     """
     ink, columns = Ink.of(theme), distinct(tokens)
-    across = {
-        "field": "column",
-        "type": "ordinal",
-        "sort": columns,
-        "title": None,
-        "scale": {"domain": columns, "paddingInner": 0.04},
-        "axis": {
-            **axis_style(ink),
-            "orient": "top",
-            "labelAngle": 0,
-            "labelLimit": WIDE,
-            "labelFlush": False,
-            "labelOverlap": False,
-        },
-    }
+    top = {"orient": "top", "labelAngle": 0, "labelLimit": WIDE, "labelFlush": False}
     at = {
-        "x": across,
-        "y": {
-            "field": "state",
+        channel: {
+            "field": name,
             "type": "ordinal",
-            "sort": list(states),
+            "sort": list(values),
             "title": None,
-            "scale": {"domain": list(states), "paddingInner": 0.06},
-            "axis": {**axis_style(ink), "orient": "right" if late else "left", "minExtent": NAMES},
-        },
+            "scale": {"domain": list(values), "paddingInner": padding},
+            "axis": axis_style(ink) | axis,
+        }
+        for channel, name, values, padding, axis in (
+            ("x", "column", columns, 0.04, top | {"labelOverlap": False}),
+            (
+                "y",
+                "state",
+                states,
+                0.06,
+                {"orient": "right" if late else "left", "minExtent": NAMES},
+            ),
+        )
     }
+    cells = [
+        row
+        | {
+            "column": columns[row["column"]],
+            "short": word if len(word := row["word"]) <= SIGNS else f"{word[: SIGNS - 1]}…",
+        }
+        for row in rows
+    ]
     colour = {
         "field": "p",
         "type": "quantitative",
         "scale": {"range": colour_scale(theme), "domain": [0, 1]},
         "legend": None,
     }  # which would scroll with the cells
-    tips = [
-        {"field": name, "title": title}
-        for name, title in (
-            ("state", "after"),
-            ("token", "position"),
-            ("text", "likeliest"),
-            ("top", "others"),
-        )
-    ]
-    cells = []
-    for row in rows:
-        word = row["word"]
-        short = word if len(word) <= SIGNS else f"{word[: SIGNS - 1]}…"
-        cells.append(row | {"column": columns[row["column"]], "short": short})
+    tips = {"state": "after", "token": "position", "text": "likeliest", "top": "others"}
     written = {
         "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
         "value": ink.text,
     }
-    layers = [
-        layer(
-            "rect", cells, {**at, "color": colour, "tooltip": tips}, cursor="pointer", stroke=None
-        ),
-        layer(
-            "text",
-            cells,
-            {**at, "text": {"field": "short"}, "color": written},
-            fontSize=11,
-            tooltip=False,
-        ),
-    ]
+    shown = {"color": colour, "tooltip": [text_tip(*tip) for tip in tips.items()]}
+    said = {"text": {"field": "short"}, "color": written}
     return picking_grid(
-        layers,
+        [
+            layer("rect", cells, at | shown, cursor="pointer", stroke=None),
+            layer("text", cells, at | said, fontSize=11, tooltip=False),
+        ],
         {"state": picked[0], "column": columns[picked[1]]},
         at,
         ink,
@@ -341,7 +300,7 @@ def along_layers(
     picked: str | None = None,
 ) -> Spec:
     """A curve a token over the states; ranks on a log scale with 1 on top, else from 0 to `high`."""
-    ink, names = Ink.of(theme), list(curves)
+    ink, names, inks = Ink.of(theme), list(curves), colours(len(curves), theme)
     rows = [
         {
             "state": state,
@@ -353,12 +312,12 @@ def along_layers(
         for state, value in zip(states, values, strict=True)
     ]
     top = max(map(max, curves.values())) if high is None else high
-    scale = (
-        {"type": "log", "domain": [1, max(10, 10 ** math.ceil(math.log10(top)))], "reverse": True}
-        if rank
-        else {"domain": [0, (top or 1) * 1.04]}
-    )
+    scale: Spec = {"domain": [0, (top or 1) * 1.04]}
     axis = {**axis_style(ink), "grid": True, "gridColor": ink.hairline, "tickCount": 4}
+    if rank:
+        last = max(10, 10 ** math.ceil(math.log10(top)))
+        scale = {"type": "log", "domain": [1, last], "reverse": True}
+        axis |= {"format": ",d", "values": [10**power for power in range(8)]}
     at = {
         "x": {
             "field": "state",
@@ -368,86 +327,46 @@ def along_layers(
             "scale": {"padding": 0.3},
             "axis": {**axis_style(ink), "labelAngle": 0, "labelOverlap": True},
         },
-        "y": {
-            "field": "y",
-            "type": "quantitative",
-            "title": None,
-            "scale": scale,
-            "axis": axis
-            | ({"format": ",d", "values": [10**power for power in range(8)]} if rank else {}),
-        },
-        "color": series_encoding("name", names, colours(len(curves), theme)),
+        "y": {"field": "y", "type": "quantitative", "title": None, "scale": scale, "axis": axis},
+        "color": series_encoding("name", names, inks),
     }
-    tips = [
-        {"field": "state", "title": "after"},
-        {"field": "name", "title": "token"},
-        {"field": "text", "title": "rank" if rank else "value"},
-    ]
-    layers = (
-        [layer("rule", [{"state": picked}], {"x": at["x"]}, color=ink.hairline, strokeWidth=2)]
-        if picked
-        else []
-    )
+    tips = {"state": "after", "name": "token", "text": "rank" if rank else "value"}
+    shown = {**at, "tooltip": [text_tip(*tip) for tip in tips.items()]}
+    marked = [{"state": picked}] * (picked is not None)
     drawn = figure(
         [
-            *layers,
+            *(
+                layer("rule", [one], {"x": at["x"]}, color=ink.hairline, strokeWidth=2)
+                for one in marked
+            ),
             layer("line", rows, at, strokeWidth=2),
-            layer("point", rows, {**at, "tooltip": tips}, filled=True, size=50, opacity=1),
+            layer("point", rows, shown, filled=True, size=50, opacity=1),
         ],
         HIGH,
     )
-    beside = [
-        (name, colour, [1, 0])
-        for name, colour in zip(names, colours(len(names), theme), strict=True)
-    ]
+    beside = [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
     return drawn | vega.names(beside if len(names) > 1 else [])
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
     """A signed bar a part, in the order of the model, with its number."""
-    ink, stops = Ink.of(theme), SIGNED[theme]
+    stops = SIGNED[theme]
     low, high = min(0.0, *parts.values()), max(0.0, *parts.values())
     room = 0.16 * (high - low or 1.0)
-    rows = [
-        {"part": part, "y": value, "text": signed(value), "end": max(value, 0.0)}
-        for part, value in parts.items()
-    ]
-    y = {
-        "field": "part",
-        "type": "nominal",
-        "sort": list(parts),
-        "title": None,
-        "axis": {
-            **axis_style(ink),
-            "labelColor": ink.text,
-            "labelFontSize": 13,
-            "labelLimit": 190,
-            "grid": False,
-        },
-    }
-    x = {
-        "field": "y",
-        "type": "quantitative",
-        "title": None,
-        "axis": None,
-        "scale": {"domain": [low - 0.05 * room, high + room]},
-    }
-    colour = {"condition": {"test": "datum.y < 0", "value": stops[1]}, "value": stops[-3]}
-    tips = [{"field": "part"}, {"field": "text", "title": "adds"}]
-    return figure(
+    return bar_figure(
         [
-            layer("bar", rows, {"y": y, "x": x, "color": colour, "tooltip": tips}, cornerRadius=2),
-            layer(
-                "text",
-                rows,
-                {"y": y, "x": {**x, "field": "end"}, "text": {"field": "text"}},
-                align="left",
-                dx=4,
-                fontSize=12,
-                color=ink.quiet,
-            ),
+            {"part": part, "y": value, "text": signed(value), "end": max(value, 0.0)}
+            for part, value in parts.items()
         ],
-        {"step": 26},
+        "part",
+        list(parts),
+        "y",
+        Ink.of(theme),
+        domain=[low - 0.05 * room, high + room],
+        height={"step": 26},
+        limit=190,
+        colour={"condition": {"test": "datum.y < 0", "value": stops[1]}, "value": stops[-3]},
+        tips=[text_tip("part", "part"), text_tip("text", "adds")],
     )
 
 
@@ -456,8 +375,9 @@ def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
 
 def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:
     """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
+    position = controls.position
     rows = [
-        (item.weights[head, controls.position], item, head)
+        (item.weights[head, position], item, head)
         for item in answering_maps(controls.reading)
         for head in range(len(item.weights))
         if item.layer_name == state and only in (None, (item.kind, head))
@@ -465,32 +385,28 @@ def attention(controls: Controls, state: str, only: tuple[str, int] | None = Non
     if not rows:
         caption(f"{plain(state)} has no attention.")
         return
-    name = state
-    if only is not None:
-        _, item, head = rows[0]
-        name = f"{layer_names(controls.reading)[item.kind, item.layer]}·H{head}"
-    paragraph(
-        f"**Where {plain(name)} attends to from {plain(controls.line.tokens[controls.position])}**"
-    )
     rows.sort(key=lambda row: -float(row[0].max()))
+    weights, item, head = rows[0]
+    names = layer_names(controls.reading)
+    name = state if only is None else f"{names[item.kind, item.layer]}·H{head}"
+    paragraph(f"**Where {plain(name)} attends to from {plain(controls.line.tokens[position])}**")
     several = len({item.kind for _, item, _ in rows}) > 1
     table(
-        ["head", *(["attention"] if several else []), "attends most to", "weight"],
+        ["head", *["attention"] * several, "attends most to", "weight"],
         [
             [
                 f"{item.layer_name}·H{head}",
-                *([KINDS[item.kind].lower()] if several else []),
+                *[KINDS[item.kind].lower()] * several,
                 f"{item.keys[weights.argmax()]} ({weights.argmax()})",
                 number(float(weights.max())),
             ]
             for weights, item, head in rows
         ],
         caption=f"The heads of {state}",
-        left=3 if several else 2,
+        left=2 + several,
         markers=False,
     )
-    weights, item, head = rows[0]
-    cell = controls.position, int(weights.argmax())
+    cell = position, int(weights.argmax())
     weight_link(controls.choice, item.kind, (item.layer, head), cell)
 
 
@@ -507,14 +423,17 @@ PARTS = "The logit as a sum of what each part of the model wrote, the largest fi
 
 def script(controls: Controls, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
     """The model, its answer to the question, and what a view computes of it."""
-    ask = f"""
+    model = model_cell(controls.ref, controls.question.inputs)
+    ask = _ASK.format(question=question_code(controls.question))
+    return Script((model, Cell(ASK, ask), *cells), results)
+
+
+_ASK = """
 from core.interpret.evidence import Question, ask
 
-baseline = ask(model, {question_code(controls.question)})
+baseline = ask(model, {question})
 print(baseline.word, baseline.value)
 """
-    model = model_cell(controls.ref, controls.question.inputs)
-    return Script((model, Cell(ASK, ask), *cells), results)
 
 
 def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]) -> Script:
@@ -535,15 +454,15 @@ along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.valu
 first, stays = first_likeliest(along)  # states: 0 is the embedding
 print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
 """
+    leads = [-1 if one is None else one for one in first_likeliest(along)]
     results = {
-        f"lens.{name}": to_numpy(getattr(lens, name))
-        for name in ("top", "probabilities", "entropy")
+        "lens.top": to_numpy(lens.top),
+        "lens.probabilities": to_numpy(lens.probabilities),
+        "lens.entropy": to_numpy(lens.entropy),
+        "along.probabilities": to_numpy(along.probabilities),
+        "along.ranks": to_numpy(along.ranks),
+        "[-1 if one is None else one for one in (first, stays)]": np.array(leads),
     }
-    results["along.probabilities"] = to_numpy(along.probabilities)
-    results["along.ranks"] = to_numpy(along.ranks)
-    results["[-1 if one is None else one for one in (first, stays)]"] = np.array(
-        [-1 if one is None else one for one in (decision.first, decision.stays)]
-    )
     return script(
         controls,
         Cell(LENS, grid, _GRID, "lens:grid"),
@@ -604,59 +523,48 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 # Sentences and figures of the page.
 
 
-def after(state: str) -> str:
-    """A state of the residual stream in a sentence."""
-    return "the embedding" if state == EMBEDDING else state
-
-
 def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) -> str:
     """From which layer on the answer is the likeliest, its probability there, and what led before."""
-    answer, states = plain(words[decision.tokens[0]]), decision.states
-    probabilities, ranks = (
-        values[:, 0].tolist()
-        for values in (decision.trajectories.probabilities, decision.trajectories.ranks)
-    )
+    lens, along, at = decision.lens, decision.trajectories, decision.stays
+    shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
+    states = ["the embedding", *decision.states[1:]]
+    answer = plain(words[decision.tokens[0]])
     start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{answer}**] "
-    if decision.stays is None:
+    if at is None:
         best = ranks.index(min(ranks))
         return (
             f"{start}is not the likeliest at the end: its rank is **{ranks[-1]:,}**, with a probability of "
-            f"**{number(probabilities[-1])}**. It comes closest after **{after(states[best])}**, as number "
+            f"**{number(shares[-1])}**. It comes closest after **{states[best]}**, as number "
             f"{ranks[best]:,}."
         )
-    at = decision.stays
+    last = f" there and **{number(shares[-1])}** at the end" if at < len(states) - 1 else ""
     text = (
-        f"{start}is the likeliest from **{after(states[at])}** on, with a probability of "
-        f"**{number(probabilities[at])}**"
+        f"{start}is the likeliest from **{states[at]}** on, with a probability of "
+        f"**{number(shares[at])}**{last}."
     )
-    text += (
-        "." if at == len(states) - 1 else f" there and **{number(probabilities[-1])}** at the end."
-    )
-    if at and decision.first is not None:
-        before = plain(
-            words[int(decision.lens.top[at - 1, controls.position - decision.lens.start, 0])]
-        )
+    if at:
+        before = plain(words[int(lens.top[at - 1, controls.position - lens.start, 0])])
         text += (
-            f" After {after(states[at - 1])} it was number {ranks[at - 1]:,}, with "
-            f"{number(probabilities[at - 1])}, and **{before}** led."
+            f" After {states[at - 1]} it was number {ranks[at - 1]:,}, with "
+            f"{number(shares[at - 1])}, and **{before}** led."
         )
-        if decision.first < at:
-            text += f" It led once before, after {after(states[decision.first])}."
+    if decision.first is not None and decision.first < at:
+        text += f" It led once before, after {states[decision.first]}."
     return text
 
 
 def rows_of(decision: Decision, words: Mapping[int, str], position: int) -> list[list[str]]:
     """The table of the layers at the picked position."""
     lens, along = decision.lens, decision.trajectories
-    position -= lens.start
+    at = position - lens.start
     return [
         [
             state,
-            words[int(lens.top[row, position, 0])],
-            number(float(lens.probabilities[row, position, 0])),
+            words[int(lens.top[row, at, 0])],
+            number(float(lens.probabilities[row, at, 0])),
             number(float(along.probabilities[row, 0])),
             f"{int(along.ranks[row, 0]):,}",
-            number(float(lens.entropy[row, position])),
+            number(float(lens.entropy[row, at])),
         ]
         for row, state in enumerate(decision.states)
     ]
@@ -670,51 +578,46 @@ def wrote(
     other: str | None,
 ) -> str:
     """The largest part, the largest head, and the sum beside the logit."""
-    what = (
-        f"The logit of :primary[**{plain(answer)}**] at **{plain(controls.line.tokens[controls.position])}**"
-        + (f" minus that of **{plain(other)}**" if other is not None else "")
-    )
     name, first = parts[0]
-    heads = [(name, part) for name, part in parts if part.role == "head"]
-    text = f"{what} is **{number(attribution.logit)}**. Most is written by **{name}**, **{signed(first.value)}**"
-    if heads and heads[0][1] is not first:
-        text += f"; among the heads, by **{heads[0][0]}**, **{signed(heads[0][1].value)}**"
+    minus = "" if other is None else f" minus that of **{plain(other)}**"
+    head = next(((name, part) for name, part in parts if part.role == "head"), (name, first))
+    among = f"; among the heads, by **{head[0]}**, **{signed(head[1].value)}**"
     return (
-        f"{text}. Sum of all {len(parts)} parts = **{number(attribution.total)}**, logit = "
+        f"The logit of :primary[**{plain(answer)}**] at "
+        f"**{plain(controls.line.tokens[controls.position])}**{minus} is **{number(attribution.logit)}**. "
+        f"Most is written by **{name}**, **{signed(first.value)}**{among if head[1] is not first else ''}. "
+        f"Sum of all {len(parts)} parts = **{number(attribution.total)}**, logit = "
         f"**{number(attribution.logit)}**."
     )
 
 
 def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
     """How much of what is written towards the logit comes from heads and from few of them."""
-    sizes = [abs(part.value) for _, part in parts]
-    heads = sorted((abs(part.value) for _, part in parts if part.role == "head"), reverse=True)
-    if not heads or not sum(sizes):
+    every = sum(abs(part.value) for _, part in parts)
+    heads = [abs(part.value) for _, part in parts if part.role == "head"]  # the largest first
+    if not heads or not every:
         return ""
     most = next(
         count for count in range(1, len(heads) + 1) if sum(heads[:count]) >= 0.8 * sum(heads)
     )
     return (
-        f"Heads write {percent(sum(heads) / sum(sizes))} of all that is added or taken away; {most} of the "
+        f"Heads write {percent(sum(heads) / every)} of all that is added or taken away; {most} of the "
         f"{len(heads)} heads write 80\u00a0% of that."
     )
 
 
 def equation(attribution: Attribution) -> str:
     """The sum of the parts by what they are, with its numbers, as LaTeX."""
-    sums: dict[str, float] = {}
+    sums = dict.fromkeys((*ROLES.values(), "biases"), 0.0)
+    used = {ROLES.get(part.role, "biases") for part in attribution.parts}
     for part in attribution.parts:
-        name = ROLES.get(part.role, "biases")
-        sums[name] = sums.get(name, 0.0) + part.value
-    terms = [
-        (rf"\underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}", sums[name])
-        for name in ORDER
-        if name in sums
-    ]
+        sums[ROLES.get(part.role, "biases")] += part.value
     written = " ".join(
-        f"{'+' if value >= 0 else '-'} {term}" for term, value in terms
-    ).removeprefix("+ ")
-    return rf"\mathrm{{logit}} = {written} = {latex(attribution.total)}"
+        rf"{'+' if value >= 0 else '-'} \underbrace{{{latex(abs(value))}}}_{{\text{{{name}}}}}"
+        for name, value in sums.items()
+        if name in used
+    )
+    return rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}"
 
 
 ROLES = {
@@ -723,15 +626,13 @@ ROLES = {
     "mixer": "mixers",
     "feed-forward": "feed-forward",
 }
-ORDER = (*ROLES.values(), "biases")
 TEXT_LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)"
 
 
 def conditions(controls: Controls) -> str:
     """The conditions under which the numbers hold."""
-    held = "the scales of the norms"
-    if controls.baseline.answer.kind == "mask":
-        held += ", and the gates of the activation before the unembedding,"
+    mask = ", and the gates of the activation before the unembedding,"
+    held = f"the scales of the norms{mask if controls.baseline.answer.kind == 'mask' else ''}"
     of_view = {
         "when": "The last layer is the model’s own output; earlier layers were not trained to be read so.",
         "who": f"Direct logit attribution: {held} are held at their values. What a part does by way of later "
@@ -799,21 +700,19 @@ def section(controls: Controls) -> None:
     key = ref, Question(controls.question.inputs, 0), start
     with st.spinner("Running the model"):
         parts = range(count_parts(baseline, _stream(*key)))
-    read = measure_with_progress(
-        LENS_PARTS, key, parts, partial(_read_part, *key), "parts", UNASKED
-    )
-    if len(read) < len(parts):
+    read = partial(_read_part, *key)
+    if len(measure_with_progress(LENS_PARTS, key, parts, read, "parts", UNASKED)) < len(parts):
         return
     lens = shared(_lens, *key)
-    fact_place = st.container()
-    grid_place = st.container()
+    fact_place, grid_place = st.container(), st.container()
     with st.container(horizontal=True, vertical_alignment="top"):
         tokens = draw_tokens(controls, study.leaders(baseline, lens))
-        name = draw_layer(ref, list(study.state_names(lens))[1:])
+        names = study.state_names(lens)[1:]
+        name = FIELDS.draw("layer", into=HERE, names=names, ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
-    state = name or decision.states[max(1, decision.decisive)]
+    state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
     add_script(partial(when_script, controls, decision, words))
     with fact_place:
         fact(decided(controls, decision, words))
@@ -875,15 +774,16 @@ def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
 
 def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
     """Draw the likeliest tokens at each position; a pressed cell is the position that answers, and the layer shown."""
-    lens = decision.lens
-    start, length = lens.start, lens.top.shape[1]
+    lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
     rows = []
     for row, name in enumerate(decision.states):
         for index, token in enumerate(tokens):
             likeliest = [words[one] for one in lens.top[row, index].tolist()]
             shares = lens.probabilities[row, index].tolist()
-            texts = [f"{word} {number(p)}" for word, p in zip(likeliest, shares, strict=True)]
+            first, *others = (
+                f"{word} {number(p)}" for word, p in zip(likeliest, shares, strict=True)
+            )
             rows.append(
                 {
                     "state": name,
@@ -892,8 +792,8 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
                     "token": token,
                     "word": likeliest[0],
                     "p": shares[0],
-                    "text": texts[0],
-                    "top": ", ".join(texts[1:]),
+                    "text": first,
+                    "top": ", ".join(others),
                 }
             )
     stops = ",".join(colour_scale(theme()))
@@ -915,7 +815,7 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
         if point := pressed_point(GRID):
             st.session_state[position_key("lens", controls.reading)] = int(point["index"])
             if point["state"] != EMBEDDING:
-                st.session_state[f"lens:layer:{controls.ref.name}"] = point["state"]
+                st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
     st.html(STYLE.format(width=WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
@@ -943,157 +843,135 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
         for values in (along.probabilities, along.ranks)
     )
     entropy = {"entropy": decision.lens.entropy[:, at].tolist()}
-    charts: list[tuple[str, str, str, dict[str, list[float]], dict[str, Any]]] = [
-        ("probability", "Probability", "Probability of the answers", shares, {"high": 1.0}),
-        ("rank", "Rank, 1 is the likeliest", "Rank of the answers", ranks, {"rank": True}),
-        ("entropy", "Entropy of all tokens, bits", "Entropy of all tokens, in bits,", entropy, {}),
-    ]
-    for column, (key, heading, alt, curves, options) in zip(
-        st.columns(3, gap="medium"), charts, strict=True
-    ):
-        with column:
-            chart_title(heading, legend=legend if key == "probability" else "")
-            spec = along_layers(curves, decision.states, theme(), picked=state, **options)
-            draw_chart(st, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
+    charts: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+        "probability": (
+            "Probability",
+            "Probability of the answers",
+            legend,
+            {"curves": shares, "high": 1.0},
+        ),
+        "rank": (
+            "Rank, 1 is the likeliest",
+            "Rank of the answers",
+            "",
+            {"curves": ranks, "rank": True},
+        ),
+        "entropy": (
+            "Entropy of all tokens, bits",
+            "Entropy of all tokens, in bits,",
+            "",
+            {"curves": entropy},
+        ),
+    }
+    columns = st.columns(3, gap="medium")
+    for column, (key, (heading, alt, beside, how)) in zip(columns, charts.items(), strict=True):
+        spec = along_layers(**how, states=decision.states, theme=theme(), picked=state)
+        chart_title(heading, column, beside)
+        draw_chart(column, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
 
 
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.
 
 
 WHO_GRID = "lens:parts"
+
+
 INNER = "FF"  # the column after the heads
-Head = tuple[Kind, int, int]
 
 
 def who_section(controls: Controls) -> None:
     """Draw the view; PretrainedError where the logit is no such sum."""
-    key = controls.ref, controls.question, controls.contrast
-    passes = measure_with_progress(
-        ATTRIBUTED, key, range(PASSES), _attributor(controls), "passes", UNASKED
-    )
-    attribution = passes.get(PASSES - 1)
-    if attribution is None:
-        return
-    add_script(partial(who_script, controls, attribution))
-    parts = study.named_parts(controls.reading, attribution)
-    ids = [token for token in (controls.baseline.id, controls.contrast) if token is not None]
-    words = list(_words(controls.ref, ids).values())
-    fact(wrote(controls, attribution, parts, words[0], words[1] if len(words) > 1 else None))
-    layers = layer_names(controls.reading)
-    heads = {
-        (*part.key, part.head): part.value
-        for part in attribution.parts
-        if part.role == "head" and part.key is not None and part.head is not None
-    }
-    picked = _picked(controls, heads)
-
-    def choose(head: Head) -> None:
-        """The picked head becomes the one whose attention is shown, here and on other pages."""
-        kind, layer, index = head
-        choose_head(controls.ref, kind, (layer, index))
-        write_pair("head", (list(layers).index((kind, layer)), index))
-
-    left, right = st.columns([0.56, 0.44], gap="medium")
-    with left:
-        has_inner = any(part.role == "feed-forward" for _, part in parts)
-        paragraph(
-            f"**What each head adds{', and the feed-forward network (FF) of a layer' if has_inner else ''}**"
-        )
-        named = {f"{layers[head[:2]]}·H{head[2]}": head for head in heads}
-        head_field(named, picked, choose, f"lens:head:{controls.ref.name}")
-        _who_grid(layers, attribution, heads, picked, choose)
-        caption(share_of_heads(parts))
-    groups = study.grouped(controls.reading, attribution)
-    with right:
-        paragraph("**The sum, in the order of the model**")
-        draw_chart(
-            st,
-            part_bars(groups, theme()),
-            key="lens:bars",
-            alt="What each kind of part adds to the logit",
-        )
-    rows = [[name, signed(part.value)] for name, part in parts]
-    details(
-        f"All {len(rows)} parts, the largest first",
-        partial(table, ["part", "adds"], rows, caption="Parts of the logit", markers=False),
-        "lens:ranked",
-    )
-    if picked is not None:
-        kind, layer, head = picked
-        name = controls.reading.trace.of(kind).map(layer).layer_name
-        attention(controls, name, (kind, head))
-    st.latex(equation(attribution))
-
-
-def _attributor(controls: Controls) -> Callable[[int], Attribution | None]:
-    """A function that runs the passes up to one, by its index; the last one gives the parts of the answer's logit.
-
-    PretrainedError where they do not add up.
-    """
-    baseline, run = controls.baseline, list[Attribution | None]()
+    ref, reading, baseline = controls.ref, controls.reading, controls.baseline
     assert baseline.id is not None
-    passes = attribute_passes(baseline, baseline.id, controls.contrast)
+    passes, run = (
+        attribute_passes(baseline, baseline.id, controls.contrast),
+        list[Attribution | None](),
+    )
 
     def attribute(index: int) -> Attribution | None:
+        """The passes up to one, by its index; the last one gives the parts of the answer's logit."""
         with one_thread(is_small(baseline.pretrained)):
             run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
 
-    return attribute
-
-
-def _picked(controls: Controls, heads: Mapping[Head, float]) -> Head | None:
-    """The head of the link, else the one that was picked on another page, else the one with the largest part."""
-    layers = list(layer_names(controls.reading))
-    most = max((head for *_, head in heads), default=0) + 1
-    linked = read_linked("lens", "head", (len(layers), most), controls.ref)
-    if linked is not None and (*layers[linked[0]], linked[1]) in heads:
-        return *layers[linked[0]], linked[1]
-    chosen = current_head(controls.ref)
-    if chosen is not None and (chosen[0], *chosen[1]) in heads:
-        return chosen[0], *chosen[1]
-    return max(heads, key=lambda head: abs(heads[head]), default=None)
+    key = ref, controls.question, controls.contrast
+    results = measure_with_progress(ATTRIBUTED, key, range(PASSES), attribute, "passes", UNASKED)
+    if (attribution := results.get(PASSES - 1)) is None:
+        return
+    add_script(partial(who_script, controls, attribution))
+    parts, layers = study.named_parts(reading, attribution), layer_names(reading)
+    ids = [token for token in (baseline.id, controls.contrast) if token is not None]
+    answer, other, *_ = [*_words(ref, ids).values(), None]
+    fact(wrote(controls, attribution, parts, str(answer), other))
+    rows = list(layers)
+    values = {
+        (rows.index(part.key), part.head): part.value
+        for part in attribution.parts
+        if part.role == "head" and part.key is not None and part.head is not None
+    }
+    picked = None
+    if values:
+        heads = {(row, head): (rows[row][0], (rows[row][1], head)) for row, head in values}
+        most = max(values, key=lambda head: abs(values[head]))
+        picked = link_head("lens", ref, ref, heads, most)
+    inner = any(part.role == "feed-forward" for _, part in parts)
+    left, right = st.columns([0.56, 0.44], gap="medium")
+    with left:
+        more = ", and the feed-forward network (FF) of a layer" if inner else ""
+        paragraph(f"**What each head adds{more}**")
+        names = {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values}
+        head_field(names, picked, partial(write_pair, "head"), f"lens:head:{ref.name}")
+        _who_grid(layers, attribution, list(values), picked)
+        caption(share_of_heads(parts))
+    with right:
+        paragraph("**The sum, in the order of the model**")
+        draw_chart(
+            st,
+            part_bars(study.grouped(reading, attribution), theme()),
+            key="lens:bars",
+            alt="What each kind of part adds to the logit",
+        )
+    listed = [[name, signed(part.value)] for name, part in parts]
+    details(
+        f"All {len(listed)} parts, the largest first",
+        partial(table, ["part", "adds"], listed, caption="Parts of the logit", markers=False),
+        "lens:ranked",
+    )
+    if picked is not None:
+        kind, layer = rows[picked[0]]
+        attention(controls, reading.trace.of(kind).map(layer).layer_name, (kind, picked[1]))
+    st.latex(equation(attribution))
 
 
 def _who_grid(
-    layers: Mapping[tuple[Kind, int], str],
+    layers: Mapping[LayerKey, str],
     attribution: Attribution,
-    heads: Iterable[Head],
-    picked: Head | None,
-    choose: Callable[[Head], None],
+    heads: Sequence[Pair],
+    picked: Pair | None,
 ) -> None:
     """Draw layers × heads and the feed-forward networks, each cell what it adds; one of a head picks it."""
-    rows = []
+    rows, names, columns = list[Spec](), list(layers.values()), dict[str, None]()
+    columns = dict.fromkeys(map(str, range(1 + max((head for _, head in heads), default=0))))
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
             layer, column = layers[part.key], str(part.head) if part.role == "head" else INNER
             name = f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
-            rows.append(
-                {
-                    "layer": layer,
-                    "head": column,
-                    "change": part.value,
-                    "name": name,
-                    "by": signed(part.value),
-                }
-            )
-    most = 1 + max((head for *_, head in heads), default=0)
-    outlined = ("", "") if picked is None else (layers[picked[:2]], str(picked[2]))
-    inner = [INNER] if any(row["head"] == INNER for row in rows) else []
+            cell = {"layer": layer, "head": column, "change": part.value}
+            rows.append(cell | {"name": name, "by": signed(part.value)})
+            columns.setdefault(column)
 
     def pick() -> None:
         point = pressed_point(WHO_GRID)
         if point and point["head"] != INNER:
-            keys = {name: key for key, name in layers.items()}
-            choose((*keys[point["layer"]], int(point["head"])))
+            write_pair("head", (names.index(point["layer"]), int(point["head"])))
 
     draw_chart(
         st,
         effect_grid(
             rows,
-            list(layers.values()),
-            [*map(str, range(most)), *inner],
-            outlined,
+            names,
+            list(columns),
+            ("", "") if picked is None else (names[picked[0]], str(picked[1])),
             theme(),
             title="added to the logit",
             tips=(("name", "part"), ("by", "adds")),
@@ -1118,6 +996,16 @@ SOURCES = (
 )
 
 
+PAPERS = (
+    "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
+    "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
+    "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
+    "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
+    "models that normalize after each addition, such as the original Transformer, a part passes every "
+    "later norm with its scale held."
+)
+
+
 def page() -> None:
     """Draw the page from top to bottom."""
     title(
@@ -1128,7 +1016,11 @@ def page() -> None:
     choice = choose_model(needs=("tokens",))
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
-    details("How layers are read and summed: papers and source", _sources, "lens:how")
+    details(
+        "How layers are read and summed: papers and source",
+        partial(sources, PAPERS, *SOURCES),
+        "lens:how",
+    )
     next_page("lens")
 
 
@@ -1139,16 +1031,3 @@ def _view(choice: ModelChoice) -> None:
             {"when": section, "who": who_section}[controls.view](controls)
         caption(conditions(controls))
     try_this("lens", MOVES)
-
-
-def _sources() -> None:
-    st.markdown(
-        "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
-        "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
-        "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
-        "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
-        "models that normalize after each addition, such as the original Transformer, a part passes every "
-        "later norm with its scale held."
-    )
-    for function in SOURCES:
-        source_panel(function)

@@ -158,6 +158,63 @@ def likeliest(probabilities: Tensor, token: int, most: int = MAX_BARS) -> list[i
     return top if token in top else [*top[:-1], token]
 
 
+def bar_figure(
+    rows: Sequence[Spec],
+    name: str,
+    names: Sequence[str],
+    value: str,
+    ink: Ink,
+    *,
+    domain: Sequence[float],
+    height: int | Spec,
+    colour: Spec,
+    tips: Sequence[Spec],
+    mark: Spec | None = None,
+    offset: Spec | None = None,
+    dx: int = 4,
+    limit: int = 130,
+    **more: Spec,
+) -> Spec:
+    """A horizontal bar, or another `mark`, for each row of data, by the fields `name` and `value`.
+
+    Behind it, at the row's `end`, stands its `text`.
+    """
+    axis = {"labelColor": ink.text, "labelFontSize": 13, "labelLimit": limit, "grid": False}
+    scale = {"domain": list(domain), "zero": False}
+    x = {"field": value, "type": "quantitative", "title": None, "axis": None, "scale": scale}
+    at = {
+        "y": {
+            "field": name,
+            "type": "nominal",
+            "sort": list(names),
+            "title": None,
+            "axis": {**axis_style(ink), **axis, "labelOverlap": False},
+        },
+        "x": x,
+    } | ({"yOffset": offset} if offset else {})
+    look = mark or {"type": "bar", "cornerRadius": 2}
+    data = {"values": list(rows)}
+    return figure(
+        [
+            {
+                "data": data,
+                "mark": look,
+                "encoding": {**at, "color": colour, "tooltip": tips, **more},
+            },
+            layer(
+                "text",
+                rows,
+                {**at, "x": {**x, "field": "end"}, "text": {"field": "text", "type": "nominal"}},
+                align="left",
+                dx=dx,
+                fontSize=12,
+                color=ink.quiet,
+            ),
+        ],
+        height,
+    )
+
+
 def bars(
     distributions: dict[str, Tensor],
     names: Sequence[str] | Mapping[int, str],
@@ -166,7 +223,10 @@ def bars(
     most: int = MAX_BARS,
 ) -> Spec:
     """A bar a token for each distribution, the picked token in the accent."""
-    top = likeliest(next(iter(distributions.values())), token, most)
+    top, several = (
+        likeliest(next(iter(distributions.values())), token, most),
+        len(distributions) > 1,
+    )
     labels = distinct([names[i] for i in top])
     rows = [
         {
@@ -175,49 +235,29 @@ def bars(
             "of": of,
             "picked": i == token,
             "text": number(float(p[i])),
+            "end": float(p[i]),
         }
         for of, p in distributions.items()
         for i, label in zip(top, labels, strict=True)
     ]
-    several = len(distributions) > 1
-    axis = {
-        "labelColor": ink.text,
-        "labelFontSize": 13,
-        "domain": False,
-        "ticks": False,
-        "labelLimit": 220,
-        "labelOverlap": False,
-        "grid": False,
-    }
-    at = {
-        "y": {"field": "token", "type": "nominal", "sort": labels, "title": None, "axis": axis},
-        "x": {
-            "field": "p",
-            "type": "quantitative",
-            "title": None,
-            "axis": None,
-            "scale": {"domain": [0, 1.18]},
+    faint = {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0}
+    return bar_figure(
+        rows,
+        "token",
+        labels,
+        "p",
+        ink,
+        domain=[0, 1.18],
+        limit=220,
+        height=len(top) * (38 if several else 26),
+        colour={
+            "condition": {"test": "datum.picked", "value": ink.pick},
+            "value": ink.series[0],
         },
-        "tooltip": TOOLTIP,
-    }
-    if several:
-        at["yOffset"] = {"field": "of", "type": "nominal", "sort": list(distributions)}
-    colour = {"condition": {"test": "datum.picked", "value": ink.pick}, "value": ink.series[0]}
-    faint = {
-        "condition": {"test": "datum.of == 'model'", "value": 0.45 if several else 1.0},
-        "value": 1.0,
-    }
-    layers = [
-        {
-            "mark": {"type": "bar", "cornerRadius": 2},
-            "encoding": {**at, "color": colour, "opacity": faint},
-        },
-        {
-            "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 12, "color": ink.quiet},
-            "encoding": {**at, "text": {"field": "text", "type": "nominal"}},
-        },
-    ]
-    return {"data": {"values": rows}} | figure(layers, len(top) * (38 if several else 26))
+        tips=TOOLTIP,
+        offset={"field": "of", "type": "nominal", "sort": list(distributions)} if several else None,
+        opacity={"condition": faint, "value": 1.0},
+    )
 
 
 TILE, ONE_TILE = 72, 144  # pixels of a picture on the page, of several and of the only one

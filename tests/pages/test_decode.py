@@ -286,7 +286,7 @@ def test_likelier_is_not_called_better(exact, logp, says):
 def test_bars_have_the_picked_token_even_where_it_is_unlikely():
     shares = torch.linspace(1, 0, 20).softmax(0)
     made = bars({"model": shares}, [f"t{i}" for i in range(20)], 19, Ink.of("light"))
-    rows = (made if "data" in made else made["layer"][0])["data"]["values"]
+    rows = made["layer"][0]["data"]["values"]
     assert [row["token"] for row in rows if row["picked"]] == ["t19"]
     assert len(rows) == 8
 
