@@ -19,7 +19,6 @@ from core.models.decoding import (
     ForcedSteps,
     Hypothesis,
     SearchSettings,
-    Tree,
     force_tokens,
     penalty,
 )
@@ -52,10 +51,10 @@ from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
     draw_row,
     outputs_table,
+    search_equation,
     search_fields,
     search_settings,
     sources,
-    step_equation,
 )
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.fields import HERE, Fields, Number, Values
@@ -465,19 +464,6 @@ def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
     )
 
 
-def equation(settings: SearchSettings, tree: Tree, path: Sequence[int]) -> str:
-    """The rule of the strategy with the picked path's own numbers, in LaTeX."""
-    last, alpha = tree.candidates[path[-1]], settings.length_penalty
-    total, length = last.total, len(path)
-    if settings.strategy == "beam":
-        return (
-            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{\left(\frac{{5 + |Y|}}{{6}}\right)^{{\alpha}}}} = "
-            rf"\frac{{{number(total)}}}{{\left(\frac{{5 + {length}}}{{6}}\right)^{{{alpha:g}}}}} = "
-            f"{number(total / penalty(length, alpha))}"
-        )
-    return step_equation(settings, last, total, "t")
-
-
 def strategy_name(settings: SearchSettings) -> str:
     """A strategy in a few words."""
     if settings.strategy == "greedy":
@@ -603,7 +589,8 @@ def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> No
             key="decode:bars",
             alt="The likeliest next tokens after the picked one",
         )
-        st.latex(equation(controls.settings, result.tree, path))
+        base = r"\left(\frac{{5 + {}}}{{6}}\right)"
+        st.latex(search_equation(settings, result.tree, path, -1, "t", base, penalty))
 
 
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:

@@ -6,20 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from html import escape
-from typing import Literal
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from torch import Tensor
 
-from core.interpret import trace as induction_scores
 from core.interpret.trace import (
     AttentionMap,
     AttentionTrace,
     Head,
     Kind,
+    induction,
     most_informative_head,
     to_numpy,
 )
@@ -47,14 +47,13 @@ from dashboard.server.cache import measurements
 from dashboard.ui.decoding import (
     draw_row,
     outputs_table,
+    search_equation,
     search_fields,
     search_settings,
     sources,
-    step_equation,
 )
-from dashboard.ui.fields import HERE, Fields, Number
+from dashboard.ui.fields import HERE, Fields, Number, Segmented
 from dashboard.ui.links import (
-    BOUND,
     Pair,
     fragment,
     read_linked,
@@ -69,7 +68,7 @@ from dashboard.ui.model_picker import (
     current_head_of,
     input_errors,
 )
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
+from dashboard.ui.models import ModelRef, is_small, model_cell, one_thread, study_of
 from dashboard.ui.panels import draw_chart, fact, next_page, theme, title
 
 # The settings of the search, the search of this session, and one step of it with its attention.
@@ -80,6 +79,7 @@ SHARES = {
     "Beam": [1.0, 1.0, 1.8],
     "Sampling": [1.0, 1.0, 1.0, 0.8],
 }  # widths: settings, then More
+SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
 FIELDS = Fields(
     "generate",
     **search_fields(
@@ -110,6 +110,13 @@ FIELDS = Fields(
         5,
         help="The same n tokens in a row are not written again, including those of the prompt; 0 allows "
         "everything.",
+    ),
+    kind=Segmented(
+        "Attends to",
+        lambda values: {kind: SIDES[kind] for kind in values.kinds},
+        help="The tokens whose weights are shown: the source, or what the model wrote before.",
+        also={"label_visibility": "collapsed"},
+        old=lambda text, values: {"What was said": "causal"}.get(text, text),
     ),
 )
 
@@ -224,15 +231,31 @@ class StepView:
         return self.trace.maps[0].kind
 
     @property
+    def logits(self) -> Tensor:
+        return self.continuation.logits[self.step]
+
+    @property
+    def settings(self) -> SearchSettings:
+        return self.search.controls.settings
+
+    @property
     def keys(self) -> tuple[int, ...]:
         """The ids of the maps' columns."""
         start = self.search.start
-        ids = (
-            start.read.ids
-            if self.kind == "cross"
-            else (*start.prompt.prefix_tokens, *self.tokens[:-1])
-        )
+        before = *start.prompt.prefix_tokens, *self.tokens[:-1]
+        ids = start.read.ids if self.kind == "cross" else before
         return (*ids, NO_TOKEN) if self.continuation.sink else ids
+
+    @cached_property
+    def used(self) -> Tensor:
+        """The probabilities that the search uses at the step."""
+        return step_probabilities(
+            self.pretrained,
+            self.search.start,
+            self.settings,
+            self.tokens[: self.step],
+            self.logits,
+        )
 
 
 def step_view(
@@ -244,27 +267,16 @@ def step_view(
     kind: Kind,
 ) -> StepView:
     """One step of a path, with the names of all tokens that may be drawn."""
-    tokens = search.tree.tokens(path[-1])
-    top = (
-        continuation.logits.topk(min(LIKELIEST, continuation.logits.shape[1]))
-        .indices.flatten()
-        .tolist()
-    )
+    tokens, logits = search.tree.tokens(path[-1]), continuation.logits
+    top = logits.topk(min(LIKELIEST, logits.shape[1])).indices.flatten().tolist()
     candidates = (one.token for one in search.tree.candidates)
-    names = _names(
-        search.controls.ref, [*search.start.prompt.prefix_tokens, *tokens, *top, *candidates]
-    )
+    names = measurements(NAMES, search.controls.ref)  # those that any session has seen
+    seen = (*search.start.prompt.prefix_tokens, *tokens, *top, *candidates)
+    if missing := [one for one in seen if one not in names]:
+        names |= token_names(pretrained, missing)
     return StepView(
         search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind)
     )
-
-
-def _names(ref: ModelRef, ids: Sequence[int]) -> Mapping[int, str]:
-    """The display names of tokens, among those of all tokens that any session has seen."""
-    names = measurements(NAMES, ref)
-    if missing := [one for one in ids if one not in names]:
-        names |= token_names(load_model(ref), missing)
-    return names
 
 
 # What the page computes as Python.
@@ -287,7 +299,11 @@ alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=Non
 
 def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
     """The search, the maps of the shown output, and the shares of the shown step."""
-    controls, step = view.search.controls, view.step
+    controls, step, done = view.search.controls, view.step, view.search.done
+    shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
+    tokens = f"tree.hypotheses[{shown}].tokens"
+    if shown is None or not done:
+        tokens = source_of(list(view.tokens))
     search = f"""
 from core.models.decoding import SearchSettings
 from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
@@ -298,12 +314,6 @@ tree = generate(model, inputs, settings)
 for output in tree.hypotheses:
     print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
 """
-    shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
-    tokens = (
-        source_of(list(view.tokens))
-        if shown is None or not view.search.done
-        else (f"tree.hypotheses[{shown}].tokens")
-    )
     attention = f"""
 tokens = {tokens}
 start = prepare_generation(model, inputs)
@@ -321,26 +331,19 @@ logits = continuation.logits[{step}]
 model_share = logits.softmax(-1)
 search_share = step_probabilities(model, start, settings, tokens[:{step}], logits)
 """
-    logits = view.continuation.logits[step]
-    used = step_probabilities(
-        view.pretrained, view.search.start, controls.settings, view.tokens[:step], logits
-    )
     results = {
         "tokens": np.array(view.tokens),
         "weights": view.trace.head(*head),
         "[item.weights for item in trace.maps]": np.array(
             [item.weights for item in view.trace.maps]
         ),
-        "model_share": to_numpy(logits.softmax(-1)),
-        "search_share": to_numpy(used),
+        "model_share": to_numpy(view.logits.softmax(-1)),
+        "search_share": to_numpy(view.used),
     }
-    if view.search.done:
-        results |= {
-            "[output.logp for output in tree.hypotheses]": np.array(
-                [one.logp for one in hypotheses]
-            ),
-            "len(tree.candidates)": np.array(len(view.search.tree.candidates)),
-        }
+    if done:
+        logps = np.array([one.logp for one in hypotheses])
+        results["[output.logp for output in tree.hypotheses]"] = logps
+        results["len(tree.candidates)"] = np.array(len(view.search.tree.candidates))
     return Script(
         (
             model_cell(controls.ref, controls.inputs, reads=False),
@@ -356,7 +359,6 @@ search_share = step_probabilities(model, start, settings, tokens[:{step}], logit
 
 
 Names = Mapping[int, str]
-ORDER = {2: "second", 3: "third"}
 
 
 def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
@@ -364,17 +366,20 @@ def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
     rank = int((shares > shares[token]).sum()) + 1
-    start = f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}"
-    if rank == 1:
-        return f"{start}; the next most likely, “{plain(names[second])}”, has {number(float(shares[second]))}."
-    likeliest = f"“{plain(names[first])}”, with {number(float(shares[first]))}"
-    return f"{start}, its {ordinal(rank)} choice; its first is {likeliest}."
+    other = second if rank == 1 else first
+    likely, chance = plain(names[other]), number(float(shares[other]))
+    more = (
+        f"; the next most likely, “{likely}”, has {chance}."
+        if rank == 1
+        else f", its {ordinal(rank)} choice; its first is “{likely}”, with {chance}."
+    )
+    return f"At step {step + 1} the model gives **{plain(names[token])}** {number(float(shares[token]))}{more}"
 
 
 def ordinal(rank: int) -> str:
     """A rank in words: second, third, 4th, 21st, …"""
     ending = "th" if 10 < rank % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th")
-    return ORDER.get(rank, f"{rank:,}{ending}")
+    return {2: "second", 3: "third"}.get(rank, f"{rank:,}{ending}")
 
 
 def attention_fact(
@@ -387,15 +392,12 @@ def attention_fact(
         f"Head {item.layer_name}·H{head} puts {number(row[best])} of its weight on "
         f":primary[{plain(item.keys[best])}]; uniform attention would put {number(even)}."
     )
-    scores = None if item.kind == "cross" else induction_scores.induction_score(item, keys, tokens)
-    if scores is None:
+    if item.kind == "cross" or (scored := induction(item, keys, tokens)) is None:
         return out
-    count = induction_scores.count_eligible_steps(item, keys, tokens)
-    steps = "the one step" if count == 1 else f"the {count} steps"
+    steps = "the one step" if scored.steps == 1 else f"the {scored.steps} steps"
     return (
-        f"{out} Over {steps} whose new token occurred before, it puts {number(scores[head])} on that earlier "
-        "token; uniform attention would put "
-        f"{number(induction_scores.uniform_induction_score(item, keys, tokens))}."
+        f"{out} Over {steps} whose new token occurred before, it puts {number(scored.heads[head])} on that earlier "
+        f"token; uniform attention would put {number(scored.uniform)}."
     )
 
 
@@ -403,21 +405,20 @@ def outputs_fact(
     settings: SearchSettings, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
 ) -> str:
     """How the outputs of all samples, or of a beam, differ; "" for one output."""
-    if settings.strategy == "sampling" and (samples := sum(one.samples for one in hypotheses)) > 1:
-        different = (
-            "the same text" if len(hypotheses) == 1 else f"{len(hypotheses)} different texts"
-        )
+    count, samples = len(hypotheses), sum(one.samples for one in hypotheses)
+    if settings.strategy == "sampling" and samples > 1:
+        different = "the same text" if count == 1 else f"{count} different texts"
         return f"{samples} samples give {different}."
-    if settings.strategy == "beam" and len(hypotheses) > 1:
-        likeliest = max(hypotheses, key=lambda one: one.logp)
-        if likeliest is hypotheses[0]:
-            return f"A beam of {settings.width} ranks the most likely of its {len(hypotheses)} outputs first."
-        return (
-            f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
-            f"more likely (log-probability {number(likeliest.logp)}, here {number(hypotheses[0].logp)}), because "
-            f"it is longer: {len(hypotheses[0])} tokens instead of {len(likeliest)}."
-        )
-    return ""
+    if settings.strategy != "beam" or count < 2:
+        return ""
+    best, likeliest = hypotheses[0], max(hypotheses, key=lambda one: one.logp)
+    if likeliest is best:
+        return f"A beam of {settings.width} ranks the most likely of its {count} outputs first."
+    return (
+        f"A beam of {settings.width} ranks “{plain(shorten(texts[0]))}” first although another output is "
+        f"more likely (log-probability {number(likeliest.logp)}, here {number(best.logp)}), because "
+        f"it is longer: {len(best)} tokens instead of {len(likeliest)}."
+    )
 
 
 def caption(search: Search, visible: int, note: str | None) -> str:
@@ -443,18 +444,6 @@ def caption(search: Search, visible: int, note: str | None) -> str:
     )
 
 
-def equation(settings: SearchSettings, tree: Tree, path: Sequence[int], step: int) -> str:
-    """The rule of the strategy with the picked path's own numbers, in LaTeX."""
-    total = tree.candidates[path[-1]].total
-    if settings.strategy == "beam":
-        alpha, length = settings.length_penalty, len(path)
-        return (
-            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{|Y|^{{\alpha}}}} = \frac{{{number(total)}}}"
-            rf"{{{length}^{{{alpha:g}}}}} = {number(total / length**alpha)}"
-        )
-    return step_equation(settings, tree.candidates[path[step]], total, f"{{{step + 1}}}")
-
-
 # The page Generate: the continuation of a text, step by step, and the attention of each new token.
 
 
@@ -468,12 +457,10 @@ STYLE = """<style>
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
 MAX_TOKENS = 256  # tokens of which all are shown
+GAP = "<span>…</span>"  # in place of those that are not
 MIN_WEIGHT = 0.005  # a weight below it is not written
 
 ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
-SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
-EARLIER_NAMES: dict[str, Kind] = {"What was said": "causal"}  # of SIDES, in older links
-KIND = "generate:kind"
 RANKS, FEW, LONG = (
     8,
     4,
@@ -490,12 +477,15 @@ def page() -> None:
     )
     choice = choose_model(needs=("generate",))
     if choice is not None and choice.pretrained is not None:
+        pretrained = choice.pretrained
         try:
-            search = current_search(draw_controls(choice), choice.pretrained)
+            search = current_search(draw_controls(choice), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
-            _run(search, choice.pretrained, slot)
+            if not search.done:
+                with one_thread(is_small(pretrained)):
+                    run(search, partial(_progress, pretrained, slot, []))
+                search.share()
             with slot.container():
-                # Say that the search was stopped, with a button that continues it
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):
                         st.markdown(f"Stopped after {search.length} tokens.")
@@ -505,35 +495,39 @@ def page() -> None:
                             key="generate:go-on",
                             on_click=partial(setattr, search, "stopped", False),
                         )
-                _results(search, choice.pretrained)
+                _results(search, pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
     next_page("generate")
 
 
-def _run(
-    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
+def _progress(
+    pretrained: Pretrained, slot: DeltaGenerator, parts: list[DeltaGenerator], search: Search
 ) -> None:
-    """Continue the search, with its text so far and a button to stop it."""
-    parts: list[st.delta_generator.DeltaGenerator] = []
+    """Draw a button to stop, and the best output so far: its newest token with the attention, and likely tokens.
 
-    def draw(search: Search) -> None:
-        if not parts:
-            left, right = container.container().columns([0.86, 0.14])
-            parts.append(left.empty())
-            right.button(
-                "Stop",
-                icon=":material/stop:",
-                key="generate:stop",
-                on_click=partial(setattr, search, "stopped", True),
-                width="stretch",
-            )
-        _progress(search, pretrained, parts[0])
-
-    if not search.done:
-        with one_thread(is_small(pretrained)):
-            run(search, draw)
-        search.share()
+    `parts` holds their place from the first time on.
+    """
+    if not parts:
+        left, right = slot.container().columns([0.86, 0.14])
+        parts.append(left.empty())
+        right.button(
+            "Stop",
+            icon=":material/stop:",
+            key="generate:stop",
+            on_click=partial(setattr, search, "stopped", True),
+            width="stretch",
+        )
+    best = search.outputs()[0]
+    most = min(search.controls.settings.longest, search.start.room)
+    result = score_continuation(pretrained, search.start, best.tokens)
+    path, kind = search.tree.path(best.leaf), result.trace.kinds[0]
+    view = step_view(search, pretrained, path, len(best) - 1, result, kind)
+    layer, head = most_informative_head(view.trace, view.keys, view.tokens)
+    with parts[0].container():
+        st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
+        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+        _likeliest(view)
 
 
 @fragment
@@ -541,29 +535,29 @@ def _results(search: Search, pretrained: Pretrained) -> None:
     """Draw what a step changes, which reruns alone."""
     begin(keeps_about=True)
     with input_errors():
-        _outputs(search, pretrained)
+        if hypotheses := search.outputs():
+            _outputs(search, pretrained, hypotheses)
 
 
-def _outputs(search: Search, pretrained: Pretrained) -> None:
-    hypotheses = search.outputs()
-    if not hypotheses:
-        return
-    texts = [study_of(decode_text, search.controls.ref, one.tokens) for one in hypotheses]
+def _outputs(search: Search, pretrained: Pretrained, hypotheses: Sequence[Hypothesis]) -> None:
+    ref = search.controls.ref
+    texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    result = study_of(
-        study.score_path, search.controls.ref, search.controls.inputs, search.tree.tokens(path[-1])
-    )
+    tokens = search.tree.tokens(path[-1])
+    result = study_of(study.score_path, ref, search.controls.inputs, tokens)
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds
-    kind = kinds[0] if len(kinds) == 1 else _kind_field(kinds)
+    kind = kinds[0]
+    if len(kinds) > 1:
+        kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind
     view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
-    first = linked or current_head_of(search.controls.ref, kind, view.trace.shape)
+    first = linked or current_head_of(ref, kind, view.trace.shape)
     left, right = st.columns([0.54, 0.46], gap="medium")
     with left:
-        layer, head = _matrix(view, *(first or usual))
+        layer, head = picked = _matrix(view, *(first or usual))
     with right:
         _likeliest(view)
         attention_view(
@@ -575,17 +569,19 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
             link=f"generate:{kind}",
             fact="{} layers of {} heads".format(*view.trace.shape),
         )
-    if first or (layer, head) != usual:
-        choose_head(search.controls.ref, kind, (layer, head))
-    write_pair("head", (layer, head) if first or (layer, head) != usual else None)
-    add_script(partial(script, view, hypotheses, (layer, head)))
+    chosen = first or picked != usual
+    if chosen:
+        choose_head(ref, kind, picked)
+    write_pair("head", picked if chosen else None)
+    add_script(partial(script, view, hypotheses, picked))
+    item = view.trace.map(layer)
     with text_container:
         if bad:
             st.warning(bad)
-        st.html(step_strips(view, view.trace.map(layer), head, theme()))
+        st.html(step_strips(view, item, head, theme()))
     fact(
-        f"{token_fact(result.logits[step], view.tokens[step], view.names, step)} "
-        f"{attention_fact(view.trace.map(layer), head, step, view.keys, view.tokens)}"
+        f"{token_fact(view.logits, view.tokens[step], view.names, step)} "
+        f"{attention_fact(item, head, step, view.keys, view.tokens)}"
     )
     _outputs_and_tree(view, hypotheses, texts)
 
@@ -594,79 +590,33 @@ def _outputs_and_tree(
     view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
 ) -> None:
     """Draw the outputs, and the tree of all candidates."""
-    search, settings = view.search, view.search.controls.settings
-    outputs_table(hypotheses, texts, settings.strategy == "sampling")
+    search, tree = view.search, view.search.tree
+    outputs_table(hypotheses, texts, view.settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        st.code(
-            study_of(decode_text, search.controls.ref, tuple(view.tokens)) or "nothing",
-            language=None,
-            wrap_lines=True,
-        )
-    if sentence := outputs_fact(settings, hypotheses, texts):
+        text = study_of(decode_text, search.controls.ref, tuple(view.tokens))
+        st.code(text or "nothing", language=None, wrap_lines=True)
+    if sentence := outputs_fact(view.settings, hypotheses, texts):
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
-    spots = drawings.spots(search.tree, view.path, ranks)
-    drawn = partial(
-        drawings.picture, search.tree, view.names, view.path, step=view.step, ranks=ranks
-    )
     tree_view(
-        drawn,
-        partial(drawings.rows, search.tree, view.names),
-        f"{len(search.tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
+        partial(drawings.picture, tree, view.names, view.path, step=view.step, ranks=ranks),
+        partial(drawings.rows, tree, view.names),
+        f"{len(tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
         theme=theme(),
         follow=st.session_state[PICKED] is not None,
         key="generate:tree",
-        on_pick=partial(pick_candidate, tuple(view.path), search.tree),
+        on_pick=partial(pick_candidate, tuple(view.path), tree),
     )
-    st.latex(equation(settings, search.tree, view.path, view.step))
+    st.latex(search_equation(view.settings, tree, view.path, view.step, f"{{{view.step + 1}}}"))
+    spots = drawings.spots(tree, view.path, ranks)
     st.caption(plain(caption(search, len(spots), view.continuation.note)))
-    sources(settings.strategy, key="generate:source-code")
-
-
-def _progress(
-    search: Search, pretrained: Pretrained, container: st.delta_generator.DeltaGenerator
-) -> None:
-    """Draw the best output so far: its newest token with the attention, and the likeliest tokens."""
-    best = search.outputs()[0]
-    most = min(search.controls.settings.longest, search.start.room)
-    result = score_continuation(pretrained, search.start, best.tokens)
-    view = step_view(
-        search,
-        pretrained,
-        search.tree.path(best.leaf),
-        len(best) - 1,
-        result,
-        result.trace.kinds[0],
-    )
-    layer, head = most_informative_head(view.trace, view.keys, view.tokens)
-    with container.container():
-        st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
-        st.html(step_strips(view, view.trace.map(layer), head, theme()))
-        _likeliest(view)
-
-
-def _kind_field(kinds: Sequence[Kind]) -> Kind:
-    """Draw the choice between the source and the earlier output."""
-    if (linked := EARLIER_NAMES.get(st.query_params.get(KIND, ""))) is not None:
-        st.session_state[KIND] = linked
-    return st.segmented_control(
-        "Attends to",
-        kinds,
-        default=kinds[0],
-        required=True,
-        key=KIND,
-        format_func=SIDES.__getitem__,
-        label_visibility="collapsed",
-        **BOUND,
-        help="The tokens whose weights are shown: the source, or what the model wrote before.",
-    )
+    sources(view.settings.strategy, key="generate:source-code")
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
-    side = "the source" if view.kind == "cross" else "the text before it"
+    cross = view.kind == "cross"
     few = max(len(view.tokens), len(view.keys)) <= ALIGNED
-    show: Literal["both", "matrix"] = "both" if view.kind == "cross" and few else "matrix"
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
     pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
@@ -676,11 +626,11 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
         layer=layer,
         head=head,
         query=view.step,
-        show=show,
+        show="both" if cross and few else "matrix",
         height=420,
         link=f"generate:{view.kind}",
         row_slider=slider_key(len(view.path)),
-        title=f"Where each new token attends in {side}",
+        title=f"Where each new token attends in {'the source' if cross else 'the text before it'}",
         reads="new token (row) attends to → read (column)",
         fact=f"{len(view.tokens)} new tokens attend to {len(view.trace.maps[0].keys)} tokens",
     )
@@ -690,14 +640,10 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 
 def _likeliest(view: StepView) -> None:
     """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
-    logits, settings = view.continuation.logits[view.step], view.search.controls.settings
-    model = logits.softmax(-1)
-    shares, label = {"model": model}, "drawn from" if settings.strategy == "sampling" else "allowed"
-    search = step_probabilities(
-        view.pretrained, view.search.start, settings, view.tokens[: view.step], logits
-    )
-    if float((search - model).abs().max()) > 1e-6:
-        shares[label] = search
+    shares = {"model": view.logits.softmax(-1)}
+    label = "drawn from" if view.settings.strategy == "sampling" else "allowed"
+    if float((view.used - shares["model"]).abs().max()) > 1e-6:
+        shares[label] = view.used
     st.markdown(f"**Most likely tokens at step {view.step + 1}**")
     draw_chart(
         st,
@@ -727,12 +673,11 @@ def strip(
     `now` is the index of the new token, with its `chance`; later tokens are faint. Of very many tokens, only those with
     some weight are shown.
     """
-    ink, shorten, gap = Ink.of(theme), len(tokens) > MAX_TOKENS, "<span>…</span>"
-    cells: list[str] = []
+    ink, cells = Ink.of(theme), list[str]()
     for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-        below, style = "", ""
-        if shorten and weight is not None and weight < MIN_WEIGHT:
-            cells += [] if cells[-1:] == [gap] else [gap]
+        below, style, small = "", "", weight is not None and weight < MIN_WEIGHT
+        if small and len(tokens) > MAX_TOKENS:
+            cells += [] if cells[-1:] == [GAP] else [GAP]
             continue
         if index == now:
             style = f"box-shadow:inset 0 0 0 2px {ink.pick};color:{ink.pick};font-weight:600"
@@ -742,40 +687,30 @@ def strip(
         elif weight is not None:
             ground = shade(weight, theme)
             style = f"background:{ground};color:{text_on(ground, theme)}"
-            below = number(weight) if weight >= MIN_WEIGHT else ""
+            below = "" if small else number(weight)
         cells.append(f'<span style="{style}">{escape(token)}<small>{below}</small></span>')
     return f'<div class="lab-strip" role="img" aria-label="{escape(label)}">{"".join(cells)}</div>'
 
 
 def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> str:
     """HTML of the text at a step: each token with its weight, the new one in the accent, later ones faint."""
-    weights = item.weights[head, view.step].tolist()
+    weights: list[float | None] = item.weights[head, view.step].tolist()
     generated = tuple(view.names[token] for token in view.tokens)
-    sink = item.keys[-1:] if view.continuation.sink else ()
-    chance = float(view.continuation.logits[view.step].softmax(-1)[view.tokens[view.step]])
+    prefix = view.search.start.prompt.prefix_tokens
+    chance = float(view.logits.softmax(-1)[view.tokens[view.step]])
     label = f"Where head {item.layer_name}·H{head} attends to write {generated[view.step]}"
+    read = ""
     if view.kind == "cross":
-        read = strip(item.keys, weights, theme, label=label)
-        start = tuple(view.names[token] for token in view.search.start.prompt.prefix_tokens[1:])
-        answer = strip(
-            (*start, *generated),
-            [None] * (len(start) + len(generated)),
-            theme,
-            label="The output",
-            now=len(start) + view.step,
-            chance=chance,
-        )
-        return f"{STYLE}{read}<div style='height:8px'></div>{answer}"
-    first = len(view.search.start.prompt.prefix_tokens)
-    line = (*sink, *item.keys[:first], *generated)
-    shares: list[float | None] = [
-        *weights[len(weights) - len(sink) :],
-        *weights[: first + view.step],
-    ]
+        read = f"{strip(item.keys, weights, theme, label=label)}<div style='height:8px'></div>"
+        before, shares, label = tuple(view.names[token] for token in prefix[1:]), [], "The output"
+    else:
+        sink = item.keys[-1:] if view.continuation.sink else ()
+        before = (*sink, *item.keys[: len(prefix)])
+        shares = [*weights[len(weights) - len(sink) :], *weights[: len(prefix) + view.step]]
+    line = (*before, *generated)
     shares += [None] * (len(line) - len(shares))
-    return STYLE + strip(
-        line, shares, theme, label=label, now=len(sink) + first + view.step, chance=chance
-    )
+    now = len(before) + view.step
+    return f"{STYLE}{read}{strip(line, shares, theme, label=label, now=now, chance=chance)}"
 
 
 # The session's search, and the picked output and step, which tree, timeline and link share.
@@ -789,12 +724,13 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
         read = search is not None  # a link's pick belongs to the first search
+        steps, tree = None, Tree()
         if (finished := measurements(FINISHED, controls).get("search")) is not None:
-            search = Search(controls, finished[0], None, finished[1], read=read)
+            start, tree = finished
         else:
             start = prepare_generation(pretrained, controls.inputs)
             steps = generate_steps(pretrained, start, controls.settings)
-            search = Search(controls, start, steps, read=read)
+        search = Search(controls, start, steps, tree, read=read)
         st.session_state[GOING], st.session_state[PICKED] = search, None
     return search
 
@@ -802,12 +738,10 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
     """The picked path and its step, first read from the link, then written into it."""
     if not search.read:
-        st.session_state[PICKED], bad = read_pair(
-            LINKED, (len(search.tree.candidates), search.length)
-        )
+        search.read, bounds = True, (len(search.tree.candidates), search.length)
+        st.session_state[PICKED], bad = read_pair(LINKED, bounds)
         if bad:
             st.warning(bad)
-    search.read = True
     write_pair(LINKED, st.session_state[PICKED])
     return picked_path(search.tree, hypotheses, st.session_state[PICKED])
 

@@ -271,11 +271,11 @@ def token_grid(
         "value": ink.text,
     }
     shown = {"color": colour, "tooltip": [text_tip(*tip) for tip in tips.items()]}
-    said = {"text": {"field": "short"}, "color": written}
+    written_at = {"text": {"field": "short"}, "color": written}
     return picking_grid(
         [
             layer("rect", cells, at | shown, cursor="pointer", stroke=None),
-            layer("text", cells, at | said, fontSize=11, tooltip=False),
+            layer("text", cells, at | written_at, fontSize=11, tooltip=False),
         ],
         {"state": picked[0], "column": columns[picked[1]]},
         at,

@@ -118,7 +118,7 @@ def conditions(comparison: Comparison, mode: str) -> str:
     shared, rows = len(pair.rows.both), len(pair.rows.pairs)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
     paired = any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys))
-    said = {
+    holds = {
         plain(models): True,
         f"{shared} of {rows} rows are in both and are compared": True,
         "the models split words differently, so pieces are merged into words: summed over keys, "
@@ -132,7 +132,7 @@ def conditions(comparison: Comparison, mode: str) -> str:
         " Untrained weights are drawn as the model's family draws them before training.": mode
         == "untrained",
     }
-    return "; ".join(filter(said.get, said)) + "." + "".join(filter(more.get, more))
+    return "; ".join(filter(holds.get, holds)) + "." + "".join(filter(more.get, more))
 
 
 DIRECTIONS: dict[Direction, str] = {
@@ -648,7 +648,7 @@ def _draw_effects(
     estimates = prepared.estimates
     names = {key: prepared.names[key] for key in effects}
     best = patching.ranked(effects, direction)
-    heads, states = list[Cells](), list[Cells]()
+    heads, states = list[Recovered](), list[Recovered]()
     for key, effect in effects.items():
         layer = names[key]
         heads += [(layer, f"{at}", one, f"{layer}·H{at}") for at, one in enumerate(effect.heads)]
@@ -727,11 +727,11 @@ def _draw_effects(
     )
 
 
-Cells = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
+Recovered = tuple[str, str, float, str]  # layer, column, what the part recovers, and its name
 
 
 def _grid(
-    cells: Sequence[Cells],
+    cells: Sequence[Recovered],
     columns: Sequence[str],
     picked: tuple[str, str],
     part: str,

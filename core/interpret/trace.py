@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -204,34 +204,29 @@ def strongest(
 # Induction scores of generated text: how much each head attends to earlier positions of the next token.
 
 
-def induction_score(item: AttentionMap, keys: Sequence[int],
-                    generated: Sequence[int]) -> Float[np.ndarray, " H"] | None:  # fmt: skip
+class Induction(NamedTuple):
+    """Scores of a map: the heads' (H,), that of uniform attention, and the number of eligible steps."""
+
+    heads: Float[np.ndarray, " H"]
+    uniform: float
+    steps: int
+
+
+def induction(
+    item: AttentionMap, keys: Sequence[int], generated: Sequence[int]
+) -> Induction | None:
     """The mean weight of each head on earlier positions of the token that a step generates, over eligible steps.
 
     A step is eligible where such a position is visible; None without any. Induction heads score high (Olsson et al.
     2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
     """
-    same = _same(item, keys, generated)
+    same = (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
     able = same.any(-1)
-    return (item.weights * same).sum(-1)[:, able].mean(-1) if able.any() else None
-
-
-def uniform_induction_score(
-    item: AttentionMap, keys: Sequence[int], generated: Sequence[int]
-) -> float:
-    """The same score for uniform attention; 0 where no step is eligible."""
-    same = _same(item, keys, generated)
-    able = same.any(-1)
-    return float((same.sum(-1) / item.visible[0].sum(-1))[able].mean()) if able.any() else 0.0
-
-
-def count_eligible_steps(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> int:
-    """How many steps generate a token that is among their visible keys."""
-    return int(_same(item, keys, generated).any(-1).sum())
-
-
-def _same(item: AttentionMap, keys: Sequence[int], generated: Sequence[int]) -> np.ndarray:
-    return (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
+    if not able.any():
+        return None
+    uniform = (same.sum(-1) / item.visible[0].sum(-1))[able].mean()
+    heads = (item.weights * same).sum(-1)[:, able].mean(-1)
+    return Induction(heads, float(uniform), int(able.sum()))
 
 
 def most_informative_head(
@@ -240,15 +235,14 @@ def most_informative_head(
     """The (map, head) with the highest induction score; without one, that with the highest maximum weights.
 
     The first position does not count: it is an attention sink."""
-    best, head_index = -1.0, (0, 0)
+    scores = dict[Head, float]()
     for layer, item in enumerate(trace.maps):
-        scores = induction_score(item, keys, generated) if item.kind != "cross" else None
+        scored = None if item.kind == "cross" else induction(item, keys, generated)
         first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
         sharp = item.weights[:, :, first:].max(-1).mean(-1)
-        for head, score in enumerate(sharp if scores is None else 1 + scores):
-            if score > best:
-                best, head_index = float(score), (layer, head)
-    return head_index
+        for head, score in enumerate(sharp if scored is None else 1 + scored.heads):
+            scores[layer, head] = float(score)
+    return max(scores, key=scores.__getitem__)
 
 
 Step = Float[np.ndarray, "to from"]

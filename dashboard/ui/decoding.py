@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from core.models.decoding import (
-    Candidate,
     Hypothesis,
+    Penalty,
     SearchSettings,
     Strategy,
+    Tree,
     beam_steps,
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
 from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider, Values
-from dashboard.ui.panels import details, source_panel, table
+from dashboard.ui.panels import details, sources as sources_panel, table
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 
@@ -33,32 +35,55 @@ def outputs_table(
     correct: Sequence[bool] = (),
 ) -> None:
     """A table of the outputs, the best first; whether each is `correct`, where that is known."""
-    head = [
-        "output",
-        "log-probability",
-        "tokens",
-        "drawn" if sampled else "score",
-        *["right"] * bool(correct),
-    ]
-    rows = [
+    right = [["yes" if one else "no"] for one in correct] or [[]] * len(hypotheses)
+    shown = list(zip(hypotheses, texts, right, strict=False))[:MAX_OUTPUTS]
+    table(
         [
-            shorten(text) or "nothing",
-            number(one.logp),
-            str(len(one)),
-            f"{one.samples}" if sampled else number(one.score),
-        ]
-        for one, text in zip(hypotheses[:MAX_OUTPUTS], texts, strict=False)
-    ]
-    for row, right in zip(rows, correct, strict=False):
-        row.append("yes" if right else "no")
-    table(head, rows, caption="Outputs, the best first", markers=False)
+            "output",
+            "log-probability",
+            "tokens",
+            "drawn" if sampled else "score",
+            *["right"] * bool(correct),
+        ],
+        [
+            [
+                shorten(text) or "nothing",
+                number(one.logp),
+                str(len(one)),
+                f"{one.samples}" if sampled else number(one.score),
+                *last,
+            ]
+            for one, text, last in shown
+        ],
+        caption="Outputs, the best first",
+        markers=False,
+    )
     if (more := len(hypotheses) - MAX_OUTPUTS) > 0:
         st.caption(f"And {more} more.")
 
 
-def step_equation(settings: SearchSettings, step: Candidate, total: float, subscript: str) -> str:
-    """The rule of greedy decoding or of sampling with a step's numbers, in LaTeX; `total` is the path's log p."""
-    probability = number(math.exp(step.logp))
+def search_equation(
+    settings: SearchSettings,
+    tree: Tree,
+    path: Sequence[int],
+    step: int,
+    subscript: str,
+    base: str = "{}",
+    lp: Penalty = lambda length, power: float(length**power),
+) -> str:
+    """The rule of the strategy with the numbers of a path and its step, in LaTeX.
+
+    A beam divides by `lp`, whose base is written as `base` with the length.
+    """
+    total, last = tree.candidates[path[-1]].total, tree.candidates[path[step]]
+    probability = number(math.exp(last.logp))
+    if settings.strategy == "beam":
+        length, alpha = len(path), settings.length_penalty
+        return (
+            rf"\text{{score}} = \frac{{\sum_t \log p_t}}{{{base.format('|Y|')}^{{\alpha}}}} = "
+            rf"\frac{{{number(total)}}}{{{base.format(length)}^{{{alpha:g}}}}} = "
+            f"{number(total / lp(length, alpha))}"
+        )
     if settings.strategy == "greedy":
         return (
             rf"y_{subscript} = \arg\max_i\, p_i, \qquad p = {probability}, "
@@ -71,7 +96,7 @@ def step_equation(settings: SearchSettings, step: Candidate, total: float, subsc
     over = rf"j \text{{ kept by {filters}}}" if filters else r"\text{all } j"
     return (
         rf"p'_i = \frac{{p_i^{{1/T}}}}{{\sum_{{{over}}} p_j^{{1/T}}}}, \qquad T = {settings.temperature:g}: \quad "
-        rf"{probability} \to {number(step.chance or 0)}"
+        rf"{probability} \to {number(last.chance or 0)}"
     )
 
 
@@ -193,10 +218,13 @@ def search_settings(values: Values) -> SearchSettings:
 
 def sources(strategy: Strategy, key: str) -> None:
     """An expander with the paper of a search strategy and the source of the search."""
-
-    def draw() -> None:
-        name, paper, url, meaning = PAPERS[strategy]
-        st.markdown(f"**{name}** — {meaning} [{paper}]({url})")
-        source_panel(sample_steps if strategy == "sampling" else beam_steps)
-
-    details("Paper and source code of the search", draw, key)
+    name, paper, url, meaning = PAPERS[strategy]
+    details(
+        "Paper and source code of the search",
+        partial(
+            sources_panel,
+            f"**{name}** — {meaning} [{paper}]({url})",
+            sample_steps if strategy == "sampling" else beam_steps,
+        ),
+        key,
+    )

@@ -30,7 +30,7 @@ from core.interpret.roles import (
     score_roles,
     unknown_share,
 )
-from core.interpret.trace import Kind, induction_score
+from core.interpret.trace import Kind, induction
 from core.pretrained import PretrainedError, load_lab_model, load_minilm, read
 from core.pretrained.load import prepare_model
 from core.pretrained.reading import read_ids
@@ -409,7 +409,7 @@ def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_bef
     ids, item = scores.example.lines("causal")[0].ids, scores.example.trace.of("causal").maps[1]
     assert ids[1:26] == ids[26:]
     # What follows each token of the repetition; nothing follows the last one
-    expected = induction_score(item, ids, [-1] * 26 + [*ids[27:], -1])
+    expected = induction(item, ids, [-1] * 26 + [*ids[27:], -1]).heads
     queries, keys = TESTS[0].cells(scores.length)
     mine = item.weights[:, queries[:-1] + 1, keys[:-1] + 1].mean(-1)
     assert mine == pytest.approx(expected, abs=1e-6)

@@ -22,14 +22,12 @@ from core.interpret.trace import (
     AttentionTrace,
     Graph,
     Kind,
-    count_eligible_steps,
     flow,
     flows,
     graph,
-    induction_score,
+    induction,
     most_informative_head,
     rollout,
-    uniform_induction_score,
 )
 from core.models.decoding import SearchSettings
 from core.pretrained import ModelInputs, load_lab_model
@@ -235,16 +233,11 @@ def item(layer=0, fill=None, kind="causal"):
 
 
 def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can():
-    assert induction_score(item(), KEYS, TOKENS) == pytest.approx([0, (0.75 + 0.5) / 2])
-    assert uniform_induction_score(item(), KEYS, TOKENS) == pytest.approx((1 / 2 + 1 / 4) / 2)
-    assert (
-        item().visible[0].sum(-1).tolist() == [2, 3, 4]
-        and count_eligible_steps(item(), KEYS, TOKENS) == 2
-    )
-    assert (
-        induction_score(item(), KEYS, (1, 2, 3)) is None
-        and uniform_induction_score(item(), KEYS, (1, 2, 3)) == 0
-    )
+    heads, uniform, steps = induction(item(), KEYS, TOKENS)
+    assert heads == pytest.approx([0, (0.75 + 0.5) / 2])
+    assert uniform == pytest.approx((1 / 2 + 1 / 4) / 2) and steps == 2
+    assert item().visible[0].sum(-1).tolist() == [2, 3, 4]
+    assert induction(item(), KEYS, (1, 2, 3)) is None
 
 
 def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
@@ -264,8 +257,8 @@ def test_the_lab_s_language_model_copies_far_above_even_and_its_first_layer_does
     tokens = generate(model, given, SearchSettings(longest=10)).hypotheses[0].tokens
     trace = score_continuation(model, started, tokens).trace
     keys = (*started.read.ids, *tokens[:-1])
-    below, above = (float(induction_score(one, keys, tokens).max()) for one in trace.maps)
-    assert above > 0.5 > below and above > 4 * uniform_induction_score(trace.map(1), keys, tokens)
+    below, above = (induction(one, keys, tokens) for one in trace.maps)
+    assert above.heads.max() > 0.5 > below.heads.max() and above.heads.max() > 4 * above.uniform
 
 
 # Two readings held against each other: alignment, how far heads are apart, and which are alike, on hand-made maps.

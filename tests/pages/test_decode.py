@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from core.models import ModelConfig, Shape, build_model
-from core.models.decoding import Candidate, Hypothesis, Prompt, SearchSettings, Tree, beam
+from core.models.decoding import Candidate, Hypothesis, Prompt, SearchSettings, Tree, beam, penalty
 from core.pretrained import ModelInputs
 from core.pretrained.generate import generate_steps, prepare_generation
 from core.runs.runs import create_run
@@ -21,6 +21,7 @@ from dashboard.draw import drawings
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
+from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
 from pages import decode, generate
 from pages.decode import HALF_TRAINED
@@ -252,19 +253,6 @@ def test_words_in_the_picture_are_escaped_and_cut():
     assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
 
 
-def test_equations_have_the_paths_own_numbers():
-    tree = grown(width=3)
-    path = tree.path(tree.hypotheses[0].leaf)
-    total = tree.candidates[path[-1]].total
-    beam_search = SearchSettings("beam", length_penalty=0.7)
-    assert number(total / ((5 + len(path)) / 6) ** 0.7) in decode.equation(beam_search, tree, path)
-    own = number(math.exp(tree.candidates[path[-1]].logp))
-    assert f"p = {own}" in decode.equation(SearchSettings("greedy"), tree, path)
-    tree.candidates[path[-1]].chance = 0.4321
-    equation = decode.equation(SearchSettings("sampling", temperature=0.5, top_k=7), tree, path)
-    assert equation.endswith(r"\to 0.43") and "top-k 7" in equation and "T = 0.5" in equation
-
-
 @each(
     ("exact", "logp", "says"),
     [
@@ -440,13 +428,17 @@ def test_a_beam_that_prefers_the_longer_says_so():
 
 
 def test_equations_hold_the_path_s_numbers():
-    tree = small_tree()
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in generate.equation(
-        SearchSettings("beam", length_penalty=0.5), tree, [0, 2], 0
-    )
-    assert "p = 0.37" in generate.equation(SearchSettings(), tree, [0, 2], 1)
+    tree, beam_search = small_tree(), SearchSettings("beam", length_penalty=0.5)
+    short = search_equation(beam_search, tree, [0, 2], 0, "1")
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in short
+    base = r"\left(\frac{{5 + {}}}{{6}}\right)"
+    wu = search_equation(beam_search, tree, [0, 2], -1, "t", base, penalty)
+    assert r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}" in wu
+    assert wu.endswith(number(-2 / (7 / 6) ** 0.5))
+    assert "p = 0.37" in search_equation(SearchSettings(), tree, [0, 2], 1, "t")
     tree.candidates[2].chance = 0.25
-    sampled = generate.equation(
-        SearchSettings("sampling", temperature=0.5, top_k=3), tree, [0, 2], 1
+    sampling = SearchSettings("sampling", temperature=0.5, top_k=3)
+    sampled = search_equation(sampling, tree, [0, 2], 1, "t")
+    assert (
+        sampled.endswith(r"0.37 \to 0.25") and "kept by top-k 3" in sampled and "T = 0.5" in sampled
     )
-    assert r"0.37 \to 0.25" in sampled and "kept by top-k 3" in sampled and "T = 0.5" in sampled

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from core.interpret.trace import (
-    induction_score,
+    induction,
     most_informative_head,
-    uniform_induction_score,
 )
 from core.pretrained import ModelInputs, load_lab_model
 from core.pretrained.example_inputs import text_of
@@ -55,10 +54,8 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
     assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in body
     assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
-    own, even = (
-        induction_score(item, keys, best.tokens)[head],
-        uniform_induction_score(item, keys, best.tokens),
-    )
+    heads, even, _ = induction(item, keys, best.tokens)
+    own = heads[head]
     assert own > 3 * even, "the head that is shown first copies"
     assert (
         f"it puts {number(own)} on that earlier token; uniform attention would put {number(even)}"
