@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,6 +87,7 @@ from dashboard.ui.run_data import path_code, records_of
 # The controls, and the two runs that they start.
 
 
+Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
 PAGE, RUNS, LAST = "why", "runs", "why:last"
 Pair = tuple[Run, Run]
 
@@ -175,27 +177,24 @@ def linked_pair() -> tuple[Pair | None, str]:
         st.query_params[RUNS] = ids = last
     st.session_state[LAST] = ids
     pair = None if ids is None else _pair(ids)
-    if ids is None or pair is not None:
-        return pair, ""
-    return None, (
+    wrong = (
         "The link names runs that are not on this machine, or are no such pair. Below is the saved "
         "measurement."
     )
+    return pair, wrong if ids is not None and pair is None else ""
 
 
 def _pair(text: str) -> Pair | None:
-    runs = [run for name in text.split(".") if (run := people.find_run(name)) is not None]
-    if len(runs) != 2 or text.count(".") != 1:
-        return None
-    try:
-        configs = [run.config() for run in runs]
-    except (ConfigError, TypeError, ValueError, KeyError):
-        return None
-    kinds = [
-        (config.task.key, config.model.kind, config.model.attention is None) for config in configs
-    ]
+    runs = [people.find_run(name) for name in text.split(".")]
+    kinds = []
+    for run in filter(None, runs):
+        try:
+            config = run.config()
+        except (ConfigError, TypeError, ValueError, KeyError):
+            return None
+        kinds.append((config.task.key, config.model.kind, config.model.attention is None))
     pair = kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
-    return (runs[0], runs[1]) if pair else None
+    return (runs[0], runs[1]) if pair and len(runs) == 2 else None  # type: ignore[return-value]
 
 
 # The data of the page: the saved measurement, or the two runs of the link, read from their folders.
@@ -210,6 +209,10 @@ class PairedRun:
     learned: TrainedModel
     step: int
     seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.learned.model.name().capitalize()
 
 
 @dataclass(frozen=True)
@@ -240,42 +243,26 @@ class Comparison:
     def name(self) -> str:
         return ".".join(part.run.id for part in self.parts) or "kept"
 
-
-def saved_measurement() -> why.Result:
-    """The measurement of `make bottleneck`; shared by all sessions."""
-    return shared(why.load)
-
-
-def shown_data(data: Comparison) -> Comparison:
-    """The two runs, or while they have no result yet, the saved measurement."""
-    return load_comparison(None) if data.live and not data.measured else data
+    @property
+    def shown(self) -> Comparison:
+        """The two runs, or while they have no result yet, the saved measurement."""
+        return load_comparison(None) if self.live and not self.measured else self
 
 
 def load_comparison(pair: Pair | None) -> Comparison:
-    """Read the runs' folders as they are now."""
+    """Read the runs' folders as they are now; of none, the measurement of `make bottleneck`."""
     if pair is None:
-        result = saved_measurement()
+        result = shared(why.load)
         return Comparison(result.setting, result.learned, result.sentence)
     parts, records = [], {}
     for run in pair:
-        config, run_records = run.config(), records_of(run)
-        learned = TrainedModel.of(config, run_records)
-        records[learned.model] = (run, run_records)
-        parts.append(
-            PairedRun(
-                run,
-                run.status(),
-                learned,
-                run_records[-1].step if run_records else 0,
-                run_records[-1].train_seconds if run_records else 0.0,
-            )
-        )
-    return Comparison(
-        Controls.of(pair[1].config()),
-        tuple(part.learned for part in parts),
-        sentence(records),
-        tuple(parts),
-    )
+        read = records_of(run)
+        learned = TrainedModel.of(run.config(), read)
+        records[learned.model] = (run, read)
+        reached = (read[-1].step, read[-1].train_seconds) if read else (0, 0.0)
+        parts.append(PairedRun(run, run.status(), learned, *reached))
+    setting, learned_all = Controls.of(pair[1].config()), tuple(part.learned for part in parts)
+    return Comparison(setting, learned_all, sentence(records), tuple(parts))
 
 
 # What the page computes as Python.
@@ -327,8 +314,8 @@ RUNS_ALIGNMENT = """
 run, records = runs[-1], decoded[-1]  # the model with attention
 examples = records[0].examples
 longest = max(range(len(examples)), key=lambda index: len(examples[index].source))
-step = {step}
-weights = run.frame(step)[f"{{longest}}:cross"][-1, 0]  # (T, S)
+step = STEP
+weights = run.frame(step)[f"{longest}:cross"][-1, 0]  # (T, S)
 source, target = examples[longest].source, [*examples[longest].target, "<eos>"]
 """
 DRAW_ALIGNMENT = """
@@ -344,30 +331,18 @@ def script(data: Comparison) -> Script:
         by_length(data.learned, model, "sequence_accuracy")
         for model in dict.fromkeys(one.model for one in data.learned)
     ]
-    cells = [
-        Cell(
-            EXACT,
-            LIVE_PAIR.format(paths=", ".join(path_code(part.run.path) for part in data.parts))
-            if data.parts
-            else SAVED,
-            DRAW_EXACT,
-            "why:sequence_accuracy",
-        )
-    ]
     results = {
         "exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])
     }
+    first, second = SAVED, SAVED_ALIGNMENT
+    if data.parts:
+        paths = ", ".join(path_code(part.run.path) for part in data.parts)
+        first, second = LIVE_PAIR.format(paths=paths), RUNS_ALIGNMENT
+    cells = [Cell(EXACT, first, DRAW_EXACT, "why:sequence_accuracy")]
     if data.sentence is not None and data.sentence.frames:
-        step, weights = data.sentence.frames[-1]
-        cells.append(
-            Cell(
-                ALIGNMENT,
-                RUNS_ALIGNMENT.format(step=step) if data.parts else SAVED_ALIGNMENT,
-                DRAW_ALIGNMENT,
-                f"why:map:{data.name}",
-            )
-        )
-        results["weights"] = weights
+        step, results["weights"] = data.sentence.frames[-1]
+        code = second.replace("STEP", str(step))
+        cells.append(Cell(ALIGNMENT, code, DRAW_ALIGNMENT, f"why:map:{data.name}"))
     return Script(tuple(cells), results)
 
 
@@ -405,6 +380,11 @@ def names(learned: Sequence[TrainedModel]) -> dict[Model, str]:
     return {model: model.name(with_size=model.d_model != ordered[0].d_model) for model in ordered}
 
 
+def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") -> list[Points]:
+    """A metric by length of the saved models without attention and with it."""
+    return [list(by_length(learned, model, metric).items()) for model in Controls().pair]
+
+
 def stats_text(stats: SeedStats, unit: str = "") -> str:
     """40 ± 2 %, without a line break, and without a standard deviation that rounds to 0."""
     more = f"\u00a0±\u00a0{stats.std:.0f}" if stats.std and stats.std >= 0.5 else ""
@@ -414,51 +394,29 @@ def stats_text(stats: SeedStats, unit: str = "") -> str:
 def fact_text(data: Comparison) -> str:
     """The longest and the shortest sentences: with attention, without, and with a larger vector where there is one."""
     ordered = models(data.learned)
-    attention = next((model for model in ordered if model.score is not None), None)
-    if attention is None or ordered[0].score is not None:
+    first, attention = ordered[0], next((model for model in ordered if model.score), None)
+    if attention is None or first.score is not None:
         return ""
-    scores = {model: by_length(data.learned, model, "sequence_accuracy") for model in ordered}
-    lengths = [length for length in scores[attention] if length in scores[ordered[0]]]
+    exact = {
+        model: {
+            length: stats_text(stats, PERCENT)
+            for length, stats in by_length(data.learned, model, "sequence_accuracy").items()
+        }
+        for model in ordered
+    }
+    lengths = [length for length in exact[attention] if length in exact[first]]
     if not lengths:
         return ""
-    long, short = lengths[-1], lengths[0]
-    exact = {
-        (model, length): stats_text(scores[model][length], PERCENT)
-        for model in ordered
-        for length in scores[model]
-    }
-    first = ordered[0]
+    short, long = lengths[0], lengths[-1]
     larger = "".join(
-        f", with {model.d_model} numbers {exact[model, long]}"
+        f", with {model.d_model} numbers {exact[model][long]}"
         for model in ordered[1:]
-        if model.score is None and long in scores[model]
+        if model.score is None and long in exact[model]
     )
     return (
-        f"Of sentences of {long} words, the model with attention translates **{exact[attention, long]}** without a "
-        f"mistake; the model with one vector of {first.d_model} numbers **{exact[first, long]}**{larger}. For {short} "
-        f"words it is {exact[attention, short]} and {exact[first, short]}."
-    )
-
-
-def simple_names(learned: Sequence[TrainedModel]) -> list[str]:
-    """The names of the models without attention, and of the first one with it."""
-    labels, scores = (
-        names(learned),
-        [model.score for model in models(learned) if model.score is not None],
-    )
-    return [label for model, label in labels.items() if model.score in (None, *scores[:1])]
-
-
-def shown_text(values: Controls, shown: Controls, steps: int | None) -> str:
-    """What the charts show; of runs, only where the controls differ. `steps` are those of the saved measurement."""
-    if values == shown and steps is None:
-        return ""
-    what = (
-        f"runs of {shown.planned}" if steps is None else f"the saved measurement of {steps:,} steps"
-    )
-    return (
-        f"The charts show {what}, with {shown.d_model} numbers and up to {shown.longest} words. **Run it** "
-        "trains both models on this machine with the settings above."
+        f"Of sentences of {long} words, the model with attention translates **{exact[attention][long]}** without a "
+        f"mistake; the model with one vector of {first.d_model} numbers **{exact[first][long]}**{larger}. For {short} "
+        f"words it is {exact[attention][short]} and {exact[first][short]}."
     )
 
 
@@ -467,49 +425,42 @@ def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
     without, attention = (
         dict(over_time(learned, model, "bleu", "step")) for model in Controls().pair
     )
-    steps = sorted(set(without) & set(attention))
-    clear = None
-    for step in reversed(steps):
-        if attention[step].mean - without[step].mean < LEAD:
-            break
-        clear = int(step)
-    return clear
+    later = takewhile(
+        lambda step: attention[step].mean - without[step].mean >= LEAD,
+        sorted(without.keys() & attention.keys(), reverse=True),
+    )
+    return min(map(int, later), default=None)
 
 
 def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     """Why two ended runs show no advantage of attention, and what to do; empty where they show one."""
-    if data.live or len(data.parts) != 2:
+    ends = [part.learned.points[-1] for part in data.parts if part.learned.points]
+    if data.live or len(ends) != 2:
         return ""
-    without, attention = (
-        part.learned.points[-1] if part.learned.points else None for part in data.parts
-    )
-    if without is None or attention is None:
-        return ""
-    clear = clear_lead(saved)
+    without, attention = ends
+    clear, few = clear_lead(saved), min(one.step for one in ends)
     leads = (
         ""
         if clear is None
-        else (f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} on. ")
+        else f"In the saved measurement its lead exceeds {LEAD:.0f} BLEU from step {clear:,} on. "
     )
-    if (few := min(without.step, attention.step)) < EVERY:
+    if few < EVERY:
         return (
             f"This machine reached only {_count(few)} of a model: too few to compare, since attention must first "
             f"learn which words belong together. {leads}Take more seconds of training."
         )
     if attention.bleu > without.bleu:
         return ""
-    shown = (
-        f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
-        f"{score(without.bleu)}."
-    )
-    if clear is None or attention.step >= clear:
-        return (
-            f"{shown} One run varies with its seed and size: take another seed or longer sentences."
+    why = "One run varies with its seed and size: take another seed or longer sentences."
+    if clear is not None and attention.step < clear:
+        why = (
+            f"The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
+            f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
+            "which trains faster."
         )
     return (
-        f"{shown} The reason is too few steps: it was trained for {attention.step:,}, and attention must first "
-        f"learn which words belong together. {leads}Take more seconds of training, or a smaller vector, "
-        "which trains faster."
+        f"In this run attention shows no advantage: BLEU {score(attention.bleu)}, without attention "
+        f"{score(without.bleu)}. {why}"
     )
 
 
@@ -540,20 +491,18 @@ def conditions(data: Comparison, result: Result | None) -> str:
             f"Trained on this machine: {task}. Training, {data.setting.planned} planned for each: {spent}. "
             f"{scored}"
         )
-    seeds = len({one.seed for one in data.learned})
-    ends = sorted({one.points[-1].step for one in data.learned})
-    steps = f"{ends[0]:,} to {ends[-1]:,}" if len(ends) > 1 else f"{ends[0]:,}"
+    seeds, ends = (
+        len({one.seed for one in data.learned}),
+        {one.points[-1].step for one in data.learned},
+    )
+    steps = " to ".join(f"{end:,}" for end in sorted({min(ends), max(ends)}))
     spent = ", ".join(
         f"{labels[model]} {duration(seconds)}" for model, seconds in result.seconds.items()
     )
-    over = (
-        f"Lines are means of {seeds} seeds, bands and ± their standard deviation."
-        if seeds > 1
-        else ""
-    )
+    over = f"Lines are means of {seeds} seeds, bands and ± their standard deviation."
     return (
-        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over} Processor time of a run, with "
-        f"measuring: {spent}; {result.machine}."
+        f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over if seeds > 1 else ''} "
+        f"Processor time of a run, with measuring: {spent}; {result.machine}."
     )
 
 
@@ -563,28 +512,31 @@ def _count(steps: int) -> str:
 
 def ended(part: PairedRun) -> str:
     """How a run ended; of one that finished, its steps and its seconds without measuring."""
-    name = part.learned.model.name().capitalize()
-    if part.status.state != "finished":
-        return f"{name}: {part.status.message}"
-    return f"{name}: Finished after {_count(part.step)} in {duration(part.seconds)} of training."
+    how = part.status.message
+    if part.status.state == "finished":
+        how = f"Finished after {_count(part.step)} in {duration(part.seconds)} of training."
+    return f"{part.name}: {how}"
 
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     """How far a run is, 0 to 1, and a line of text."""
-    name = part.learned.model.name().capitalize()
     if controls.seconds == FEW_STEPS:
-        return min(1.0, part.step / FEW), f"{name}: step {part.step} of {FEW}"
+        return min(1.0, part.step / FEW), f"{part.name}: step {part.step} of {FEW}"
     spent = min(part.seconds, controls.seconds)  # the last step may end later
     reached = f"starts; its result comes {_first_result(controls)}"
     if part.step:
         reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s"
-    return spent / controls.seconds, f"{name}: {reached}"
+    return spent / controls.seconds, f"{part.name}: {reached}"
 
 
 def equations(
     setting: Controls, sentence: Sentence, weights: np.ndarray, row: int
 ) -> tuple[str, str]:
     """The context of an output without attention and with it, its largest weights written out."""
+
+    def safe(word: str) -> str:
+        return "".join(sign for sign in word if sign.isalnum() or sign == ";")
+
     last, outputs = len(sentence.source) - 1, len(sentence.target)
     without = (
         rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
@@ -592,32 +544,33 @@ def equations(
     )
     top = np.argsort(-weights[row])[:MAX_TERMS]
     terms = [
-        rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{_safe(sentence.source[key])}}}}}"
+        rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
         for key in sorted(top)
     ]
     if (rest := 1 - float(weights[row, top].sum())) >= 0.005:
         terms.append(rf"{latex(rest)}\,(\text{{rest}})")
-    word = _safe((*sentence.target, "end")[row])
+    word = safe((*sentence.target, "end")[row])
     context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
     summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
     return without, rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
 
 
-def _safe(word: str) -> str:
-    return "".join(sign for sign in word if sign.isalnum() or sign == ";")
-
-
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
     """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
     cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
+    source, target = sentence.source, sentence.target
     rows = [
-        ("source", html.escape(" ".join(sentence.source)), ""),
-        ("target", html.escape(" ".join(sentence.target)), ""),
+        ("source", html.escape(" ".join(source)), ""),
+        ("target", html.escape(" ".join(target)), ""),
+        *(
+            (
+                labels[model],
+                marked(Prediction(source, target, output), " ", pick),
+                f"{sum(wrong_tokens(target, output)) + missing(target, output)}",
+            )
+            for model, output in sentence.outputs.items()
+        ),
     ]
-    for model, output in sentence.outputs.items():
-        wrong = sum(wrong_tokens(sentence.target, output)) + missing(sentence.target, output)
-        prediction = Prediction(sentence.source, sentence.target, output)
-        rows.append((labels[model], marked(prediction, " ", pick), f"{wrong}"))
     head = "".join(
         f'<th scope="col" style="{cell};opacity:.75">{text}</th>'
         for text in ("", "sentence", "wrong or missing")
@@ -637,18 +590,12 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
     """A row a model: BLEU / exact match in percent for each range of lengths."""
     rows = []
     for model, label in names(learned).items():
-        bleu, exact = (by_length(learned, model, metric) for metric in METRICS)
-        rows.append(
-            [
-                label,
-                *(
-                    f"{stats_text(bleu[length])} / {stats_text(exact[length])}"
-                    if length in exact
-                    else "–"
-                    for length in lengths
-                ),
-            ]
+        scores = [by_length(learned, model, metric) for metric in METRICS]
+        cells = (
+            " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
+            for length in lengths
         )
+        rows.append([label, *cells])
     return rows
 
 
@@ -674,14 +621,10 @@ def page() -> None:
         "A sentence is squeezed into one vector, or stays readable through attention.",
     )
     paragraph(COMPARED)
-    pair, trouble = linked_pair()
-    live, saved = (
-        pair is not None and not all(run.status().ended for run in pair),
-        saved_measurement(),
-    )
-    shown = (
-        predict("why", question(saved.learned)) or pair is not None
-    )  # the charts tell the answer
+    (pair, trouble), saved = linked_pair(), shared(why.load)
+    live = pair is not None and not all(run.status().ended for run in pair)
+    # The charts tell the answer.
+    shown = predict("why", question(saved.learned)) or pair is not None
     with picture("why"):
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
     try_this("why", moves(saved.learned))
@@ -689,10 +632,14 @@ def page() -> None:
     limits_line()
     for message in filter(None, (trouble, pop_flash(PAGE))):
         st.warning(message)
-    measured = saved.setting, saved.learned[0].points[-1].step
-    source = measured if pair is None else (Controls.of(pair[1].config()), None)
-    if not live and (note := shown_text(values, *source)):
-        st.caption(note)
+    setting = saved.setting if pair is None else Controls.of(pair[1].config())
+    if not live and (pair is None or values != setting):
+        what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
+        st.caption(
+            f"The charts show {what if pair is None else f'runs of {setting.planned}'}, with {setting.d_model} "
+            f"numbers and up to {setting.longest} words. **Run it** trains both models on this machine with the "
+            "settings above."
+        )
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
@@ -701,46 +648,40 @@ def page() -> None:
     next_page("why")
 
 
-def _results(shown: bool, data: Comparison) -> None:
+def _results(shown: bool, live: Comparison) -> None:
     """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
-    live, data = data, shown_data(data)
+    data = live.shown
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
-    simple = [
-        line
-        for line in _lines(data.learned, "sequence_accuracy")
-        if line.name in simple_names(data.learned)
-    ]
+    labels, scores = names(data.learned), [one.score for one in models(data.learned) if one.score]
+    # The models without attention, and the first one with it.
+    simple = [label for model, label in labels.items() if model.score in (None, *scores[:1])]
+    lines = [line for line in _lines(data.learned, "sequence_accuracy") if line.name in simple]
     if not shown:
-        simple = [replace(line, points=line.points[:1]) for line in simple]
-    _length_chart(left, "sequence_accuracy", data.lengths, simple)
+        lines = [replace(line, points=line.points[:1]) for line in lines]
+    _length_chart(left, "sequence_accuracy", data.lengths, lines)
     with right:
-        if shown:
-            if sentence := fact_text(data):
-                fact(sentence)
-        else:  # the shortest sentences alone
+        sentence = fact_text(data)
+        if not shown:
             without, attention = (
                 by_length(data.learned, model, "sequence_accuracy") for model in data.setting.pair
             )
             short = next(iter(attention))
-            fact(
+            sentence = (
                 f"Of sentences of {short} words, the model with attention translates "
                 f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
                 f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences."
             )
+        if sentence:
+            fact(sentence)
         # What the chart by length measures, and how its lines differ
-        labels = names(data.learned)
-        lines = [
-            f"**{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
+        sizes = (
+            f" **{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
             for model, label in labels.items()
             if label != model.name()
-        ]
+        )
         caption(
-            " ".join(
-                [
-                    "**Exact match**: the share of held-out sentences that are translated without a mistake.",
-                    *lines,
-                ]
-            )
+            "**Exact match**: the share of held-out sentences that are translated without a mistake."
+            + "".join(sizes)
         )
         if live is not data:
             caption(
@@ -760,15 +701,10 @@ def _length_chart(
         "scale": {"domain": list(lengths)},
         "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
     }
+    tip = {"field": "name", "title": "words"}
     draw_chart(
         place,
-        _figure(
-            (f"{name}, by the length of the source"),
-            x,
-            {"field": "name", "title": "words"},
-            name,
-            theme(),
-        ),
+        _figure(f"{name}, by the length of the source", x, tip, name, theme()),
         rows(lines),
         theme=None,
         key=f"why:{metric}",
@@ -782,13 +718,12 @@ def _board(shown: bool, data: Comparison) -> None:
     if data.parts:
         for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
             with column:
-                name = part.learned.model.name().capitalize()
                 show_progress(
                     part.run,
                     part.status,
                     ending=ended(part),
                     progress=partial(progress, part, data.setting),
-                    name=f"{name}: waits",
+                    name=f"{part.name}: waits",
                 )
                 st.page_link(
                     step_of("train").page(),
@@ -800,54 +735,45 @@ def _board(shown: bool, data: Comparison) -> None:
             st.query_params.pop(RUNS, None)
             st.session_state.pop(LAST, None)
             st.rerun()  # the whole page: this stands in a fragment
-        if explanation := too_few_steps(data, saved_measurement().learned):
+        if explanation := too_few_steps(data, shared(why.load).learned):
             st.info(explanation, icon=":material/lightbulb:")
-    _figures(shown, shown_data(data))
+    _figures(shown, data.shown)
 
 
 def _figures(shown: bool, data: Comparison) -> None:
     """The alignment, beside it the curves over training once they are `shown`; one click further all numbers."""
     add_script(partial(script, data))
+    sentence = data.sentence
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = _alignment(data)
     with right:
-        if weights is not None and data.sentence is not None:
+        if weights is not None and sentence is not None:
             # How to read the map, on its picked row
             largest = int(weights[row].argmax())
-            word = (*data.sentence.target, "<eos>")[row]
+            word = (*sentence.target, "<eos>")[row]
             paragraph(
                 f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
                 f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, largest])} of its weight on "
-                f"**{plain(data.sentence.source[largest])}**."
+                f"**{plain(sentence.source[largest])}**."
             )
         if shown:
             # BLEU over what both models get equally: seconds of training here, steps in the saved
             # measurement
             clock = "seconds" if data.parts else "step"
-            reached = max(
-                [getattr(p, clock) for one in data.learned for p in one.points], default=1.0
-            )
+            ends = [getattr(p, clock) for one in data.learned for p in one.points]
+            last = max(1.0, *ends, data.setting.seconds if data.live else 0)
             x = {
                 "field": "x",
                 "type": "quantitative",
                 "title": "seconds of training" if clock == "seconds" else "step",
-                "scale": {
-                    "domain": [0, max(1.0, max(reached, data.setting.seconds if data.live else 0))],
-                    "nice": False,
-                },
+                "scale": {"domain": [0, last], "nice": False},
                 "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
             }
-            figure = _figure(
-                "BLEU during training",
-                x,
-                {"field": "x", "title": clock, "format": ",.0f"},
-                "BLEU",
-                theme(),
-            )
+            tip = {"field": "x", "title": clock, "format": ",.0f"}
             draw_chart(
                 st,
-                figure,
+                _figure("BLEU during training", x, tip, "BLEU", theme()),
                 rows(_lines(data.learned, "bleu", clock)),
                 theme=None,
                 key="why:learning",
@@ -855,10 +781,10 @@ def _figures(shown: bool, data: Comparison) -> None:
                 alt=f"BLEU against {clock}, one line a model",
             )
             caption(BLEU)
-        if weights is not None and data.sentence is not None:
+        if weights is not None and sentence is not None:
             details(
                 "What an output word reads, as an equation",
-                partial(_equations, equations(data.setting, data.sentence, weights, row)),
+                partial(_equations, equations(data.setting, sentence, weights, row)),
                 "why:equation",
             )
     if data.parts:
@@ -875,19 +801,19 @@ def _equations(texts: Sequence[str]) -> None:
 
 def _numbers(data: Comparison) -> None:
     """A sentence as each model translates it, BLEU by the length of the source, and both measures as a table."""
-    ink, lengths = Ink.of(theme()), data.lengths
     if data.sentence is not None:
+        ink = Ink.of(theme())
         st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
         caption(SENTENCE)
-    _length_chart(st.container(), "bleu", lengths, _lines(data.learned, "bleu"))
+    _length_chart(st.container(), "bleu", data.lengths, _lines(data.learned, "bleu"))
     caption(BLEU)
     table(
-        ["words: BLEU / exact match, %", *lengths],
-        numbers(data.learned, lengths),
+        ["words: BLEU / exact match, %", *data.lengths],
+        numbers(data.learned, data.lengths),
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        caption(conditions(data, saved_measurement()))
+        caption(conditions(data, shared(why.load)))
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
@@ -910,17 +836,14 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     if sentence is None or not sentence.frames:
         placeholder("These runs ended before their first measurement.", 380)
         return None, 0
-    ends = [i for i, word in enumerate(sentence.target) if word == ";"]
-    row = ends[-1] + 1 if ends else 0
+    source, target = sentence.source, sentence.target
+    row = max((at for at, word in enumerate(target) if word == ";"), default=-1) + 1
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
-    trace = AttentionTrace(
-        (AttentionMap("cross", 0, weights[None], (*sentence.target, "<eos>"), sentence.source),),
-        data.name,
-    )
+    item = AttentionMap("cross", 0, weights[None], (*target, "<eos>"), source)
     state = attention_view(
-        trace,
+        AttentionTrace((item,), data.name),
         key=f"why:map:{data.name}",
         layout="frames",
         frames=list(sentence.frames),
@@ -928,8 +851,8 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
         live=data.live,
         height=420,
         pin=read_linked("why", CELL, weights.shape),
-        fact=f"{sentence.target[row]} puts {number(weights[row, most])} of its weight on {sentence.source[most]}",
-        title=f"A held-out sentence of {len(sentence.source)} words",
+        fact=f"{target[row]} puts {number(weights[row, most])} of its weight on {source[most]}",
+        title=f"A held-out sentence of {len(source)} words",
         reads="output (row) attends to → input (column)",
     )
     pin = write_linked("why", CELL, state.pin)
@@ -952,19 +875,15 @@ def _sources() -> None:
 
 def question(learned: Sequence[TrainedModel]) -> Question:
     """Which model loses more from the shortest to the longest sentences, by the saved measurement."""
-    ends = {
-        model: list(by_length(learned, model, "sequence_accuracy").items())
-        for model in Controls().pair
-    }
-    without, attention = ends.values()
-    losses = [points[0][1].mean - points[-1][1].mean for points in ends.values()]
-    gap = losses[0] - losses[1]
-    answer = 2 if abs(gap) < EQUAL else 0 if gap > 0 else 1
-    (short, _), (long, _) = attention[0], attention[-1]
+    ends = [(points[0], points[-1]) for points in pair_of(learned)]
+    gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
+    gap -= minus
     counts = "; ".join(
-        f"{name} translates {percent(points[0][1].mean / 100)} of sentences of {short} words without a "
-        f"mistake and {percent(points[-1][1].mean / 100)} of those of {long} words"
-        for name, points in (("one vector", without), ("attention", attention))
+        f"{name} translates {percent(first.mean / 100)} of sentences of {short} words without a "
+        f"mistake and {percent(last.mean / 100)} of those of {long} words"
+        for name, ((short, first), (long, last)) in zip(
+            ("one vector", "attention"), ends, strict=True
+        )
     )
     reason = (
         f"Measured: {counts}. A vector has the same size for every sentence, while attention has one vector for "
@@ -973,7 +892,7 @@ def question(learned: Sequence[TrainedModel]) -> Question:
     return Question(
         "Sentences grow from 10 to 60 words. Which model loses more exact translations?",
         OPTIONS,
-        answer,
+        2 if abs(gap) < EQUAL else 0 if gap > 0 else 1,
         (reason,) * len(OPTIONS),
     )
 
@@ -982,16 +901,13 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
     """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
     # The lead of attention at the shortest and the longest sentences, and how far both are half-
     # way; all as saved
-    pair = Controls().pair
-    without, attention = (
-        list(by_length(learned, model, "sequence_accuracy").items()) for model in pair
-    )
+    without, attention = pair_of(learned)
     ends = (
         f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
         f"{attention[at][0]} words"
         for at in (0, -1)
     )
-    slow, fast = (over_time(learned, model, "bleu", "step") for model in pair)
+    slow, fast = (over_time(learned, model, "bleu", "step") for model in Controls().pair)
     step, half = slow[len(slow) // 2]
     return (
         Move(
@@ -1029,7 +945,7 @@ class Line:
 
     name: str
     index: int
-    points: Sequence[tuple[Any, SeedStats]]
+    points: Points
 
 
 def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
@@ -1077,39 +993,17 @@ def rows(lines: Sequence[Line]) -> pa.Table:
     import pyarrow as pa
 
     lines = [line for line in lines if line.points]
-    cells = [
-        (
-            "point",
-            line.name,
-            str(line.index),
-            *_x_cells(x),
-            stats.mean,
-            max(0.0, stats.mean - std),
-            min(100.0, stats.mean + std),
-            std,
-        )
-        for line in lines
-        for x, stats in line.points
-        for std in [stats.std or 0.0]
-    ]
     heights = separate([line.points[-1][1].mean / TOP for line in lines])
-    cells += [
-        (
-            "label",
-            line.name,
-            str(line.index),
-            *_x_cells(line.points[-1][0]),
-            height * TOP,
-            0.0,
-            0.0,
-            0.0,
-        )
-        for line, height in zip(lines, heights, strict=True)
-    ]
+    cells = []
+    for line, height in zip(lines, heights, strict=True):
+        of, ends = (line.name, str(line.index)), ("", 0.0)
+        for x, stats in line.points:
+            std, mean = stats.std or 0.0, stats.mean
+            ends = (x, 0.0) if isinstance(x, str) else ("", float(x))
+            spread = max(0.0, mean - std), min(100.0, mean + std), std
+            cells.append(("point", *of, *ends[::-1], mean, *spread))
+        cells.append(("label", *of, *ends[::-1], height * TOP, 0.0, 0.0, 0.0))
     names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
+    cells.sort(key=lambda cell: cell[0], reverse=True)  # labels last
     columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
     return pa.table(dict(zip(names, columns, strict=True)))
-
-
-def _x_cells(x: Any) -> tuple[float, str]:
-    return (0.0, x) if isinstance(x, str) else (float(x), "")

@@ -13,12 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import convert, to_builtins
 from safetensors.numpy import load_file, save_file
 
 from core.attention.config import entry
@@ -131,10 +132,8 @@ class Controls:
     @classmethod
     def of(cls, config: RunConfig) -> Controls:
         """The setting of the run with attention."""
-        model, seconds = (
-            Model.of(config),
-            FEW_STEPS if config.steps == FEW else config.max_train_seconds,
-        )
+        model = Model.of(config)
+        seconds = FEW_STEPS if config.steps == FEW else config.max_train_seconds
         return cls(
             model.d_model,
             int(config.task["max_source"]),
@@ -156,8 +155,7 @@ METRICS = ("bleu", "sequence_accuracy")
 FRAMES = 10  # of the alignment over training, and the last one
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """A free decode at one step: seconds of training, BLEU (0 to 100) and exact match (0 to 1)."""
 
     step: int
@@ -178,27 +176,18 @@ class TrainedModel:
 
     @classmethod
     def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
-        points: dict[int, Point] = {}
-        buckets: tuple[Bucket, ...] = ()
-        held_out = 0
-        for r in records:
-            if r.sequence_accuracy is not None and r.bleu is not None:
-                points[r.step] = Point(r.step, r.train_seconds, r.bleu, r.sequence_accuracy)
-                buckets, held_out = r.buckets, r.held_out
-        return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
-
-    def to_json(self) -> dict[str, Any]:
-        points = [
-            [p.step, round(p.seconds, 2), round(p.bleu, 3), p.sequence_accuracy]
-            for p in self.points
-        ]
-        return asdict(self) | {"points": points}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TrainedModel:
-        points = tuple(Point(*point) for point in data["points"])
-        buckets = tuple(Bucket(**bucket) for bucket in data["buckets"])
-        return cls(Model(*data["model"]), data["seed"], points, buckets, data["held_out"])
+        decoded = [r for r in records if r.sequence_accuracy is not None and r.bleu is not None]
+        points = {
+            r.step: Point(
+                r.step,
+                round(r.train_seconds, 2),
+                round(r.bleu or 0.0, 3),
+                r.sequence_accuracy or 0.0,
+            )
+            for r in decoded
+        }
+        last = (decoded[-1].buckets, decoded[-1].held_out) if decoded else ((), 0)
+        return cls(Model.of(config), config.seed, tuple(points.values()), *last)
 
 
 @dataclass(frozen=True)
@@ -216,25 +205,20 @@ class Sentence:
 
 def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | None:
     """The longest watched sentence of some runs, with FRAMES frames at most; None before the first decode."""
-    outputs, weights, first = {}, [], None
+    outputs, frames, first = {}, [], None
     for model, (run, records) in runs.items():
-        decoded = [r.examples for r in records if r.examples]
-        if not decoded:
+        if not (decoded := [r.examples for r in records if r.examples]):
             continue
         index = max(range(len(decoded[0])), key=lambda i: len(decoded[0][i].source))
         first, outputs[model] = decoded[0][index], decoded[-1][index].predicted
         if model.score is not None:
             recorded = {r.step for r in records}
             steps = thinned([step for step in run.frame_steps() if step in recorded], FRAMES)
-            weights = [(step, run.frame(step).get(f"{index}:cross")) for step in steps]
+            weights = ((step, run.frame(step).get(f"{index}:cross")) for step in steps)
+            frames = [(step, each[-1, 0]) for step, each in weights if each is not None]
     if first is None:
         return None
-    return Sentence(
-        first.source,
-        first.target,
-        outputs,
-        tuple((step, w[-1, 0]) for step, w in weights if w is not None),
-    )
+    return Sentence(first.source, first.target, outputs, tuple(frames))
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
@@ -281,8 +265,7 @@ def over_time(
 
 
 def _percent(item: Bucket | Point, metric: str) -> float:
-    of_metric = {"sequence_accuracy": 100 * item.sequence_accuracy, "bleu": item.bleu or 0.0}
-    return of_metric[metric]
+    return 100 * item.sequence_accuracy if metric == "sequence_accuracy" else item.bleu or 0.0
 
 
 SAVED = Path(__file__).with_name("data") / "why"
@@ -313,14 +296,14 @@ def load() -> Result:
     sentence = Sentence(
         tuple(saved["source"]),
         tuple(saved["target"]),
-        {Model(*model): tuple(words) for model, words in saved["said"]},
+        dict(convert(saved["said"], list[tuple[Model, tuple[str, ...]]])),
         tuple((int(step), frames[step].astype(np.float32)) for step in sorted(frames, key=int)),
     )
     return Result(
         Controls(**data["setting"]),
-        tuple(map(TrainedModel.from_json, data["learned"])),
+        convert(data["learned"], tuple[TrainedModel, ...]),
         sentence,
-        {Model(*model): value for model, value in data["seconds"]},
+        dict(convert(data["seconds"], list[tuple[Model, float]])),
         data["machine"],
     )
 
@@ -337,13 +320,12 @@ def save(result: Result, folder: Path = SAVED) -> None:
             "target": sentence.target,
             "said": list(sentence.outputs.items()),
         },
-        "learned": [one.to_json() for one in result.learned],
+        "learned": to_builtins(result.learned),
     }
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
     alignment = folder / "alignment.safetensors"
-    save_file(
-        {str(step): weights.astype(np.float16) for step, weights in sentence.frames}, alignment
-    )
+    frames = {str(step): weights.astype(np.float16) for step, weights in sentence.frames}
+    save_file(frames, alignment)
     alignment.chmod(0o644)
 
 
@@ -392,8 +374,7 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
 
 def train(path: Path) -> float:
     """Train the run in this folder to its end; seconds of processor time, with measuring."""
-    before = time.process_time()
-    run = Run(path)
+    before, run = time.process_time(), Run(path)
     if work(path) != "finished" or run.records()[-1].step < run.config().steps:
         raise RuntimeError(
             f"{run.status().message} All models need equal steps; measure on a quieter machine."
