@@ -134,8 +134,7 @@ def test_what_is_kept_and_dropped_adds_up(config):
         )
         == 4
     )
-    assert len(by_beam.hypotheses) == 4
-    assert sum(one.samples for one in by_chance.hypotheses) == 9
+    assert len(by_beam.hypotheses) == 4 and sum(one.samples for one in by_chance.hypotheses) == 9
     for place, one in enumerate(by_chance.candidates):
         below = sum(other.samples for other in by_chance.candidates if other.parent == place)
         assert one.samples == (below if one.fate == "kept" else one.samples)
@@ -155,8 +154,7 @@ def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
     first, second, other = (
         sample(model, prompt, torch.Generator().manual_seed(seed)).hypotheses for seed in (3, 3, 4)
     )
-    assert model.training
-    assert first == second != other
+    assert model.training and first == second != other
 
 
 def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
@@ -274,8 +272,7 @@ def test_the_cap_holds_and_training_mode_comes_back():
     assert first.shape == (3, 14)
     assert (first != PAD).sum(1).tolist() == [14, 4, 10], "twice its own source and two more"
     assert torch.equal(first, second), "no dropout while decoding"
-    assert model.training
-    assert greedy(model, source, mask, max_length=5).shape == (3, 5)
+    assert model.training and greedy(model, source, mask, max_length=5).shape == (3, 5)
 
 
 def test_sizes_that_do_not_fit_are_said():
@@ -474,8 +471,7 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
     assert len(hypotheses) == len(ranked) == 40
     for ours, (score, output) in zip(hypotheses, ranked, strict=True):
-        assert ours.tokens == output
-        assert ours.score == pytest.approx(score, abs=1e-4)
+        assert ours.tokens == output and ours.score == pytest.approx(score, abs=1e-4)
 
 
 @each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])

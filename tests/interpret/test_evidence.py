@@ -202,8 +202,7 @@ def test_a_family_of_its_own_way_says_that_its_heads_stay_on(family):
 
 def test_every_head_and_every_layer_is_asked_once_and_the_greatest_come_first():
     baseline = baseline_of("bert")
-    trace = read(baseline.pretrained, baseline.question.inputs).trace
-    every = head_sets(trace)
+    every = head_sets(read(baseline.pretrained, baseline.question.inputs).trace)
     assert len(every) == len(set(every)) == 2 * 3 + 2
     effects = {off: ablate_heads(baseline, off) for off in every}
     assert set(single_heads(effects)) == {
@@ -524,8 +523,7 @@ def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
     batch, *_ = encode(tiny(family), given(family))
     model = plain(family)
     with torch.no_grad():
-        x = model(**batch, output_hidden_states=True).hidden_states[0]
-        q, k = _projected(family, model, x)
+        q, k = _projected(family, model, model(**batch, output_hidden_states=True).hidden_states[0])
     torch.testing.assert_close(layer.unrotated_q, q, atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(layer.unrotated_k, k, atol=2e-5, rtol=1e-5)
     assert not torch.allclose(layer.unrotated_q[:, 1:], layer.q[:, 1:], atol=1e-3)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from core.hooks import hooked as hooked_while
 from core.interpret.circuits import read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask
 from core.interpret.lens import (
@@ -21,6 +22,7 @@ from core.interpret.lens import (
     read_stream,
 )
 from core.interpret.patching import (
+    Direction,
     agreement,
     blocks_of,
     estimate_heads,
@@ -97,7 +99,7 @@ BY_HAND = {
 @torch.no_grad()
 def test_every_state_is_read_as_plain_algebra_reads_it(family):
     asked = baseline(family)
-    position, lens = asked.answer.position, read_lens(asked)
+    position, lens, tokens = asked.answer.position, read_lens(asked), [asked.id, 7]
     output = plain(family)(**asked.batch, output_hidden_states=True)
     hidden = output.decoder_hidden_states if family == "t5" else output.hidden_states
     before = torch.stack([BY_HAND[family](plain(family), one[0]) for one in hidden[:-1]])
@@ -108,14 +110,11 @@ def test_every_state_is_read_as_plain_algebra_reads_it(family):
     torch.testing.assert_close(lens.probabilities, best.values, atol=1e-5, rtol=0)
     bits = -(probabilities * probabilities.log2()).sum(-1)
     torch.testing.assert_close(lens.entropy, bits, atol=1e-5, rtol=1e-5)
-    followed = follow_tokens(asked, lens, position, (asked.id or 0, 7))
-    torch.testing.assert_close(
-        followed.probabilities, probabilities[:, position][:, [asked.id, 7]], atol=1e-5, rtol=0
-    )
-    order = logits[:, position].argsort(-1, descending=True).numpy()
-    assert [
-        [int(np.flatnonzero(row == token)[0]) + 1 for token in (asked.id or 0, 7)] for row in order
-    ] == (followed.ranks.tolist())
+    followed = follow_tokens(asked, lens, position, tokens)
+    expected = probabilities[:, position][:, tokens]
+    torch.testing.assert_close(followed.probabilities, expected, atol=1e-5, rtol=0)
+    ranks = logits[:, position].argsort(-1, descending=True).argsort(-1)[:, tokens] + 1
+    assert torch.equal(followed.ranks, ranks)
 
 
 @each("family", [name for name in WRITERS + MASKED if name != "albert"])
@@ -145,17 +144,16 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
 
 
 @each(
-    "family",
+    ("family", "words"),
     {
         "albert": "not one numbered list",
         "vit": "not a token",
         "bert_encoder": "not a token",
     }.items(),
 )
-def test_what_cannot_be_read_is_said(family):
-    name, words = family
+def test_what_cannot_be_read_is_said(family, words):
     with pytest.raises(PretrainedError, match=words):
-        read_lens(baseline(name))
+        read_lens(baseline(family))
 
 
 def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
@@ -167,12 +165,6 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
         read_lens(asked)
 
 
-def test_the_parts_of_a_logit_come_with_the_last_of_the_passes():
-    asked = baseline("llama")
-    *before, last = attribute_passes(asked, asked.id)
-    assert before == [None] * (PASSES - 1) and last == attribute_logit(asked, asked.id)
-
-
 def test_the_induction_model_decides_in_its_second_layer():
     asked = ask(load_lab_model("induction"), Question(REPEAT))
     assert asked.word == "river" and asked.id is not None
@@ -182,15 +174,16 @@ def test_the_induction_model_decides_in_its_second_layer():
 
 
 @each(
-    "ranks",
+    ("ranks", "leads"),
     {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items(),
 )
-def test_when_a_token_leads_first_and_for_good(ranks):
-    values, leads = ranks
-    assert (
-        first_likeliest(Trajectories(torch.zeros(len(values), 1), torch.tensor(values)[:, None]))
-        == leads
-    )
+def test_when_a_token_leads_first_and_for_good(ranks, leads):
+    zeros = torch.zeros(len(ranks), 1)
+    assert first_likeliest(Trajectories(zeros, torch.tensor(ranks)[:, None])) == leads
+
+
+def hooked(model) -> bool:
+    return any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
 
 
 @each("family", WRITERS + MASKED)
@@ -200,34 +193,29 @@ def test_the_parts_of_every_family_sum_to_its_logit_or_it_is_refused(family):
         with pytest.raises(PretrainedError, match=NO_SUM[family]):
             attribute_logit(asked, asked.id)
         return
-    parts = attribute_logit(asked, asked.id)
-    assert not any(
-        module._forward_hooks or module._forward_pre_hooks
-        for module in tiny(family).model.modules()
-    )
+    *before, parts = attribute_passes(asked, asked.id)
+    assert before == [None] * (PASSES - 1) and not hooked(tiny(family).model)
     assert parts.logit == pytest.approx(float(asked.answer.logits[asked.id]), rel=1e-5)
     assert parts.total == pytest.approx(parts.logit, rel=1e-4)
     roles = [part.role for part in parts.parts]
-    layers = 4 if family == "modernbert" else 2
-    assert {"embedding", "head", "feed-forward"} <= set(roles) and roles.count(
-        "feed-forward"
-    ) == layers
+    assert {"embedding", "head"} < set(roles)
+    assert roles.count("feed-forward") == (4 if family == "modernbert" else 2)
 
 
 def run_and_read(model, batch, names):
     """The input and the output (T, C) of modules in one pass."""
-    read = {}
-    handles = [
-        model.get_submodule(name).register_forward_hook(
-            lambda module, inputs, output, name=name: read.update(
-                {name: (inputs[0][0].detach(), output[0].detach())}
-            )
-        )
-        for name in names
-    ]
-    model(**batch)
-    for handle in handles:
-        handle.remove()
+    read: dict[str, Any] = {}
+
+    def hooks():
+        for name in names:
+
+            def keep(module, inputs, output, name=name):
+                read[name] = inputs[0][0].detach(), output[0].detach()
+
+            yield model.get_submodule(name).register_forward_hook(keep)
+
+    with hooked_while(hooks()):
+        model(**batch)
     return read
 
 
@@ -236,118 +224,94 @@ def through(norm, part, into):
     return (part - part.mean()) / (into.var(unbiased=False) + norm.eps).sqrt() * norm.weight
 
 
+def parts_of(asked, *answers) -> dict[tuple, float]:
+    """The parts of a logit by role, layer, head and name."""
+    parts = attribute_logit(asked, *(answers or (asked.id,))).parts
+    return {(part.role, part.key, part.head, part.name): part.value for part in parts}
+
+
 def test_heads_and_embeddings_are_what_plain_algebra_gives():
     asked = baseline("gpt2")
     model, position = plain("gpt2").transformer, asked.answer.position
     read = run_and_read(model, asked.batch, ("h.1.attn.c_proj", "h.0.mlp", "ln_f"))
     unembedding = plain("gpt2").lm_head.weight[asked.id]
-
-    def towards(vector):
-        part = through(model.ln_f, vector, read["ln_f"][0][position]) @ unembedding
-        return pytest.approx(float(part.detach()), abs=1e-5)
-
-    parts = {
-        (part.role, part.key, part.head, part.name): part.value
-        for part in attribute_logit(asked, asked.id).parts
-    }
     heads = read["h.1.attn.c_proj"][0][position].split(24 // HEADS)
     matrices = model.h[1].attn.c_proj.weight.split(24 // HEADS)
-    for head in range(HEADS):
-        assert parts["head", ("causal", 1), head, ""] == towards(heads[head] @ matrices[head])
-    assert parts["feed-forward", ("causal", 0), None, ""] == towards(read["h.0.mlp"][1][position])
     token = int(asked.batch["input_ids"][0, position])
-    assert parts["embedding", None, None, "token"] == towards(model.wte.weight[token])
-    assert parts["embedding", None, None, "position"] == towards(model.wpe.weight[position])
+    vectors = {
+        ("head", ("causal", 1), head, ""): heads[head] @ matrices[head] for head in range(HEADS)
+    } | {
+        ("feed-forward", ("causal", 0), None, ""): read["h.0.mlp"][1][position],
+        ("embedding", None, None, "token"): model.wte.weight[token],
+        ("embedding", None, None, "position"): model.wpe.weight[position],
+    }
+    parts = parts_of(asked)
+    for part, vector in vectors.items():
+        value = through(model.ln_f, vector, read["ln_f"][0][position]) @ unembedding
+        assert parts[part] == pytest.approx(float(value.detach()), abs=1e-5), part
     bias = float((model.ln_f.bias @ unembedding).detach())
     assert parts["norm", None, None, ""] == pytest.approx(bias, abs=1e-5)
 
 
 def test_in_a_post_norm_model_a_part_passes_every_later_norm():
     asked = ask(load_lab_model("numbers"), Question(ModelInputs("nine hundred"), 1))
-    model = asked.pretrained.model
+    model, place = asked.pretrained.model, "model.decoder.layers.1"
     layer, later = model.model.decoder.layers[1], ("encoder_attn_layer_norm", "final_layer_norm")
     with torch.no_grad():
-        read = run_and_read(
-            model, asked.batch, [f"model.decoder.layers.1.{name}" for name in later]
-        )
+        read = run_and_read(model, asked.batch, [f"{place}.{name}" for name in later])
         part = layer.encoder_attn.out_proj.bias
         for name in later:
-            part = through(
-                layer.get_submodule(name), part, read[f"model.decoder.layers.1.{name}"][0][1]
-            )
+            part = through(layer.get_submodule(name), part, read[f"{place}.{name}"][0][1])
         value = float(part @ model.lm_head.weight[asked.id])
-    parts = attribute_logit(asked, asked.id).parts
-    bias = next(one.value for one in parts if one.role == "bias" and one.key == ("cross", 1))
-    assert bias == pytest.approx(value, abs=1e-5)
-    constant = float(model.final_logits_bias[0, asked.id])
-    assert next(one.value for one in parts if one.role == "unembedding") == pytest.approx(
-        constant, abs=1e-6
-    )
+    parts, constant = parts_of(asked), float(model.final_logits_bias[0, asked.id])
+    assert parts["bias", ("cross", 1), None, ""] == pytest.approx(value, abs=1e-5)
+    assert parts["unembedding", None, None, ""] == pytest.approx(constant, abs=1e-6)
 
 
 def test_a_difference_is_the_difference_of_two_attributions():
     asked = baseline("bart")
-    first, second, both = (
-        attribute_logit(asked, *answers) for answers in ((asked.id,), (9,), (asked.id, 9))
-    )
-    values = [
-        [part.value for part in one.parts if part.role != "unembedding"]
-        for one in (first, second, both)
-    ]
-    np.testing.assert_allclose(values[2], np.array(values[0]) - values[1], atol=1e-5)
+    first, second, both = (parts_of(asked, *ids) for ids in ((asked.id,), (9,), (asked.id, 9)))
+    for part in set(both) - {("unembedding", None, None, "")}:
+        assert both[part] == pytest.approx(first[part] - second[part], abs=1e-5)
 
 
 def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
-    asked = baseline("bert")
-    model, position = plain("bert"), asked.answer.position
-    last, dense, norm = (
+    asked, model = baseline("bert"), plain("bert")
+    last, head, position = (
         "bert.encoder.layer.1.output",
-        "cls.predictions.transform.dense",
         "cls.predictions.transform",
+        asked.answer.position,
     )
-    read = run_and_read(
-        model, asked.batch, [f"{last}.dense", f"{last}.LayerNorm", dense, f"{norm}.LayerNorm"]
+    names = [f"{last}.dense", f"{last}.LayerNorm", f"{head}.dense", f"{head}.LayerNorm"]
+    read = run_and_read(model, asked.batch, names)
+    dense, norm, matrix, last_norm = (
+        model.get_submodule(name) for name in names[2:] + names[2:0:-1]
     )
-    matrix, into = model.get_submodule(dense), read[f"{last}.LayerNorm"][0][position]
-    part = (
-        through(model.get_submodule(f"{last}.LayerNorm"), read[f"{last}.dense"][1][position], into)
-        @ matrix.weight.T
-    )
-    gates = torch.special.ndtr(read[dense][1][position])  # gelu(z) = z Φ(z)
-    unembedding = model.cls.predictions.decoder.weight[asked.id]
-
-    def towards(vector):
-        into = read[f"{norm}.LayerNorm"][0][position]
-        value = (
-            through(model.get_submodule(f"{norm}.LayerNorm"), vector * gates, into) @ unembedding
-        )
-        return pytest.approx(float(value.detach()), abs=1e-5)
-
-    parts = attribute_logit(asked, asked.id).parts
-    assert next(
-        one.value for one in parts if one.role == "feed-forward" and one.key == ("self", 1)
-    ) == towards(part)
-    assert next(one.value for one in parts if one.role == "transform") == towards(matrix.bias)
+    written = read[names[0]][1][position]
+    part = through(last_norm, written, read[names[1]][0][position]) @ dense.weight.T
+    gates = torch.special.ndtr(read[names[2]][1][position])  # gelu(z) = z Φ(z)
+    unembedding, parts = model.cls.predictions.decoder.weight[asked.id], parts_of(asked)
+    for key, vector in (
+        (("feed-forward", ("self", 1), None, ""), part),
+        (("transform", None, None, ""), dense.bias),
+    ):
+        value = through(norm, vector * gates, read[names[3]][0][position]) @ unembedding
+        assert parts[key] == pytest.approx(float(value.detach()), abs=1e-5)
 
 
 # Activation patching: equal to replacing outputs by hand with plain hooks, on scales that the two runs set.
 
 
 CLEAN, CORRUPTED = "the animal was tired", "the street was tired"
-OUTPUT = {
-    "gpt2": "transformer.h.{}.attn.c_proj",
-    "llama": "model.layers.{}.self_attn.o_proj",
-    "bert_classifier": "bert.encoder.layer.{}.attention.output.dense",
-}
-FEED_FORWARD = {
-    "gpt2": "transformer.h.{}.mlp",
-    "llama": "model.layers.{}.mlp",
-    "bert_classifier": "bert.encoder.layer.{}.output.dense",
-}
-LAYER = {
-    "gpt2": "transformer.h.{}",
-    "llama": "model.layers.{}",
-    "bert_classifier": "bert.encoder.layer.{}",
+# By family the modules of a layer's W_O, of its feed-forward network, and the layer itself.
+MODULES = {
+    "gpt2": ("transformer.h.{}.attn.c_proj", "transformer.h.{}.mlp", "transformer.h.{}"),
+    "llama": ("model.layers.{}.self_attn.o_proj", "model.layers.{}.mlp", "model.layers.{}"),
+    "bert_classifier": (
+        "bert.encoder.layer.{}.attention.output.dense",
+        "bert.encoder.layer.{}.output.dense",
+        "bert.encoder.layer.{}",
+    ),
 }
 
 
@@ -355,102 +319,76 @@ def pair(family: str):
     return pair_of(tiny(family), ModelInputs(CLEAN), ModelInputs(CORRUPTED), output=0, contrast=2)
 
 
-def by_hand(family: str, module: str, change, before: bool) -> float:
-    """The difference of logits of the corrupted text with one module's input or output changed, by a plain hook."""
-    model, made = plain(family), tiny(family)
-    kept = {}
+def by_hand(family: str, module: str, part: Any, before: bool = False) -> float:
+    """The difference of logits of the corrupted text with a part of one module's input or output of the clean one."""
+    model, kept = plain(family), dict[str, torch.Tensor]()
 
-    def keep(module, inputs, output=None):
-        kept["clean"] = (
-            inputs[0] if before else output[0] if isinstance(output, tuple) else output
-        ).clone()
+    def hook(module, inputs, output=None):
+        whole = inputs if before else output
+        states = (whole[0] if isinstance(whole, tuple) else whole).clone()
+        if not kept:
+            kept["clean"] = states
+            return None
+        states[part] = kept["clean"][part]
+        return (states, *whole[1:]) if isinstance(whole, tuple) else states
 
-    def replace(module, inputs, output=None):
-        states = inputs[0] if before else output[0] if isinstance(output, tuple) else output
-        changed = change(states.clone(), kept["clean"])
-        return (
-            (changed, *(inputs[1:] if before else output[1:] if isinstance(output, tuple) else ()))
-            if before or isinstance(output, tuple)
-            else changed
-        )
-
-    for text, hook in ((CLEAN, keep), (CORRUPTED, replace)):
-        place = model.get_submodule(module)
-        handle = (
-            place.register_forward_pre_hook(hook) if before else place.register_forward_hook(hook)
-        )
-        with torch.no_grad():
-            logits = model(**encode(made, ModelInputs(text))[0]).logits
-        handle.remove()
+    place = model.get_submodule(module)
+    register = place.register_forward_pre_hook if before else place.register_forward_hook
+    with hooked_while(iter([register(hook)])), torch.no_grad():
+        for text in (CLEAN, CORRUPTED):
+            logits = model(**encode(tiny(family), ModelInputs(text))[0]).logits
     logits = logits[0] if logits.ndim == 2 else logits[0, -1]
     return float(logits[0] - logits[2])
 
 
-@each("family", OUTPUT)
+@each("family", MODULES)
 def test_every_part_is_what_plain_hooks_give(family):
     texts, effects = pair(family), patch(pair(family))
-    kind = next(iter(effects))[0]
     assert texts.recovered(texts.clean.value) == 1 and texts.recovered(texts.corrupted.value) == 0
-    for layer in range(2):
-        heads = effects[kind, layer].heads
-        for head in range(len(heads)):
-
-            def one_head(states, clean, head=head, heads=heads):
-                size = states.shape[-1] // len(heads)
-                states[..., head * size : (head + 1) * size] = clean[
-                    ..., head * size : (head + 1) * size
-                ]
-                return states
-
-            value = by_hand(family, OUTPUT[family].format(layer), one_head, before=True)
-            assert heads[head] == pytest.approx(texts.recovered(value), abs=2e-4)
-        value = by_hand(
-            family, OUTPUT[family].format(layer), lambda states, clean: clean, before=True
-        )
-        assert effects[kind, layer].attention == pytest.approx(texts.recovered(value), abs=2e-4)
-        value = by_hand(
-            family, FEED_FORWARD[family].format(layer), lambda states, clean: clean, before=False
-        )
-        assert effects[kind, layer].feed_forward == pytest.approx(texts.recovered(value), abs=2e-4)
-        for token in range(len(texts.clean.source)):
-
-            def one_token(states, clean, token=token):
-                states[:, token] = clean[:, token]
-                return states
-
-            value = by_hand(family, LAYER[family].format(layer), one_token, before=False)
-            assert effects[kind, layer].residual[token] == pytest.approx(
-                texts.recovered(value), abs=2e-4
-            )
+    for (_, layer), effect in effects.items():
+        output, inner, whole = (module.format(layer) for module in MODULES[family])
+        size = plain(family).get_submodule(output).weight.shape[-1] // len(effect.heads)
+        expected: dict[str, Any] = {
+            "attention": (effect.attention, output, ..., True),
+            "feed-forward": (effect.feed_forward, inner, ..., False),
+        }
+        for head, value in enumerate(effect.heads):
+            part = ..., slice(head * size, (head + 1) * size)
+            expected[f"head {head}"] = value, output, part, True
+        for token, value in enumerate(effect.residual):
+            expected[f"token {token}"] = value, whole, (slice(None), token), False
+        assert len(expected) == 2 + len(effect.heads) + len(texts.clean.source)
+        for name, (value, *how) in expected.items():
+            assert value == pytest.approx(texts.recovered(by_hand(family, *how)), abs=2e-4), name
 
 
-def test_denoising_all_states_after_the_last_layer_is_the_clean_run_and_noising_them_the_corrupted_one():
+def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_on_the_model():
     texts = pair("gpt2")
-    assert patch(texts)["causal", 1].residual[-1] == pytest.approx(1, abs=1e-4), (
-        "the last token alone is read"
-    )
-    assert patch(texts, "noise")["causal", 1].residual[-1] == pytest.approx(0, abs=1e-4)
-    assert np.allclose(patch(texts)["causal", 1].residual[:-1], 0, atol=1e-4)
+    clean, corrupted = (patch(texts, way)["causal", 1].residual for way in ("denoise", "noise"))
+    assert clean == pytest.approx([0] * (len(clean) - 1) + [1], abs=1e-4), "the last is read alone"
+    assert corrupted[-1] == pytest.approx(0, abs=1e-4) and not hooked(texts.pretrained.model)
+    _, recorder = forward(texts.pretrained, texts.clean.batch, with_qkv=True)
+    blocks = blocks_of(texts.pretrained.model, recorder.calls)
+    assert [block.name for block in blocks] == ["transformer.h.0", "transformer.h.1"]
 
 
 def test_estimates_are_the_effects_where_the_change_is_small():
     """Texts that are nearly the same to the model: its embeddings of the two words are moved together."""
     texts = pair("gpt2")
     table = texts.pretrained.model.transformer.wte.weight
-    first, second = (one.batch["input_ids"] for one in (texts.clean, texts.corrupted))
-    ids = [(int(a), int(b)) for a, b in zip(first[0], second[0], strict=True) if a != b]
-    before = table.detach().clone()
-    try:
-        with torch.no_grad():
-            for a, b in ids:
-                table[b] = table[a] + 1e-2 * (table[b] - table[a])
-        near = pair("gpt2")
-        effects, estimates = patch(near), estimate_heads(patch_source(near))
-        for key, exact in effects.items():
-            np.testing.assert_allclose(estimates[key], exact.heads, rtol=0.05, atol=0.02)
-        assert agreement(effects, estimates) > 0.99
-    finally:
-        with torch.no_grad():
+    first, second = (one.batch["input_ids"][0] for one in (texts.clean, texts.corrupted))
+    before, moved = table.detach().clone(), first != second
+    with torch.no_grad():
+        table[second[moved]] = table[first[moved]].lerp(table[second[moved]], 1e-2)
+        try:
+            near = pair("gpt2")
+            effects = patch(near)
+            with torch.enable_grad():
+                estimates = estimate_heads(patch_source(near))
+            for key, exact in effects.items():
+                np.testing.assert_allclose(estimates[key], exact.heads, rtol=0.05, atol=0.02)
+            assert agreement(effects, estimates) > 0.99
+        finally:
             table.copy_(before)
 
 
@@ -458,80 +396,53 @@ def test_estimates_are_the_effects_where_the_change_is_small():
 def test_other_families_are_patched_or_say_why_not(family):
     made = tiny(family)
     target = "nine boats" if made.model.config.is_encoder_decoder else None
+    mask = "[MASK]" if made.head == "masked" else "tired"
     clean, corrupted = (
-        ModelInputs(
-            text.replace("tired", "[MASK]") if made.head == "masked" else text, target=target
-        )
-        for text in (CLEAN, CORRUPTED)
+        ModelInputs(text.replace("tired", mask), target=target) for text in (CLEAN, CORRUPTED)
     )
-    texts = pair_of(made, clean, corrupted, output=5, contrast=9)
-    effects = patch(texts)
+    effects = patch(pair_of(made, clean, corrupted, output=5, contrast=9))
     assert {len(one.heads) for one in effects.values()} <= {HEADS, 6} and effects
-    assert all(
-        np.isfinite([*one.heads, one.attention, *one.residual]).all() for one in effects.values()
-    )
-    alone = family != "albert"  # whose layers are one module
-    assert all(
-        (len(one.residual) > 0) == (alone and kind != "cross") for (kind, _), one in effects.items()
-    )
+    for (kind, _), one in effects.items():
+        assert np.isfinite([*one.heads, one.attention, *one.residual]).all()
+        # The layers of ALBERT are one module.
+        assert (len(one.residual) > 0) == (family != "albert" and kind != "cross")
 
 
-def test_nothing_is_left_on_the_model():
-    texts = pair("gpt2")
-    patch(texts)
-    assert not any(
-        module._forward_hooks or module._forward_pre_hooks
-        for module in texts.pretrained.model.modules()
-    )
-    output, recorder = forward(texts.pretrained, texts.clean.batch, with_qkv=True)
-    assert [block.name for block in blocks_of(texts.pretrained.model, recorder.calls)] == [
-        "transformer.h.0",
-        "transformer.h.1",
-    ]
-
-
-def test_texts_that_cannot_be_compared_are_refused_in_words():
-    made = tiny("gpt2")
-    with pytest.raises(PretrainedError, match="write texts of equal length"):
-        pair_of(made, ModelInputs(CLEAN), ModelInputs("the"), 0, 2)
-    with pytest.raises(PretrainedError, match="gives the same answer to both texts"):
-        pair_of(made, ModelInputs(CLEAN), ModelInputs(CLEAN))
-    with pytest.raises(PretrainedError, match="same difference between the two answers"):
-        pair_of(made, ModelInputs(CLEAN), ModelInputs(CLEAN), 0, 2)
+@each(
+    ("corrupted", "answers", "words"),
+    [
+        ("the", (0, 2), "write texts of equal length"),
+        (CLEAN, (), "gives the same answer to both texts"),
+        (CLEAN, (0, 2), "same difference between the two answers"),
+    ],
+)
+def test_texts_that_cannot_be_compared_are_refused_in_words(corrupted, answers, words):
+    with pytest.raises(PretrainedError, match=words):
+        pair_of(tiny("gpt2"), ModelInputs(CLEAN), ModelInputs(corrupted), *answers)
 
 
 def test_minilm_is_patched_by_the_cosine_with_the_clean_text():
-    texts = pair_of(
-        load_minilm(),
-        ModelInputs("The cat sat on the mat."),
-        ModelInputs("The dog sat on the mat."),
-    )
+    cat, dog = (ModelInputs(f"The {animal} sat on the mat.") for animal in ("cat", "dog"))
+    texts = pair_of(load_minilm(), cat, dog)
     effects = patch(texts)
-    assert (
-        texts.clean.value == pytest.approx(1, abs=1e-5)
-        and sum(len(one.heads) for one in effects.values()) == 72
-    )
-    key, head, value = ranked(effects, "denoise")[0]
-    assert value == max(one.heads.max() for one in effects.values()) == effects[key].heads[head]
-    key, head, value = ranked(effects, "noise")[0]
-    assert value == min(one.heads.min() for one in effects.values())
+    heads = np.concatenate([one.heads for one in effects.values()])
+    assert texts.clean.value == pytest.approx(1, abs=1e-5) and len(heads) == 72
+    ways: tuple[Direction, ...] = ("denoise", "noise")
+    for way, most in zip(ways, (heads.max(), heads.min()), strict=True):
+        key, head, value = ranked(effects, way)[0]
+        assert value == most == effects[key].heads[head]
 
 
 def test_the_induction_circuit_is_found_by_patching():
     """Layer 0 writes “old” at the token after it; layer 1 finds that token from the last “old” and copies it."""
-    texts = pair_of(
-        load_lab_model("induction"),
-        ModelInputs("the old king saw the old"),
-        ModelInputs("the young king saw the old"),
-    )
+    old, young = (ModelInputs(f"the {word} king saw the old") for word in ("old", "young"))
+    texts = pair_of(load_lab_model("induction"), old, young)
     effects, king = patch(texts), texts.clean.source.tokens.index("king")
     assert texts.clean.word == "king" and texts.corrupted.value < 0 < texts.clean.value
     first, second = effects["causal", 0], effects["causal", 1]
-    assert first.attention > 0.9 and second.attention > 0.9
+    assert first.attention > 0.9 and second.attention > 0.9 and second.residual[-1] > 0.9
     assert first.residual[king] > 0.9 and np.delete(first.residual, king).max() < 0.1
-    assert (
-        second.residual[-1] > 0.9 and agreement(effects, estimate_heads(patch_source(texts))) > 0.8
-    )
+    assert agreement(effects, estimate_heads(patch_source(texts))) > 0.8
 
 
 def names_pairs(count):
@@ -548,26 +459,19 @@ def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
     for clean, corrupted, answer in names_pairs(12):
         texts = pair_of(model, ModelInputs(clean), ModelInputs(corrupted))
         assert texts.clean.word == answer
-        effects.append([patch(texts)["causal", 1].heads, patch(texts, "noise")["causal", 1].heads])
+        effects.append([patch(texts, way)["causal", 1].heads for way in ("denoise", "noise")])
         reading = read(model, ModelInputs(clean))
         acts = max(index for index, token in enumerate(reading.source.tokens) if token in NAMES)
-        weights.append(reading.trace.maps[1].weights[:, -1, acts])
-        parts = [
-            attribute_logit(one, one.id, one.contrast).parts
-            for one in (texts.clean, texts.corrupted)
-        ]
+        weights.append(reading.trace.maps[1].weights[0, -1, acts])
         writes.append(
             [
-                part.value
-                for one in parts
-                for part in one
-                if (part.key, part.head) == (("causal", 1), 0)
+                parts_of(one, one.id, one.contrast)["head", ("causal", 1), 0, ""]
+                for one in (texts.clean, texts.corrupted)
             ]
         )
     brought_back, taken_away = np.mean(effects, 0)
     assert brought_back[0] > 0.9 and abs(brought_back[1]) < 0.1
-    assert taken_away[0] < 0.1 and taken_away[1] > 0.9
-    assert np.mean(weights, 0)[0] > 0.8
+    assert taken_away[0] < 0.1 and taken_away[1] > 0.9 and np.mean(weights) > 0.8
     assert np.mean(writes, 0)[0] > 1 and np.mean(writes, 0)[1] < -1
     heads, tables = read_heads(model)[0], read_vocabularies(model)
     ids = model.tokenizer.convert_tokens_to_ids(list(NAMES))
@@ -590,11 +494,7 @@ def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
 def test_one_head_of_the_first_layer_carries_the_number_of_the_subject(clean, corrupted, subject):
     texts = pair_of(load_lab_model("names"), ModelInputs(clean), ModelInputs(corrupted))
     assert {texts.clean.word, texts.clean.other} == {"is", "are"}
-    (key, head, most), *others = ranked(patch(texts), "denoise")
-    assert (
-        (key, head) == (("causal", 0), 1)
-        and most > 0.8
-        and max(value for *_, value in others) < 0.2
-    )
+    (key, head, most), (_, _, next_most), *_ = ranked(patch(texts), "denoise")
+    assert (key, head) == (("causal", 0), 1) and most > 0.8 and next_most < 0.2
     reading = read(load_lab_model("names"), ModelInputs(clean))
     assert reading.trace.maps[0].weights[1, -1, reading.source.tokens.index(subject)] > 0.9

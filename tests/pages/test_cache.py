@@ -64,8 +64,7 @@ def test_a_prompt_without_a_word_or_with_unknown_ones_is_answered_in_words(page)
 
 
 def test_the_saved_times_are_stated_and_follow_the_count(page):
-    saved = study.load_measurement()
-    assert saved.date in page_text(page) and "processor time" in page_text(page)
+    assert study.load_measurement().date in page_text(page) and "processor time" in page_text(page)
     assert "256 of them" in page_text(put(page, "slider", "count", 256))
 
 

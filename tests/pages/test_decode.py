@@ -95,16 +95,14 @@ def test_every_setting_changes_the_tree_and_a_link_brings_it():
         at.run()
         assert tree(at) != before, name
     at = open_page(**{"decode:width": "2", "decode:penalty": "1.0"})
-    assert at.slider(key="decode:width").value == 2
-    assert html_text(at).count('<th scope="row"') == 2
+    assert at.slider(key="decode:width").value == 2 and html_text(at).count('<th scope="row"') == 2
 
 
 def test_another_source_and_one_that_is_typed():
     at = open_page()
     first = at.text_input(key="decode:source").value
     at.button(key="decode:another").click().run()
-    second = at.text_input(key="decode:source").value
-    assert second != first
+    assert at.text_input(key="decode:source").value != first
     at.text_input(key="decode:source").set_value("seven ; banana").run()
     assert "Not in the vocabulary, read as <unk\\>: banana" in at.caption[0].value.replace(
         "\\<", "<"
@@ -148,8 +146,7 @@ def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
 def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
     run = made(TaskConfig.of(key), kind, **changes)
     at = open_page(run=run.id)
-    assert not at.error and not at.warning
-    assert at.selectbox(key="decode:run").value == run.id
+    assert not at.error and not at.warning and at.selectbox(key="decode:run").value == run.id
     for strategy in ("Sampling", "Greedy"):
         at.segmented_control(key="decode:strategy").set_value(strategy).run()
         assert not at.error and "data-place" in tree(at)
@@ -163,8 +160,7 @@ def test_a_run_that_says_no_tokens_is_not_offered():
     run = made(TaskConfig.of("iris"), "classifier")
     at = open_page(run=run.id)
     assert "has no decoder" in at.warning[0].value.replace("\\", "")
-    assert run.id not in at.selectbox(key="decode:run").options
-    assert "data-place" in tree(at)
+    assert run.id not in at.selectbox(key="decode:run").options and "data-place" in tree(at)
 
 
 def test_the_run_trained_last_is_the_one_that_is_shown():
@@ -220,8 +216,7 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     assert set(path) <= places and len(places) < len(tree.candidates)
     for spot in spots:
         one = tree.candidates[spot.place]
-        assert one.step == spot.step
-        assert one.fate == "dropped" or one.parent in (*places, -1)
+        assert one.step == spot.step and (one.fate == "dropped" or one.parent in (*places, -1))
     for step in range(9):
         ranks = [spot for spot in spots if spot.step == step]
         totals = [
@@ -275,8 +270,7 @@ def test_bars_have_the_picked_token_even_where_it_is_unlikely():
     shares = torch.linspace(1, 0, 20).softmax(0)
     made = bars({"model": shares}, [f"t{i}" for i in range(20)], 19, Ink.of("light"))
     rows = made["layer"][0]["data"]["values"]
-    assert [row["token"] for row in rows if row["picked"]] == ["t19"]
-    assert len(rows) == 8
+    assert [row["token"] for row in rows if row["picked"]] == ["t19"] and len(rows) == 8
 
 
 def test_a_long_text_is_cut_between_its_words_and_anywhere_where_it_has_none():
@@ -429,8 +423,7 @@ def test_a_beam_that_prefers_the_longer_says_so():
 
 def test_equations_hold_the_path_s_numbers():
     tree, beam_search = small_tree(), SearchSettings("beam", length_penalty=0.5)
-    short = search_equation(beam_search, tree, [0, 2], 0, "1")
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in short
+    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in search_equation(beam_search, tree, [0, 2], 0, "1")
     base = r"\left(\frac{{5 + {}}}{{6}}\right)"
     wu = search_equation(beam_search, tree, [0, 2], -1, "t", base, penalty)
     assert r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}" in wu

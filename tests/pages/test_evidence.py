@@ -119,8 +119,7 @@ def test_the_induction_model_needs_its_induction_head(app):
 
 def test_another_place_is_another_question(app):
     shown(app, "numbers")
-    box = next(one for one in app.selectbox if one.label == "Answer at position")
-    box.set_value(2).run()
+    next(one for one in app.selectbox if one.label == "Answer at position").set_value(2).run()
     assert "the logit of the answer drei" in fact_text(app)
     assert app.query_params["at"] in ("2", ["2"])
     app.text_input(key="inside:text").set_value("seven hundred").run()
@@ -196,8 +195,7 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     assert "as uploaded" in captions(app) and "forward pass" not in captions(app), (
         "no model was asked"
     )
-    field = next(one for one in app.selectbox if one.label == "Head")
-    field.set_value("L1·H1").run()
+    next(one for one in app.selectbox if one.label == "Head").set_value("L1·H1").run()
     assert "In L1·H1, a puts 0.33" in fact_text(app)
 
 
@@ -330,8 +328,7 @@ def test_the_heads_are_told_as_csv():
 
 def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
     text = fact_text(shown(app, str(save("gpt_oss", tmp_path))))
-    assert "sink" in captions(app)
-    assert "Written" in text and "Without L" in text
+    assert "sink" in captions(app) and "Written" in text and "Without L" in text
 
 
 def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
@@ -349,8 +346,7 @@ def field(app: AppTest, label: str):
 
 
 def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
-    text = fact_text(shown(app, "digits"))
-    assert "the logit of the class 3 falls from" in text
+    assert "the logit of the class 3 falls from" in fact_text(shown(app, "digits"))
     assert re.search(
         r"The most likely has a probability of 0\.9\d+, which changes little", captions(app)
     )

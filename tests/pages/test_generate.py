@@ -139,8 +139,7 @@ def test_what_one_session_searched_all_others_have():
 def test_the_timeline_moves_the_token_that_is_said():
     at = open_page()
     before = strip(at)
-    slider = next(e for e in at.slider if e.key.startswith("generate:step"))
-    slider.set_value(5)
+    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(5)
     at.run()
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[page.GOING]
@@ -160,8 +159,7 @@ def test_another_output_is_looked_at_where_it_parts_from_the_best():
     assert query_value(
         at, "at"
     ) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
-    slider = next(e for e in at.slider if e.key.startswith("generate:step"))
-    slider.set_value(1)
+    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(1)
     at.run()
     assert query_value(at, "at") == f"{other[-1]}.0", (
         "still on that output, though the best begins alike"
@@ -210,5 +208,4 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     ],
 )
 def test_what_cannot_go_on_is_said(link, words):
-    at = open_page(**link)
-    assert words in re.sub(r"\\", "", at.info[0].value)
+    assert words in re.sub(r"\\", "", open_page(**link).info[0].value)

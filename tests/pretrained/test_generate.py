@@ -223,12 +223,10 @@ def test_what_is_followed_is_what_was_said(family):
         assert float(logp[step, tree.candidates[place].token]) == pytest.approx(
             tree.candidates[place].logp, abs=1e-4
         )
-    kinds = ("cross", "causal") if family in BOTH else ("causal",)
-    assert path.trace.kinds == kinds
+    assert path.trace.kinds == (("cross", "causal") if family in BOTH else ("causal",))
     for one in path.trace.maps:
         assert len(one.queries) == len(best.tokens)
-        allowed = one.mask[0] if one.mask is not None else 1
-        assert (one.weights * (1 - allowed) == 0).all()
+        assert (one.weights * (1 - (one.mask[0] if one.mask is not None else 1)) == 0).all()
         assert one.weights.sum(-1) == pytest.approx(1, abs=1e-5)
 
 
@@ -279,8 +277,7 @@ def test_a_search_can_be_left_after_any_step():
 
 
 def test_closing_marks_are_taken_from_a_text_that_goes_on():
-    model = tiny("bert_decoder")
-    started = prepare_generation(model, given("bert_decoder"))
+    started = prepare_generation(tiny("bert_decoder"), given("bert_decoder"))
     assert started.read.tokens[0] == "[CLS]" and started.read.tokens[-1] == "."
 
 
@@ -476,8 +473,7 @@ def test_likeness_is_the_cosine_of_the_mean_states():
     expected = torch.nn.functional.cosine_similarity(states[0], states[1], dim=0)
     assert table[0, 1] == pytest.approx(float(expected), abs=1e-5)
     assert torch.allclose(table, table.T) and torch.allclose(table.diagonal(), torch.ones(3))
-    assert table[0, 2] == pytest.approx(1, abs=1e-5)
-    assert most_similar(table) == (0, 2)
+    assert table[0, 2] == pytest.approx(1, abs=1e-5) and most_similar(table) == (0, 2)
     assert most_similar(table, 1)[0] == 1
     assert answer(model, ModelInputs(texts[0])).vector.norm() == pytest.approx(1, abs=1e-5)
 
@@ -489,8 +485,7 @@ def test_minilm_finds_the_sentence_that_means_the_same():
         "The dog was too exhausted to walk over the road.",
     ]
     table = similarities(load_minilm(), [ModelInputs(text) for text in texts])
-    assert most_similar(table, 0) == (0, 2)
-    assert table[0, 2] > 0.6 > 0.3 > table[0, 1]
+    assert most_similar(table, 0) == (0, 2) and table[0, 2] > 0.6 > 0.3 > table[0, 1]
 
 
 def test_a_model_without_embeddings_and_a_sentence_alone_are_told():
