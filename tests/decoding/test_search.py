@@ -1,10 +1,13 @@
 """Decoding by hand, in words, and against Hugging Face's generate and against trying out every output there is."""
 
 import itertools
+from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from core.models import EncoderOutput, ModelConfig, Seq2Seq, Shape, build_model
 from core.models.decoding import (
@@ -62,28 +65,19 @@ def searches(model, prompt, **more):
 @every_kind
 def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(config):
     model, prompt = made(config)
+    layers = 1 if config.kind in ("recurrent", "hybrid") else config.layers
     for tree in searches(model, prompt, max_length=6):
-        leaves = [
-            place
-            for place in range(len(tree.candidates))
-            if not any(one.parent == place for one in tree.candidates)
-        ]
+        leaves = set(range(len(tree.candidates))) - {one.parent for one in tree.candidates}
         assert len(leaves) > 8
         for leaf in leaves:
-            followed = force_tokens(model, prompt, tree.tokens(leaf))
-            sums = followed.logp.gather(1, torch.tensor(tree.tokens(leaf))[:, None])[:, 0].cumsum(0)
-            for place, total in zip(tree.path(leaf), sums.tolist(), strict=True):
-                assert tree.candidates[place].total == pytest.approx(total, abs=1e-3)
-            layers = (
-                0
-                if config.attention is None
-                else 1
-                if config.kind in ("recurrent", "hybrid")
-                else config.layers
-            )
-            assert [look.shape for look in followed.source_attention] == [
-                (config.num_heads, len(sums), 6)
-            ] * layers
+            tokens = tree.tokens(leaf)
+            followed = force_tokens(model, prompt, tokens)
+            sums = followed.logp.gather(1, torch.tensor(tokens)[:, None])[:, 0].cumsum(0)
+            totals = [tree.candidates[place].total for place in tree.path(leaf)]
+            assert totals == pytest.approx(sums.tolist(), abs=1e-3)
+            shape = (config.num_heads, len(sums), 6)
+            looks = [look.shape for look in followed.source_attention]
+            assert looks == [shape] * (layers if config.attention else 0)
 
 
 def test_a_text_goes_on_from_its_last_token():
@@ -95,57 +89,41 @@ def test_a_text_goes_on_from_its_last_token():
         logp = model(line, torch.ones_like(line).bool()).logits[0, 5:].log_softmax(-1).detach()
         expected = float(logp.gather(1, torch.tensor(output)[:, None]).sum())
         assert tree.hypotheses[0].logp == pytest.approx(expected, abs=1e-3)
-        assert force_tokens(model, prompt, output).source_attention[0].shape == (
-            3,
-            len(output),
-            5 + len(output),
-        )
+        (look,) = {each.shape for each in force_tokens(model, prompt, output).source_attention}
+        assert look == (3, len(output), 5 + len(output))
 
 
 @every_kind
 def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
     model, prompt = made(config)
-    one = beam(model, prompt, width=1).hypotheses
-    assert len(one) == 1
-    assert list(one[0].tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
-    drawn = sample(
-        model, prompt, torch.Generator(), samples=5, sampling=Sampling(top_k=1)
-    ).hypotheses
-    assert [(each.tokens, each.samples) for each in drawn] == [(one[0].tokens, 5)]
-    assert beam(model, prompt, width=40).hypotheses[0].score >= one[0].score - 1e-4
+    (one,) = beam(model, prompt, width=1).hypotheses
+    assert list(one.tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
+    top = Sampling(top_k=1)
+    (drawn,) = sample(model, prompt, torch.Generator(), samples=5, sampling=top).hypotheses
+    assert (drawn.tokens, drawn.samples) == (one.tokens, 5)
+    assert beam(model, prompt, width=40).hypotheses[0].score >= one.score - 1e-4
 
 
 @every_kind
 def test_what_is_kept_and_dropped_adds_up(config):
-    model, prompt = made(config)
-    by_beam, by_chance = searches(model, prompt)
+    by_beam, by_chance = searches(*made(config))
     for tree in (by_beam, by_chance):
-        assert [one.parent for one in tree.candidates if one.step == 0] == [ROOT] * sum(
-            one.step == 0 for one in tree.candidates
-        )
         for place, one in enumerate(tree.candidates):
-            assert one.step == len(tree.path(place)) - 1
+            assert one.step == len(tree.path(place)) - 1 and (one.step == 0) == (one.parent == ROOT)
             assert one.parent == ROOT or tree.candidates[one.parent].fate == "kept"
             assert (one.fate == "ended") <= (one.token == EOS)
-    assert (
-        max(
-            sum(one.step == step and one.fate == "kept" for one in by_beam.candidates)
-            for step in range(14)
-        )
-        == 4
-    )
-    assert len(by_beam.hypotheses) == 4 and sum(one.samples for one in by_chance.hypotheses) == 9
+    kept = Counter(one.step for one in by_beam.candidates if one.fate == "kept")
+    assert max(kept.values()) == len(by_beam.hypotheses) == 4
+    assert sum(one.samples for one in by_chance.hypotheses) == 9
     for place, one in enumerate(by_chance.candidates):
         below = sum(other.samples for other in by_chance.candidates if other.parent == place)
-        assert one.samples == (below if one.fate == "kept" else one.samples)
+        assert one.samples == below or one.fate != "kept"
 
 
 def test_no_repeat_lets_nothing_be_said_twice():
-    model, prompt = made(KINDS["transformer"])
-    for tree in searches(model, prompt, no_repeat=2, max_length=14):
+    for tree in searches(*made(KINDS["transformer"]), no_repeat=2, max_length=14):
         for one in tree.hypotheses:
-            pairs = list(zip(one.tokens, one.tokens[1:], strict=False))
-            assert len(pairs) == len(set(pairs))
+            assert max(Counter(pairwise(one.tokens)).values()) == 1
 
 
 def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
@@ -158,55 +136,45 @@ def test_the_same_generator_draws_the_same_and_training_mode_comes_back():
 
 
 def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
-    model, _ = made(KINDS["decoder"])
-    mask = torch.arange(6) < torch.tensor([6, 2, 4, 2])[:, None]
+    (model, _), lengths = made(KINDS["decoder"]), (6, 2, 4, 2)
+    mask = torch.arange(6) < torch.tensor(lengths)[:, None]
     source = torch.randint(4, 11, mask.shape).masked_fill(~mask, 0)
-    together = greedy(model, source, mask, max_length=7)
-    for row, length in enumerate((6, 2, 4, 2)):
-        alone = greedy(
-            model, source[row : row + 1, :length], mask[row : row + 1, :length], max_length=7
-        )[0]
-        assert torch.equal(alone, together[row, : len(alone)])
-        assert (together[row, len(alone) :] == 0).all()
+    assert_alone(model, source, mask, greedy(model, source, mask, max_length=7), lengths, 7)
 
 
-def test_what_is_out_of_bounds_is_said():
-    model, prompt = made(KINDS["transformer"])
-    for words, arguments in (
-        ("width = 0", lambda: beam(model, prompt, width=0)),
-        ("length_penalty", lambda: beam(model, prompt, length_penalty=-1)),
-        ("samples = 0", lambda: sample(model, prompt, torch.Generator(), samples=0)),
-        ("temperature", lambda: Sampling(0.0)),
-        ("top_k", lambda: Sampling(top_k=-1)),
-        ("top_p", lambda: Sampling(top_p=0.0)),
-        ("no_repeat", lambda: no_repeat(torch.zeros(1, 3), [[]], -1)),
-        ("max_length", lambda: beam(model, prompt, max_length=0)),
-        ("two tokens", lambda: Prompt.of_text([5])),
-        ("no token", lambda: force_tokens(model, prompt, ())),
-    ):
-        with pytest.raises(ValueError, match=words):
-            arguments()
+@each(
+    ("words", "do"),
+    {
+        "width = 0": lambda model, prompt: beam(model, prompt, width=0),
+        "length_penalty": lambda model, prompt: beam(model, prompt, length_penalty=-1),
+        "samples = 0": lambda model, prompt: sample(model, prompt, torch.Generator(), samples=0),
+        "temperature": lambda *_: Sampling(0.0),
+        "top_k": lambda *_: Sampling(top_k=-1),
+        "top_p": lambda *_: Sampling(top_p=0.0),
+        "no_repeat": lambda *_: no_repeat(torch.zeros(1, 3), [[]], -1),
+        "max_length = 0": lambda model, prompt: beam(model, prompt, max_length=0),
+        "max_length = -1": lambda model, prompt: greedy(model, prompt.source, prompt.mask, -1),
+        "both": lambda model, prompt: greedy(model, prompt.source, prompt.mask[:, :5]),
+        "two tokens": lambda *_: Prompt.of_text([5]),
+        "no token": lambda model, prompt: force_tokens(model, prompt, ()),
+    }.items(),
+)
+def test_what_is_out_of_bounds_is_said(words, do):
+    with pytest.raises(ValueError, match=words):
+        do(*made(KINDS["transformer"]))
 
 
 @each("kind", ["beam", "sample"])
 def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     model, prompt = made(KINDS["transformer"])
-    common: dict[str, Any] = {"no_repeat": 0, "max_length": 5, "eos": EOS}
     steps = (
-        beam_steps(model, prompt, width=2, length_penalty=0.0, **common)
+        beam_steps(model, prompt, width=2, max_length=5)
         if kind == "beam"
-        else sample_steps(
-            model,
-            prompt,
-            torch.Generator().manual_seed(0),
-            samples=3,
-            sampling=Sampling(),
-            **common,
-        )
+        else sample_steps(model, prompt, torch.Generator(), samples=3, max_length=5)
     )
     tree = next(steps)
     assert torch.is_grad_enabled() and not tree.hypotheses
-    assert max(one.step for one in tree.candidates) == 0
+    assert {one.step for one in tree.candidates} == {0}
     assert list(steps)[-1] is tree and tree.hypotheses
 
 
@@ -221,12 +189,12 @@ MODELS = {
 BOS, GREEDY_EOS, PAD = 1, 2, 0
 
 
-def greedy_made(config):
+def greedy_made(config, bias: float = 0.0):
+    """A model whose argmax is the same however batched, three sources and their mask; `bias` is that of the end."""
     torch.manual_seed(3)
     model: Any = build_model(config, Shape(13, 11, 40))
-    torch.nn.init.normal_(
-        model.output.weight, std=2.0
-    )  # decided enough for argmax to be the same however batched
+    torch.nn.init.normal_(model.output.weight, std=2.0)
+    model.output.bias.data[GREEDY_EOS] += bias
     mask = torch.arange(6) < torch.tensor([6, 1, 4])[:, None]
     return model, torch.randint(4, 13, (3, 6)).masked_fill(~mask, PAD), mask
 
@@ -234,61 +202,39 @@ def greedy_made(config):
 @each("config", MODELS.values())
 def test_greedy_is_the_argmax_of_each_prefix(config):
     model, source, mask = greedy_made(config)
-    output = greedy(model, source, mask)
+    output, together = greedy(model, source, mask), greedy(model, source, mask, max_length=9)
     assert output.shape[1] <= 2 * 6 + 2
-    ended = torch.zeros(3, dtype=torch.bool)
-    fed = torch.full((3, 1), BOS)
-    for t in range(output.shape[1]):
+    ended, fed = torch.zeros(3, dtype=torch.bool), torch.full((3, 1), BOS)
+    for t, tokens in enumerate(output.unbind(1)):
         best = model.eval()(source, mask, fed).logits[:, -1].argmax(-1)
-        assert torch.equal(output[:, t], best.masked_fill(ended, PAD))
-        ended |= (output[:, t] == GREEDY_EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
-        fed = torch.cat((fed, output[:, t : t + 1]), dim=1)
+        assert torch.equal(tokens, best.masked_fill(ended, PAD))
+        ended |= (tokens == GREEDY_EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
+        fed = torch.cat((fed, tokens[:, None]), dim=1)
+    # A row is decoded as if alone.
+    assert_alone(model, source, mask, together, (6, 1, 4), 9)
 
 
-@each("config", MODELS.values())
-def test_a_row_is_decoded_as_if_alone(config):
-    model, source, mask = greedy_made(config)
-    together = greedy(model, source, mask, max_length=9)
-    for row, n in enumerate((6, 1, 4)):
-        alone = greedy(model, source[row : row + 1, :n], mask[row : row + 1, :n], max_length=9)[0]
+def assert_alone(model, source, mask, together, lengths, longest):
+    for row, n in enumerate(lengths):
+        alone = greedy(model, source[row : row + 1, :n], mask[row : row + 1, :n], longest)[0]
         assert torch.equal(alone, together[row, : len(alone)])
         assert (together[row, len(alone) :] == PAD).all()
 
 
-def test_all_rows_that_end_stop_at_once():
-    model, source, mask = greedy_made(MODELS["gru"])
-    torch.nn.init.zeros_(model.output.weight)
-    with torch.no_grad():
-        model.output.bias.copy_(torch.eye(11)[GREEDY_EOS])
-    assert greedy(model, source, mask).tolist() == [[GREEDY_EOS]] * 3
-
-
 def test_the_cap_holds_and_training_mode_comes_back():
-    model, source, mask = greedy_made(ModelConfig.recurrent(10, "dot", dropout=0.5))
-    with torch.no_grad():
-        model.output.bias[GREEDY_EOS] = -1e4
+    config = ModelConfig.recurrent(10, "dot", dropout=0.5)
+    model, source, mask = greedy_made(config, bias=-1e4)
     model.train()
     first, second = greedy(model, source, mask), greedy(model, source, mask)
-    assert first.shape == (3, 14)
-    assert (first != PAD).sum(1).tolist() == [14, 4, 10], "twice its own source and two more"
-    assert torch.equal(first, second), "no dropout while decoding"
-    assert model.training and greedy(model, source, mask, max_length=5).shape == (3, 5)
-
-
-def test_sizes_that_do_not_fit_are_said():
-    model, source, mask = greedy_made(MODELS["gru"])
-    with pytest.raises(ValueError, match="both"):
-        greedy(model, source, mask[:, :5])
-    with pytest.raises(ValueError, match="max_length = 0"):
-        greedy(model, source, mask, max_length=0)
-
-
-def test_a_target_much_longer_than_its_source_is_not_cut():
-    model, source, mask = greedy_made(MODELS["gru"])
-    with torch.no_grad():
-        model.output.bias[GREEDY_EOS] = -1e4  # it never ends
-    long = greedy(model, source, mask, max_length=30)
-    assert long.shape == (3, 30) and (long != PAD).all(), "the cap alone, not twice the source"
+    # Twice its own source and two more, without dropout while decoding.
+    assert first.shape == (3, 14) and (first != PAD).sum(1).tolist() == [14, 4, 10]
+    assert torch.equal(first, second) and model.training
+    # The cap alone, not twice the source.
+    for longest in (5, 30):
+        long = greedy(model, source, mask, max_length=longest)
+        assert long.shape == (3, longest) and (long != PAD).all()
+    model, source, mask = greedy_made(MODELS["gru"], bias=1e4)  # all rows that end stop at once
+    assert greedy(model, source, mask).tolist() == [[GREEDY_EOS]] * 3
 
 
 # Decoding against Hugging Face's generate and its warpers, and against trying out every output there is.
@@ -313,10 +259,8 @@ class T5(Seq2Seq):
 
     def step(self, memory, state, tokens, record=False):
         state = torch.cat((state, tokens[:, None]), dim=1)
-        answer = self.model(
-            encoder_outputs=(memory.states,), attention_mask=memory.mask, decoder_input_ids=state
-        )
-        return answer.logits[:, -1], state, {}
+        inputs = {"encoder_outputs": (memory.states,), "attention_mask": memory.mask}
+        return self.model(**inputs, decoder_input_ids=state).logits[:, -1], state, {}
 
 
 @pytest.fixture(scope="module")
@@ -371,17 +315,11 @@ def test_beams_are_those_of_hugging_face(t5, width, repeats):
             return_dict_in_generate=True,
             output_scores=True,
         )
-        ours = beam(T5(t5).eval(), prompt, width=width, no_repeat=repeats, max_length=7)
-        assert [one.tokens for one in ours.hypotheses] == [
-            cut(row[1:].tolist()) for row in theirs.sequences
-        ]
+        ours = beam(T5(t5).eval(), prompt, width=width, no_repeat=repeats, max_length=7).hypotheses
+        assert [one.tokens for one in ours] == [cut(row[1:].tolist()) for row in theirs.sequences]
         if width > 1:
-            torch.testing.assert_close(
-                torch.tensor([one.score for one in ours.hypotheses]),
-                theirs.sequences_scores,
-                rtol=1e-4,
-                atol=1e-4,
-            )
+            scores = pytest.approx(theirs.sequences_scores.tolist(), rel=1e-4, abs=1e-4)
+            assert [one.score for one in ours] == scores
 
 
 def cut(tokens):
@@ -390,39 +328,31 @@ def cut(tokens):
 
 
 LOGITS = torch.randn(5, 23, generator=torch.Generator().manual_seed(4)) * 3
+SEQUENCES = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(1))
 
 
-@each("k", [1, 4, 23, 40])
-def test_top_k_is_that_of_hugging_face(k):
-    from transformers import TopKLogitsWarper
-
-    assert torch.equal(keep_top_k(LOGITS, k), TopKLogitsWarper(k)(None, LOGITS))
-
-
-@each("p", [0.01, 0.3, 0.7, 0.95, 0.999])
-def test_top_p_is_that_of_hugging_face(p):
-    from transformers import TopPLogitsWarper
-
-    assert torch.equal(keep_top_p(LOGITS, p), TopPLogitsWarper(p)(None, LOGITS))
+@each(
+    ("name", "argument", "ours"),
+    [("TopKLogitsWarper", k, lambda k=k: keep_top_k(LOGITS, k)) for k in (1, 4, 23, 40)]
+    + [
+        ("TopPLogitsWarper", p, lambda p=p: keep_top_p(LOGITS, p))
+        for p in (0.01, 0.3, 0.7, 0.95, 0.999)
+    ]
+    + [
+        ("NoRepeatNGramLogitsProcessor", n, lambda n=n: no_repeat(LOGITS, SEQUENCES.tolist(), n))
+        for n in (1, 2, 3)
+    ],
+)
+def test_what_is_filtered_is_what_hugging_face_filters(name, argument, ours):
+    theirs = getattr(transformers, name)(argument)(SEQUENCES, LOGITS)
+    assert torch.equal(ours(), theirs)
 
 
 def test_the_order_of_the_three_is_that_of_hugging_face():
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    theirs = TopPLogitsWarper(0.8)(
-        None, TopKLogitsWarper(6)(None, TemperatureLogitsWarper(1.7)(None, LOGITS))
-    )
+    theirs = LOGITS
+    for name, argument in (("Temperature", 1.7), ("TopK", 6), ("TopP", 0.8)):
+        theirs = getattr(transformers, f"{name}LogitsWarper")(argument)(None, theirs)
     torch.testing.assert_close(Sampling(1.7, 6, 0.8).reshape(LOGITS), theirs)
-
-
-@each("n", [1, 2, 3])
-def test_no_repeat_is_that_of_hugging_face(n):
-    from transformers import NoRepeatNGramLogitsProcessor
-
-    sequences = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed(n))
-    assert torch.equal(
-        no_repeat(LOGITS, sequences.tolist(), n), NoRepeatNGramLogitsProcessor(n)(sequences, LOGITS)
-    )
 
 
 def every_output(longest, vocab):
@@ -434,71 +364,60 @@ def every_output(longest, vocab):
     yield from itertools.product(words, repeat=longest)
 
 
-def tiny(kind, vocab=4):
+TINY = {
+    "transformer": ModelConfig.transformer(8, 2, position="rope"),
+    "recurrent": ModelConfig.recurrent(8, "dot", feeding="input"),
+    "hybrid": ModelConfig.recurrent(8, "dot", kind="hybrid", cell="lstm", feeding="bahdanau"),
+    "decoder": ModelConfig.transformer(8, 2, kind="decoder", position="alibi"),
+}
+
+
+def tiny(kind):
     torch.manual_seed(7)
-    shape = Shape(9, vocab, 12)
-    config = {
-        "transformer": ModelConfig.transformer(8, 2, position="rope"),
-        "recurrent": ModelConfig.recurrent(8, "dot", feeding="input"),
-        "hybrid": ModelConfig.recurrent(8, "dot", kind="hybrid", cell="lstm", feeding="bahdanau"),
-        "decoder": ModelConfig.transformer(8, 2, kind="decoder", position="alibi"),
-    }[kind]
-    model: Any = build_model(config, shape).eval()
+    model: Any = build_model(TINY[kind], Shape(9, 4, 12)).eval()
     torch.nn.init.normal_(model.output.weight, std=1.0)
-    return model
+    return model, next(prompts())
+
+
+def own(logp, output) -> torch.Tensor:
+    """What each step gives its token of an output."""
+    return logp.gather(1, torch.tensor(output)[:, None])[:, 0]
 
 
 @each("alpha", [0.0, 0.6, 2.0])
-@each("kind", ["transformer", "recurrent", "hybrid", "decoder"])
+@each("kind", TINY)
 def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
-    model, prompt = tiny(kind), next(prompts())
-    ranked = sorted(
-        (
-            (
-                float(
-                    force_tokens(model, prompt, output)
-                    .logp.gather(1, torch.tensor(output)[:, None])
-                    .sum()
-                )
-                / penalty(len(output), alpha),
-                output,
-            )
-            for output in every_output(3, 4)
-        ),
-        reverse=True,
-    )
+    model, prompt = tiny(kind)
+    scores = {
+        output: float(own(force_tokens(model, prompt, output).logp, output).sum())
+        / penalty(len(output), alpha)
+        for output in every_output(3, 4)
+    }
     hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
-    assert len(hypotheses) == len(ranked) == 40
-    for ours, (score, output) in zip(hypotheses, ranked, strict=True):
-        assert ours.tokens == output and ours.score == pytest.approx(score, abs=1e-4)
+    assert len(hypotheses) == len(scores) == 40
+    best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)
+    assert [one.tokens for one in hypotheses] == best
+    for one in hypotheses:
+        assert one.score == pytest.approx(scores[one.tokens], abs=1e-4)
 
 
 @each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])
 def test_samples_come_as_often_as_they_are_likely(how):
     """Pearson's statistic over all outputs of up to 3 tokens stays below its 0.999 quantile."""
-    model, prompt, draws = tiny("transformer"), next(prompts()), 200
+    (model, prompt), draws, expected = tiny("transformer"), 4000, {}
     torch.nn.init.normal_(model.output.weight, std=0.3)
-    expected = {}
     for output in every_output(3, 4):
         chances = how.reshape(force_tokens(model, prompt, output).logp).softmax(-1)
-        expected[output] = float(chances.gather(1, torch.tensor(output)[:, None]).prod())
-    assert sum(expected.values()) == pytest.approx(1, abs=1e-5)
-    generator, counts = torch.Generator().manual_seed(0), dict.fromkeys(expected, 0)
-    for _ in range(20):
-        for one in sample(
-            model, prompt, generator, samples=draws, sampling=how, max_length=3
-        ).hypotheses:
-            counts[one.tokens] += one.samples
-    assert not any(counts[output] for output, chance in expected.items() if chance == 0)
-    likely = [output for output, chance in expected.items() if chance * 20 * draws >= 5]
-    assert len(likely) > 3
-    expected_counts = {output: expected[output] * 20 * draws for output in likely}
-    statistic = sum(
-        (counts[output] - expected_counts[output]) ** 2 / expected_counts[output]
-        for output in likely
-    )
+        expected[output] = draws * float(own(chances, output).prod())
+    assert sum(expected.values()) == pytest.approx(draws, rel=1e-5)
+    generator, counts = torch.Generator().manual_seed(0), Counter[tuple[int, ...]]()
+    for _ in range(draws // 200):
+        tree = sample(model, prompt, generator, samples=200, sampling=how, max_length=3)
+        counts.update({one.tokens: one.samples for one in tree.hypotheses})
+    assert not any(counts[output] for output, count in expected.items() if count == 0)
+    likely = {output: count for output, count in expected.items() if count >= 5}
     freedom = len(likely)
-    assert (
-        statistic < freedom + 3.09 * (2 * freedom) ** 0.5 + 4
-    )  # Wilson and Hilferty's is a little tighter
+    statistic = sum((counts[output] - count) ** 2 / count for output, count in likely.items())
+    # Wilson and Hilferty's is a little tighter.
+    assert freedom > 3 and statistic < freedom + 3.09 * (2 * freedom) ** 0.5 + 4

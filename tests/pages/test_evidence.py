@@ -14,7 +14,7 @@ from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence
 from pages.evidence import Controls, heads_csv, moves
-from tests.pages.app import app_at, captions, html_text
+from tests.pages.app import app_at, captions, html_text, page_text, query_value
 from tests.tiny_models import save
 
 # The page Evidence in AppTest, and what stands on it.
@@ -55,168 +55,141 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
     app.run()
     text = fact_text(app)
-    assert "Measured as" not in [one.label for one in app.selectbox], (
-        "an embedding has no output to choose"
-    )
-    assert re.search(
+    assert field(app, "Measured as") is None, "an embedding has no output to choose"
+    for pattern in (
         r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+",
-        text,
-    )
-    assert "the largest change of 72 heads; without all of L" in text
-    assert re.search(
-        r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d", text
-    )
+        "the largest change of 72 heads; without all of L",
+        r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d",
+        r"Hiding \[CLS\] changes the answer most",
+        "order agrees with the measured one",
+    ):
+        assert re.search(pattern, text), pattern
     ranks = r"with ρ = ([+−]\d\.\d+); those by gradient estimate and by change with ([+−]\d\.\d+)"
     agree, foreseen = numbers(ranks, text)
     assert agree < 0.2 < 0.5 < foreseen
-    assert (
-        re.search(r"Hiding \[CLS\] changes the answer most", text)
-        and "order agrees with the measured one" in text
-    )
-    assert (
-        "Jain and Wallace" in app.markdown[-1].value
-        and "On your text the order by weight" in app.markdown[-1].value
-    )
-    even, whole, off = numbers(r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)",
-                               app.markdown[-2].value)  # fmt: skip
-    assert abs(even - whole) < 0.25 * abs(off - whole), (
-        "MiniLM's strongest head writes much the same wherever it looks"
-    )
+    *_, told, last = (one.value for one in app.markdown)
+    assert "Jain and Wallace" in last and "On your text the order by weight" in last
+    gives = r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)"
+    even, whole, off = numbers(gives, told)
+    # MiniLM's strongest head writes much the same wherever it looks.
+    assert abs(even - whole) < 0.25 * abs(off - whole)
     assert re.search(r"W_O\\rVert = (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value)
 
 
-def test_without_another_sentence_an_embedding_is_held_against_itself(app, tmp_path):
-    shown(app, str(save("bert_encoder", tmp_path)))
-    assert "Gradient" in fact_text(app)
-    app.text_input(key="evidence:against").set_value("").run()
-    text = fact_text(app)
-    assert "the similarity with itself falls from 1.00" in text
-    assert "gradient estimate" not in text and "Gradient" not in text
+ALL = ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured")
 
 
-@pytest.mark.parametrize(("model", "answer"), [
-    ("induction", "the probability of the answer river falls"), ("numbers", "the logit of the answer sieben"),
-    ("digits", "the logit of the class 3")])  # fmt: skip
-def test_each_of_the_labs_models_is_asked(app, model, answer):
-    text = fact_text(shown(app, model))
-    assert answer in text
-    for name in ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured"):
-        assert name in text
-    heads = {"induction": 8, "numbers": 24, "digits": 8}[model]
-    assert f"the largest change of {heads} heads" in text
+@pytest.mark.parametrize(("model", "link", "has", "lacks"), [
+    ("induction", {}, ("the probability of the answer river falls", "change of 8 heads", *ALL), ()),
+    ("numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *ALL), ()),
+    ("digits", {}, ("the logit of the class 3", "change of 8 heads", *ALL), ()),
+    ("numbers", {"at": "2"}, ("the logit of the answer drei",), ()),
+    ("numbers", {"at": "1" * 5000}, ("the logit of the answer",), ()),
+    ("induction", {"head": "0.2"}, ("In L0·H2, ",), ()),
+    ("induction", {"head": "9.9"}, ("The link says", "Without L"), ()),
+    ("induction", {"evidence:output:induction": "king"}, ("the probability of the token king",), ("Until then",)),
+    ("induction", {"evidence:output:induction": "zebra"},
+     ("is not in the vocabulary of induction", "Until then, the most likely"), ()),
+    ("induction", {"evidence:output:induction": "#99999"},
+     ("has no token #99999", "Until then, the most likely"), ()),
+    ("digits", {"evidence:output:digits": "ten"}, ("has no class “ten”", "Until then, the most likely"), ()),
+    ("digits", {"evidence:output:digits": "#7"}, ("the logit of the class 7",), ("Until then",)),
+    ("bloom", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
+    ("gpt_oss", {}, ("sink", "Written", "Without L"), ()),
+])  # fmt: skip
+def test_any_model_and_output_is_asked_or_refused_in_words(app, tmp_path, model, link, has, lacks):
+    name = model if model in ("induction", "numbers", "digits") else str(save(model, tmp_path))
+    text = page_text(shown(app, name, **link))
+    assert not app.exception and all(words in text for words in has), text
+    assert not any(words in text for words in lacks)
 
 
 def test_the_induction_model_needs_its_induction_head(app):
     """What came after the same word before is what it answers: hidden, the answer is gone."""
-    text = fact_text(shown(app, "induction"))
+    text = page_text(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
-    assert "this head contributes by where it attends" in " ".join(
-        one.value for one in app.markdown
-    )
+    assert "this head contributes by where it attends" in text
     assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
 
 
 def test_another_place_is_another_question(app):
-    shown(app, "numbers")
-    next(one for one in app.selectbox if one.label == "Answer at position").set_value(2).run()
-    assert "the logit of the answer drei" in fact_text(app)
-    assert app.query_params["at"] in ("2", ["2"])
+    field(shown(app, "numbers"), "Answer at position").set_value(2).run()
+    assert "the logit of the answer drei" in fact_text(app) and query_value(app, "at") == "2"
     app.text_input(key="inside:text").set_value("seven hundred").run()
     assert "at" not in app.query_params and "the logit of the answer hundert" in fact_text(app)
 
 
-def test_a_link_opens_its_place(app):
-    assert "the logit of the answer drei" in fact_text(shown(app, "numbers", at="2"))
-
-
-def test_a_link_with_a_place_of_five_thousand_digits_opens_the_usual_one(app):
-    assert "the logit of the answer" in fact_text(shown(app, "numbers", at="1" * 5000))
-
-
-def test_a_link_opens_its_head_and_a_broken_one_is_said(app):
-    assert "In L0·H2, " in fact_text(shown(app, "induction", head="0.2"))
-    app.query_params["head"] = "9.9"
-    app.run()
-    assert "The link says" in app.warning[0].value and "Without L" in fact_text(app)
-
-
 def test_heads_and_layers_can_be_switched_off_together(app):
-    shown(app, "induction")
-    alone = fact_text(app)
+    alone = fact_text(shown(app, "induction"))
     app.multiselect[0].set_value(["all of L0", "all of L1"]).run()
-    caption = captions(app).replace("\\", "")
     assert fact_text(app) == alone  # the sentence of one head stays
     changes = r"the answer by ([−+]\d\.\d+); one at a time, their changes sum to ([−+]\d\.\d+)"
-    together, added = numbers(changes, caption)
+    together, added = numbers(changes, page_text(app))
     assert abs(added) > abs(together) > 0.5
 
 
-def test_a_masked_model_is_asked_for_a_word(app, tmp_path):
-    shown(app, str(save("bert", tmp_path)))
-    box = next(one for one in app.selectbox if one.label == "Masked word")
-    assert "animal" in box.options
-    first = fact_text(app)
+def test_a_masked_model_is_asked_for_a_word(app, monkeypatch, tmp_path):
+    folder = str(save("bert", tmp_path))
+    box, first = field(shown(app, folder), "Masked word"), fact_text(app)
     box.set_value(box.options.index("animal")).run()
-    assert fact_text(app) != first and "the probability of the answer" in fact_text(app)
+    text, at = fact_text(app), query_value(app, "at")
+    assert text != first and "the probability of the answer" in text
+    assert fact_text(shown(evidence_app(monkeypatch), folder, at=at)) == text
     app.text_input(key="inside:text").set_value("The [MASK] saw the street.").run()
-    assert "Masked word" not in [one.label for one in app.selectbox]
-    assert "the probability of the answer" in fact_text(app)
-
-
-def test_a_family_of_its_own_way_shows_what_follows_from_weights(app, tmp_path):
-    text = fact_text(shown(app, str(save("bloom", tmp_path))))
-    assert "Only the weights are known here" in captions(app)
-    assert "Rollout" in text and "Written" not in text and "Hiding" in text
+    assert field(app, "Masked word") is None and "the probability of the answer" in fact_text(app)
 
 
 def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(app, tmp_path):
     shown(app, str(save("bert_encoder", tmp_path)))
+    assert "Gradient" in fact_text(app)
     for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too"):
         app.text_input(key="inside:text").set_value(text).run()
         assert "Without L" in fact_text(app) and "Hiding" in fact_text(app)
         assert not any("<script" in element.proto.body for element in app.get("html"))
+    # Without another sentence an embedding is held against itself.
+    app.text_input(key="evidence:against").set_value("").run()
+    text = fact_text(app)
+    assert "the similarity with itself falls from 1.00" in text
+    assert "gradient estimate" not in text and "Gradient" not in text
     app.text_input(key="inside:text").set_value("  ").run()
     assert "write a sentence" in app.info[0].value
 
 
 def test_arrays_alone_show_what_follows_from_weights(app):
-    out = io.BytesIO()
-    even = np.full((2, 3, 3), 1 / 3)
+    out, even = io.BytesIO(), np.full((2, 3, 3), 1 / 3)
     np.savez(out, layer_0=even, layer_1=even, tokens=np.array(["a", "b", "c"]))
-    app.run()
-    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
+    app.run().selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
-    assert "Only the weights are known here" in captions(app)
-    assert (
-        "In L0·H0, a puts 0.33 of its weight on a. Over all paths through attention and residuals, 0.67 of a"
-        in (fact_text(app))
-    )
-    assert "as uploaded" in captions(app) and "forward pass" not in captions(app), (
-        "no model was asked"
-    )
-    next(one for one in app.selectbox if one.label == "Head").set_value("L1·H1").run()
+    text = page_text(app)
+    assert "Only the weights are known here" in text and "as uploaded" in text
+    assert "forward pass" not in text, "no model was asked"
+    paths = "Over all paths through attention and residuals, 0.67 of a"
+    assert f"In L0·H0, a puts 0.33 of its weight on a. {paths}" in text
+    field(app, "Head").set_value("L1·H1").run()
     assert "In L1·H1, a puts 0.33" in fact_text(app)
 
 
 def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
     monkeypatch.setattr(evidence, "MAX_DRAWN", 8)
-    text = fact_text(shown(app, "induction"))
-    assert "17 × 17 cells are too many to show side by side, so only row 16 is shown" in captions(
-        app
-    )
-    assert re.search(r"In L\d·H\d, dark puts", text)
+    text = page_text(shown(app, "induction"))
+    says = "17 × 17 cells are too many to show side by side, so only row 16 is shown"
+    assert says in text and re.search(r"In L\d·H\d, dark puts", text)
 
 
 def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     own: dict = {}  # what other tests have measured would be there at once
-    monkeypatch.setattr(progress, "measurements", lambda *about: own.setdefault(about, {}))
+    monkeypatch.setattr(progress, "measurements", lambda *about: own.setdefault(repr(about), {}))
     shown(app, "digits")
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
     assert "Without L" not in fact_text(app)
+    table = "The {} heads that the answer needs most{}, as a table".format
+    measured = table(3, " of the 3 measured so far, out of 8")
+    assert measured in [one.label for one in app.expander]
     next(one for one in app.button if one.label == "Measure 7 heads and layers").click().run()
     assert "the largest change of 8 heads" in fact_text(app)
+    assert table(6, "") in [one.label for one in app.expander]
 
 
 def test_stop_keeps_what_is_there(monkeypatch):
@@ -297,8 +270,8 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
 
 def test_what_one_session_measured_another_one_has(monkeypatch):
     assert "Kendall" in captions(evidence_app(monkeypatch).run())
-    monkeypatch.setattr(evidence, "ablate_heads", lambda *_: pytest.fail("measured again"))
-    monkeypatch.setattr(evidence, "hide_token", lambda *_: pytest.fail("measured again"))
+    for name in ("ablate_heads", "hide_token"):
+        monkeypatch.setattr(evidence, name, lambda *_: pytest.fail("measured again"))
     again = evidence_app(monkeypatch).run()
     assert not again.exception and "Kendall" in captions(again)
 
@@ -313,28 +286,20 @@ def test_the_heads_are_told_as_csv():
     ref, given = ModelRef("lab", "induction"), ModelInputs("the old king walked to the old")
     baseline = ask(load_model(ref), Question(given))
     setup = Controls(ref, reading_of(ref, given), Question(given), baseline)
-    effects = single_heads(
-        {off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)}
-    )
-    lines = heads_csv(
-        setup, {(layer, head): one for (_, layer, head), one in effects.items()}
-    ).splitlines()
-    assert lines[0].split(",")[:4] == ["kind", "layer", "head", "answer"] and len(lines) == 9
-    cells = lines[3].split(",")
-    assert cells[:3] == ["causal", "0", "2"]
-    np.testing.assert_allclose(float(cells[3]), effects["causal", 0, 2].value, rtol=1e-6)
-    np.testing.assert_allclose(float(cells[3]) - baseline.value, float(cells[4]), atol=1e-6)
-
-
-def test_a_learned_sink_is_a_column_that_writes_nothing(app, tmp_path):
-    text = fact_text(shown(app, str(save("gpt_oss", tmp_path))))
-    assert "sink" in captions(app) and "Written" in text and "Without L" in text
+    every = {off: ablate_heads(baseline, off) for off in head_sets(setup.reading.trace)}
+    effects = {(layer, head): one for (_, layer, head), one in single_heads(every).items()}
+    lines = heads_csv(setup, effects).splitlines()
+    assert lines[0].startswith("kind,layer,head,answer,") and len(lines) == 9
+    *head, answer, change = lines[3].split(",")[:5]
+    assert head == ["causal", "0", "2"]
+    assert float(answer) == pytest.approx(effects[0, 2].value, rel=1e-6)
+    assert float(answer) - baseline.value == pytest.approx(float(change), abs=1e-6)
 
 
 def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
     monkeypatch.setattr("core.interpret.evidence.free_bytes", lambda: 10_000)
-    text = {"inside:text": "the dark river . the dark"}
-    assert "The gradient is left out" in captions(shown(app, "induction", **text))
+    shown(app, "induction", **{"inside:text": "the dark river . the dark"})
+    assert "The gradient is left out" in captions(app)
     assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)
 
 
@@ -345,89 +310,21 @@ def field(app: AppTest, label: str):
     return next((one for one in app.selectbox if one.label == label), None)
 
 
-def test_above_95_percent_the_logit_is_followed_and_a_link_without_a_choice_means_that_too(app):
+def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch):
     assert "the logit of the class 3 falls from" in fact_text(shown(app, "digits"))
-    assert re.search(
-        r"The most likely has a probability of 0\.9\d+, which changes little", captions(app)
-    )
+    sure = r"The most likely has a probability of 0\.9\d+, which changes little"
+    assert re.search(sure, captions(app)), "above 95 % the logit is followed"
     field(app, "Measured as").set_value("probability").run()
-    assert "the probability of the class 3" in fact_text(app) and "changes little" not in captions(
-        app
-    )
-
-
-def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(
-    app, monkeypatch, tmp_path
-):
-    shown(app, "digits")
+    assert "the probability of the class 3" in fact_text(app)
+    assert "changes little" not in captions(app)
+    assert len(field(app, "Class to measure").options) >= 10
     field(app, "Class to measure").set_value("5").run()
-    assert "the logit of the class 5" in fact_text(app) and field(app, "Minus the logit of") is None
+    assert field(app, "Minus the logit of") is None
     field(app, "Measured as").set_value("logit difference").run()
     assert "the logit of the class 5 minus that of 3" in fact_text(app)
     field(app, "Minus the logit of").set_value("8").run()
     text = fact_text(app)
     assert "the logit of the class 5 minus that of 8" in text
-    again = evidence_app(monkeypatch)
-    assert (
-        fact_text(
-            shown(
-                again,
-                "digits",
-                **{
-                    "evidence:quantity": "logit difference",
-                    "evidence:output:digits": "5",
-                    "evidence:contrast:digits": "8",
-                },
-            )
-        )
-        == text
-    )
-
-
-@pytest.mark.parametrize(
-    ("model", "typed", "sentence"),
-    [
-        ("induction", "king", "the probability of the token king"),
-        ("induction", "zebra", "is not in the vocabulary of induction"),
-        ("induction", "#99999", "has no token #99999"),
-        ("digits", "ten", "has no class “ten”"),
-        ("digits", "#7", "the logit of the class 7"),
-    ],
-)
-def test_any_output_can_be_typed_and_what_is_none_is_answered(app, model, typed, sentence):
-    sentences = fact_text(shown(app, model, **{f"evidence:output:{model}": typed}))
-    markdown = " ".join(one.value for one in app.markdown).replace("\\", "")
-    assert sentence in sentences or sentence in markdown and "the most likely" in markdown
-    assert ("Until then" in markdown) == (sentence not in sentences)
-    assert (
-        len(field(app, "Class to measure" if model == "digits" else "Token to measure").options)
-        >= 10
-    )
-
-
-def test_the_heads_measured_so_far_are_said_to_be_those(app, monkeypatch):
-    monkeypatch.setattr(progress, "AT_ONCE", 0.0)
-    measured: dict = {}  # of no earlier session
-    monkeypatch.setattr(
-        progress, "measurements", lambda name, *about: measured.setdefault((name, repr(about)), {})
-    )
-    shown(app, "induction")
-    labels = [one.label for one in app.expander]
-    assert (
-        "The 3 heads that the answer needs most of the 3 measured so far, out of 8, as a table"
-        in labels
-    )
-    next(one for one in app.button if one.label.startswith("Measure 7 heads")).click().run()
-    assert "The 6 heads that the answer needs most, as a table" in [
-        one.label for one in app.expander
-    ]
-
-
-def test_the_masked_word_is_in_the_link(app, monkeypatch, tmp_path):
-    folder = str(save("bert", tmp_path))
-    shown(app, folder)
-    box = field(app, "Masked word")
-    box.set_value(box.options.index("animal")).run()
-    text, at = fact_text(app), app.query_params["at"]
-    again = evidence_app(monkeypatch)
-    assert fact_text(shown(again, folder, at=at[0] if isinstance(at, list) else at)) == text
+    link = {"quantity": "logit difference", "output:digits": "5", "contrast:digits": "8"}
+    values = {f"evidence:{name}": value for name, value in link.items()}
+    assert fact_text(shown(evidence_app(monkeypatch), "digits", **values)) == text

@@ -46,48 +46,39 @@ def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
     keys = (*started.read.ids, *best.tokens[:-1])
     layer, head = most_informative_head(path.trace, keys, best.tokens)
     item = path.trace.map(layer)
-    body = html(at)
-    assert decode_text(model, best.tokens)[:30] in body
-    assert decode_text(model, best.tokens) in [code.value for code in at.code], (
-        "the whole text, to be copied"
-    )
+    text = decode_text(model, best.tokens)
+    assert text in [code.value for code in at.code], "the whole text, to be copied"
     first = float(path.logits[0].softmax(-1)[best.tokens[0]])
-    assert f"At step 1 the model gives {item.queries[0]} {number(first)}" in body
-    assert f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight" in body
     heads, even, _ = induction(item, keys, best.tokens)
-    own = heads[head]
-    assert own > 3 * even, "the head that is shown first copies"
-    assert (
-        f"it puts {number(own)} on that earlier token; uniform attention would put {number(even)}"
-        in body
-    )
-    assert number(best.logp) in body
+    assert heads[head] > 3 * even, "the head that is shown first copies"
+    for words in (
+        text[:30],
+        f"At step 1 the model gives {item.queries[0]} {number(first)}",
+        f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight",
+        f"it puts {number(heads[head])} on that earlier token; uniform attention would put {number(even)}",
+        number(best.logp),
+    ):
+        assert words in html(at)
 
 
 def test_the_translator_s_words_are_aligned_with_its_source():
-    at = open_page(**{"inside:model": "numbers", "inside:text": "forty-seven"})
-    body = html(at)
-    assert "sieben und vier zig" in body and "Where each new token attends in the source" in str(
-        [e.proto.json for e in at.get("bidi_component")]
-    )
-    shown = [json.loads(e.proto.json).get("show") for e in at.get("bidi_component")]
-    assert "both" in shown, "lines between source and answer"
+    link = {"inside:model": "numbers", "inside:text": "forty-seven"}
+    at = open_page(**link)
+
+    def views():
+        return [json.loads(e.proto.json) for e in at.get("bidi_component")]
+
+    assert "sieben und vier zig" in html(at)
+    assert "Where each new token attends in the source" in str(views())
+    assert "both" in [view.get("show") for view in views()], "lines between source and answer"
     at.segmented_control(key="generate:kind").set_value("causal").run()
-    assert "attends in the text before it" in str([e.proto.json for e in at.get("bidi_component")])
-
-
-def test_an_answer_goes_on_from_the_target():
-    at = open_page(
-        **{"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"}
-    )
-    assert ">acht<" in strip(at)
+    assert "attends in the text before it" in str(views())
+    at = open_page(**link, **{"inside:target": "acht"})  # an answer that is begun
+    given = ModelInputs("forty-seven", target="acht")
     model = load_lab_model("numbers")
-    best = generate(model, ModelInputs("forty-seven", target="acht"), SearchSettings()).hypotheses[
-        0
-    ]
-    assert decode_text(model, best.tokens) in html(at) and "acht" not in decode_text(
-        model, best.tokens[:1]
-    )
+    tokens = generate(model, given, SearchSettings()).hypotheses[0].tokens
+    assert ">acht<" in strip(at) and decode_text(model, tokens) in html(at)
+    assert "acht" not in decode_text(model, tokens[:1])
 
 
 @pytest.mark.parametrize(
@@ -139,31 +130,33 @@ def test_what_one_session_searched_all_others_have():
 def test_the_timeline_moves_the_token_that_is_said():
     at = open_page()
     before = strip(at)
-    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(5)
-    at.run()
+    slide(at, 5)
     assert "At step 5 the model gives" in html(at) and strip(at) != before
     now = at.session_state[page.GOING]
     assert query_value(at, "at") == f"{now.tree.hypotheses[0].leaf}.4"
     assert "At step 5 the model gives" in html(open_page(at=query_value(at, "at")))
-    assert "here these run from 0.0" in open_page(at="9999.1").warning[0].value
+    for link, words in (("at", "here these run from 0.0"), ("head", "here these run from 0.0")):
+        assert words in open_page(**{link: "9999.1"}).warning[0].value
+
+
+def slide(at, step):
+    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(step)
+    at.run()
 
 
 def test_another_output_is_looked_at_where_it_parts_from_the_best():
     at = open_page(**{"generate:strategy": "Beam"})
-    now = at.session_state[page.GOING]
-    at.selectbox(key="generate:output").set_value(now.tree.hypotheses[2].leaf).run()
-    best, other = (now.tree.path(now.tree.hypotheses[place].leaf) for place in (0, 2))
+    tree = at.session_state[page.GOING].tree
+    at.selectbox(key="generate:output").set_value(tree.hypotheses[2].leaf).run()
+    best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
     parts = next(
         step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
     )
-    assert query_value(
-        at, "at"
-    ) == f"{other[-1]}.{parts}" and f"At step {parts + 1} the model" in html(at)
-    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(1)
-    at.run()
-    assert query_value(at, "at") == f"{other[-1]}.0", (
-        "still on that output, though the best begins alike"
-    )
+    assert query_value(at, "at") == f"{other[-1]}.{parts}"
+    assert f"At step {parts + 1} the model" in html(at)
+    slide(at, 1)
+    # Still on that output, though the best begins alike.
+    assert query_value(at, "at") == f"{other[-1]}.0"
 
 
 def test_a_link_brings_settings_and_head():
@@ -175,7 +168,6 @@ def test_a_link_brings_settings_and_head():
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
     """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
-    monkeypatch.setattr(page, "PATIENCE", -1)
     drawn = []
 
     def stop_after_three(now, draw, run=page.run):
@@ -186,9 +178,8 @@ def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
 
         run(now, watched)
 
-    monkeypatch.setattr(page, "BETWEEN", -1)
-    monkeypatch.setattr(page, "SHARE", 0)
-    monkeypatch.setattr("pages.generate.run", stop_after_three)
+    for name, value in (("PATIENCE", -1), ("BETWEEN", -1), ("SHARE", 0), ("run", stop_after_three)):
+        monkeypatch.setattr(page, name, value)
     at = open_page(**{"inside:text": "the young queen sees the river . the young"})
     assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
     first = at.session_state[page.GOING].tree

@@ -28,10 +28,7 @@ def test_one_word_moves_a_few_heads():
     same = app.text_input(key="inside:text").value
     app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(same).run()
     assert (figure(app, "Overlap"), figure(app, "Heads that differ")) == ("1.00", "0 of 72")
-
-
-def test_untrained_weights_move_almost_everything_and_the_seed_counts():
-    app = open_page(two_models__mode="untrained")
+    app.segmented_control(key="two_models:mode").set_value("untrained").run()
     first = page_text(app)
     assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
     app.number_input(key="two_models:seed").set_value(1).run()
@@ -39,6 +36,8 @@ def test_untrained_weights_move_almost_everything_and_the_seed_counts():
 
 
 @pytest.mark.parametrize(("name", "mode", "words"), [
+    ("all-MiniLM-L6-v2", "models", "pieces are merged into words"),
+    ("all-MiniLM-L6-v2", "models", "the most similar head of B"),
     ("numbers", "texts", "rows are in both"), ("numbers", "models", "in model B"),
     ("numbers", "untrained", "in the untrained model"), ("induction", "texts", "rows are in both"),
     ("induction", "untrained", "in the untrained model"), ("digits", "texts", "in picture B"),
@@ -48,26 +47,28 @@ def test_each_of_the_labs_models(name, mode, words):
     assert words in page_text(open_page(inside__model=name, two_models__mode=mode))
 
 
-def test_two_models_of_other_tokens_share_words():
-    text = page_text(open_page(two_models__mode="models"))
-    assert "pieces are merged into words" in text and "the most similar head of B" in text
-
-
-@pytest.mark.parametrize("name", ["all-MiniLM-L6-v2", "numbers", "induction"])
-def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name):
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("all-MiniLM-L6-v2", "L5·H9"),
+        ("induction", "L1·H2"),
+        ("only-attention", "L0·H2"),
+        ("names", "L1·H0"),
+        ("numbers", "cross L1·H3"),
+    ],
+)
+def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name, head):
     app = open_page(inside__model=name)
-    shared, places = re.search(r"(\d+) of (\d+) rows are in both", page_text(app)).groups()
-    assert int(shared) >= int(places) - 3 and "unk" not in page_text(app)
-    assert float(figure(app, "Overlap")) < 1
+    text = page_text(app)
+    shared, places = re.search(r"(\d+) of (\d+) rows are in both", text).groups()
+    assert int(shared) >= int(places) - 3 and "unk" not in text and not app.info
+    assert float(figure(app, "Overlap")) < 1 and f"head {head} brings back" in text
 
 
 def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
     assert "Two pictures" in open_page(inside__model="digits").button_group[0].options
     kinds = open_page(inside__model="numbers").button_group[1]
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
-
-
-def test_a_link_opens_the_second_model_and_the_kind():
     link = {"inside:model": "numbers", "two_models:mode": "Two models"}
     app = open_at("two_models", **link, **{"two_models:model:numbers": "all-MiniLM-L6-v2"})
     assert "numbers and all-MiniLM-L6-v2" in page_text(app)
@@ -78,13 +79,13 @@ def test_a_link_opens_the_second_model_and_the_kind():
 def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
     app = open_page(inside__model="induction")
     app.button(key="two_models:try:1").click().run()
-    text = page_text(app)
-    assert "The logit of king minus that of the" in text and "all heads of L1 together 100" in text
-    assert "the attention of layer 0 brings the answer back" in text.lower() and not app.exception
+    text, whole = page_text(app), "all heads of L1 together 100"
+    assert "The logit of king minus that of the" in text and whole in text and not app.exception
+    assert "the attention of layer 0 brings the answer back" in text.lower()
     with monkeypatch.context() as without:
         for name in ("pair_of", "patch_source", "estimate_heads"):
             without.setattr(patching, name, None)  # a rerun runs neither text again
-        assert not app.run().exception and "all heads of L1 together 100" in page_text(app)
+        assert not app.run().exception and whole in page_text(app)
     app.segmented_control(key="two_models:direction").set_value("noise").run()
     assert "From B into A" in page_text(app)
 
@@ -96,14 +97,9 @@ def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts
 ])  # fmt: skip
 def test_each_pair_to_begin_with_is_patched(move, words):
     app = open_page(inside__model="induction")
-    app.button(key=f"two_models:try:{move}").click().run()
-    text = page_text(app)
-    assert (
-        words in text
-        and re.search(r"effects by −?[01]?\.\d+", text)
-        and not app.exception
-        and not app.info
-    )
+    text = page_text(app.button(key=f"two_models:try:{move}").click().run())
+    assert words in text and re.search(r"effects by −?[01]?\.\d+", text)
+    assert not app.exception and not app.info
 
 
 def test_what_cannot_be_patched_is_said():
@@ -112,18 +108,3 @@ def test_what_cannot_be_patched_is_said():
     assert "write texts of equal length" in app.info[0].value and not app.exception
     link = {"inside:model": "induction", "two_models:answer:A:induction": "zebra"}
     assert "is not in the vocabulary" in open_at("two_models", **link).info[0].value
-
-
-@pytest.mark.parametrize(
-    "name, head",
-    [
-        ("induction", "L1·H2"),
-        ("only-attention", "L0·H2"),
-        ("names", "L1·H0"),
-        ("numbers", "cross L1·H3"),
-    ],
-)
-def test_the_first_pair_of_each_small_model_has_two_answers(name, head):
-    app = open_at("two_models", **{"inside:model": name})
-    assert not app.exception and not app.info and f"head {head} brings back" in page_text(app)
-    assert "<unk>" not in page_text(app)

@@ -1,6 +1,7 @@
 """The page Why attention, driven without a browser and without a worker: the kept result, and each state of a pair."""
 
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -64,140 +65,120 @@ def pair(state: str = "running", decoded: bool = True, **setting):
     runs = [create_run(Controls(**setting).config(model)) for model in Controls(**setting).pair]
     example = Prediction(("one", ";", "two"), ("eins", ";", "zwei"), ("eins", ";", "drei"))
     for place, run in enumerate(runs):
-        maps = {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {}
-        buckets = (
-            Bucket("1–10", 9, 0.2 + 0.6 * place, 40 + 40 * place),
-            Bucket("11–20", 9, 0.5 * place, 20.0),
-        )
+        more = {
+            "loss": 1.0,
+            "sequence_accuracy": 0.1,
+            "bleu": 30.0,
+            "held_out": 18,
+            "buckets": (
+                Bucket("1–10", 9, 0.2 + 0.6 * place, 40 + 40 * place),
+                Bucket("11–20", 9, 0.5 * place, 20.0),
+            ),
+            "examples": (example,),
+            "maps": {"0:cross": np.full((1, 1, 4, 3), 1 / 3)} if place else {},
+        }
         for step in (0, 25):
-            run.append(
-                Record(
-                    step,
-                    loss=1.0,
-                    sequence_accuracy=0.1,
-                    bleu=30.0,
-                    train_seconds=step / 10,
-                    held_out=18,
-                    buckets=buckets,
-                    examples=(example,),
-                    maps=maps,
-                )
-                if decoded
-                else Record(step, train_seconds=step / 10)
-            )
+            run.append(Record(step, train_seconds=step / 10, **(more if decoded else {})))  # type: ignore[arg-type]
         run.set_status(state, "Finished after 25 steps." if state == "finished" else "")
     return runs, ".".join(run.id for run in runs)
 
 
 def test_the_page_opens_with_the_kept_measurement():
-    app, saved = open_page(), study.load()
+    app = open_page()
     shown = plain_text(app)
     assert "# Why attention" in shown and not app.warning
     assert "the model with attention translates" in shown and "51–60" not in html_text(app)
     assert {row["name"] for row in drawn(app)} == {"1–10"}, "longer sentences would tell the answer"
     app.pills(key="why:predict").set_value(SHOW).run()
-    assert "The answer: **The model with one vector**" in plain_text(app) and "51–60" in html_text(
-        app
-    )
+    assert "The answer: **The model with one vector**" in plain_text(app)
+    assert "51–60" in html_text(app)
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
-    first = next(row for row in points if row["model"] == "attention" and row["name"] == "51–60")
-    assert why.stats_text(
-        why.by_length(saved.learned, why.models(saved.learned)[1], "sequence_accuracy")["51–60"]
-    ).startswith(f"{first['y']:.0f}")
+    attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
+    exact = by_length(SAVED, models(SAVED)[1], "sequence_accuracy")["51–60"]
+    assert why.stats_text(exact).startswith(f"{attention['51–60']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
-
-
-def test_the_sentence_and_all_numbers_are_one_click_away():
-    app = opened(open_page(), "numbers")
-    shown = plain_text(app)
+    shown = plain_text(opened(app, "numbers"))  # the sentence and all numbers
     assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
-    assert {row["model"] for row in drawn(app, 1)} == set(why.names(study.load().learned).values())
+    assert {row["model"] for row in drawn(app, 2)} == set(why.names(SAVED).values())
 
 
 def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
-    app = open_page()
-    for name, value in (("d_model", 32), ("longest", 20), ("score", "general"), ("seconds", 5)):
-        app.selectbox(key=f"why:{name}").set_value(value)
+    app, setting = open_page(), Controls(32, 20, "general", 5, 3)
+    for name in ("d_model", "longest", "score", "seconds"):
+        app.selectbox(key=f"why:{name}").set_value(getattr(setting, name))
     app.number_input(key="why:seed").set_value(3).run()
-    assert "the saved measurement of 900 steps, with 128 numbers and up to 60 words" in plain_text(
-        app
-    )
+    says = "the saved measurement of 900 steps, with 128 numbers and up to 60 words"
+    assert says in plain_text(app)
     app.button(key="why:run").click().run()
-    runs = list_runs()
-    assert query_value(app, "runs") in (
-        ".".join(r.id for r in order) for order in (runs, runs[::-1])
-    )
-    setting = Controls(32, 20, "general", 5, 3)
-    assert sorted((r.config() for r in runs), key=lambda c: c.model.attention is not None) == [
-        setting.config(model) for model in setting.pair
-    ]
+    runs = sorted(list_runs(), key=lambda run: run.config().model.attention is not None)
+    assert [run.config() for run in runs] == [setting.config(model) for model in setting.pair]
+    assert query_value(app, "runs").split(".") in ([r.id for r in runs], [r.id for r in runs[::-1]])
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
     app.button(key="why:stop").click().run()
     assert all(run.stop_request() for run in runs)
 
 
 def test_two_running_models_stand_side_by_side(monkeypatch):
-    monkeypatch.setattr(
-        jobs, "tick", lambda **how: None
-    )  # it would find that nobody holds these folders
-    _, link = pair()
-    app = open_page(link)
+    # It would find that nobody holds these folders.
+    monkeypatch.setattr(jobs, "tick", lambda **how: None)
+    app = open_page(pair()[1])
     shown = plain_text(app)
+    spent = "one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s"
     assert (
-        "45 s planned for each: one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s" in shown
+        f"45 s planned for each: {spent}" in shown and "translates 50 % without a mistake" in shown
     )
-    assert "translates 50 % without a mistake" in shown
     assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)} == {
         ("one vector", "1–10", 20),
         ("one vector", "11–20", 0),
         ("attention", "1–10", 80),
         ("attention", "11–20", 50),
     }
-    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5], (
-        "over seconds, as both are given equally many"
-    )
-    bars = [bar.proto.text for bar in app.get("progress")]
-    assert bars == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
+    # Over seconds, as both are given equally many.
+    assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5]
+    assert bars(app) == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
     assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
+    app = open_page(pair(decoded=False)[1])  # the saved measurement stays until both have a result
+    shown = plain_text(app)
+    assert "still the saved measurement" in shown and "comes at step 50" in shown and bars(app)
+    assert {row["name"] for row in drawn(app)} >= {"1–10", "51–60"}
+    setting = Controls(seconds=FEW_STEPS)  # runs of a few steps end there on any machine
+    assert {setting.config(model).steps for model in setting.pair} == {FEW}
+    assert Controls.of(setting.config(setting.pair[1])) == setting
+    app = open_page(pair(decoded=False, seconds=FEW_STEPS)[1])
+    assert bars(app) == [f"{name}: step 25 of {FEW}" for name in ("One vector", "Attention")]
+    assert f"comes at step {FEW}." in plain_text(app)
 
 
-def test_runs_that_ended_without_a_measurement_keep_the_room():
-    _, link = pair("stopped", decoded=False)
-    app = open_page(link)
-    assert "ended before their first measurement" in plain_text(app) and not drawn(app)
-
-
-def test_the_saved_measurement_stays_until_both_runs_have_a_result(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda **how: None)
-    _, link = pair("running", decoded=False)
-    app = open_page(link)
-    assert "still the saved measurement" in plain_text(app) and "comes at step 50" in plain_text(
-        app
-    )
-    assert {row["name"] for row in drawn(app)} >= {"1–10", "51–60"} and app.get("progress")
-    assert drawn(open_page(pair("running")[1]))[0]["y"] == 20
+def bars(app: AppTest) -> list[str]:
+    return [bar.proto.text for bar in app.get("progress")]
 
 
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
-    shown = plain_text(app)
-    assert (
-        "One vector: Finished after 25 steps in 2.5" in shown and "Trained on this machine" in shown
-    )
+    shown, info = plain_text(app), app.info[0].value
+    assert "One vector: Finished after 25 steps in 2.5" in shown
+    assert "Trained on this machine" in shown
+    # The made-up records of both models have equal BLEU at step 25.
+    clear = f"from step {why.clear_lead(SAVED)}"
+    assert "too few steps" in info and "trained for 25" in info and clear in info
+    app.switch_page("../pages/scores.py").run()
+    app.query_params.clear()
+    app.switch_page("../pages/why.py").run()  # the pair is there when one comes back
+    assert query_value(app, "runs") == link and "Trained on this machine" in plain_text(app)
     app.button(key="why:kept").click().run()
     assert "runs" not in app.query_params and "saved measurement" in plain_text(app)
+    assert not app.info, "the saved measurement needs no excuse"
 
 
 def test_a_failed_run_is_told():
     runs, link = pair("finished")
-    runs[1].set_status(
-        "failed", "The loss is no longer a number at step 3; take a smaller learning rate."
-    )
-    assert open_page(link).error[0].value == (
-        "Attention: The loss is no longer a number at step 3; take a smaller learning rate."
-    )
+    message = "The loss is no longer a number at step 3; take a smaller learning rate."
+    runs[1].set_status("failed", message)
+    assert open_page(link).error[0].value == f"Attention: {message}"
+    app = open_page(pair("stopped", decoded=False)[1])
+    assert "ended before their first measurement" in plain_text(app) and not drawn(app)
 
 
 @pytest.mark.parametrize(
@@ -205,18 +186,8 @@ def test_a_failed_run_is_told():
 )
 def test_a_link_to_no_pair_says_so(link):
     app = open_page(link or ".".join([pair()[0][1].id] * 2))
-    assert "are no such pair" in app.warning[
-        0
-    ].value and "The charts show the saved measurement" in plain_text(app)
-
-
-def test_a_pair_is_there_when_one_comes_back():
-    _, link = pair("finished")
-    app = open_page(link)
-    app.switch_page("../pages/scores.py").run()
-    app.query_params.clear()
-    app.switch_page("../pages/why.py").run()
-    assert query_value(app, "runs") == link and "Trained on this machine" in plain_text(app)
+    assert "are no such pair" in app.warning[0].value
+    assert "The charts show the saved measurement" in plain_text(app)
 
 
 def test_a_full_queue_is_said(monkeypatch):
@@ -226,57 +197,41 @@ def test_a_full_queue_is_said(monkeypatch):
     assert "could not be started" in app.warning[0].value and not list_runs()
 
 
-def test_a_quick_run_without_an_advantage_says_why(monkeypatch):
-    """The made-up records of both models have equal BLEU at step 25."""
-    _, link = pair("finished")
-    info = open_page(link).info[0].value
-    clear = why.clear_lead(study.load().learned)
-    assert "too few steps" in info and "trained for 25" in info and f"from step {clear}" in info
-    assert not open_page().info, "the saved measurement needs no excuse"
-
-
 def test_runs_of_a_few_steps_are_not_compared():
     runs, link = pair("finished", decoded=False, seconds=5)
     for run, steps in zip(runs, (1, 3), strict=True):
-        run.append(
-            Record(steps, sequence_accuracy=0.0, bleu=10.0 * steps, train_seconds=5.5, held_out=18)
-        )
+        values = {"bleu": 10.0 * steps, "train_seconds": 5.5, "held_out": 18}
+        run.append(Record(steps, sequence_accuracy=0.0, **values))  # type: ignore[arg-type]
     app = open_page(link)
     assert "reached only 1 step of a model" in app.info[0].value
     assert "One vector: Finished after 1 step in 5.5 s" in plain_text(app)
 
 
-def test_runs_of_a_few_steps_end_there_on_any_machine(monkeypatch):
-    monkeypatch.setattr(jobs, "tick", lambda **how: None)
-    setting = Controls(seconds=FEW_STEPS)
-    assert {setting.config(model).steps for model in setting.pair} == {FEW}
-    assert Controls.of(setting.config(setting.pair[1])) == setting
-    app = open_page(pair("running", decoded=False, seconds=FEW_STEPS)[1])
-    assert [bar.proto.text for bar in app.get("progress")] == [
-        f"{name}: step 25 of {FEW}" for name in ("One vector", "Attention")
-    ]
-    assert f"comes at step {FEW}." in plain_text(app)
-
-
 def test_the_prediction_is_computed_from_the_saved_measurement():
-    question = why.question(study.load().learned)
+    question, two = why.question(SAVED), why.Controls().pair
     assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
     swapped = [
-        replace(one, model=why.Controls().pair[one.model.score is None])
-        for one in study.load().learned
-        if one.model in why.Controls().pair
+        replace(one, model=two[one.model.score is None]) for one in SAVED if one.model in two
     ]
     assert why.question(swapped).answer == 1
 
 
-def test_moves_set_the_next_runs():
-    app = open_page()
+def test_moves_set_the_next_runs_and_their_notice_goes_when_closed_or_when_the_page_is_left():
+    app, notice = open_page(), why.moves(SAVED)[2].notice
     app.button(key="why:try:2").click().run()
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and why.moves(SAVED)[
-        2
-    ].notice in plain_text(app)
-    assert f"trains each model for {FEW} steps" in why.moves(SAVED)[2].notice
-    assert "The charts show the saved measurement" in plain_text(app)
+    shown = plain_text(app)
+    assert app.selectbox(key="why:seconds").value == FEW_STEPS and notice in shown
+    assert f"trains each model for {FEW} steps" in notice
+    assert "The charts show the saved measurement" in shown
+    anchor = re.search(r"\*\*Notice:.*\[To the picture\]\(#(.+?)\)", shown, re.DOTALL)[1]
+    assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
+    app.button(key="why:close").click().run()
+    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
+    app.button(key="why:try:2").click().run()
+    assert "Notice:" in plain_text(app)
+    for page in ("start", "why"):
+        app.switch_page(f"../pages/{page}.py").run()
+    assert "Notice:" not in plain_text(app)
 
 
 def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
@@ -284,28 +239,12 @@ def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
         replace(one, buckets=tuple(replace(each, sequence_accuracy=0.5) for each in one.buckets))
         for one in SAVED
     ]
-    notice, changed = (why.moves(learned)[1].notice for learned in (SAVED, fewer))
-    assert (
-        "99 % against 92 % of sentences of 1–10 words" in notice.replace("\u00a0", " ")
-        and "step 450" in notice
+    notice, changed = (
+        why.moves(learned)[1].notice.replace("\u00a0", " ") for learned in (SAVED, fewer)
     )
-    assert "50 % against 50 % of sentences of 1–10 words" in changed.replace("\u00a0", " ")
+    assert "99 % against 92 % of sentences of 1–10 words" in notice and "step 450" in notice
+    assert "50 % against 50 % of sentences of 1–10 words" in changed
     assert "next run" not in notice, "it stays on the page after the run"
-
-
-def test_a_notice_leads_to_the_picture_and_goes_when_closed_or_when_the_page_is_left():
-    app = open_page()
-    app.button(key="why:try:2").click().run()
-    notice = next(part.value for part in app.markdown if part.value.startswith("**Notice:**"))
-    anchor = re.search(r"\[To the picture\]\(#(.+?)\)", notice)[1]
-    assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
-    app.button(key="why:close").click().run()
-    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
-    app.button(key="why:try:2").click().run()
-    assert "Notice:" in plain_text(app)
-    app.switch_page("../pages/start.py").run()
-    app.switch_page("../pages/why.py").run()
-    assert "Notice:" not in plain_text(app)
 
 
 def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():
@@ -337,95 +276,70 @@ FOUR = (
 
 
 def test_both_models_are_the_same_but_for_the_attention():
-    without, with_it = (
-        Controls(32, 30, "general", 5, 7).config(model)
-        for model in Controls(32, 30, "general").pair
-    )
+    setting = Controls(32, 30, "general", 5, 7)
+    without, with_it = map(setting.config, setting.pair)
     assert without.model.attention is None and with_it.model.attention.score.key == "general"
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
-    assert (
-        with_it.max_train_seconds == 5
-        and with_it.task["max_source"] == 30
-        and not with_it.finish_early
-    )
-    assert Controls.of(with_it) == Controls(32, 30, "general", 5, 7)
+    limits = with_it.max_train_seconds, with_it.task["max_source"], with_it.finish_early
+    assert limits == (5, 30, False) and Controls.of(with_it) == setting
 
 
 @each("score", SCORES)
 @each("size", (SIZES[0], SIZES[-1]))
 def test_every_setting_on_offer_can_run(score, size):
     for seconds in (5, 180):
-        for model in Controls(size, score=score, seconds=seconds).pair:
-            assert (
-                Controls(size, score=score, seconds=seconds).config(model).max_train_seconds
-                == seconds
-            )
+        setting = Controls(size, score=score, seconds=seconds)
+        assert {setting.config(model).max_train_seconds for model in setting.pair} == {seconds}
 
 
 def test_seeds_are_averaged_and_their_spread_told():
     exact = by_length(FOUR, NONE, "sequence_accuracy")
     assert (exact["11–20"].mean, exact["11–20"].std) == pytest.approx((20.0, 200**0.5))
-    assert [seconds for seconds, _ in over_time(FOUR, DOT, "bleu", "seconds")] == [0.0, 3.0]
-    assert [step for step, _ in over_time(FOUR, DOT, "bleu", "step")] == [0, 10]
-    late = TrainedModel(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)
-    assert len(over_time([*FOUR, late], DOT, "bleu", "step")) == 1, (
-        "only steps that every seed has reached"
-    )
-    assert len(by_length([*FOUR, late], DOT, "sequence_accuracy")["1–10"].values) == 2
+    clocks = [[x for x, _ in over_time(FOUR, DOT, "bleu", clock)] for clock in ("seconds", "step")]
+    assert clocks == [[0.0, 3.0], [0, 10]]
+    five = [*FOUR, TrainedModel(DOT, 2, (Point(0, 0.0, 0.0, 0.0),), (), 0)]
+    # Only steps that every seed has reached.
+    assert len(over_time(five, DOT, "bleu", "step")) == 1
+    assert len(by_length(five, DOT, "sequence_accuracy")["1–10"].values) == 2
 
 
 def test_models_stand_in_one_order_and_the_larger_says_its_size():
-    curves = (
-        *FOUR,
-        learned(Model(None, 16), 0, (1, 1), (9, 9)),
-        learned(Model("general", 8), 0, (1, 1), (9, 9)),
-    )
-    assert models(curves) == [NONE, DOT, Model("general", 8), Model(None, 16)]
-    assert list(why.names(curves).values()) == [
-        "one vector",
-        "attention",
-        "attention, general",
-        "one vector, 16",
+    others = [
+        learned(Model(score, size), 0, (1, 1), (9, 9))
+        for score, size in ((None, 16), ("general", 8))
     ]
+    assert models([*FOUR, *others]) == [NONE, DOT, Model("general", 8), Model(None, 16)]
+    names = ["one vector", "attention", "attention, general", "one vector, 16"]
+    assert list(why.names([*FOUR, *others]).values()) == names
 
 
 def test_the_sentence_of_the_page_is_the_numbers():
-    sentence = why.fact_text(Comparison(Controls(8), FOUR, None)).replace("\u00a0", " ")
-    assert sentence.startswith(
+    larger = learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0))
+    sentence, more, alone = (
+        why.fact_text(Comparison(Controls(8), some, None)).replace("\u00a0", " ")
+        for some in (FOUR, (*FOUR, larger), FOUR[:2])
+    )
+    assert sentence == (
         "Of sentences of 11–20 words, the model with attention translates **70 ± 14 %** "
-        "without a mistake; the model with one vector of 8 numbers **20 ± 14 %**."
+        "without a mistake; the model with one vector of 8 numbers **20 ± 14 %**. "
+        "For 1–10 words it is 100 % and 80 ± 14 %."
     )
-    assert sentence.endswith("For 1–10 words it is 100 % and 80 ± 14 %.")
-    more = (*FOUR, learned(Model(None, 16), 0, (1.0, 0.5), (98.0, 51.0)))
-    assert "with 16 numbers 50 %" in why.fact_text(Comparison(Controls(8), more, None)).replace(
-        "\u00a0", " "
-    )
-    assert why.fact_text(Comparison(Controls(8), FOUR[:2], None)) == "", (
-        "one model alone is compared with nothing"
-    )
+    assert "with 16 numbers 50 %" in more and alone == "", "which is compared with nothing"
     assert why.numbers(FOUR, ["11–20"])[1] == ["attention", "92\u00a0±\u00a03 / 70\u00a0±\u00a014"]
 
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
     lines = [
-        Line("one vector", 0, list(by_length(FOUR, NONE, "sequence_accuracy").items())),
-        Line("dot product", 1, list(by_length(FOUR, DOT, "sequence_accuracy").items())),
-        Line("not yet", 2, []),
+        Line(name, index, list(by_length(FOUR, model, "sequence_accuracy").items()))
+        for index, (name, model) in enumerate((("one vector", NONE), ("dot product", DOT)))
     ]
-    table = rows(lines).to_pylist()
+    table = rows([*lines, Line("not yet", 2, [])]).to_pylist()
     points = [row for row in table if row["kind"] == "point"]
-    assert [(row["name"], row["y"]) for row in points] == [
-        ("1–10", pytest.approx(80)),
-        ("11–20", pytest.approx(20)),
-        ("1–10", pytest.approx(100)),
-        ("11–20", pytest.approx(70)),
-    ]
+    assert [row["name"] for row in points] == ["1–10", "11–20"] * 2
+    assert [row["y"] for row in points] == pytest.approx([80, 20, 100, 70])
     assert all(0 <= row["low"] <= row["y"] <= row["high"] <= 100 for row in points)
-    assert {row["model"] for row in table if row["kind"] == "label"} == {
-        "one vector",
-        "dot product",
-    }
-    assert rows([]).num_rows == 0
+    labels = {row["model"] for row in table if row["kind"] == "label"}
+    assert labels == {"one vector", "dot product"} and rows([]).num_rows == 0
 
 
 def test_an_equation_has_the_weights_of_its_row():
@@ -433,17 +347,10 @@ def test_an_equation_has_the_weights_of_its_row():
     weights[1] = (0.7, 0.2, 0.06, 0.04)
     shown = Sentence(("two", "hundred", ";", "one"), ("zwei", "hundert"))
     without, with_it = why.equations(Controls(8), shown, weights, 1)
-    assert (
-        r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}" in without
-        and "c_{2} =" in without
-    )
-    for part in (
-        r"c_{1}^{\text{hundert}}",
-        r"0.70\, h_{0}^{\text{two}}",
-        r"0.060\, h_{2}^{\text{;}}",
-        "0.04",
-    ):
-        assert part in with_it
+    vector = r"[\overrightarrow{h}_{3};\, \overleftarrow{h}_0] \in \mathbb{R}^{8}"
+    assert vector in without and "c_{2} =" in without
+    terms = (r"0.70\, h_{0}^{\text{two}}", r"0.060\, h_{2}^{\text{;}}", "0.04")
+    assert all(part in with_it for part in (r"c_{1}^{\text{hundert}}", *terms)), with_it
     assert r"c_{2}^{\text{end}}" in why.equations(Controls(8), shown, weights, 2)[1]
 
 
@@ -458,29 +365,19 @@ def test_the_longest_watched_sentence_is_read_from_the_runs(tmp_path):
     runs, maps = {}, {"0:cross": np.full((1, 1, 2, 1), 1.0), "1:cross": np.full((1, 1, 3, 2), 0.5)}
     for model in (NONE, DOT):
         run = create_run(Controls(8).config(model), tmp_path / str(model.score))
-        short, long = (
+        said = (
             Prediction(("a",), ("b",), ("b",)),
             Prediction(("a", "c"), ("b", "d"), (str(model.score),)),
         )
         for step in range(4):
-            run.append(
-                Record(
-                    step,
-                    sequence_accuracy=0.0,
-                    bleu=1.0,
-                    examples=(short, long) if step else (),
-                    maps=maps if model.score else {},
-                )
-            )
+            shown = {"examples": said if step else (), "maps": maps if model.score else {}}
+            run.append(Record(step, sequence_accuracy=0.0, bleu=1.0, **shown))  # type: ignore[arg-type]
         runs[model] = (run, run.records())
     longest = sentence(runs)
     assert (longest.source, longest.target) == (("a", "c"), ("b", "d"))
     assert longest.outputs == {NONE: ("None",), DOT: ("dot",)}
-    assert [step for step, _ in longest.frames] == [0, 1, 2, 3] and longest.frames[0][1].shape == (
-        3,
-        2,
-    )
-    assert sentence({NONE: (runs[NONE][0], [])}) is None
+    assert [step for step, _ in longest.frames] == [0, 1, 2, 3]
+    assert longest.frames[0][1].shape == (3, 2) and sentence({NONE: (runs[NONE][0], [])}) is None
 
 
 @each(
@@ -493,29 +390,19 @@ def test_as_frames_come_the_kept_ones_stay(count, frames):
 
 def test_the_kept_measurement_is_whole():
     """Made by `make bottleneck`: the models it names, all lengths, and an alignment that is one."""
-    saved = study.load()
-    assert set(models(saved.learned)) == set(study.MODELS) == set(saved.seconds), (
-        "run make bottleneck"
-    )
-    assert all(
-        [b.lengths for b in one.buckets][-1] == "51–60" and one.held_out == 1000
-        for one in saved.learned
-    )
-    assert len({one.points[-1].step for one in saved.learned}) == 1, (
-        "equal steps; run make bottleneck when it is quiet"
-    )
+    saved, (without, with_it) = study.load(), Controls().pair
+    named = set(models(saved.learned))
+    assert named == set(study.MODELS) == set(saved.seconds), "run make bottleneck"
+    assert {(one.buckets[-1].lengths, one.held_out) for one in saved.learned} == {("51–60", 1000)}
+    # Equal steps; run make bottleneck when it is quiet.
+    assert len({one.points[-1].step for one in saved.learned}) == 1
     weights = saved.sentence.frames[-1][1]
     assert weights.shape == (len(saved.sentence.target) + 1, len(saved.sentence.source))
     assert weights.sum(-1) == pytest.approx(np.ones(len(weights)), abs=0.01)
-    exact = {
-        model: by_length(saved.learned, model, "sequence_accuracy")["51–60"].mean
-        for model in models(saved.learned)
-    }
-    bleu = {
-        model: by_length(saved.learned, model, "bleu")["51–60"].mean
-        for model in models(saved.learned)
-    }
-    without, with_it = Controls().pair
+    exact, bleu = (
+        {model: by_length(saved.learned, model, metric)["51–60"].mean for model in named}
+        for metric in ("sequence_accuracy", "bleu")
+    )
     assert bleu[with_it] >= 90 and bleu[without] < 45, "the budget of the design"
     assert exact[with_it] > 50 and exact[without] < 1
 
@@ -523,30 +410,29 @@ def test_the_kept_measurement_is_whole():
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Controls(d_model=8, longest=20)
-    monkeypatch.setattr(study, "MODELS", small.pair)
-    monkeypatch.setattr(study, "SAVED", tmp_path)
-    monkeypatch.setattr(study, "ProcessPoolExecutor", _Here)
+    for name, value in (
+        ("MODELS", small.pair),
+        ("SAVED", tmp_path),
+        ("ProcessPoolExecutor", _Here),
+    ):
+        monkeypatch.setattr(study, name, value)
     result = study.measure(small, 1, 1, tmp_path)
     study.save(result, tmp_path)
     saved = study.load()
     assert [one.model for one in saved.learned] == list(saved.seconds) == list(small.pair)
-    assert all(one.held_out == 20 and one.points[-1].step == 1 for one in saved.learned)
-    assert saved.sentence.outputs == result.sentence.outputs and all(
-        seconds > 0 for seconds in saved.seconds.values()
-    )
+    assert saved.learned == result.learned and saved.sentence.outputs == result.sentence.outputs
+    assert {(one.held_out, one.points[-1].step) for one in saved.learned} == {(20, 1)}
+    assert min(saved.seconds.values()) > 0
     assert saved.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)
 
 
-class _Here:
+class _Here(nullcontext):
     """A pool of this process alone."""
 
     def __init__(self, *how):
-        pass
+        super().__init__()
 
     def __enter__(self):
         return self
-
-    def __exit__(self, *error):
-        return False
 
     map = staticmethod(map)
