@@ -251,7 +251,8 @@ def test_sentences_are_lines_once_each():
 def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     names = distinct(["a", "b", "a", "a"])
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
-    rows = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)["data"]["values"]
+    spec = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)
+    rows = spec["layer"][0]["data"]["values"]
     assert [row["picked"] for row in rows] == [True, False]
     assert len({row["token"] for row in rows}) == 2
     assert [row["text"] for row in rows] == ["0.60", "0.30"]

@@ -98,14 +98,14 @@ def best_of(family: str, what: ModelInputs | None = None, **settings):
     return generate(tiny(family), inputs, SearchSettings(**settings)).hypotheses[0]
 
 
-def begun(family: str, **more):
+def prepared(family: str, **more):
     return prepare_generation(tiny(family), given(family, **{"target": None} | more))
 
 
 @each("repeats", [0, 2])
 @each("family", LAST + BOTH)
 def test_greedy_says_what_hugging_face_says(family, repeats):
-    started = begun(family)
+    started = prepared(family)
     expected = theirs(family, started, no_repeat_ngram_size=repeats).sequences[0]
     ours = best_of(family, no_repeat=repeats, longest=LONG).tokens
     assert ours == generated_tokens(family, started, expected)
@@ -115,7 +115,7 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
 @each("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
     """The same outputs in the same order, and the same scores to 1e-4."""
-    model, what, started = tiny(family), given(family, target=None), begun(family)
+    model, what, started = tiny(family), given(family, target=None), prepared(family)
     settings = SearchSettings(
         "beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG
     )
@@ -138,7 +138,7 @@ def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
 @each("family", ["gpt2", "gemma3", "t5"])
 def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
     """Temperature, top-k, top-p and forbidden repeats together, at every step of what generate drew; to 1e-5."""
-    model, started = tiny(family), begun(family)
+    model, started = tiny(family), prepared(family)
     filters = {"temperature": 1.4, "top_k": 17, "top_p": 0.8}
     settings = SearchSettings("sampling", no_repeat=2, longest=LONG, **filters)  # type: ignore[arg-type]
     with torch.random.fork_rng():
@@ -155,7 +155,7 @@ def test_each_sampled_step_has_the_distribution_of_hugging_face(family):
 
 def test_samples_come_as_often_as_they_are_likely():
     """Chi-square over the first token of 200 draws from five seeds, against the 0.999 quantile."""
-    model, started, counts = tiny("gpt2"), begun("gpt2"), Counter[int]()
+    model, started, counts = tiny("gpt2"), prepared("gpt2"), Counter[int]()
     how = SearchSettings("sampling", temperature=0.7, top_k=6, samples=200, longest=1)
     for seed in range(5):
         *_, tree = generate_steps(model, started, replace(how, seed=seed))
@@ -170,7 +170,7 @@ def test_samples_come_as_often_as_they_are_likely():
 
 
 def test_what_a_model_forces_and_forbids_is_obeyed_as_hugging_face_obeys_it():
-    free, started = best_of("marian", longest=6).tokens, begun("marian")
+    free, started = best_of("marian", longest=6).tokens, prepared("marian")
     options = {
         "bad_words_ids": [[free[0]], [free[1]]],
         "forced_bos_token_id": 7,
@@ -193,7 +193,7 @@ def test_what_is_followed_is_what_was_said(family):
     settings = SearchSettings("beam", width=3, longest=7)
     tree = generate(tiny(family), given(family, target=None), settings)
     best = tree.hypotheses[-1]
-    path = score_continuation(tiny(family), begun(family), best.tokens)
+    path = score_continuation(tiny(family), prepared(family), best.tokens)
     logp = path.logits.log_softmax(-1)[range(len(best)), best.tokens]
     candidates = [tree.candidates[place].logp for place in tree.path(best.leaf)]
     assert logp.tolist() == pytest.approx(candidates, abs=1e-4)
@@ -205,7 +205,7 @@ def test_what_is_followed_is_what_was_said(family):
 
 def test_the_attention_of_a_new_token_is_the_models_own_row():
     """Against the rows of the whole text, read by the same weights without us, to 1e-6."""
-    started, tokens = begun("llama"), best_of("llama", longest=5).tokens
+    started, tokens = prepared("llama"), best_of("llama", longest=5).tokens
     path = score_continuation(tiny("llama"), started, tokens)
     ids = torch.tensor([[*started.read.ids, *tokens[:-1]]])
     with torch.no_grad():
@@ -231,7 +231,7 @@ def test_the_same_seed_draws_the_same_beside_other_sessions_and_leaves_the_proce
 
 def test_a_search_can_be_left_after_any_step():
     model = tiny("gpt2")
-    steps = generate_steps(model, begun("gpt2"), SearchSettings(longest=12))
+    steps = generate_steps(model, prepared("gpt2"), SearchSettings(longest=12))
     *_, tree = islice(steps, 3)
     assert max(one.step for one in tree.candidates) == 2 and not tree.hypotheses
     assert isinstance(steps, Generator)
@@ -270,12 +270,12 @@ def test_an_encoder_decoder_reads_what_it_says_itself():
 @each(
     ("words", "do"),
     {
-        "does not generate text": lambda: begun("bert"),
+        "does not generate text": lambda: prepared("bert"),
         "fills all 70 tokens": lambda: prepare_generation(
             tiny("gpt2"), given("gpt2", "street " * 200)
         ),
         "temperature": lambda: best_of("gpt2", strategy="sampling", temperature=0),
-        "no token": lambda: score_continuation(tiny("gpt2"), begun("gpt2"), []),
+        "no token": lambda: score_continuation(tiny("gpt2"), prepared("gpt2"), []),
         "gives no embedding": lambda: similarities(tiny("gpt2"), [ModelInputs("The animal")] * 2),
         "two or more": lambda: most_similar(torch.ones(1, 1)),
         r"write \[MASK\]": lambda: ask(tiny("bert"), Question(ModelInputs(SENTENCE))),
@@ -297,7 +297,7 @@ def test_a_text_is_never_longer_than_the_model_reads():
     room = 70 - len(started.read)
     assert started.room == room == len(best_of("gpt2", what, longest=500))
     # Closing marks are taken from a text that goes on.
-    tokens = begun("bert_decoder").read.tokens
+    tokens = prepared("bert_decoder").read.tokens
     assert (tokens[0], tokens[-1]) == ("[CLS]", ".")
 
 
