@@ -15,7 +15,7 @@ from core.attention.presets.base import name as choice_name
 from core.models.cards import CARDS, card
 from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
 from core.studies import cards
-from core.studies.cards import LENGTHS, LONG, SHORT, Row, cache, curves
+from core.studies.cards import LENGTHS, LONG, SHORT, cache, curves
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
@@ -93,14 +93,17 @@ LAYER = AttentionConfig()
 
 def figures(one: ModelCard) -> list[str]:
     """One row: parameters, those that a token uses, the cache, and FLOPs."""
-    sizes = [cache(one, length) for length in (SHORT, LONG)]
     return [
         f"{one.parameters:,}",
         percent(one.active / one.parameters),
         byte_size(one.token_bytes) if one.stores else "–",
-        *("–" if size is None else byte_size(size) for size in sizes),
+        *(size_text(cache(one, length)) for length in (SHORT, LONG)),
         operations(one.flops(read(one))),
     ]
+
+
+def size_text(size: int | None) -> str:
+    return "–" if size is None else byte_size(size)
 
 
 def read(one: ModelCard) -> int:
@@ -294,7 +297,7 @@ def page() -> None:
     """Draw the page from top to bottom."""
     title(
         "Model cards",
-        f"You will see which attention each layer of {len(cards.rows())} published models has, and "
+        f"You will see which attention each layer of {len(CARDS)} published models has, and "
         "what it costs.",
     )
     st.html(STYLE)
@@ -313,7 +316,6 @@ def models() -> None:
     add_script(partial(script, values))
     with st.container(gap=None):
         st.html(key_of(values.model, theme()))
-        rows = cards.rows()
         head = "".join(
             f'<th scope="col">{words}</th>'
             for words in (
@@ -324,9 +326,14 @@ def models() -> None:
                 "cache at 128k",
             )
         )
-        body = "".join(_row(row, theme()) for row in rows)
+        body = "".join(
+            f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
+            f'<td class="strip">{strip(one, theme())}</td><td>{operations(one.parameters)}</td>'
+            f"<td>{size_text(cache(one, LONG))}</td></tr>"
+            for one in CARDS
+        )
         st.html(
-            f'<div class="cards"><table aria-label="The layers of {len(rows)} published models">'
+            f'<div class="cards"><table aria-label="The layers of {len(CARDS)} published models">'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
     few, many = card("mamba2"), card(REFERENCE)
@@ -396,14 +403,6 @@ def key_of(picked: str, theme: Theme) -> str:
     return (
         f'<div class="cards">{legend(KINDS, theme)}'
         f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>"
-    )
-
-
-def _row(row: Row, theme: Theme) -> str:
-    size = "–" if row.cache is None else byte_size(row.cache)
-    return (
-        f'<tr data-model="{row.card.key}"><th scope="row">{escape(row.card.name)}</th><td>{row.card.year}</td>'
-        f'<td class="strip">{strip(row.card, theme)}</td><td>{operations(row.parameters)}</td><td>{size}</td></tr>'
     )
 
 

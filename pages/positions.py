@@ -292,15 +292,18 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
     """The table of the encoding and the cosines of its positions, noted as Python with what draws the picture."""
     table = cached(study.table_of, values.config, values.seed, values.places)
     similarity = measure.cosines(table).numpy()
-    cell = called(
-        TABLE,
-        f"table = table_of(config, seed, {values.places})  # (T, C)",
-        BY_DISTANCE.format("cosines(table).numpy()"),
-        draw,
-        picture,
-        ", by_distance\nfrom core.attention.properties import cosines",
+    note(
+        values,
+        called(
+            TABLE,
+            f"table = table_of(config, seed, {values.places})  # (T, C)",
+            BY_DISTANCE.format("cosines(table).numpy()"),
+            draw,
+            picture,
+            ", by_distance\nfrom core.attention.properties import cosines",
+        ),
+        results={"table": table, "by_distance": by_distance(similarity)},
     )
-    note(values, cell, results={"table": table, "by_distance": by_distance(similarity)})
     return table.numpy(), similarity
 
 
@@ -371,23 +374,26 @@ def shift(values: Values) -> Equation:
     linear = cached(study.linear_maps, values.config, values.seed, values.shift)
     k, closed, fit, unseen, still = next(row for row in linear.rows if row[0] == values.shift)
     dims = names(len(linear.closed))
-    cell = called(
-        "P(i + k) as a linear map of P(i): the rotation in closed form, and a least-squares fit.",
-        f"maps = linear_maps(config, seed, {k})  # of one shift",
-        f"""errors = next(row for row in maps.rows if row[0] == {k})[1:4]
-print("error as a share of the length: closed form, fit, fit on held-out positions", errors)""",
-        SHOW_MAPS.format(
-            '{"Closed form": maps.closed, "Least squares": maps.fitted}',
-            *["[str(m) for m in range(len(maps.closed))]"] * 2,
-        ),
-        "linear",
-    )
     results = {
         "maps.closed": linear.closed,
         "maps.fitted": linear.fitted,
         "errors": (closed, fit, unseen),
     }
-    note(values, cell, results=results)
+    note(
+        values,
+        called(
+            "P(i + k) as a linear map of P(i): the rotation in closed form, and a least-squares fit.",
+            f"maps = linear_maps(config, seed, {k})  # of one shift",
+            f"""errors = next(row for row in maps.rows if row[0] == {k})[1:4]
+print("error as a share of the length: closed form, fit, fit on held-out positions", errors)""",
+            SHOW_MAPS.format(
+                '{"Closed form": maps.closed, "Least squares": maps.fitted}',
+                *["[str(m) for m in range(len(maps.closed))]"] * 2,
+            ),
+            "linear",
+        ),
+        results=results,
+    )
     maps(
         "linear",
         [
@@ -434,18 +440,21 @@ def changes_of(values: Values, picture: str, draw: str) -> np.ndarray:
     """What the encoding changes each score by, (H, T, T), noted as Python with what draws the picture."""
     changes = cached(study.score_changes, values.config, values.seed, values.places)
     first = 1 - values.places
-    cell = called(
-        "What the encoding changes each score by.",
-        f"changes = score_changes(config, seed, {values.places})  # (H, T, T)",
-        f"""distances = range({first}, {values.places})  # of the key from the query
+    means = [by_distance(change, first)[:, 0] for change in changes]
+    note(
+        values,
+        called(
+            "What the encoding changes each score by.",
+            f"changes = score_changes(config, seed, {values.places})  # (H, T, T)",
+            f"""distances = range({first}, {values.places})  # of the key from the query
 by_distance = [by_distance(change, {first})[:, 0].tolist() for change in changes]
 print("mean change in each head", [each[0] for each in by_distance], "of the farthest key")""",
-        draw,
-        picture,
-        ", by_distance",
+            draw,
+            picture,
+            ", by_distance",
+        ),
+        results={"changes": changes, "by_distance": np.stack(means)},
     )
-    means = [by_distance(change, first)[:, 0] for change in changes]
-    note(values, cell, results={"changes": changes, "by_distance": np.stack(means)})
     return changes
 
 
@@ -683,16 +692,19 @@ def order_shift(values: Values) -> Equation:
     """Draw the scores of the same words at the start and some positions later."""
     k, tokens = values.shift, values.tokens
     effect = cached(study.shift_effect, values.config, tokens, values.seed, k)
-    cell = called(
-        "The scores of the words at the start, and after other words.",
-        f"effect = shift_effect(config, tokens, seed, {k})  # scores (H, T, T)",
-        'print("largest change of a score", effect.largest)',
-        SHOW_MAPS.format(
-            '{"At the start": effect.first[0], "Later": effect.later[0]}', "tokens", "tokens"
+    note(
+        values,
+        called(
+            "The scores of the words at the start, and after other words.",
+            f"effect = shift_effect(config, tokens, seed, {k})  # scores (H, T, T)",
+            'print("largest change of a score", effect.largest)',
+            SHOW_MAPS.format(
+                '{"At the start": effect.first[0], "Later": effect.later[0]}', "tokens", "tokens"
+            ),
+            "moved",
         ),
-        "moved",
+        results={"effect.first": effect.first, "effect.later": effect.later},
     )
-    note(values, cell, results={"effect.first": effect.first, "effect.later": effect.later})
     maps_with_difference(
         "moved",
         Tile("At the start", "scores of head 0", effect.first[0]),
@@ -753,20 +765,23 @@ def rotations_of(
     """The pairs of dimensions that rotate, and the mean score of a vector with itself, noted as Python."""
     rotations = cached(study.rotations_of, values.config, values.seed, values.places)
     pairs, similarity = measure.rotation_pairs(rotations), measure.alignment(rotations).numpy()
-    cell = called(
-        "The rotation of a query or key at each position, and the mean score of a vector and itself, rotated.",
-        f"rotations = rotations_of(config, seed, {values.places})  # (T, D, D)",
-        "wavelengths = [pair.wavelength for pair in rotation_pairs(rotations)]  # positions for each full turn\n"
-        + BY_DISTANCE.format("alignment(rotations).numpy()"),
-        draw,
-        picture,
-        ", by_distance\nfrom core.attention.properties import alignment, rotation_pairs",
-    )
     results = {
         "wavelengths": [pair.wavelength for pair in pairs],
         "by_distance": by_distance(similarity),
     }
-    note(values, cell, results=results)
+    note(
+        values,
+        called(
+            "The rotation of a query or key at each position, and the mean score of a vector and itself, rotated.",
+            f"rotations = rotations_of(config, seed, {values.places})  # (T, D, D)",
+            "wavelengths = [pair.wavelength for pair in rotation_pairs(rotations)]  # positions for each full turn\n"
+            + BY_DISTANCE.format("alignment(rotations).numpy()"),
+            draw,
+            picture,
+            ", by_distance\nfrom core.attention.properties import alignment, rotation_pairs",
+        ),
+        results=results,
+    )
     return pairs, similarity
 
 

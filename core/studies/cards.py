@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
-
-from core.models.cards import CARDS, card
+from core.models.cards import card
 from core.models.cards.base import ModelCard
 
 LENGTHS = tuple(2**power for power in range(10, 21))  # 1k to 1M tokens
 SHORT, LONG = 8192, 131072
-
-
-@dataclass(frozen=True)
-class Row:
-    """A card in the picture of all: its layers' kinds and its figures; None for a cache that it cannot have."""
-
-    card: ModelCard
-    kinds: tuple[str, ...]
-    parameters: int
-    cache: int | None
-
-
-@lru_cache(maxsize=1)
-def rows() -> tuple[Row, ...]:
-    """All cards, by year."""
-    return tuple(
-        Row(one, tuple(layer.kind for layer in one.layers), one.parameters, cache(one, LONG))
-        for one in CARDS
-    )
 
 
 def cache(one: ModelCard, length: int) -> int | None:

@@ -187,11 +187,6 @@ def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -
     }
 
 
-def fit_length(positions: int) -> int:
-    """On how many of the first positions of a table a linear map is fitted."""
-    return positions - max(1, int(positions * HELD_OUT))
-
-
 @dataclass(frozen=True, eq=False)
 class LinearMaps:
     """P(i + k) as a linear map of P(i): the two maps at one shift, and how far each misses at several."""
@@ -207,7 +202,7 @@ class LinearMaps:
 def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     """Fit on the first positions of the table, and measure on those and on its last ones, which are held out."""
     table = table_of(config, seed, TABLE_POSITIONS)
-    fitted = fit_length(len(table))
+    fitted = len(table) - max(1, int(len(table) * HELD_OUT))
     shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fitted, len(table) - fitted)]
     rows, maps = [], {}
     for k in shifts:

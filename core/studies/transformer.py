@@ -46,7 +46,6 @@ class Measurements:
     source: tuple[str, ...]
     target: tuple[str, ...]
     loss: float
-    form: str
     outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
     predicted: tuple[
@@ -92,7 +91,6 @@ def measurements(controls: Controls) -> Measurements:
         tuple(map(str, source)),
         tuple(map(str, target)),
         losses[0].item(),
-        task.form,
         arrays,
         {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
