@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
 from typing import Any, TypeAlias, TypeVar
@@ -593,9 +593,7 @@ JOIN_LATEX = r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, 
 SHARED_LATEX = r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}"
 SUBTRACT_LATEX = r"w_{ij} = (A_1 - \lambda A_2)_{ij}"
 
-Shown: TypeAlias = tuple[
-    Question | None, Callable[[], None]
-]  # a question, and what draws the rest after the controls
+Shown: TypeAlias = Iterator[Question | None]  # draws the picture, asks a question, draws the rest
 
 
 def page() -> None:
@@ -620,18 +618,18 @@ def explore() -> None:
     with picture("heads"):
         shown = show(values)
     if shown is not None:
-        question, draw_rest = shown
+        rest, question = shown
         if question is not None:
             predict(f"heads:{values.idea}", question)
         try_this("heads", moves(values.idea))
         paragraph(f"## What it means\n\n{MEANING[values.idea]}")
-        draw_rest()
+        next(rest, None)
         details("Equation, paper and code", partial(sources, values.idea), "heads:source")
     write_start("heads")
 
 
-def show(values: Values) -> Shown | None:
-    """Draw the maps and the sentence, or an error."""
+def show(values: Values) -> tuple[Shown, Question | None] | None:
+    """Draw the maps and the sentence, or an error; returns what draws the rest, and the question before it."""
     if not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return None
@@ -640,24 +638,22 @@ def show(values: Values) -> Shown | None:
             with st.spinner("MiniLM (91\u00a0MB) reads the words."):
                 values["tokens"] = qkv_of(values.source).tokens
         with one_thread():
-            shown = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
+            rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
+            question = next(rest)
     except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
         return None
     add_script(partial(script, values))
-    return shown
+    return rest, question
 
 
 def split(values: Values) -> Shown:
-    """Draw one head and several side by side."""
+    """Draw one head and several side by side; below the equations, and what each head adds to a word."""
     one, many = (split_of(values, heads) for heads in (1, values.heads))
     cell, place = draw_split(values, one, many)
     with place:  # below the map of one head, which is the smaller picture
         fact(split_fact(values, one, many, cell))
         caption(RANDOM.format(values.seed) if values.layer is None else jobs(many, values.tokens))
-    rest = partial(below_split, values, many, cell[0])
-    if many.heads == 1:
-        return None, rest
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "
@@ -674,15 +670,11 @@ def split(values: Values) -> Shown:
             f"{same} More heads give more maps, not more parameters.",
         ),
     )
-    return question, rest
-
-
-def below_split(values: Values, many: Split, word: int) -> None:
-    """Draw the equations, and what each head adds to a word; one click further how the heads differ."""
+    yield question if many.heads > 1 else None
     equation(SPLIT_LATEX, f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}")
     equation(JOIN_LATEX, "")
-    lengths = qkv_of(values.source).lengths[:, word]
-    colour, token = CATEGORIES[theme()][0], values.tokens[word]
+    lengths = qkv_of(values.source).lengths[:, cell[0]]
+    colour, token = CATEGORIES[theme()][0], values.tokens[cell[0]]
     bars(
         f"Length of what each head adds to “{token}”",
         [(f"head {head}", float(each), number(each), colour) for head, each in enumerate(lengths)],
@@ -750,7 +742,7 @@ def head_rows(split: Split) -> list[list[str]]:
 
 
 def shared(values: Values) -> Shown:
-    """Draw the same head under four projections."""
+    """Draw the same head under four projections; below the cache of each as bars and as a table."""
     caches = caches_of(values, values.length)
     tiles = []
     for each in caches:
@@ -788,11 +780,7 @@ def shared(values: Values) -> Shown:
             f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
         ),
     )
-    return question, partial(below_shared, values, caches)
-
-
-def below_shared(values: Values, caches: Sequence[CacheSize]) -> None:
-    """Draw the equation, and the cache of each projection as bars and as a table."""
+    yield question
     equation(
         SHARED_LATEX,
         f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers for each token",
@@ -835,7 +823,7 @@ def below_shared(values: Values, caches: Sequence[CacheSize]) -> None:
 
 
 def subtract(values: Values) -> Shown:
-    """Draw a differential head's two maps and their difference."""
+    """Draw a differential head's two maps and their difference; below the picked cell as an equation."""
     two = two_maps_of(values)
     cell: TextCell = divmod(int(two.difference.argmax()), two.difference.shape[1])
     if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
@@ -868,24 +856,19 @@ def subtract(values: Values) -> Shown:
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
-    return question, partial(below_subtract, values, two, pin or cell)
-
-
-def below_subtract(values: Values, maps: TwoMaps, cell: TextCell) -> None:
-    """Draw the picked cell as an equation, and the conditions."""
-    first, second, result = (
-        number(map_[cell]) for map_ in (maps.first, maps.second, maps.difference)
-    )
-    equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(maps.weight)} · {second} = {result}")
+    yield question
+    cell = pin or cell
+    first, second, result = (number(map_[cell]) for map_ in (two.first, two.second, two.difference))
+    equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(two.weight)} · {second} = {result}")
     size = values.d_model // values.heads
-    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{values.depth - 1}) = {number(maps.start)}"
+    start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{values.depth - 1}) = {number(two.start)}"
     halves = (
         "MiniLM was not trained to subtract: its query and key are divided into two halves here. "
     )
     caption(
         f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
         f"value. λ depends on the layer set above, which is counted from 1: in layer {values.depth} it starts near "
-        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - maps.weight)}; a norm "
+        f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - two.weight)}; a norm "
         f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}"
     )
 
