@@ -3,6 +3,7 @@
 import json
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def test_a_parameter_goes_into_the_race():
     )
 
 
-def test_a_kernel_that_cannot_is_said_and_left_out():
+def test_a_kernel_that_cannot_and_none_at_all_are_said():
     at = put(open_page(), "multiselect", "kernels", ["fused", "linformer"])
     at = put(at, "selectbox", "causal", True)
     assert (
@@ -116,6 +117,8 @@ def test_a_kernel_that_cannot_is_said_and_left_out():
         and "take" in at.info[0].value.replace("\\", "")
     )
     assert not at.button(key="efficient:measure").disabled
+    at = put(at, "multiselect", "kernels", [])
+    assert "Pick a kernel" in at.info[0].value and at.button(key="efficient:measure").disabled
 
 
 def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
@@ -134,11 +137,6 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     assert not any("were measured before" in caption.value for caption in at.caption)
 
 
-def test_no_kernel_is_said():
-    at = put(open_page(), "multiselect", "kernels", [])
-    assert "Pick a kernel" in at.info[0].value and at.button(key="efficient:measure").disabled
-
-
 def test_the_implied_weights_follow_their_controls():
     at = open_page()
     first = html_text(at)
@@ -151,18 +149,14 @@ def test_the_implied_weights_follow_their_controls():
     assert "no word here" in put(at, "text_input", "sentence", "").warning[0].value
 
 
-def test_a_race_stops_when_told():
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_race_ends_when_told_or_when_nobody_looks(monkeypatch, stopped):
+    monkeypatch.setattr(racing, "LEFT", 20.0 if stopped else 0.0)
     race = start_race(Conditions.of(["exact"], 8192))
-    race.stop()
+    if stopped:
+        race.stop()
     race.wait(20)
     assert not race.alive and not race.error and race.fraction < 1
-
-
-def test_a_race_that_nobody_looks_at_ends(monkeypatch):
-    monkeypatch.setattr(racing, "LEFT", 0.0)
-    race = start_race(Conditions.of(["fused"], 8192))
-    race.wait(20)
-    assert not race.alive and race.fraction < 1
 
 
 def test_one_race_at_a_time_and_the_other_waits():
@@ -174,11 +168,8 @@ def test_one_race_at_a_time_and_the_other_waits():
     assert not race.alive and len(race.points) == 6
 
 
-def test_an_error_in_a_race_is_kept_to_be_said(monkeypatch):
-    def broken(*args, **how):
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(racing, "race", broken)
+def test_an_error_in_a_race_is_stored_to_be_said(monkeypatch):
+    monkeypatch.setattr(racing, "race", Mock(side_effect=RuntimeError("no memory")))
     race = start_race(Conditions.of(QUICK, 512))
     race.wait(10)
     assert race.error == "no memory" and not race.alive

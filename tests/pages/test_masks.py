@@ -11,7 +11,6 @@ from core.attention import AXES, Choice
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.studies import masks
 from dashboard.draw.formats import percent
-from dashboard.ui.panels import SHOW
 from pages import masks as page
 from tests.pages.app import html_text, live, open_at, page_text, set_control
 
@@ -161,11 +160,6 @@ def test_the_prediction_is_counted():
     assert (
         question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
     )
-    at = open_page()
-    at.pills(key="masks:predict").set_value(question.options[1]).run()
-    assert "Right." in page_text(at)
-    at.pills(key="masks:predict").set_value(SHOW).run()
-    assert "The answer: **Their columns**" in page_text(at) and "Right." not in page_text(at)
 
 
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation_and_one_of_the_stack_opens_it():

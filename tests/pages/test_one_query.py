@@ -1,6 +1,7 @@
 """The page One query, driven without a browser: presets, sizes, bad links and bad input, each in words."""
 
 import json
+import re
 from functools import partial
 
 import pytest
@@ -119,9 +120,7 @@ def test_folded_heads_show_either_map_and_the_weights_they_make():
     first = live(at)
     assert live(put(at, "pills", "half", 1)) != first
     at = put(at, "segmented_control", "stage", 5)
-    assert r"a_1 = " in live(at)
-    assert r"a_2 = " in live(at)
-    assert drawn(at)["weights"]["signed"]
+    assert r"a_1 = " in live(at) and r"a_2 = " in live(at) and drawn(at)["weights"]["signed"]
     assert min(key["weight"]["value"] for key in drawn(at)["keys"]) < 0
 
 
@@ -137,16 +136,13 @@ def test_a_number_that_does_not_fit_is_mended_by_the_one_that_is_named(projectio
     assert at.query_params["one:projection"] == becomes
 
 
-def test_values_of_another_size_than_a_position_adds_are_refused_in_words():
-    at = open_page(source="Matrices Q, K, V", matrices="1,2|1,0;0,1|1;2", position="shaw")
-    assert "V has 1 columns" in at.error[0].value
-    assert live(put(at, "selectbox", "position", "alibi"))
-
-
 def test_what_a_page_of_other_choices_shows():
     at = open_page(kernel="linear", position="none", mask="none")
     assert not at.error, "another kernel is said, and the steps stay exact"
     assert live(at) == live(open_page(position="none", mask="none"))
+    at = open_page(source="Matrices Q, K, V", matrices="1,2|1,0;0,1|1;2", position="shaw")
+    assert "V has 1 columns" in at.error[0].value, "shaw adds vectors of another size to the values"
+    assert live(put(at, "selectbox", "position", "alibi"))
     at = open_page(projection="grouped_query(kv_heads=2)", stage="1 Project", head="3")
     assert "Head 3 shares key and value head 1 of 2 with head 2." in drawn(at)["fact"]
     assert r"\mathbf{0}" in live(open_page(mask="padding", real="0")), "a row without keys"
@@ -157,8 +153,7 @@ def test_what_a_page_of_other_choices_shows():
 def test_the_worked_example():
     at = put(open_layer(), "selectbox", "preset", "worked")
     assert r"\frac{8.34}{14.48}" in live(at)
-    at = put(at, "segmented_control", "stage", 6)
-    assert r"(0.36,\ 0.62)" in live(at) or r"(0.35,\ 0.62)" in live(at)
+    assert re.search(r"\(0\.3[56],\\ 0\.62\)", live(put(at, "segmented_control", "stage", 6)))
 
 
 def test_next_and_back_walk_the_six_stages_also_when_a_press_brings_an_older_one_with_it():
@@ -235,23 +230,6 @@ def test_a_bad_link_is_refused_in_words_until_a_control_changes(link, says):
         assert not put(at.run(), "number_input", "seed", 9).warning
 
 
-def test_a_good_link_is_followed():
-    at = open_page(d_model="64", heads="8", mask="None", stage="2 Score", tokens="a b c", seed="3")
-    assert (at.select_slider(key="one:d_model").value, at.select_slider(key="one:heads").value) == (
-        64,
-        8,
-    )
-    assert at.segmented_control(key="one:stage").value == 2
-    assert not at.button(key="one:back").disabled and not at.warning
-
-
-def test_the_formula_is_shown_as_a_textbook_writes_it():
-    at = open_page()
-    at.session_state["one:sources"] = True
-    code = "\n".join(block.value for block in at.run().code)
-    assert "scores = q @ k.mT" in code and "def exact(inputs" in code
-
-
 def test_the_query_follows_the_last_word_until_another_is_picked():
     at = put(open_page(), "text_input", "tokens", "one two three")
     assert at.button_group(key="one:query").value == "three", (
@@ -270,23 +248,22 @@ def test_the_query_follows_the_last_word_until_another_is_picked():
 def test_opens_on_three_words_one_head_and_the_projection():
     at = open_page()
     made = drawn(at)["projection"]
-    assert drawn(at)["stage"] == 1
-    assert made["rows"] == ["The", "animal", "slept"]
-    assert [part["sign"] for part in made["parts"]] == ["q", "k", "v"]
-    assert [len(part["w"]) for part in made["parts"]] == [4, 4, 4]
-    assert (at.selectbox(key="one:mask").value, at.selectbox(key="one:position").value) == (
-        "none",
-        "none",
-    )
-    assert not at.warning
-    assert not at.error
-    assert "one:start" not in at.query_params
-    q = made["parts"][0]
+    assert (drawn(at)["stage"], made["rows"]) == (1, ["The", "animal", "slept"])
+    assert [(part["sign"], len(part["w"])) for part in made["parts"]] == [
+        ("q", 4),
+        ("k", 4),
+        ("v", 4),
+    ]
+    assert [at.selectbox(key=f"one:{axis}").value for axis in ("mask", "position")] == ["none"] * 2
+    assert not at.warning and not at.error and "one:start" not in at.query_params
     assert sum(
         float(x["text"].replace("−", "-")) * float(row[0]["text"].replace("−", "-"))
-        for x, row in zip(made["x"], q["w"], strict=True)
+        for x, row in zip(made["x"], made["parts"][0]["w"], strict=True)
     ) == pytest.approx(0.61, abs=0.02)
     assert r"= \mathbf{0.61}" in live(at)
+    at.session_state["one:sources"] = True
+    code = "\n".join(block.value for block in at.run().code)
+    assert "scores = q @ k.mT" in code and "def exact(inputs" in code
 
 
 @each(
@@ -370,15 +347,6 @@ def test_the_question_is_answered_by_the_weights_on_the_page():
     for option in ("the word itself", "another word"):
         at = put(at, "pills", "predict", option)
         assert any(m.value.startswith(":green[Right.]") for m in at.markdown) == (option == right)
-
-
-def test_every_thing_to_try_changes_the_picture():
-    for index in range(4):
-        at = open_page()
-        before = drawn(at)
-        at = at.button(key=f"one:try:{index}").click().run()
-        assert drawn(at) != before and not at.error
-        assert any(m.value.startswith("**Notice:**") for m in at.markdown)
 
 
 def test_six_words_have_a_query_for_which_each_head_attends_to_another_word():
