@@ -21,8 +21,7 @@ from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
 from dashboard.search import search_field  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
-from dashboard.ui import panels, tour  # noqa: E402
-from dashboard.ui.lesson_bar import begin_again, lesson_around  # noqa: E402
+from dashboard.ui import bars, panels  # noqa: E402
 from dashboard.ui.links import (  # noqa: E402
     ARRIVED,
     drop_infinite_numbers,
@@ -106,16 +105,16 @@ note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:
     panels.close_notices()
-if not tour.running():
+if not bars.tour_runs():
     remember_visit(step.key)
 panels.apply_look()
 if not st.context.is_embedded:
     page_list(step)
-tour.bar(step.key)
+bars.tour_bar(step.key)
 if is_pending():
-    reset_page(step.page(), begin_again(step.key))
+    reset_page(step.page(), bars.begin_again(step.key))
 else:
-    with page_run(step.key), plugin_problems(), lesson_around(step.key):
+    with page_run(step.key), plugin_problems(), bars.lesson_around(step.key):
         page.run()
     if st.runtime.exists():
         idle.after_a_visit(load_first_model)

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
 from dashboard.server.limits import LimitReached, admit_upload
-from dashboard.ui.lesson_bar import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
+from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (
     HELP,
     KEYS,

@@ -18,7 +18,7 @@ from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import translation_view
 from dashboard.draw.palette import BAR, Ink, Theme, shade
 from dashboard.navigation import step_of
-from dashboard.ui import tour
+from dashboard.ui import bars
 from dashboard.ui.links import BOUND, fragment, sync_visits
 from dashboard.ui.panels import (
     Move,
@@ -376,11 +376,11 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             )
         ]
         st.html(lookup_table(table, theme()))
-        asked, found = vector_text(result.query), result.equal
+        query_text, equal = vector_text(result.query), result.equal
         st.markdown(
-            f"**Hard look-up: nothing.** No key is equal to {asked}."
-            if found is None
-            else f"**Hard look-up: {typed(result.values[found])}.** Key {NAMES[found]} is equal to {asked}, so its "
+            f"**Hard look-up: nothing.** No key is equal to {query_text}."
+            if equal is None
+            else f"**Hard look-up: {typed(result.values[equal])}.** Key {NAMES[equal]} is equal to {query_text}, so its "
             "value is returned."
         )
         terms = " + ".join(
@@ -428,13 +428,13 @@ def page() -> None:
     title("Start here", LEAD)
     data, visited = start.load(), {*sync_visits()}
     if st.button(
-        f"Take the tour of {len(tour.STOPS)} pages",
+        f"Take the tour of {len(bars.STOPS)} pages",
         icon=":material/tour:",
         type="primary",
         key=key("tour"),
         help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
     ):
-        tour.go(0)
+        bars.open_stop(0)
     paragraph(
         "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
         width=SENTENCE_WIDTH,

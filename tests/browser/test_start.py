@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from core.studies import start
 from dashboard.draw.formats import number
-from dashboard.ui import tour
+from dashboard.ui import bars
 from tests.browser.helpers import (
     box_of,
     click,
@@ -48,8 +48,8 @@ def test_the_tour_sets_the_controls_of_a_page(page):
     expect(bar).to_contain_text("Tour, 1 of")
     click(bar.get_by_role("button", name="Next stop"))
     expect(bar).to_contain_text("Tour, 2 of")
-    expect(page).to_have_url(re.compile(f"/{tour.STOPS[1].page}.*query=cat"))
-    expect(page.get_by_role("textbox", name="Sentence")).to_have_value(tour.SENTENCE)
+    expect(page).to_have_url(re.compile(f"/{bars.STOPS[1].page}.*query=cat"))
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value(bars.TOUR_SENTENCE)
     resize(page, 390, "dark")
     for place in ("top", "bottom"):
         page.get_by_test_id("stMain").evaluate(

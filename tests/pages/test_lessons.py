@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ui.lesson_bar import teacher_markdown
+from dashboard.ui.bars import teacher_markdown
 from dashboard.ui.lessons import (
     KEYS,
     MAX_FILE,

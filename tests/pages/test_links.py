@@ -242,10 +242,17 @@ def begins(app: AppTest, *starts: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", GUIDED)
-def test_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
+def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
     app = open_at(page)
     before = shown(app)
     keys = [button.key for button in app.button if ":try:" in (button.key or "")]
+    for pills in [pills for pills in app.pills if (pills.key or "").endswith(":predict")]:
+        verdicts = []
+        for option in pills.options:
+            app.pills(key=pills.key).set_value(option).run()
+            verdicts += [text.split("]")[0] for text in begins(app, ":green[", ":orange[")]
+        answers = len(pills.options) - (SHOW in pills.options)
+        assert verdicts.count(":green[Right.") == 1 and len(verdicts) == answers
     for key in keys:
         app = open_at(page).button(key=key).click().run()
         move = app.session_state[f"{key.partition(':try:')[0]}:tried"]
@@ -253,20 +260,6 @@ def test_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
         (notice,) = begins(app, "**Notice:**")
         assert move.notice[:20] in without_terms(notice) and not app.error and shown(app) != before
     assert keys
-
-
-@pytest.mark.parametrize("page", GUIDED)
-def test_one_answer_of_a_question_is_right(page):
-    app = open_at(page)
-    keys = [pills.key for pills in app.pills if (pills.key or "").endswith(":predict")]
-    for key in keys:
-        verdicts = []
-        for option in app.pills(key=key).options:
-            app.pills(key=key).set_value(option).run()
-            verdicts += [text.split("]")[0] for text in begins(app, ":green[", ":orange[")]
-        assert verdicts.count(":green[Right.") == 1 and len(verdicts) == len(
-            app.pills(key=key).options
-        ) - (SHOW in app.pills(key=key).options)
 
 
 def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_run():

@@ -16,7 +16,7 @@ from core.studies import heads, start as example, why
 from core.studies.start import look_up
 from core.studies.why import by_length, models
 from dashboard.navigation import PATH, STEPS, following
-from dashboard.ui import tour
+from dashboard.ui import bars
 from pages import start
 from tests.pages.app import APP, html_text, page_text, query_value
 
@@ -108,7 +108,7 @@ def test_next_leads_along_the_path_and_the_tour_stops_at_each_page_and_says_what
     assert (
         tuple(keys) == PATH
         and STEPS[0].key == "start"
-        and tuple(stop.page for stop in tour.STOPS) == PATH
+        and tuple(stop.page for stop in bars.STOPS) == PATH
     )
     exact = {
         model: lengths["1–10"].mean
@@ -129,7 +129,7 @@ def test_the_picked_output_word_and_the_stop_of_the_tour_are_in_the_link():
     app = AppTest.from_file(APP, default_timeout=60)
     app.query_params["tour"] = "4"
     app.switch_page("../pages/masks.py").run()
-    assert f"Tour, 5 of {len(tour.STOPS)}" in page_text(app)
+    assert f"Tour, 5 of {len(bars.STOPS)}" in page_text(app)
     app.button(key="tour:skip").click().run()
     assert "Tour, 5" not in page_text(app) and "tour" not in app.query_params
 
@@ -137,9 +137,9 @@ def test_the_picked_output_word_and_the_stop_of_the_tour_are_in_the_link():
 def test_the_tour_sets_the_controls_of_each_page_and_ends():
     app = open_page()
     app.button(key="start:tour").click().run()
-    for index, stop in enumerate(tour.STOPS):
+    for index, stop in enumerate(bars.STOPS):
         assert stop.sentence in "\n".join(element.value for element in app.markdown), stop.page
-        assert f"Tour, {index + 1} of {len(tour.STOPS)}" in page_text(app) and not app.warning
+        assert f"Tour, {index + 1} of {len(bars.STOPS)}" in page_text(app) and not app.warning
         for name, value in stop.query.items():  # the link leaves a default out
             assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
         app.button(key="tour:next").click().run()
@@ -158,7 +158,7 @@ def test_a_stop_of_the_tour_starts_its_page_again_and_then_puts_the_readers_cont
         app.button(key="tour:next").click().run()
     assert (
         app.selectbox(key="masks:first").value == "causal"
-        and app.text_input(key="masks:tokens").value == tour.SENTENCE
+        and app.text_input(key="masks:tokens").value == bars.TOUR_SENTENCE
     )
     app.button(key="tour:next").click().run()
     app.button(key="tour:back").click().run()
@@ -197,7 +197,8 @@ def test_back_and_skip():
     app.button(key="tour:next").click().run()
     app.button(key="tour:skip").click().run()
     assert (
-        "Tour, " not in page_text(app) and app.text_input(key="one:tokens").value == tour.SENTENCE
+        "Tour, " not in page_text(app)
+        and app.text_input(key="one:tokens").value == bars.TOUR_SENTENCE
     )
 
 
@@ -220,7 +221,7 @@ def test_the_saved_numbers_are_those_of_core():
 
 def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
     code = (
-        "import sys; import dashboard.navigation, pages.start, dashboard.ui.tour; "
+        "import sys; import dashboard.navigation, pages.start, dashboard.ui.bars; "
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run(

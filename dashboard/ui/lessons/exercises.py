@@ -146,14 +146,14 @@ def variants() -> Lesson:
     def scores(key: str, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         return torch.as_tensor(layers[key].attend_heads(q, k, k, k[:, 0], k[:, 0]).scores)
 
-    lopsided = [
+    (lopsided,) = (
         key
         for key in names
         if not torch.allclose(scores(key, q, k), scores(key, k, q).mT, atol=1e-4)
-    ]
-    steady = [
+    )
+    (steady,) = (
         key for key in names if torch.allclose(scores(key, 2 * q, k), scores(key, q, k), atol=1e-4)
-    ]
+    )
     ratio = float((scores("dot", q, k) / scores("scaled_dot", q, k)).median())
     return Lesson(
         "Compare variants of the score",
@@ -172,14 +172,14 @@ def variants() -> Lesson:
             make_question(
                 "choice",
                 "Which score may change when query and key are swapped?",
-                _only(lopsided, names),
+                names[lopsided],
                 options=tuple(names.values()),
                 hint="See the column symmetric.",
             ),
             make_question(
                 "choice",
                 "Which score stays the same when the query is doubled?",
-                _only(steady, names),
+                names[steady],
                 options=tuple(names.values()),
                 hint="See the column query × 2.",
             ),
@@ -197,9 +197,9 @@ def variants() -> Lesson:
 def positions() -> Lesson:
     """Relative positions and extrapolation: what a shift and a longer text change."""
     names = {"sinusoidal": "Sinusoidal", "learned": "Learned", "rope": "RoPE"}
-    steady = [key for key in names if _shift_change(key) < 1e-4]
+    (steady,) = (key for key in names if _shift_change(key) < 1e-4)
     tables = {"sinusoidal": "Sinusoidal", "learned": "Learned", "rope": "RoPE", "alibi": "ALiBi"}
-    refused = [key for key in tables if not _reads(key, 17)]
+    (refused,) = (key for key in tables if not _reads(key, 17))
     distances = torch.arange(0, -64, -1)
     buckets = bucket(distances).tolist()
     shared = next(at for at in range(63) if buckets[at] == buckets[at + 1])
@@ -223,7 +223,7 @@ def positions() -> Lesson:
                 "choice",
                 "All words move five positions later. With which encoding do their scores stay the "
                 "same?",
-                _only(steady, names),
+                names[steady],
                 options=tuple(names.values()),
                 hint="Open *Shift*.",
             ),
@@ -231,7 +231,7 @@ def positions() -> Lesson:
                 "choice",
                 "A model was built for 16 positions. Which encoding cannot read a 17th token at "
                 "all?",
-                _only(refused, tables),
+                tables[refused],
                 options=tuple(tables.values()),
                 hint="Which of them has one learned vector for each position?",
             ),
@@ -341,12 +341,6 @@ def _typed(values: Sequence[float]) -> str:
 def _names(heads: Sequence[tuple[int, int]]) -> str:
     """Each head as L3·H1, and as 3·1."""
     return "\n".join(f"L{layer}·H{head}\n{layer}·{head}" for layer, head in heads)
-
-
-def _only(keys: Sequence[str], names: dict[str, str]) -> str:
-    if len(keys) != 1:
-        raise AssertionError(f"expected one right option; {keys} are")
-    return names[keys[0]]
 
 
 if __name__ == "__main__":
