@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -273,7 +273,7 @@ def sized_configs(comparison: Comparison) -> list[AttentionConfig | None]:
 
 def measure_costs(
     configs: Sequence[AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
+) -> Generator[float, None, None]:
     """Measure the mechanisms at one length in turn, into `measurements`; yields the progress, 0 to 1.
 
     It waits while this server measures anything else.

@@ -75,6 +75,15 @@ def test_a_parameter_is_a_widget_and_its_value_is_the_config_s(app):
     assert shown_text(app) == "d=16 h=2 normalizer=softmax(temperature=0.5)"
 
 
+def test_free_text_is_a_field_and_its_error_points_at_the_character(app):
+    select(app.run(), "mask", "formula")
+    field = app.text_input(key="demo:mask:formula:text")
+    assert field.value == entry("mask", "formula").params[0].default and not app.code
+    field.set_value("j <= k").run()
+    assert (shown_text(app), app.code[0].value) == ("nothing", "j <= k\n     ^")
+    assert any("k is not known" in words.value for words in app.markdown)
+
+
 def test_masks_are_joined_and_turned(app):
     select(app.run(), "mask", "and")
     select(app, "mask:and:part1", "not")
@@ -230,37 +239,6 @@ def test_no_text_crashes(text):
 def test_a_broken_text_is_said_in_words(text, words):
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         from_text(text)
-
-
-# A parameter's widget follows from the parameter; what is typed and cannot be read is pointed at under its field.
-
-
-def _test_controls_page():
-    import streamlit as st
-
-    from core.attention.formula import parse
-    from core.entries import Param
-    from dashboard.ui.mechanism import param_widget
-
-    param = Param(
-        "formula",
-        "Formula",
-        "j <= i",
-        parse=lambda text: parse(text, "mask"),
-        meaning="who sees whom",
-    )
-    st.write(f"typed {param_widget(param, key='demo:formula')}")
-
-
-def test_free_text_is_a_field_and_its_error_points_at_the_character():
-    app = AppTest.from_function(_test_controls_page, default_timeout=60).run()
-    assert app.text_input[0].value == "j <= i"
-    assert not app.code and len(app.markdown) == 1
-    app.text_input[0].set_value("j <= k").run()
-    assert not app.exception
-    assert app.code[0].value == "j <= k\n     ^"
-    assert "k is not known" in app.markdown[0].value
-    assert app.markdown[1].value == "typed j <= k"
 
 
 # Fields: a control declared once is drawn, linked, hidden and refused by its declaration.

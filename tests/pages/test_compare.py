@@ -1,8 +1,7 @@
 """Side by side, without a browser: first sight, adding, moving, editing, the link, and what cannot be drawn."""
 
 import re
-from collections.abc import Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
 
@@ -88,7 +87,7 @@ def test_first_sight_measures_something_with_nothing_pressed(app, monkeypatch):
     assert not again.exception and re.findall(TIME, html_text(again)) == first
 
 
-def test_the_list_adds_moves_duplicates_and_removes(app):
+def test_the_list_adds_moves_duplicates_removes_and_takes_the_layers_of_a_model(app):
     open_page(app)
     press(app, "Move after", 0)
     assert order(app) == ["ALiBi", "Dot product", "Local window", "Linear"]
@@ -110,6 +109,10 @@ def test_the_list_adds_moves_duplicates_and_removes(app):
     assert "Duplicate" not in app.menu_button(key="compare:line:0").options
     app = with_list(open_page(app_at("compare"), m=["", "position=alibi"]))
     assert app.menu_button(key="compare:line:0").options == ["Change", "Move after", "Duplicate"]
+    app.selectbox(key="compare:layers").set_value("gpt_oss").run()
+    texts = app.query_params["m"]
+    assert len(order(app)) == 2 and not app.exception and not app.error
+    assert all("causal" in text for text in texts) and "causal_local" in "".join(texts)
 
 
 def test_sentence_sizes_head_and_seed_are_shared_by_all(app):
@@ -221,21 +224,13 @@ def test_any_sentence_gives_a_picture_and_a_fact(app, text, source):
 
 
 def test_equations_papers_and_weights_are_there_on_request(app):
-    open_page(app, m=["", "score=additive", "projection=gated"])
     app.session_state["compare:sources"] = True
-    app.run()
+    open_page(app, m=["", "score=additive", "projection=gated"])
     assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
     assert "Only one mechanism has these parameters: Additive: score" in captions(app)
     assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
     maps = pictures_of(app)["compare:maps"].maps
     assert [item.name for item in maps] == ["Dot product", "Additive", "Gated output"]
-
-
-def test_the_unlike_layers_of_a_model_stand_side_by_side(app):
-    with_list(open_page(app)).selectbox(key="compare:layers").set_value("gpt_oss").run()
-    texts = app.query_params["m"]
-    assert len(order(app)) == 2 and not app.exception and not app.error
-    assert all("causal" in text for text in texts) and "causal_local" in "".join(texts)
 
 
 # Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.
@@ -495,10 +490,8 @@ def test_nothing_is_measured_beside_another_measurement():
         steps = measure_costs([DOT], 8, results)
         assert [next(steps), next(steps)] == [0.0, 0.0] and not results
     assert list(steps)[-1] == 1.0 and results
-    steps = measure_costs([DOT], 8, {})
-    next(steps)
-    assert isinstance(steps, Generator)
-    steps.close()  # the page went on to something else
+    with closing(measure_costs([DOT], 8, {})) as steps:  # the page goes on to something else
+        next(steps)
     assert ONE_AT_A_TIME.acquire(timeout=1)
     ONE_AT_A_TIME.release()
 
