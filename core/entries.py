@@ -195,6 +195,9 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.flops + other.flops, self.bytes + other.bytes, self.output + other.output)
 
+    def __mul__(self, times: float) -> Cost:
+        return Cost(self.flops * times, self.bytes * times, self.output * times)
+
 
 @dataclass(frozen=True)
 class Area:

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-import torch
 
 from core.attention import AXES, Choice, Entry, entry
 from core.attention.basics import Softmax
-from core.attention.normalizers import Entmax, Hard, Sigmoid, SoftmaxWithSink, TopK
+from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import Value
 from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
@@ -391,7 +390,7 @@ curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choic
 
 
 MAX_TERMS = 4
-WRITTEN = (Softmax, TopK, SoftmaxWithSink, Sigmoid, Entmax, Hard)  # the equations that have numbers
+WRITTEN = (Softmax, TopK, Sink, Sigmoid, Entmax, Hard)  # the equations that have numbers
 HEAD = (
     "normalizer",
     "sum of weights",
@@ -490,9 +489,8 @@ def numbers(row: RowWeights, j: int) -> str:
     if isinstance(normalizer, Sigmoid):
         return rf"\sigma({score})"
     first = ""
-    if isinstance(normalizer, SoftmaxWithSink):
-        sink = normalizer.sink_score(torch.zeros(1, 1, 1, 1, dtype=torch.float64))
-        rest = float(sink.detach().max())
+    if isinstance(normalizer, Sink):
+        rest = 0.0 if normalizer.sink is None else float(normalizer.sink.detach().max())
         first = "1" if rest == 0 else f"e^{{{latex(rest)}}}"
     return fraction(row, j, nonzero, first)
 

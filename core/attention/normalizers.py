@@ -78,34 +78,20 @@ class ScalableSoftmax(Softmax):
         return super().prepare(scores, mask) * factor
 
 
-class SoftmaxWithSink(Normalizer):
-    """e^s / (e^b + Σ e^s): a sink without a value takes a share, so that the keys' weights sum to less than 1."""
+class Sink(Normalizer):
+    """e^s / (e^b + Σ e^s): a sink without a value takes a share, so that the keys' weights sum to less than 1.
+
+    b is learned, one number a head (gpt-oss, section 2.1), or 0 without heads (softmax-one).
+    """
+
+    def __init__(self, temperature: float, num_heads: int = 0, start: float = 0.0) -> None:
+        super().__init__(temperature)
+        self.sink = nn.Parameter(torch.full((num_heads,), start)) if num_heads else None
 
     def normalize(self, scores: Tensor) -> Tensor:
-        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), self.sink_score(scores))
+        b = scores.new_zeros(1) if self.sink is None else self.sink.to(scores.dtype)
+        total = torch.logaddexp(scores.logsumexp(-1, keepdim=True), b[:, None, None])
         return (scores - total).exp()
-
-    def sink_score(self, scores: Tensor) -> Tensor:
-        """The score b of the sink, broadcastable to (B, H, T, 1)."""
-        raise NotImplementedError
-
-
-class SoftmaxOne(SoftmaxWithSink):
-    """e^s / (1 + Σ e^s), which is b = 0."""
-
-    def sink_score(self, scores: Tensor) -> Tensor:
-        return scores.new_zeros(())
-
-
-class Sink(SoftmaxWithSink):
-    """e^s / (e^b + Σ e^s) with one learned b a head. gpt-oss, section 2.1."""
-
-    def __init__(self, temperature: float, num_heads: int, start: float) -> None:
-        super().__init__(temperature)
-        self.sink = nn.Parameter(torch.full((num_heads,), start))
-
-    def sink_score(self, scores: Tensor) -> Tensor:
-        return self.sink.to(scores.dtype)[:, None, None]
 
 
 class Sigmoid(Normalizer):
@@ -432,7 +418,7 @@ NORMALIZERS = Axis(
     Entry(
         "softmax_one",
         "Softmax-one",
-        lambda config: SoftmaxOne(**config.normalizer.kwargs),
+        lambda config: Sink(**config.normalizer.kwargs),
         r"w_{ij} = \frac{e^{s_{ij}/\tau}}{1 + \sum_m e^{s_{im}/\tau}}",
         "An extra 1 in the denominator lets a row of low scores give almost no weight to any key.",
         "Miller",

@@ -131,11 +131,6 @@ class UnitVectors(Product):
         return tuple(self.gain * F.normalize(x, dim=-1, eps=SMALLEST_NORM) for x in (q, k))  # type: ignore[return-value]
 
 
-def _general_cost(config: LayerConfig, area: Area) -> Cost:
-    numbers = config.score_heads * area.queries * config.qk_dim
-    return Cost(2.0 * numbers * config.qk_dim, 4 * numbers, 4 * numbers)
-
-
 def _additive_cost(config: LayerConfig, area: Area) -> Cost:
     """Both maps, and a sum with v over T × S × D numbers, of which some rows are held at a time with their tanh."""
     vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
@@ -147,8 +142,7 @@ def _additive_cost(config: LayerConfig, area: Area) -> Cost:
 
 
 def _cosine_cost(config: LayerConfig, area: Area) -> Cost:
-    vectors = config.score_heads * (area.queries + area.keys) * config.qk_dim
-    return Cost(0.0, 4 * vectors, 4 * vectors)
+    return Cost(0.0, 4, 4) * (config.score_heads * (area.queries + area.keys) * config.qk_dim)
 
 
 PRODUCT = frozenset({"product"})
@@ -190,7 +184,9 @@ SCORES = Axis(
         "https://arxiv.org/abs/1508.04025",
         short="q W k",
         traits=PRODUCT,
-        cost=_general_cost,
+        cost=lambda config, area: (
+            Cost(2.0 * config.qk_dim, 4, 4) * (config.score_heads * area.queries * config.qk_dim)
+        ),
     ),
     Entry(
         "concat",

@@ -107,8 +107,10 @@ class Bilinear(nn.Module):
 def test_a_module_is_trained_and_stored_with_the_layer():
     attention = layer(score=Bilinear(C // H))
     results(attention, True)
-    assert attention.score.function.weight.grad.abs().sum() > 0
-    assert "score.function.weight" in attention.state_dict()
+    assert (
+        attention.score.function.weight.grad.abs().sum() > 0
+        and "score.function.weight" in attention.state_dict()
+    )
     again = pickle.loads(pickle.dumps(attention))
     x = torch.randn(B, T, C)
     assert torch.equal(again(x).merged, attention(x).merged)
@@ -156,16 +158,14 @@ def test_it_decodes_token_by_token_as_it_reads_at_once():
             {"projection": nn.Linear(C, C)},
             "projection = Linear; expected an instance of Projection",
         ),
-    ],
-)
-def test_what_is_no_choice_is_refused_in_words(given, words):
-    with pytest.raises(ConfigError, match=words):
-        layer(**given)
-
-
-@each(
-    ("given", "words"),
-    [
+        (
+            {"config": AttentionConfig(C, H, mask="padding"), "mask": causal},
+            "mask = causal is given, and the config has mask = padding",
+        ),
+        (
+            {"config": AttentionConfig(C, H, kernel="fused"), "score": scaled_dot},
+            "kernel = fused knows no score .*take kernel = exact",
+        ),
         (
             {"score": lambda q, k: q},
             r"returned a tensor \(2, 3, 5, 11\); expected \(B, H, T, S\) = \(2, 3, 5, 7\)",
@@ -189,19 +189,9 @@ def test_what_is_no_choice_is_refused_in_words(given, words):
         ),
     ],
 )
-def test_what_a_function_returns_is_checked_when_it_runs(given, words):
-    attention = layer(**given)
+def test_what_is_no_choice_and_what_a_function_returns_are_checked(given, words):
     with pytest.raises(ConfigError, match=words):
-        attention(torch.randn(B, T, C), torch.randn(B, S, C))
-
-
-def test_one_axis_has_one_choice():
-    with pytest.raises(
-        ConfigError, match="mask = causal is given, and the config has mask = padding"
-    ):
-        layer(config=AttentionConfig(C, H, mask="padding"), mask=causal)
-    with pytest.raises(ConfigError, match="kernel = fused knows no score .*take kernel = exact"):
-        layer(config=AttentionConfig(C, H, kernel="fused"), score=scaled_dot)
+        layer(**given)(torch.randn(B, T, C), torch.randn(B, S, C))
 
 
 def test_a_layer_returns_steps_to_a_type_checker():

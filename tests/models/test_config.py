@@ -38,8 +38,10 @@ GOOD = [
 
 @each("config", GOOD)
 def test_json_and_back(config):
-    assert ModelConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    assert hash(config) == hash(ModelConfig.from_json(config.to_json()))
+    assert (ModelConfig.from_json(json.loads(json.dumps(config.to_json()))), hash(config)) == (
+        config,
+        hash(ModelConfig.from_json(config.to_json())),
+    )
 
 
 BASE = ModelConfig.transformer(24, 3).to_json()
@@ -121,8 +123,9 @@ def test_the_parts_add_up_to_the_model(case):
 @every
 def test_the_gradient_is_autograds_and_nothing_is_left_on_the_model(case):
     model, inputs, whole = taken_apart(case)
-    assert all(weight.grad is None for weight in model.parameters())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert all(weight.grad is None for weight in model.parameters()) and not any(
+        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
+    )
     grads = torch.autograd.grad(squared(model(*inputs).logits), list(model.parameters()))
     norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])).item()
     assert whole.gradient == pytest.approx(norm, rel=1e-4)
@@ -143,11 +146,13 @@ def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
         model(source, mask, record=True)  # the exact kernel, whose products torch counts
     assert whole.flops == counter.get_total_flops()
     layer = whole.layers()[0]
-    assert [child.title for child in layer.children][::2] == [
-        "Causal self-attention",
-        "Feed-forward",
-    ]
-    assert layer.flops == (maps - 2 * B * T * C * V + met) / LAYERS
+    assert ([child.title for child in layer.children][::2], layer.flops) == (
+        [
+            "Causal self-attention",
+            "Feed-forward",
+        ],
+        (maps - 2 * B * T * C * V + met) / LAYERS,
+    )
 
 
 def test_bytes_are_what_autograd_keeps():
@@ -286,8 +291,10 @@ def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm
 def test_encoder_is_counted_once():
     encoder = Encoder(config())
     per_layer = 4 * (C * C + C) + (C * D_FF + D_FF) + (D_FF * C + C) + 4 * C
-    assert sum(p.numel() for p in encoder.parameters()) == 2 * per_layer
-    assert len(encoder.state_dict()) == 2 * 16
+    assert (sum(p.numel() for p in encoder.parameters()), len(encoder.state_dict())) == (
+        2 * per_layer,
+        2 * 16,
+    )
 
 
 def test_padding_mask_and_compositions_can_be_asked_for():

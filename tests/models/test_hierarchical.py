@@ -189,17 +189,17 @@ def test_where_each_token_stands_and_the_tokens_of_its_maps():
     assert where.counts.tolist() == [len(lines) for lines in rows] and where.longest == 7
     for i, lines in enumerate(rows):
         lengths = [len(line) for line in lines]
-        assert where.number[i][mask[i]].tolist() == [
-            n for n, length in enumerate(lengths) for _ in range(length)
-        ]
-        assert where.position[i][mask[i]].tolist() == [
-            p for length in lengths for p in range(length)
-        ]
+        assert (where.number[i][mask[i]].tolist(), where.position[i][mask[i]].tolist()) == (
+            [n for n, length in enumerate(lengths) for _ in range(length)],
+            [p for length in lengths for p in range(length)],
+        )
         tokens = ["." if token == END else str(token) for token in torch.cat(lines).tolist()]
         assert [len(span) for span in sentence_spans(tokens)] == lengths
         names, columns = map_tokens(config(), "words", tokens, None)
-        assert (len(names), list(columns)) == (len(lines), tokens)
-        assert map_tokens(config(), "sentences", tokens, None) == (("[class]",), names)
+        assert ((len(names), list(columns)), map_tokens(config(), "sentences", tokens, None)) == (
+            (len(lines), tokens),
+            (("[class]",), names),
+        )
 
 
 @each("bad", [torch.tensor([[True, False, True]]), torch.zeros(1, 3, dtype=torch.bool)])

@@ -157,13 +157,6 @@ CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @every
-def test_a_model_comes_back_from_its_pickle(case):
-    model, source, mask, target = case.made()
-    again = pickle.loads(pickle.dumps(model))
-    assert torch.equal(again(source, mask, target).logits, model(source, mask, target).logits)
-
-
-@every
 def test_padding_changes_nothing(case):
     model, source, mask, target = case.made()
     together = model(source, mask, target).logits
@@ -188,7 +181,7 @@ def test_padding_changes_nothing(case):
 
 
 @every
-def test_recording_changes_nothing_and_keeps_every_map(case):
+def test_recording_changes_nothing_and_keeps_every_map_and_what_each_output_sees(case):
     model, source, mask, target = case.made()
     config = model.config
     plain, recorded = model(source, mask, target), model(source, mask, target, record=True)
@@ -216,18 +209,12 @@ def test_recording_changes_nothing_and_keeps_every_map(case):
                 torch.testing.assert_close(
                     steps.weights.sum(-1), torch.ones(B, config.num_heads, rows)
                 )
-
-
-@every
-def test_looks_are_a_share_of_what_each_output_sees(case):
-    model, source, mask, target = case.made()
-    recorded = model(source, mask, target, record=True)
-    if model.config.kind == "one_token" or model.config.attention is None:
+    if config.kind == "one_token" or config.attention is None:
         assert not recorded.source_attention
         return
     outputs = recorded.logits.shape[1] if case.shape.output != "label" else 1
     for attention in recorded.source_attention:
-        assert attention.shape == (B, model.config.num_heads, outputs, source.shape[1])
+        assert attention.shape == (B, config.num_heads, outputs, source.shape[1])
         if not (
             case.shape.output == "tokens" and target is None
         ):  # a text's padding looks too, and is never asked
@@ -263,9 +250,11 @@ def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
 
 
 @every
-def test_every_weight_is_used_and_the_same_seed_gives_the_same_model(case):
+def test_every_weight_is_used_and_a_seed_or_a_pickle_gives_the_same_model(case):
     model, source, mask, target = case.made()
-    model(source, mask, target).logits.square().sum().backward()
+    logits = model(source, mask, target).logits
+    assert torch.equal(pickle.loads(pickle.dumps(model))(source, mask, target).logits, logits)
+    logits.square().sum().backward()
     assert not [
         name
         for name, p in model.named_parameters()
@@ -329,34 +318,25 @@ def test_a_decoder_refuses_sources_of_two_lengths_word_by_word():
 
 
 @every_stack
-def test_checkpointing_computes_the_same_gradients(case):
-    gradients = []
+def test_checkpointing_computes_the_same_gradients_and_keeps_less(case):
+    gradients, kept = [], []
     for checkpointing in (False, True):
         model, source, mask, target = case.made(dropout=0.3)
         model.train().checkpointing = checkpointing
-        torch.manual_seed(5)
-        model(source, mask, target).logits.square().sum().backward()
-        gradients.append([p.grad for p in model.parameters()])
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        sizes: list[int] = []
 
-
-@every_stack
-def test_checkpointing_keeps_less(case):
-    def recorded(checkpointing):
-        model, source, mask, target = case.made()
-        model.train().checkpointing = checkpointing
-        sizes = []
-
-        def pack(saved):
+        def pack(saved, sizes=sizes):
             sizes.append(saved.numel())
             return saved
 
+        torch.manual_seed(5)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-            model(source, mask, target)
-        return sum(sizes)
-
-    assert recorded(True) < 0.7 * recorded(False)
+            logits = model(source, mask, target).logits
+        kept.append(sum(sizes))
+        logits.square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+    assert kept[1] < 0.7 * kept[0]
 
 
 @every_stack

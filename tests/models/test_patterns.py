@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from core.attention import (
     AXES,
     PRESETS,
-    Attention,
     AttentionConfig,
     Choice,
     ConfigError,
@@ -137,8 +136,10 @@ def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
         cross_attention=FULL.with_(score="cosine", position="none"),
     )
     model: Any = build_model(config, TEXT)
-    assert model.encoder.layers[1].attention.config == WINDOW
-    assert model.layers[1].causal.config.normalizer.key == "sparsemax"
+    assert (
+        model.encoder.layers[1].attention.config,
+        model.layers[1].causal.config.normalizer.key,
+    ) == (WINDOW, "sparsemax")
     cross = model.layers[1].cross.config
     assert (cross.score.key, cross.normalizer.key) == ("cosine", "softmax")
 
@@ -193,9 +194,11 @@ def test_what_cannot_stand_in_one_stack_is_refused_in_words(words):
 
 def test_layers_are_named_by_what_distinguishes_them():
     config = stack(WINDOW, WINDOW, FULL, layers=4)
-    assert config.layer_names == ("local window", "local window", "full", "local window")
-    assert set(stack(FULL).layer_names) == {""}
-    assert title("layers.2", build_model(config, TEXT)) == "Decoder layer 2: full"
+    assert (
+        config.layer_names,
+        set(stack(FULL).layer_names),
+        title("layers.2", build_model(config, TEXT)),
+    ) == (("local window", "local window", "full", "local window"), {""}, "Decoder layer 2: full")
     turned = FULL.with_(position=WINDOW.position, score="cosine")
     names = (
         "RoPE (base 1000.0), scaled dot product",
@@ -205,7 +208,7 @@ def test_layers_are_named_by_what_distinguishes_them():
     assert distinct_names([FULL, turned, turned.with_(score="scaled_dot")]) == names
 
 
-# Projections that mix tokens or layers, as an author writes them: convolved keys, and value residuals in a stack.
+# A projection that mixes layers, as an author writes it: value residuals in a stack.
 
 
 SHARED_B, T, SHARED_C, SHARED_H, V = (
@@ -215,36 +218,6 @@ SHARED_B, T, SHARED_C, SHARED_H, V = (
     3,
     11,
 )
-
-
-class ConvolvedKeys(MultiHead):
-    """Each key is the mean of its own map and that of the token before it."""
-
-    reads_key_mask = True
-
-    def __init__(self, config):
-        super().__init__(config.d_model, config.num_heads, True)
-
-    def forward(self, x, context, offset=0, key_mask=None):
-        keys = self.key(context)
-        if key_mask is not None:
-            keys = keys * key_mask.unsqueeze(-1)
-        keys = (keys + torch.nn.functional.pad(keys, (0, 0, 1, 0))[:, :-1]) / 2
-        return (
-            self.queries(x),
-            split_heads(keys, self.num_heads),
-            split_heads(self.value(context), self.num_heads),
-        )
-
-    def extend(self, x, stored, offset, key_mask=None, **_):
-        q, k, v = self(x, x, offset)
-        before = stored[2] if stored else torch.zeros_like(x[:, :1])
-        k[:, :, 0] += (
-            split_heads((self.key(before) if stored else before), self.num_heads)[:, :, 0] / 2
-        )
-        if stored:
-            k, v = torch.cat((stored[0], k), 2), torch.cat((stored[1], v), 2)
-        return q, k, v, (k, v, x[:, -1:])
 
 
 class ValueResidual(MultiHead):
@@ -267,44 +240,11 @@ class ValueResidual(MultiHead):
 @pytest.fixture
 def axes():
     before = list(AXES["projection"])
-    for key, build in (("convolved_keys", ConvolvedKeys), ("value_residual", ValueResidual)):
-        register(
-            "projection",
-            Entry(
-                key,
-                key,
-                build,
-                "x",
-                "A projection of an author, for the tests.",
-                "",
-                2026,
-                traits=frozenset({"one sequence"}),
-            ),
-        )
+    meaning, alone = "A projection of an author, for the tests.", frozenset({"one sequence"})
+    key = "value_residual"
+    register("projection", Entry(key, key, ValueResidual, "x", meaning, "", 2026, traits=alone))
     yield
     AXES["projection"][:] = before
-
-
-@each("side", ["left", "right"])
-@each("record", [True, False])
-def test_convolved_keys_do_not_feel_padding(axes, side, record):
-    layer = perturbed(
-        Attention(AttentionConfig(SHARED_C, SHARED_H, projection="convolved_keys"))
-    ).double()
-    x, real = (
-        torch.randn(SHARED_B, T, SHARED_C, dtype=torch.float64),
-        torch.ones(SHARED_B, T, dtype=torch.bool),
-    )
-    parts = [
-        (
-            torch.randn(SHARED_B, 4, SHARED_C, dtype=torch.float64),
-            ~real[:, :4],
-        ),
-        (x, real),
-    ][:: 1 if side == "left" else -1]
-    padded, key_mask = (torch.cat(one, 1) for one in zip(*parts, strict=True))
-    out = layer(padded, key_mask=key_mask, record=record).merged[key_mask].view_as(x)
-    torch.testing.assert_close(out, layer(x, record=record).merged)
 
 
 def shared_stack(kind="decoder", **more):
@@ -564,8 +504,12 @@ def test_luongs_window_moves_with_the_word_that_is_decoded(mask):
 
 def test_a_kernel_that_cannot_be_causal_gives_way_and_says_where():
     linformer = AttentionConfig(ANY_C, ANY_H, kernel="linformer")
-    assert exact_fallbacks(linformer) == ("the decoder's self-attention",)
-    assert exact_fallbacks(AttentionConfig(ANY_C, ANY_H, kernel="chunked")) == ()
+    assert (
+        exact_fallbacks(linformer),
+        exact_fallbacks(AttentionConfig(ANY_C, ANY_H, kernel="chunked")),
+    ) == (("the decoder's self-attention",), ())
     model: Any = build_model(transformer(linformer), SHAPE)
-    assert model.encoder.layers[0].attention.config.kernel.key == "linformer"
-    assert model.layers[0].causal.config.kernel.key == "exact"
+    assert (
+        model.encoder.layers[0].attention.config.kernel.key,
+        model.layers[0].causal.config.kernel.key,
+    ) == ("linformer", "exact")

@@ -75,6 +75,9 @@ BANDS = [
     {"normalizer": "sigmoid"},
     {"normalizer": "sparsemax"},
     {"normalizer": "top_k"},
+    {"normalizer": "scalable_softmax", "mask": "causal_local"},
+    {"normalizer": "softpick", "mask": "causal_local"},
+    {"normalizer": "talking_heads"},
     {"score": "additive"},
     {"position": "shaw"},
     {"projection": "differential"},
@@ -159,8 +162,7 @@ def test_local_against_local_attention(causal):
     )
     q, k, v = heads(T, T, D)
     real = torch.arange(T) < torch.tensor([[T], [23]])
-    kernel = Choice.of("local", block=5)
-    config = AttentionConfig(H * D, H, "identity", mask=mask, kernel=kernel)
+    config = AttentionConfig(H * D, H, "identity", mask=mask, kernel=Choice.of("local", block=5))
     seen = torch.ones(B, 1, T, 1, dtype=torch.bool)
     seen[1, :, 23 + 6 :] = False
     theirs = peer(q, k, v, mask=real)
@@ -292,6 +294,6 @@ def test_retention_against_minimax():
 
 def test_the_rates_of_decay_are_the_papers():
     torch.testing.assert_close(
-        torch.exp(-retnet_slopes(3)).tolist(), [1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128]
+        (torch.exp(-retnet_slopes(3)).tolist(), lightning_slopes(4).tolist()),
+        ([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128], [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8]),
     )
-    torch.testing.assert_close(lightning_slopes(4).tolist(), [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8])

@@ -204,8 +204,11 @@ def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
         1
     )  # both heads' random blocks together
     rows = slice(2, blocks - 2)
-    assert (added - ours[::block, ::block].sum(1))[rows].eq(random).all()
-    assert one_head[rows].ge(random).all() and one_head[rows].le(2 * random).all()
+    assert (
+        (added - ours[::block, ::block].sum(1))[rows].eq(random).all()
+        and one_head[rows].ge(random).all()
+        and one_head[rows].le(2 * random).all()
+    )
 
 
 def luong(q, keys, values, weight, vector, width):
@@ -450,8 +453,11 @@ def test_the_indexer_is_deepseeks(size, heads, share, keys):
     positive = own.index_scores(ScoreBlock.whole(LENGTH, LENGTH, x=x, context=x)) != 0
     # Where every head's ReLU is 0 the scores are equal, and torch.topk takes any of them.
     ties = ((~positive & allowed).sum(-1) > 1) & (allowed.sum(-1) > keys)
-    assert torch.equal(mask[~ties], chosen[~ties]) and (~ties).sum() > B * keys
-    assert torch.equal(mask.sum(-1), chosen.sum(-1))
+    assert (
+        torch.equal(mask[~ties], chosen[~ties])
+        and (~ties).sum() > B * keys
+        and torch.equal(mask.sum(-1), chosen.sum(-1))
+    )
 
 
 def test_index_scores_are_the_reports_sum_with_its_gradients():
@@ -467,15 +473,16 @@ def test_index_scores_are_the_reports_sum_with_its_gradients():
         sums = [sum(w[h] * torch.relu(q[h] @ one) for h in range(2)) * 8**-0.5 for one in k]
         rows.append(torch.stack(sums))
     ours = mask.index_scores(ScoreBlock.whole(7, 11, x=x, context=keys))[0]
-    weights = (keys, mask.query.weight, mask.key.weight, mask.weight.weight)
-    agree(ours, torch.stack(rows), weights)
+    agree(ours, torch.stack(rows), (keys, mask.query.weight, mask.key.weight, mask.weight.weight))
 
 
 def test_the_attention_gives_the_indexer_no_gradient():
     layer = Attention(AttentionConfig(C, H, mask=LIGHTNING))
     layer(torch.randn(B, LENGTH, C)).merged.square().sum().backward()
-    assert all(weight.grad is None for weight in layer.mask.parameters())
-    assert layer.projection.query.weight.grad.abs().sum() > 0
+    assert (
+        all(weight.grad is None for weight in layer.mask.parameters())
+        and layer.projection.query.weight.grad.abs().sum() > 0
+    )
 
 
 @BOTH
@@ -486,8 +493,7 @@ def test_block_sparse_computes_the_same(choice, block):
     sparse = twin(exact, kernel=Choice.of("block_sparse", block=block))
     for real in (None, torch.rand(B, LENGTH) < 0.7):
         x = torch.randn(B, LENGTH, C, requires_grad=True)
-        got = sparse(x, key_mask=real, record=False).out
-        agree(got, exact(x, key_mask=real).out, (x,))
+        agree(sparse(x, key_mask=real, record=False).out, exact(x, key_mask=real).out, (x,))
 
 
 @BOTH
@@ -640,8 +646,7 @@ def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
     layer, x = sparse_layer(1, 64, 4096), torch.randn(B, LENGTH, 3 * D, dtype=torch.float64)
     put((layer.kernel.gate.weight, 0.0), (layer.kernel.gate.bias, 0.0))
     plain, steps = twin(layer, strict=False, kernel="exact", mask="causal")(x), layer(x)
-    torch.testing.assert_close(steps.out, 1.5 * plain.out)
-    torch.testing.assert_close(steps.weights, 1.5 * plain.weights)
+    torch.testing.assert_close((steps.out, steps.weights), (1.5 * plain.out, 1.5 * plain.weights))
 
 
 def test_a_row_of_nsa_by_hand():
@@ -654,8 +659,10 @@ def test_a_row_of_nsa_by_hand():
     steps = layer.attend_heads(zeros, zeros, v, zeros[0], zeros[0])
     row = torch.tensor([1 / 4 + 1 / 3, 1 / 4 + 1 / 3, 1 / 4, 1 / 4, 1 / 3 + 1]) / 2
     torch.testing.assert_close(steps.weights[0, 0, 4], row)
-    assert steps.out[0, 0, 4].item() == pytest.approx((row * torch.arange(1.0, 6.0)).sum().item())
-    assert steps.weights[0, 0, 0].tolist() == [1.0, 0, 0, 0, 0]
+    assert (steps.out[0, 0, 4].item(), steps.weights[0, 0, 0].tolist()) == (
+        pytest.approx((row * torch.arange(1.0, 6.0)).sum().item()),
+        [1.0, 0, 0, 0, 0],
+    )
 
 
 def test_nsa_needs_the_layer_and_the_queries_x():

@@ -67,8 +67,11 @@ def test_pooled_key_heads_are_the_means_of_their_group(groups):
 def test_neighbours_share_a_key_head():
     """Four queries, two key heads: heads 0 and 1 meet the first, 2 and 3 the second."""
     k = layer_of(Choice.of("grouped_query", kv_heads=2), 4, 20)(torch.randn(B, T, 20)).k
-    assert torch.equal(k[:, 0], k[:, 1]) and torch.equal(k[:, 2], k[:, 3])
-    assert not torch.equal(k[:, 1], k[:, 2])
+    assert (
+        torch.equal(k[:, 0], k[:, 1])
+        and torch.equal(k[:, 2], k[:, 3])
+        and not torch.equal(k[:, 1], k[:, 2])
+    )
 
 
 # Differential attention against DiffLlama's own module.
@@ -184,8 +187,10 @@ def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
     stored = {"d_model": C, "num_heads": H, "projection": projection}
     assert AttentionConfig.from_json(stored).head_dim == C // H
     wide = AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=2, head_dim=7))
-    assert (wide.head_dim, wide.qk_dim, wide.v_dim, wide.sizes.cache) == (7, 7, 7, 2 * 2 * 7)
-    assert Attention(wide).projection.output.weight.shape == (C, H * 7)
+    assert (
+        (wide.head_dim, wide.qk_dim, wide.v_dim, wide.sizes.cache),
+        Attention(wide).projection.output.weight.shape,
+    ) == ((7, 7, 7, 2 * 2 * 7), (C, H * 7))
 
 
 # Keys as values against transformers' Gemma 4, and exclusive self-attention against its definition by hand.
@@ -225,8 +230,10 @@ def test_a_value_has_the_direction_of_its_key_and_length_root_d_and_keys_alone_a
     choice, x = Choice.of("keys_as_values", kv_heads=2), torch.randn(B, T, C)
     layer = layer_of(choice, position="rope", mask="causal")
     steps = layer_of(choice)(x, torch.randn(B, S, C))
-    assert_close(steps.v, steps.k / steps.k.square().mean(-1, keepdim=True).sqrt())
-    assert_close(steps.v.norm(dim=-1), torch.full((B, H, S), D**0.5))
+    assert_close(
+        (steps.v, steps.v.norm(dim=-1)),
+        (steps.k / steps.k.square().mean(-1, keepdim=True).sqrt(), torch.full((B, H, S), D**0.5)),
+    )
     assert layer.step(x)[1].numbers == T * layer.config.sizes.cache == T * 2 * D
 
 
@@ -262,16 +269,19 @@ def test_exclusive_by_hand():
     p, eye = layer.projection, torch.eye(2)
     put((p.query.weight, 0.0), (p.value.weight, eye), (p.output.weight, eye))
     out = layer(torch.tensor([[[1.0, 0.0], [1.0, 1.0]]])).merged
-    torch.testing.assert_close(out, torch.tensor([[[0.0, 0.5], [0.25, -0.25]]]))
-    alone = layer(torch.tensor([[[2.0, 3.0]]])).merged
-    torch.testing.assert_close(alone, torch.zeros(1, 1, 2))
+    torch.testing.assert_close(
+        (out, layer(torch.tensor([[[2.0, 3.0]]])).merged),
+        (torch.tensor([[[0.0, 0.5], [0.25, -0.25]]]), torch.zeros(1, 1, 2)),
+    )
 
 
 def test_exclusive_decodes_and_refuses_another_sequence():
     layer, x = layer_of("exclusive", mask="causal"), torch.randn(B, T, C)
     whole = layer(x).merged
-    assert_close(read_in_parts(layer, x, (1,) * T)[0], whole)
-    assert_close(layer(x[:, 4:], x, offset=4).merged, whole[:, 4:])
+    assert_close(
+        (read_in_parts(layer, x, (1,) * T)[0], layer(x[:, 4:], x, offset=4).merged),
+        (whole, whole[:, 4:]),
+    )
     message = "exclusive.*7 queries from position 0 .*11 keys.*take self-attention"
     with pytest.raises(ConfigError, match=message):
         layer(x, torch.randn(B, S, C))
@@ -282,8 +292,10 @@ def test_exclusive_decodes_and_refuses_another_sequence():
 def test_cross_attention_of_a_model_is_multi_head_with_the_same_bias():
     config = AttentionConfig(C, H, Choice.of("exclusive", bias=False), kernel="fused")
     projection = cross_config(config).projection
-    assert (projection.key, projection["bias"]) == ("multi_head", False)
-    assert cross_config(config.with_(projection="gated")).projection.key == "gated"
+    assert (
+        (projection.key, projection["bias"]),
+        cross_config(config.with_(projection="gated")).projection.key,
+    ) == (("multi_head", False), "gated")
 
 
 # Latents against DeepSeek-V3's own module and their absorbed form, tensor products and tied states against the papers.
@@ -482,13 +494,16 @@ def test_tied_states_are_the_papers(kv_heads, layout):
     shared = turned(p.turned_key(context))[:, None].expand(-1, H, -1, -1)
     k = torch.cat((states[..., : SIZE // 2], shared), -1)
     weights = (x, context, p.tied.weight, p.turned_key.weight)
-    ours = layer(x, context, key_mask=real).merged
-    agree(ours, output(p, q, k, states, real), weights)
+    agree(layer(x, context, key_mask=real).merged, output(p, q, k, states, real), weights)
 
 
 @each(
     ("choice", "numbers", "absorbed"),
     [
+        (Choice("identity"), H * SIZE, None),
+        (Choice("multi_head"), 2 * H * SIZE, None),
+        (Choice("multi_query"), 2 * SIZE, None),
+        (Choice("gated"), 2 * H * SIZE, None),
         (Choice.of("latent", latent=9, rope=4), 9 + 4, (1, 9 + 4)),
         (Choice.of("latent", latent=9, rope=4, groups=3), 9 + 4, (3, 3 + 4)),
         (Choice.of("tensor_product", rank=3), 2 * 3 * (H + SIZE), None),

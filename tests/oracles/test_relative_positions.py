@@ -51,8 +51,7 @@ def some(heads=H, queries=T, keys=T, dim=D, dtype=torch.float32):
 def every_cell(rule, queries, keys, offset=0):
     """(H, T, S) from a rule of one cell, which gives a number a head."""
     places = range(offset, offset + queries)
-    rows = [torch.stack([rule(i, j) for j in range(keys)], -1) for i in places]
-    return torch.stack(rows, -2)
+    return torch.stack([torch.stack([rule(i, j) for j in range(keys)], -1) for i in places], -2)
 
 
 def bias_of(position, queries, keys=None, heads=1):
@@ -259,8 +258,10 @@ def test_deberta_by_hand():
     put((position.table, [[10.0], [1.0]]))  # for i − j ≤ −1, and for all others
     where = cells(torch.tensor([[[[2.0], [3.0]]]]), torch.tensor([[[[5.0], [7.0]]]]))
     bias = position.bias(where)
-    torch.testing.assert_close(bias[0, 0], torch.tensor([[7.0, 90.0], [8.0, 10.0]]))
-    torch.testing.assert_close(position.adjust(bias, where), bias / 3**0.5)
+    torch.testing.assert_close(
+        (bias[0, 0], position.adjust(bias, where)),
+        (torch.tensor([[7.0, 90.0], [8.0, 10.0]]), bias / 3**0.5),
+    )
 
 
 @each("bidirectional", [True, False])
@@ -269,8 +270,7 @@ def test_t5_buckets_against_t5_and_the_published_numbers(bidirectional, buckets,
     distance = torch.arange(-1500, 1501)
     theirs = T5Attention._relative_position_bucket(distance, bidirectional, buckets, farthest)
     torch.testing.assert_close(bucket(distance, bidirectional, buckets, farthest), theirs)
-    published = bucket(torch.tensor([-3, -1, 0, 1, 8, 127, 200]))
-    assert published.tolist() == [3, 1, 0, 17, 24, 31, 31]
+    assert bucket(torch.tensor([-3, -1, 0, 1, 8, 127, 200])).tolist() == [3, 1, 0, 17, 24, 31, 31]
 
 
 T5_TABLE = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 10}

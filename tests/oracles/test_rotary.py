@@ -244,8 +244,10 @@ LONGROPE = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
     ],
 )
 def test_frequencies_by_hand(position, length, frequencies, amplitude):
-    assert position.frequencies(length).tolist() == pytest.approx(frequencies)
-    assert position.amplitude == pytest.approx(amplitude)
+    assert (position.frequencies(length).tolist(), position.amplitude) == (
+        pytest.approx(frequencies),
+        pytest.approx(amplitude),
+    )
 
 
 def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
@@ -264,10 +266,10 @@ def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
         layer_of(key, 8 * H, H, share=share).position.rotate(q)
         for key, share in (("rope", 1.0), ("rope", 0.5), ("p_rope", 0.5), ("p_rope", 1.0))
     )
-    torch.testing.assert_close(whole, rope)
-    torch.testing.assert_close(half[..., [0, 1, 4, 5]], rope[..., [0, 1, 4, 5]])
-    assert torch.equal(half[..., [2, 3, 6, 7]], q[..., [2, 3, 6, 7]])
-    assert not torch.allclose(half, shared)
+    torch.testing.assert_close((whole, half[..., [0, 1, 4, 5]]), (rope, rope[..., [0, 1, 4, 5]]))
+    assert torch.equal(half[..., [2, 3, 6, 7]], q[..., [2, 3, 6, 7]]) and not torch.allclose(
+        half, shared
+    )
 
 
 @each("key", ["rope", "linear_rope", "ntk_rope", "yarn", "llama3_rope", "p_rope", "longrope"])
@@ -338,8 +340,9 @@ def test_a_score_sees_the_rows_and_columns_between_two_patches_alone(layout, dim
 def test_rows_are_plain_rope_of_half_the_size_where_a_picture_is_one_column_wide():
     q, by_row = torch.randn(1, H, CELLS, 8), [0, 1, 4, 5]
     ours, plain = GridRotary(8, 10000.0, "halves", 1).rotate(q), Rotary(4, 10000.0, "halves")
-    torch.testing.assert_close(ours[..., by_row], plain.rotate(q[..., by_row]))
-    torch.testing.assert_close(ours[..., 2:4], q[..., 2:4])
+    torch.testing.assert_close(
+        (ours[..., by_row], ours[..., 2:4]), (plain.rotate(q[..., by_row]), q[..., 2:4])
+    )
 
 
 # Positions that read what is there: CoPE, forgetting, formulas, selective and multi-token attention, temperature.
@@ -402,8 +405,7 @@ def test_forgetting_is_its_recurrence():
     for i in range(1, T):
         decay[:, :, i] += gates[:, :, i, None] * decay[:, :, i - 1]
     bias = position.bias(cells(*some(torch.float64), x=x, context=x))
-    torch.testing.assert_close(bias.exp().tril(), decay)
-    torch.testing.assert_close(bias, bias.mT)
+    torch.testing.assert_close((bias.exp().tril(), bias), (decay, bias.mT))
 
 
 def test_forgetting_by_hand_and_what_it_needs():
@@ -476,8 +478,7 @@ def test_random_padding_selects_nothing(keep_first):
     for b, i, j in ((b, i, j) for b in range(B) for i in range(T) for j in range(keep_first, T)):
         for m in (m for m in range(j + 1, i) if real[b, m]):
             theirs[b, :, i, j] = theirs[b, :, i, j] - scores[b, 0, m, j].clamp(min=0)
-    ours = Selective(keep_first).adjust(scores, cells(*some(), key_mask=real))
-    agree(ours, theirs, (scores,))
+    agree(Selective(keep_first).adjust(scores, cells(*some(), key_mask=real)), theirs, (scores,))
 
 
 def test_selective_by_hand():
@@ -539,8 +540,7 @@ def test_mixed_scores_by_hand():
 @each("keys", [1, 5])
 def test_without_mixing_nothing_changes_and_a_share_of_the_mean_else(keys):
     scores = scores_of().tril()
-    same = MultiToken(H, 4, keys, 0.0).adjust(scores, cells(*some()))
-    torch.testing.assert_close(same, scores)
+    torch.testing.assert_close(MultiToken(H, 4, keys, 0.0).adjust(scores, cells(*some())), scores)
     shares = MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten()
     assert shares.tolist() == pytest.approx([1.0] * H)
 
@@ -557,8 +557,10 @@ def test_no_token_sees_a_later_one_and_a_cache_gives_the_whole(beside):
         assert felt[:, i].any() and not felt[:, i + 1 :].any()
     first, cache = layer.step(x[:, :4])
     rest, _ = layer.step(x[:, 4:], cache, record=True)
-    assert_close(torch.cat((first.merged, rest.merged), 1), whole.merged)
-    assert_close(rest.weights, whole.weights[:, :, 4:])
+    assert_close(
+        (torch.cat((first.merged, rest.merged), 1), rest.weights),
+        (whole.merged, whole.weights[:, :, 4:]),
+    )
 
 
 # The temperature by position against the layers of Llama 4 without rotation, and by hand.

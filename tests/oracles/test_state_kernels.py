@@ -443,8 +443,10 @@ def test_with_one_level_log_linear_is_mamba2():
 
 
 def test_levels_double():
-    assert tree_levels(8, 9, torch.device("cpu"))[7].tolist() == [3, 3, 3, 3, 2, 2, 1, 0]
-    assert tree_levels(8, 3, torch.device("cpu"))[4].tolist() == [2, 2, 2, 2, 0, 1, 2, 2]
+    assert (
+        tree_levels(8, 9, torch.device("cpu"))[7].tolist(),
+        tree_levels(8, 3, torch.device("cpu"))[4].tolist(),
+    ) == ([3, 3, 3, 3, 2, 2, 1, 0], [2, 2, 2, 2, 0, 1, 2, 2])
 
 
 def test_log_linear_needs_the_x_of_the_queries():

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from core.attention import (
-    AXES,
     Attention,
     AttentionConfig,
     Choice,
@@ -15,12 +14,10 @@ from core.attention import (
     heads_that_divide,
     properties,
 )
-from core.attention.basics import ScoreBlock
 from core.attention.kernels.exact import slice_inputs
 from core.attention.positions import POSITIONS, enters
 from core.attention.positions.relative import Learned, Sinusoidal, sinusoids
 from core.attention.positions.rotary import Position, Rotary, Yarn
-from core.entries import find
 from tests.cases import each
 
 B, T, S, C, H = 2, 5, 11, 24, 3
@@ -53,16 +50,6 @@ def inputs(layer, queries=T, offset=S - T):
     x, context = torch.randn(B, queries, C), torch.randn(B, S, C)
     q, k, v = layer.projection(x, context, offset)
     return layer.kernel_inputs(q, k, v, x, context, offset=offset)
-
-
-@each("key", [key for key in KEYS if key not in OTHER_ROWS])
-@each("step", [1, 4])
-def test_decoding_from_a_cache_is_the_whole_run(key, step):
-    layer, x = layer_of(key, mask="causal"), torch.randn(B, S, C)
-    whole = layer(x).merged
-    for start in range(S - 2 * step, S, step):
-        part = layer(x[:, start : start + step], x[:, : start + step], offset=start).merged
-        torch.testing.assert_close(part, whole[:, start : start + step], rtol=1e-4, atol=1e-5)
 
 
 @each("key", BIASED)
@@ -119,17 +106,6 @@ def test_the_values_of_blocks_sum_to_the_whole(key):
     torch.testing.assert_close(parts[0] + parts[1], layer.position.values(weights, block))
 
 
-@each("key", KEYS)
-def test_half_and_double_precision_agree_with_single(key):
-    layer, x = layer_of(key), torch.randn(B, T, C)
-    single = layer(x).merged
-    double = layer.double()(x.double()).merged
-    torch.testing.assert_close(double.float(), single, rtol=1e-4, atol=1e-5)
-    half = layer.bfloat16()(x.bfloat16()).merged
-    assert half.dtype == torch.bfloat16
-    torch.testing.assert_close(half.float(), single, rtol=5e-2, atol=8e-2)
-
-
 @each("key", ROTATED)
 def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     """An angle made in bf16 would be off by whole turns at place 4000."""
@@ -164,14 +140,6 @@ def test_a_bias_sees_the_distance_alone(key):
     )
 
 
-@each("key", ["alibi", "t5", "kerple"])
-def test_a_bias_that_reads_no_content_is_toeplitz_a_head(key):
-    bias = layer_of(key).position.bias(ScoreBlock.whole(9, 13, num_heads=H, offset=4))
-    assert bias.shape == (H, 9, 13)
-    torch.testing.assert_close(bias[:, 1:, 1:], bias[:, :-1, :-1])
-    assert (bias[0] - bias[1]).abs().max() > 1e-3, "heads differ"
-
-
 @each("key", KEYS)
 def test_every_learned_number_is_reached(key):
     layer = layer_of(key)
@@ -196,46 +164,24 @@ def test_turns_first_made_for_a_picture_can_be_trained_with(key):
     assert layer.projection.query.weight.grad.abs().sum() > 0
 
 
-@each("key", KEYS)
-@each("projection", [e.key for e in AXES["projection"]])
-def test_the_sizes_are_those_that_meet(key, projection):
-    """Fewer key heads, other sizes for meeting and for values, twice the heads: all that a projection may decide."""
-    try:
-        config = AttentionConfig(C, 6, projection=projection, position=key)
-    except ConfigError as refusal:
-        assert projection in str(refusal) and key in str(refusal) and "take" in str(refusal)
-        return
-    layer = Attention(config, add_positions=True)
-    context = None if config.has("projection", "one sequence") else torch.randn(B, S, C)
-    out = layer(torch.randn(B, T, C), context).merged
-    assert out.shape == (B, T, C) and out.isfinite().all()
-
-
-@each("key", KEYS)
-def test_one_query_and_one_key(key):
-    for queries, keys in ((1, 1), (1, 7), (7, 1)):
-        layer = layer_of(key)
-        out = layer(torch.randn(1, queries, C), torch.randn(1, keys, C)).merged
-        assert out.shape == (1, queries, C) and out.isfinite().all()
-
-
-@each("entry", [entry for entry in POSITIONS if not entry.parts])
+@each("entry", POSITIONS)
 def test_an_entry_says_where_it_enters(entry):
+    """Only those that say so add anything, turn anything, or change scores and what they bring."""
+    config = AttentionConfig(24, 3, position=Choice(entry.key))
     position = layer_of(entry.key).position
-    overrides = {
+    assert bool(properties.additive_table(position, 6, 24).any()) is (entry.enters == "x")
+    rotations = properties.rotation_matrices(position, 6, config.qk_dim)
+    assert bool(properties.rotation_pairs(rotations)) is ("q, k" in enters(config.position))
+    changes = {
         name
-        for name in ("add", "rotate", "bias", "adjust", "values")
+        for name in ("bias", "adjust", "values")
         if getattr(type(position), name) is not getattr(Position, name)
     }
-    where = {"": set(), "x": {"add"}, "q, k": {"rotate"}}.get(entry.enters)
-    assert (
-        overrides == where
-        if where is not None
-        else overrides and overrides <= {"bias", "adjust", "values"}
-    )
-    assert ("adjust" in overrides) == ("adjusts" in entry.traits)
-    assert ("values" in overrides) == ("values" in entry.traits)
-    assert entry.short and (entry.paper or entry.source or entry.key == "formula"), (
+    assert bool(changes) is (entry.enters == "scores")
+    if not entry.parts:
+        said = ("adjusts" in entry.traits, "values" in entry.traits)
+        assert ("adjust" in changes, "values" in changes) == said
+    assert entry.short and (entry.paper or entry.source or entry.key in ("formula", "and")), (
         "what is typed has no author"
     )
 
@@ -295,16 +241,18 @@ def test_pairs_are_found_in_the_turns(layout, first):
         properties.rotation_matrices(Rotary(10, 10000.0, layout, 0.8), 7, 10)
     )
     assert len(pairs) == 4 and (pairs[0].first, pairs[0].second) == first
-    assert [pair.angle for pair in pairs] == pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4)
-    assert pairs[0].wavelength == pytest.approx(2 * math.pi, rel=1e-5)
+    assert ([pair.angle for pair in pairs], pairs[0].wavelength) == (
+        pytest.approx([1, 0.1, 0.01, 0.001], rel=1e-4),
+        pytest.approx(2 * math.pi, rel=1e-5),
+    )
 
 
 def test_pairs_of_sinusoids_rotate_by_their_angles():
     """Seven dimensions: three pairs, whose angles fall by 100^(-2/7), and a sine without its cosine."""
     pairs = properties.sinusoid_pairs(sinusoids(torch.arange(5.0), 7, 100.0))
-    assert [(pair.first, pair.second) for pair in pairs] == [(0, 1), (2, 3), (4, 5)]
-    assert [pair.angle for pair in pairs] == pytest.approx(
-        [1, 100 ** (-2 / 7), 100 ** (-4 / 7)], rel=1e-5
+    assert ([(pair.first, pair.second) for pair in pairs], [pair.angle for pair in pairs]) == (
+        [(0, 1), (2, 3), (4, 5)],
+        pytest.approx([1, 100 ** (-2 / 7), 100 ** (-4 / 7)], rel=1e-5),
     )
 
 
@@ -352,16 +300,6 @@ def test_an_odd_last_dimension_stays_out_of_the_closed_form():
     closed = properties.sinusoid_shift(table[3])
     torch.testing.assert_close(closed[6], torch.eye(7)[6])
     torch.testing.assert_close(table[:-3] @ closed.mT[:, :6], table[3:, :6], rtol=1e-5, atol=1e-5)
-
-
-@each("entry", POSITIONS)
-def test_every_encoding_shows_where_it_enters(entry):
-    """Only those that say so add anything, and only those that say so turn anything."""
-    config = AttentionConfig(24, 3, position=Choice(entry.key))
-    position = find(POSITIONS, "position", entry.key).build(config)
-    assert bool(properties.additive_table(position, 6, 24).any()) is (entry.enters == "x")
-    rotations = properties.rotation_matrices(position, 6, config.qk_dim)
-    assert bool(properties.rotation_pairs(rotations)) is ("q, k" in enters(config.position))
 
 
 # What a position makes of its weights or inputs alone is made once a call, however many blocks a kernel cuts.

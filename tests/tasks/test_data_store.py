@@ -108,8 +108,10 @@ def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, r
     monkeypatch.setattr(reading, "INLINE", 1_000)
     config = recommended(make_task(TaskConfig.of("own_pairs", data=DATA)), "transformer", **SMALL)
     run = create_run(config)
-    assert reading.is_reference(run.config().task["data"])
-    assert reading.read(str(run.config().task["data"])) == DATA == config.task["data"]
+    assert (
+        reading.is_reference(run.config().task["data"])
+        and reading.read(str(run.config().task["data"])) == DATA == config.task["data"]
+    )
 
 
 def test_old_runs_with_their_data_inline_are_read(runs):
@@ -214,12 +216,14 @@ def test_what_is_wrong_with_a_table_is_said_with_its_line(text, words):
 
 def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
     rows, mark = read_rows('name,said\r\n\r\nann,"a\r\nb"\r\nbob,"c, ""d"""\r\n')
-    assert mark == ","
-    assert [tuple(row) for row in rows] == [
-        (1, ("name", "said")),
-        (3, ("ann", "a\nb")),
-        (5, ("bob", 'c, "d"')),
-    ]
+    assert (mark, [tuple(row) for row in rows]) == (
+        ",",
+        [
+            (1, ("name", "said")),
+            (3, ("ann", "a\nb")),
+            (5, ("bob", 'c, "d"')),
+        ],
+    )
 
 
 @each(

@@ -34,8 +34,10 @@ from tests.cases import each, instance
 
 
 def test_characters_and_words():
-    assert split("I'm\nhere ", "characters") == ["I", "'", "m", "↵", "h", "e", "r", "e", " "]
-    assert split("I'm\nhere, né ", "words") == ["I", "'", "m", "↵", "here", ",", "né"]
+    assert (split("I'm\nhere ", "characters"), split("I'm\nhere, né ", "words")) == (
+        ["I", "'", "m", "↵", "h", "e", "r", "e", " "],
+        ["I", "'", "m", "↵", "here", ",", "né"],
+    )
 
 
 def test_the_reference_is_cut_by_topic():
@@ -45,8 +47,11 @@ def test_the_reference_is_cut_by_topic():
     held = [
         text.strip().replace("\n", "↵") for name, text in sorted(found.items()) if is_held_out(name)
     ]
-    assert held and "".join(corpus.held_out) == "↵↵".join(held)
-    assert len(corpus.trained) > 8 * len(corpus.held_out) > 80_000
+    assert (
+        held
+        and "".join(corpus.held_out) == "↵↵".join(held)
+        and len(corpus.trained) > 8 * len(corpus.held_out) > 80_000
+    )
 
 
 @each(
@@ -74,8 +79,11 @@ def test_windows_ask_for_their_own_next_token(config):
         if UNK not in row
     )
     collated = task.collate(task.held_out(3))
-    assert torch.equal(collated.source[:, 1:], collated.target_out[:, :-1])
-    assert EOS not in collated.target_out and PAD not in collated.target_out
+    assert (
+        torch.equal(collated.source[:, 1:], collated.target_out[:, :-1])
+        and EOS not in collated.target_out
+        and PAD not in collated.target_out
+    )
 
 
 def test_what_is_typed_has_no_next_token_of_its_last():
@@ -112,8 +120,11 @@ def test_a_text_that_will_not_do(params, words):
 def test_your_text_is_cut_at_a_line_and_nothing_of_it_is_lost():
     task = instance(make_task(TaskConfig.of("own_text")), TextTask)
     whole = "".join((*task.corpus.trained, *task.corpus.held_out))
-    assert whole == SONNETS.strip().replace("\n", "↵") and task.corpus.trained[-1] == "↵"
-    assert "Training uses" in task.notes[0]
+    assert (
+        whole == SONNETS.strip().replace("\n", "↵")
+        and task.corpus.trained[-1] == "↵"
+        and "Training uses" in task.notes[0]
+    )
 
 
 def test_a_language_model_learns_more_than_how_often_letters_come():
@@ -185,8 +196,11 @@ def test_both_kinds_come_by_default_and_fit():
     assert 0.4 < sum(kinds) / len(kinds) < 0.6
     assert max(len(words) for words, _ in examples) == LONGEST
     batch = task.collate(examples)
-    assert UNK not in batch.source and (batch.source[:, 0] == BOS).all()
-    assert torch.equal(batch.target_out == PAD, ~batch.source_mask)
+    assert (
+        UNK not in batch.source
+        and (batch.source[:, 0] == BOS).all()
+        and torch.equal(batch.target_out == PAD, ~batch.source_mask)
+    )
     real = batch.source_mask[:, 1:]
     assert torch.equal(batch.source[:, 1:][real], batch.target_out[:, :-1][real])
 
@@ -227,9 +241,11 @@ def turn(words):
 
 def test_a_line_says_its_passage_again(task):
     batch = task.batch(1000, torch.Generator().manual_seed(1))
-    assert batch.source.shape == batch.target_out.shape == (1000, 60)
-    assert (batch.source[:, 0] == BOS).all()
-    assert batch.target_in is None
+    assert (
+        batch.source.shape == batch.target_out.shape == (1000, 60)
+        and (batch.source[:, 0] == BOS).all()
+        and batch.target_in is None
+    )
     assert torch.equal(batch.source[:, 1:], batch.target_out[:, :-1])
     positions = [turn(row.tolist()) for row in batch.source[:, 1:]]
     assert min(share for _, share in positions) > 0.25, (
@@ -256,16 +272,17 @@ def test_the_commonest_words_come_most(task):
         task.batch(500, torch.Generator().manual_seed(2)).target_out.flatten(), minlength=254
     )
     often = counts[task.source_vocab.encode(COMMON)].float()
-    assert len(COMMON) == len(set(COMMON)) == 250
-    assert often[:20].mean() > 3 * often[-20:].mean() > 0
+    assert len(COMMON) == len(set(COMMON)) == 250 and often[:20].mean() > 3 * often[-20:].mean() > 0
 
 
 def test_it_is_trained_as_it_is_recommended():
     task = make_task(TaskConfig.of("repeats", length=24, passage=6, gap=2))
     records = list(train(recommended(task, steps=24, warmup=0, record_every=12, held_out=8)))
-    assert records[-1].loss < 0.97 * records[0].loss
-    assert records[-1].expected is not None
-    assert 0 < records[-1].even < 0.5
+    assert (
+        records[-1].loss < 0.97 * records[0].loss
+        and records[-1].expected is not None
+        and 0 < records[-1].even < 0.5
+    )
 
 
 # Documents: the highest court decides, no count of words tells the class, and no document is on both sides.
@@ -308,8 +325,12 @@ def test_the_highest_court_decides_and_another_disagrees(config):
         court, ruling = sorted(
             (example.source[i] for i in words), key=lambda word: word in CLASS_OF
         )
-        assert place == spans[number] and set(words) <= set(place)
-        assert CLASS_OF[ruling] == verdict and COURTS.index(court) == max(ruled)[0]
+        assert (
+            place == spans[number]
+            and set(words) <= set(place)
+            and CLASS_OF[ruling] == verdict
+            and COURTS.index(court) == max(ruled)[0]
+        )
         assert task.places(example) == (tuple(place),)
         sizes[len(spans)] += 1
         assert len(example.source) <= task.max_source and UNK not in task.source_vocab.encode(
@@ -323,8 +344,7 @@ def test_no_count_of_words_tells_the_class():
     task = make_task(TaskConfig.of("documents"))
     examples = task.held_out(1_000)
     by_class = {name: [e for e in examples if e.target == (name,)] for name in VERDICTS}
-    share = len(by_class["guilty"]) / len(examples)
-    assert share == pytest.approx(0.5, abs=0.05)
+    assert (len(by_class["guilty"]) / len(examples)) == pytest.approx(0.5, abs=0.05)
     guilty = [sum(v == "guilty" for _, v, _ in rulings(e)) / len(rulings(e)) for e in examples]
     means = [
         sum(g for e, g in zip(examples, guilty, strict=True) if e.target == (name,))
@@ -424,8 +444,11 @@ def test_patches_are_cut_row_by_row():
 def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
     task = make_task(TaskConfig.of("digits", patch=patch))
     held, trained = task.held_out(10_000), task.trained()
-    assert len(held) + len(trained) == 1797 and len(held) == 359
-    assert not {e.source for e in held} & {e.source for e in trained}
+    assert (
+        len(held) + len(trained) == 1797
+        and len(held) == 359
+        and not {e.source for e in held} & {e.source for e in trained}
+    )
     pictures, labels = digits()
     known = {
         (row.tobytes(), int(label)) for row, label in zip(pictures.numpy(), labels, strict=True)
@@ -452,8 +475,10 @@ def test_a_digit_is_held_out_whole_and_comes_back_from_its_patches(patch):
     ],
 )
 def test_which_digit_decides_a_word(language, number, places):
-    assert len(number_words(language)[number]) == len(places)
-    assert deciding(language, number) == places
+    assert (len(number_words(language)[number]), deciding(language, number)) == (
+        len(places),
+        places,
+    )
 
 
 @each("params", [dict(), dict(language="en", digits=2, patch="8"), dict(language="es", patch="2")])
@@ -462,8 +487,11 @@ def test_a_picture_shows_the_number_that_its_words_say(params):
     words, (pictures, labels) = number_words(task.language), digits()
     label = {row.tobytes(): int(digit) for row, digit in zip(pictures.numpy(), labels, strict=True)}
     batch = task.batch(40, torch.Generator().manual_seed(0))
-    assert (batch.target_in[:, 0] == BOS).all() and ((batch.target_out == EOS).sum(1) == 1).all()
-    assert torch.equal(batch.target_in[:, 1:] != PAD, batch.target_out[:, 1:] != PAD)
+    assert (
+        (batch.target_in[:, 0] == BOS).all()
+        and ((batch.target_out == EOS).sum(1) == 1).all()
+        and torch.equal(batch.target_in[:, 1:] != PAD, batch.target_out[:, 1:] != PAD)
+    )
     sides: dict[bool, set[bytes]] = {False: set(), True: set()}
     trained = [
         type(e)(tuple(map(tuple, row.tolist())), tuple(task.target_vocab.decode(ids)))
@@ -511,8 +539,11 @@ def test_pictures_are_learned(config, kind, steps):
     assert records[1].loss < 0.6 * records[0].loss
     assert records[-1].examples[0].target == task.held_out(1)[0].target
     if kind == "transformer":
-        assert records[-1].expected is not None
-        assert records[-1].maps["0:cross"].shape[-1] == 2 and records[-1].even == pytest.approx(0.5)
+        assert (
+            records[-1].expected is not None
+            and records[-1].maps["0:cross"].shape[-1] == 2
+            and records[-1].even == pytest.approx(0.5)
+        )
 
 
 # Metrics against counts made by hand and against sacrebleu's own reading.
@@ -535,8 +566,10 @@ def test_bleu_is_sacrebleus_and_100_when_all_is_right():
     theirs = sacrebleu.corpus_bleu(
         [" ".join(g) for g in guesses], [[" ".join(t) for t in targets]], tokenize="none"
     )
-    assert bleu(guesses, targets) == pytest.approx(theirs.score)
-    assert bleu(targets, targets) == pytest.approx(100)
+    assert (bleu(guesses, targets), bleu(targets, targets)) == (
+        pytest.approx(theirs.score),
+        pytest.approx(100),
+    )
     assert bleu([["zehn"]], [["zehn"]]) == pytest.approx(100), "a target of one word can be right"
     assert bleu([[]], [["zehn"]]) == 0
 
@@ -610,8 +643,10 @@ def test_confusion_and_balanced_accuracy_are_those_of_scikit_learn(pairs):
 
 
 def test_the_majority_is_of_what_is_trained_on_and_its_share_of_what_is_tested():
-    assert majority_class("aabaa", "abbb") == ("a", 0.25)
-    assert entropy("aab") == pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)))
+    assert (majority_class("aabaa", "abbb"), entropy("aab")) == (
+        ("a", 0.25),
+        pytest.approx(-(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))),
+    )
     assert entropy("abcd") == pytest.approx(math.log(4)) and entropy("aa") == 0
     with pytest.raises(ValueError, match="empty confusion matrix"):
         balanced_accuracy([[0, 0], [0, 0]])

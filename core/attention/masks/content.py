@@ -210,8 +210,11 @@ def _lightning_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(maps + scores, max(8 * heads * area.cells, 28 * area.cells), area.cells)
 
 
-class Window(Mask):
-    """|j − p| ≤ D, with the weights times exp(−(j − p)² / 2σ²), σ = D / 2: rows then sum to less than 1."""
+class Monotonic(Mask):
+    """|j − p| ≤ D, with the weights times exp(−(j − p)² / 2σ²), σ = D / 2: rows then sum to less than 1.
+
+    p = i: input and output are assumed to be aligned (local-m).
+    """
 
     def __init__(self, window: int, gaussian: bool) -> None:
         super().__init__()
@@ -219,7 +222,7 @@ class Window(Mask):
 
     def centre(self, block: ScoreBlock) -> Tensor:
         """The position p of each query, broadcastable to (B, H, T, 1)."""
-        raise NotImplementedError
+        return block.i
 
     def forward(self, block: ScoreBlock) -> Tensor:
         centre = self.centre(block)
@@ -232,14 +235,7 @@ class Window(Mask):
         return torch.exp(-deviations.square() / 2).to(block.dtype)
 
 
-class Monotonic(Window):
-    """p = i: input and output are assumed to be aligned (local-m)."""
-
-    def centre(self, block: ScoreBlock) -> Tensor:
-        return block.i
-
-
-class Predictive(Window):
+class Predictive(Monotonic):
     """p = S · σ(vᵀ tanh(W q)), predicted from each query (local-p); W (H, D, D) and v (H, D) are learned.
 
     S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through

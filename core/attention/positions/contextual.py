@@ -91,11 +91,6 @@ def _cope_cost(config: LayerConfig, area: Area) -> Cost:
     return Cost(2.0 * products * config.qk_dim, 36 * heads * area.cells + 4 * products)
 
 
-def _forgetting_tables(config: LayerConfig, area: Area) -> Cost:
-    gates = config.score_heads * area.keys
-    return Cost(2.0 * gates * config.d_model, 12 * gates, 4 * gates)
-
-
 # Selective attention (Leviathan 2024): a token may say that later tokens no longer need an earlier one.
 
 
@@ -298,7 +293,9 @@ ENTRIES: tuple[Entry, ...] = (
         enters="scores",
         traits=frozenset({"reads x"}),
         cost=lambda config, area: bias_cost(config, area, 0.0, 0.0, 3),
-        tables=_forgetting_tables,
+        tables=lambda config, area: (
+            Cost(2.0 * config.d_model, 12, 4) * (config.score_heads * area.keys)
+        ),
     ),
     Entry(
         "selective",

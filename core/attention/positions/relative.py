@@ -262,12 +262,8 @@ class Fire(Position):
 
 def _fire_cost(config: LayerConfig, area: Area) -> Cost:
     """A network for each cell, with hidden numbers held before and after the ReLU."""
-    cells, hidden, bias = (
-        area.cells,
-        int(config.position["hidden"]),
-        4 * config.score_heads * area.cells,
-    )
-    return Cost(2.0 * cells * hidden * (1 + config.score_heads), 4 * cells * (1 + 2 * hidden), bias)
+    hidden, heads = int(config.position["hidden"]), config.score_heads
+    return Cost(2.0 * hidden * (1 + heads), 4 * (1 + 2 * hidden), 4 * heads) * area.cells
 
 
 class Shaw(Position):
@@ -429,11 +425,6 @@ def _deberta_cost(config: LayerConfig, area: Area) -> Cost:
     read = table_rows(area.low, area.high, most, 2 * most)
     met = _gathered_cost(config, area, read.stop - read.start, area.queries + area.keys)
     return Cost(met.flops, max(met.bytes, 4 * met.output), met.output)
-
-
-def _deberta_tables(config: LayerConfig, area: Area) -> Cost:
-    vectors, wide = 2 * int(config.position["distance"]), config.score_heads * config.qk_dim
-    return Cost(4.0 * vectors * config.d_model * wide, 8 * vectors * wide, 8 * vectors * wide)
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -669,6 +660,9 @@ ENTRIES: tuple[Entry, ...] = (
         enters="scores",
         traits=frozenset({"adjusts"}),
         cost=_deberta_cost,
-        tables=_deberta_tables,
+        tables=lambda config, area: (
+            Cost(4.0 * config.d_model, 8, 8)
+            * (2 * int(config.position["distance"]) * config.score_heads * config.qk_dim)
+        ),
     ),
 )
