@@ -142,13 +142,17 @@ def test_the_gated_delta_rule_overwrites_what_its_key_held():
     assert out.flatten().tolist() == [4, 4, 9, 3]
 
 
-def test_the_gated_delta_rule_needs_the_layer_and_its_x():
-    q, k, v = torch.randn(3, 1, H, T, C // H)
-    with pytest.raises(ConfigError, match="take Attention\\(config\\), or kernel = linear"):
-        attend(q, k, v, kernel="gated_delta")
-    layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
-    with pytest.raises(ConfigError, match="reads context, which is not given here.*kernel = ret"):
-        layer.kernel(layer.kernel_inputs(q, k, v))
+@each("key", [e.key for e in AXES["kernel"] if "layer only" in e.traits])
+def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
+    (q, k, v), context = torch.randn(3, 1, H, T, C // H), torch.randn(1, T, C)
+    with pytest.raises(ConfigError, match=f"kernel = {key} has .* of its own; take Attention"):
+        attend(q, k, v, kernel=key)
+    if key in ("performer", "linformer", "retention"):
+        return  # they read nothing but q, k and v
+    layer, late = Attention(AttentionConfig(C, H, kernel=key)), key in ("nsa", "log_linear")
+    reads, given = ("x", {"context": context}) if late else ("context", {})
+    with pytest.raises(ConfigError, match=f"{key} reads {reads}, which is not given here"):
+        layer.kernel(layer.kernel_inputs(q, k, v, **given))
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():

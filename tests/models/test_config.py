@@ -102,8 +102,10 @@ def taken_apart(case, **changes):
 
 
 @every
-def test_the_parts_add_up_to_the_model(case):
+def test_the_parts_add_up_to_the_model_and_nothing_is_left_on_it(case):
     model, inputs, whole = taken_apart(case)
+    assert all(weight.grad is None for weight in model.parameters())
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert whole.parameters == sum(weight.numel() for weight in model.parameters())
     for part in whole.walk():
         if part.children:
@@ -118,15 +120,7 @@ def test_the_parts_add_up_to_the_model(case):
         logits.mean().item(), abs=1e-5
     )
     assert whole.std == pytest.approx(logits.std(correction=0).item(), rel=1e-4)
-
-
-@every
-def test_the_gradient_is_autograds_and_nothing_is_left_on_the_model(case):
-    model, inputs, whole = taken_apart(case)
-    assert all(weight.grad is None for weight in model.parameters()) and not any(
-        module._forward_hooks or module._forward_pre_hooks for module in model.modules()
-    )
-    grads = torch.autograd.grad(squared(model(*inputs).logits), list(model.parameters()))
+    grads = torch.autograd.grad(squared(logits), list(model.parameters()))
     norm = torch.linalg.vector_norm(torch.stack([grad.norm() for grad in grads])).item()
     assert whole.gradient == pytest.approx(norm, rel=1e-4)
 
@@ -241,37 +235,33 @@ def without_weights(part: Part) -> Part:
     )
 
 
-def compare(config: ModelConfig, layers: int) -> None:
+PLAIN = ModelConfig.transformer(24, 3, kind="decoder", position="none")
+STACKS = [
+    *(
+        (4, ModelConfig.transformer(24, 3, kind=kind, **blocks))
+        for kind in STACKED
+        for blocks in PATTERNS.values()
+    ),
+    *(
+        (3, ModelConfig.transformer(24, 3, kind="decoder", position=entry.key))
+        for entry in POSITIONS
+    ),
+    *((layers, replace(PLAIN, following=(LOCAL, LOCAL))) for layers in (3, 4, 7)),
+]
+
+
+@each(("layers", "config"), STACKS)
+def test_layers_are_repeated_in_the_order_of_the_pattern(layers, config):
+    """In every stack of every kind and position; unlike layers with their names."""
     deep, shallow = replace(config, layers=layers), replace(config, layers=len(config.pattern))
     outline = with_layers(measured(shallow), layers, deep.layer_names)
     assert without_weights(outline) == without_weights(measured(deep))
     assert all(part.mean is part.std is part.gradient is None for part in outline.walk())
 
 
-@each(
-    ("layers", "more"),
-    [
-        *((4, {"kind": kind, **blocks}) for kind in STACKED for blocks in PATTERNS.values()),
-        *((3, {"kind": "decoder", "position": entry.key}) for entry in POSITIONS),
-    ],
-)
-def test_layers_are_repeated_in_every_stack_of_every_kind_and_position(layers, more):
-    compare(ModelConfig.transformer(24, 3, **more), layers)
-
-
-@pytest.mark.parametrize("layers", [3, 4, 7])
-def test_unlike_layers_come_in_the_order_of_the_pattern_and_with_its_names(layers):
-    plain = ModelConfig.transformer(24, 3, kind="decoder", position="none")
-    compare(replace(plain, following=(LOCAL, LOCAL)), layers)
-
-
 # The Transformer against itself: without feed-forward, masks that ask for padding, and decoding step by step.
 
 C, HEADS, D_FF, B, T, S = 21, 3, 13, 5, 7, 11
-
-
-def config(norm="post", **more):
-    return ModelConfig.transformer(C, HEADS, layers=2, d_ff=D_FF, norm=norm, **more)
 
 
 @each("norm", ["post", "pre"])
@@ -289,7 +279,7 @@ def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm
 
 
 def test_encoder_is_counted_once():
-    encoder = Encoder(config())
+    encoder = Encoder(ModelConfig.transformer(C, HEADS, layers=2, d_ff=D_FF))
     per_layer = 4 * (C * C + C) + (C * D_FF + D_FF) + (D_FF * C + C) + 4 * C
     assert (sum(p.numel() for p in encoder.parameters()), len(encoder.state_dict())) == (
         2 * per_layer,

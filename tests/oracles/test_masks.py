@@ -507,13 +507,6 @@ def test_any_rectangle_agrees_with_the_whole(choice):
 
 
 @BOTH
-def test_a_query_alone_chooses_what_it_chooses_among_all(choice):
-    layer, x = Attention(AttentionConfig(C, H, mask=choice)).eval(), torch.randn(B, LENGTH, C)
-    rows = [layer(x[:, t : t + 1], x[:, : t + 1], offset=t).merged for t in range(LENGTH)]
-    torch.testing.assert_close(torch.cat(rows, 1), layer(x).merged, rtol=1e-5, atol=1e-5)
-
-
-@BOTH
 def test_without_content_there_is_no_mask(choice):
     with pytest.raises(ConfigError, match="take Attention"):
         build_mask(AttentionConfig(C, H, mask=choice).mask, 3, 3)
@@ -663,11 +656,3 @@ def test_a_row_of_nsa_by_hand():
         pytest.approx((row * torch.arange(1.0, 6.0)).sum().item()),
         [1.0, 0, 0, 0, 0],
     )
-
-
-def test_nsa_needs_the_layer_and_the_queries_x():
-    q = torch.randn(1, 3, LENGTH, D)
-    with pytest.raises(ConfigError, match="nsa has weights or sizes of its own; take Attention"):
-        attend(q, q, q, kernel="nsa")
-    with pytest.raises(ConfigError, match="nsa reads x, which is not given"):
-        sparse_layer(2, 2, 2).attend_heads(*(x.double() for x in (q, q, q)))

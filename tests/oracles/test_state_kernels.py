@@ -13,7 +13,7 @@ from transformers.models.kimi_linear import modeling_kimi_linear as kimi
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk_scan
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
-from core.attention import Attention, AttentionConfig, Choice, ConfigError
+from core.attention import Attention, AttentionConfig, Choice
 from core.attention.cost import attention_cost
 from core.attention.kernels.delta import (
     STRONGEST,
@@ -447,13 +447,3 @@ def test_levels_double():
         tree_levels(8, 9, torch.device("cpu"))[7].tolist(),
         tree_levels(8, 3, torch.device("cpu"))[4].tolist(),
     ) == ([3, 3, 3, 3, 2, 2, 1, 0], [2, 2, 2, 2, 0, 1, 2, 2])
-
-
-def test_log_linear_needs_the_x_of_the_queries():
-    layer, (q, k, v) = (
-        Attention(AttentionConfig(21, 3, kernel="log_linear")),
-        torch.randn(3, B, H, T, D),
-    )
-    words = "log_linear reads x, which is not given here"
-    with pytest.raises(ConfigError, match=words):
-        layer.kernel(layer.kernel_inputs(q, k, v, context=torch.randn(B, T, H * D)))
