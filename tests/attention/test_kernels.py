@@ -150,9 +150,10 @@ def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
     if key in ("performer", "linformer", "retention"):
         return  # they read nothing but q, k and v
     layer, late = Attention(AttentionConfig(C, H, kernel=key)), key in ("nsa", "log_linear")
-    reads, given = ("x", {"context": context}) if late else ("context", {})
-    with pytest.raises(ConfigError, match=f"{key} reads {reads}, which is not given here"):
-        layer.kernel(layer.kernel_inputs(q, k, v, **given))
+    with pytest.raises(
+        ConfigError, match=f"{key} reads {'x' if late else 'context'}, which is not given here"
+    ):
+        layer.kernel(layer.kernel_inputs(q, k, v, context=context if late else None))
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():

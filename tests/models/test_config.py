@@ -208,7 +208,7 @@ TASK = {
     "forecaster": "series",
 }
 LOCAL = ModelConfig.transformer(24, 3, kind="decoder", position="alibi").required_attention
-PATTERNS = {
+PATTERNS: dict[str, dict[str, Any]] = {
     "norm before": {"norm": "pre", "normalization": "rms", "activation": "swiglu"},
     "norm after": {},
 }
