@@ -120,20 +120,15 @@ def _unsigned(size: float) -> str:
         return _rounded(size, max(3, _places(1 - size)))
     if size >= 0.0995 or size == 0:
         return _rounded(size, 2)
-    if _first_digit(size) >= 0.00001:
+    if float(f"{size:.0e}") >= 0.00001:
         return _rounded(size, max(3, _places(size)))
     digit, _, power = f"{size:.0e}".partition("e")
     return f"{digit}e{MINUS}{abs(int(power))}"
 
 
-def _first_digit(size: float) -> float:
-    """A number rounded to its first significant digit."""
-    return float(f"{size:.0e}")
-
-
 def _places(size: float) -> int:
     """Decimals up to the first significant digit of a number."""
-    return -math.floor(math.log10(_first_digit(size)))
+    return -math.floor(math.log10(float(f"{size:.0e}")))
 
 
 def _rounded(size: float, decimals: int) -> str:

@@ -17,7 +17,7 @@ from dashboard.draw.formats import number
 from dashboard.draw.page_exports import Component
 from dashboard.draw.palette import for_browser
 from dashboard.draw.picture_files import Source
-from dashboard.draw.pictures import ChartPicture, MapsPicture, Picture, figure_svgs, with_own_ids
+from dashboard.draw.pictures import ChartPicture, MapsPicture, Picture, render, with_own_ids
 
 # Components in one HTML file of their own: no server, no network, both themes, pointer and keys.
 
@@ -122,7 +122,7 @@ def page_file(
 ) -> bytes:
     """One HTML file of a page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
     charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
-    svgs = figure_svgs({key: one.whole_spec() for key, one in charts.items()})
+    svgs = render({key: {"spec": one.whole_spec(), "format": "svg"} for key, one in charts.items()})
     parts: list[Part] = []
     traces: set[int] = set()
     for at, (key, picture) in enumerate(pictures.items()):
@@ -133,7 +133,9 @@ def page_file(
                 parts.append(part)
             traces.add(id(trace))
         elif key in charts:
-            parts.append(Part(picture.title, html=scrolled(with_own_ids(svgs[key], f"p{at}-"))))
+            parts.append(
+                Part(picture.title, html=scrolled(with_own_ids(svgs[key].decode(), f"p{at}-")))
+            )
         else:
             parts.append(Part(picture.title, html=table_html(*picture.table())))
     return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()

@@ -113,12 +113,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
 
 
-def figure_svgs(specs: Mapping[str, Spec]) -> dict[str, str]:
-    """Figures on white by name."""
-    files = render({name: {"spec": spec, "format": "svg"} for name, spec in specs.items()})
-    return {name: data.decode() for name, data in files.items()}
-
-
 def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
     """The file of each job by its name, made in a process of its own.
 
@@ -359,7 +353,7 @@ class ChartPicture(Picture):
         return whole
 
     def svg(self) -> str:
-        return figure_svgs({"": self.whole_spec()})[""]
+        return render({"": {"spec": self.whole_spec(), "format": "svg"}})[""].decode()
 
 
 @dataclass(frozen=True, eq=False)

@@ -177,18 +177,18 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
 
     A press asks Python, which answers in the next run; the browser waits for the answer with the clipboard open.
     """
-    request = st.session_state.pop(f"{key}:request", None) or {}
+    asked = f"{key}:request"
+    request = st.session_state.pop(asked, None) or {}
     _, make = formats.get(request.get("name", ""), ("", None))
     data = {
         "buttons": [{"name": label, "type": TYPES[kind]} for label, (kind, _) in formats.items()],
         "answer": {"turn": request["turn"], "bytes": b64encode(make()).decode()} if make else None,
     }
-    draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=lambda: _note(key))
 
+    def note() -> None:
+        st.session_state[asked] = dict(st.session_state[key].get("ask") or {})
 
-def _note(key: str) -> None:
-    """Note what a press asks for, until the run that follows."""
-    st.session_state[f"{key}:request"] = dict(st.session_state[key].get("ask") or {})
+    draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=note)
 
 
 COPY_LINK = "Copy link"
