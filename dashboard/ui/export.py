@@ -119,11 +119,10 @@ def new_id() -> str:
 def current_report() -> Report | None:
     """The report of this session or of this browser; None before anything was added."""
     name = st.session_state.get(REPORT)
-    if name is None:
-        name = str(st.context.cookies.get(COOKIE, ""))
-        if read_report(name):
-            st.session_state[REPORT] = name
-    return read_report(name)
+    report = read_report(str(st.context.cookies.get(COOKIE, "")) if name is None else name)
+    if report and name is None:
+        st.session_state[REPORT] = report.id
+    return report
 
 
 def report_cookie() -> str | None:
@@ -149,10 +148,8 @@ def read_report(name: str) -> Report | None:
 
 def size_of(report: Report) -> int:
     """The bytes of a report's file; 0 before it is written."""
-    try:
-        return _path(report.id).stat().st_size
-    except OSError:
-        return 0
+    path = _path(report.id)
+    return path.stat().st_size if path.exists() else 0
 
 
 def save(report: Report) -> None:

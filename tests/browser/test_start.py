@@ -19,7 +19,9 @@ from tests.browser.helpers import (
 )
 
 
-def test_the_picked_output_word_shows_its_strongest_arrow(page):
+def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_groups_that_open(
+    page,
+):
     open_page(page, "")
     item = start.load()["translations"][0]
     board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
@@ -39,6 +41,20 @@ def test_the_picked_output_word_shows_its_strongest_arrow(page):
     page.get_by_role("button", name="Play again").click()
     expect(board.locator("circle.later")).to_have_count(len(item["target"]), timeout=2_000)
     resize(page, 390, "dark")
+    resize(page, 1280, "light")
+    pages = page.get_by_role("navigation", name="Pages")
+    expect(pages.locator("a:visible")).to_have_count(8)
+    expect(pages.locator("summary")).to_have_count(
+        5
+    )  # the path and four groups: twelve to choose from
+    pages.get_by_text("Mechanisms", exact=True).click()
+    pages.get_by_role("link", name="Scores").click()
+    expect(pages.get_by_role("link", name="Scores")).to_have_attribute("aria-current", "page")
+    search = page.get_by_role("combobox", name="Search the lab")
+    search.fill("sliding window")
+    page.get_by_role("option", name="Local window").click()
+    expect(page.get_by_role("heading", name="All mechanisms")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
 
 
 def test_the_tour_sets_the_controls_of_a_page(page):
@@ -58,23 +74,6 @@ def test_the_tour_sets_the_controls_of_a_page(page):
         expect(bar).to_be_in_viewport(ratio=1)
     click(bar.get_by_role("button", name="Skip"))
     expect(bar).to_have_count(0)
-
-
-def test_the_sidebar_shows_the_path_and_groups_that_open(page):
-    open_page(page, "")
-    pages = page.get_by_role("navigation", name="Pages")
-    expect(pages.locator("a:visible")).to_have_count(8)
-    expect(pages.locator("summary")).to_have_count(
-        5
-    )  # the path and four groups: twelve to choose from
-    pages.get_by_text("Mechanisms", exact=True).click()
-    pages.get_by_role("link", name="Scores").click()
-    expect(pages.get_by_role("link", name="Scores")).to_have_attribute("aria-current", "page")
-    search = page.get_by_role("combobox", name="Search the lab")
-    search.fill("sliding window")
-    page.get_by_role("option", name="Local window").click()
-    expect(page.get_by_role("heading", name="All mechanisms")).to_be_visible()
-    expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
 
 
 # From page to page: what was set is there when one comes back, and the address names what is seen.
