@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import CDPSession, Locator, Page, expect
+from playwright.sync_api import CDPSession, Dialog, Locator, Page, expect
 
 from dashboard.draw.formats import number
 from tests.browser.helpers import (
@@ -42,7 +42,12 @@ def open_view(page: Page):
 def no_dialog(page: Page) -> Iterator[None]:
     """What a name would open, were it HTML, is closed and fails the test."""
     opened: list[str] = []
-    page.on("dialog", lambda dialog: (opened.append(dialog.message), dialog.dismiss()))
+
+    def dismiss(dialog: Dialog) -> None:
+        opened.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", dismiss)
     yield
     assert not opened
 

@@ -177,8 +177,8 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
 
     A press asks Python, which answers in the next run; the browser waits for the answer with the clipboard open.
     """
-    asked = f"{key}:request"
-    request = st.session_state.pop(asked, None) or {}
+    request_key = f"{key}:request"
+    request = st.session_state.pop(request_key, None) or {}
     _, make = formats.get(request.get("name", ""), ("", None))
     data = {
         "buttons": [{"name": label, "type": TYPES[kind]} for label, (kind, _) in formats.items()],
@@ -186,7 +186,7 @@ def copy_buttons(formats: Mapping[str, tuple[str, Callable[[], bytes]]], *, key:
     }
 
     def note() -> None:
-        st.session_state[asked] = dict(st.session_state[key].get("ask") or {})
+        st.session_state[request_key] = dict(st.session_state[key].get("ask") or {})
 
     draw("copy_buttons", "cb", data, key=key, exported=False, on_ask_change=note)
 
