@@ -153,15 +153,11 @@ class Source:
     part: str = ""
 
     @property
-    def names(self) -> str:
-        """The authors as a text cites them: one, two, or the first et al."""
-        last = [author.split(",")[0].strip() for author in self.authors.split(" and ")]
-        return f"{last[0]} et al." if len(last) > 2 else " and ".join(last)
-
-    @property
     def text(self) -> str:
-        """Such as: Vaswani et al. 2017, section 3.2.1."""
-        return f"{self.names} {self.year}{f', {self.part}' if self.part else ''}"
+        """Such as: Vaswani et al. 2017, section 3.2.1; with the authors' last names, of more than two the first."""
+        last = [author.split(",")[0].strip() for author in self.authors.split(" and ")]
+        names = f"{last[0]} et al." if len(last) > 2 else " and ".join(last)
+        return f"{names} {self.year}{f', {self.part}' if self.part else ''}"
 
     @property
     def bibtex(self) -> str:

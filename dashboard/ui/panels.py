@@ -244,17 +244,17 @@ def entries_panel(entries: Iterable[Entry]) -> None:
         st.latex(item.latex)
 
 
-def source_panel(function: object) -> None:
-    """The source of a function, as it just ran."""
-    st.code(inspect.getsource(function), language="python")  # type: ignore[arg-type]
+def source_panel(*functions: Any) -> None:
+    """The source of functions, as they just ran."""
+    for function in functions:
+        st.code(inspect.getsource(function), language="python")
 
 
 def sources(text: str, *functions: object) -> None:
     """Papers and definitions, and the source of what just ran."""
     if text:
         st.markdown(text)
-    for function in functions:
-        source_panel(function)
+    source_panel(*functions)
 
 
 def details(label: str, draw: Callable[[], object], key: str | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from random import Random
@@ -482,21 +482,26 @@ def role_scores(texts: list[str], stop: Stop) -> Scores:
     """The mean score of each acting role with targets, in every head."""
     from core.interpret.corpus import INDEX, measure_text
     from core.interpret.roles import ROLES
-    from core.pretrained.base import ModelInputs
-    from core.pretrained.reading import read
 
-    rows, values = [INDEX[role.key] for role in ROLES if role.acts and role.key != "induction"], []
-    for text in texts:
-        if stop():
-            raise Stopped
-        values.append(measure_text(read(minilm(), ModelInputs(text)), "self")[0][rows])
-    mean: Scores = np.nanmean(np.stack(values), 0)
+    rows = [INDEX[role.key] for role in ROLES if role.acts and role.key != "induction"]
+    scores = over_texts(texts, stop, lambda inputs, reading: measure_text(reading, "self")[0][rows])
+    mean: Scores = np.nanmean(scores, 0)
     return mean
 
 
 def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
     """The mean change of the sentence's embedding, 1 − cosine, where each head is switched off."""
     from core.interpret.corpus import head_changes
+
+    return over_texts(
+        texts, stop, lambda inputs, reading: head_changes(minilm(), inputs, reading, "self")
+    ).mean(0)
+
+
+def over_texts(
+    texts: list[str], stop: Stop, measure: Callable[[Any, Any], np.ndarray]
+) -> np.ndarray:
+    """What is measured of the inputs and the reading of each text; Stopped when `stop()` becomes true."""
     from core.pretrained.base import ModelInputs
     from core.pretrained.reading import read
 
@@ -504,9 +509,8 @@ def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
     for inputs in map(ModelInputs, texts):
         if stop():
             raise Stopped
-        values.append(head_changes(minilm(), inputs, read(minilm(), inputs), "self"))
-    mean: np.ndarray = np.mean(values, 0)
-    return mean
+        values.append(measure(inputs, read(minilm(), inputs)))
+    return np.stack(values)
 
 
 def mean_agreement(first: Scores, second: Scores) -> float:

@@ -139,7 +139,13 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
     weights_of: WeightsOf = uniform_weights if condition == UNIFORM else own_weights
     if condition == GUIDED:
         guide = trained_reader(CONTEXT, seed, steps, stop)[0]
-        weights_of = guided_by(guide)
+
+        @torch.no_grad()
+        def weights_of(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
+            """Those of another reader, which no training changes. Wiegreffe and Pinter 2019, section 3.4."""
+            own = guide.states(guide.letters(batch.source), batch.source_mask)
+            return own_weights(guide, own, batch)
+
     task, data = languages(), torch.Generator().manual_seed(seed)
     with seeded_rng(seed):
         reader = Reader(task, condition == CONTEXT)
@@ -153,18 +159,6 @@ def trained_reader(condition: str, seed: int, steps: int, stop: Stop) -> tuple[R
 
     fit(reader, loss, steps, RATE, stop)
     return reader.eval().requires_grad_(False), weights_of
-
-
-def guided_by(guide: Reader) -> WeightsOf:
-    """The weights of another reader, which no training changes. Wiegreffe and Pinter 2019, section 3.4."""
-
-    def weights_of(reader: Reader, states: Tensor, batch: Batch) -> Tensor:
-        with torch.no_grad():
-            return own_weights(
-                guide, guide.states(guide.letters(batch.source), batch.source_mask), batch
-            )
-
-    return weights_of
 
 
 def by_gradient(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
