@@ -35,7 +35,7 @@ from dashboard.ui.fields import (
     Values,
 )
 from dashboard.ui.links import fragment
-from dashboard.ui.mechanism import params_in_session, params_of
+from dashboard.ui.mechanism import params_in_session, params_popover
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     caption,
@@ -44,7 +44,6 @@ from dashboard.ui.panels import (
     entries_panel,
     fact,
     next_page,
-    paragraph,
     room,
     source_panel,
     table,
@@ -505,22 +504,16 @@ def page() -> None:
         "Normalizers",
         "Every normalizer turns the same scores into weights: see which keys get 0, and how much "
         "weight goes to no key.",
-        parameters,
+        partial(
+            params_popover,
+            "normalizer",
+            key=key("params"),
+            help="Parameters that only one normalizer has",
+            exclude=lambda name: ELSEWHERE.get(name, (TEMPERATURE,)),
+        ),
     )
     explore()
     next_page("normalizers")
-
-
-def parameters() -> None:
-    """Draw the popover of the parameters that only one normalizer has."""
-    with st.popover(
-        "Parameters", icon=":material/tune:", help="Parameters that only one normalizer has"
-    ):
-        for item in AXES["normalizer"]:
-            elsewhere = ELSEWHERE.get(item.key, (TEMPERATURE,))
-            if any(param.key not in elsewhere for param in item.params):
-                paragraph(f"**{item.name}**")
-            params_of(item, key=key("params"), exclude=elsewhere)
 
 
 @fragment

@@ -574,7 +574,23 @@ def shuffled(values: Values) -> Equation:
     fact(sentence(tokens, row, effect))
     if added:
         words, places = cached(study.added_vectors, config, tokens, values.seed)
-        added_vectors(values, words[:, :FIRST_NUMBERS], places[:, :FIRST_NUMBERS])
+        shown = [each[:, :FIRST_NUMBERS] for each in (words, places, words + places)]
+        first, largest = shown[0].shape[1], number(np.abs(shown[1]).max())
+        multiples(
+            [
+                Tile("Word vectors", f"the first {first} of {values.d_model} numbers", shown[0]),
+                Tile("+ position vectors", f"the largest is {largest}", shown[1]),
+                Tile("= what attention reads", "word and position in one", shown[2]),
+            ],
+            tokens,
+            names(first),
+            key="positions:sum",
+            signed=True,
+            noun="number",
+            reads="word (row) · dimension (column)",
+            height=240,
+            link="positions:added",
+        )
         call = "words, places = added_vectors(config, tokens, seed)  # (T, C)"
         text = "What attention reads: the vector of each word plus that of its position."
         cells.append(called(text, call, "", SUM, "sum"))
@@ -590,26 +606,6 @@ def shuffled(values: Values) -> Equation:
     return (
         rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
         rf"\text{{largest difference}} = {latex(effect.largest)}",
-    )
-
-
-def added_vectors(values: Values, words: np.ndarray, places: np.ndarray) -> None:
-    """Draw the vector of each word, the vector of its position, and their sum: the first numbers of each."""
-    shown = words.shape[1]
-    multiples(
-        [
-            Tile("Word vectors", f"the first {shown} of {values.d_model} numbers", words),
-            Tile("+ position vectors", f"the largest is {number(np.abs(places).max())}", places),
-            Tile("= what attention reads", "word and position in one", words + places),
-        ],
-        values.tokens,
-        names(shown),
-        key="positions:sum",
-        signed=True,
-        noun="number",
-        reads="word (row) · dimension (column)",
-        height=240,
-        link="positions:added",
     )
 
 

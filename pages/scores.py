@@ -36,7 +36,7 @@ from dashboard.draw.palette import Ink
 from dashboard.server.cache import cached, remembered, shared
 from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
 from dashboard.ui.links import fragment, read_linked, reruns_alone, write_linked
-from dashboard.ui.mechanism import params_in_session, params_of
+from dashboard.ui.mechanism import params_in_session, params_popover
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     caption,
@@ -44,7 +44,6 @@ from dashboard.ui.panels import (
     entries_panel,
     fact,
     next_page,
-    paragraph,
     room,
     source_panel,
     table,
@@ -267,21 +266,15 @@ def page() -> None:
     title(
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
-        parameters,
+        partial(
+            params_popover,
+            "score",
+            key=key("params"),
+            help="Numbers that only some of the scores have",
+        ),
     )
     explore()
     next_page("scores")
-
-
-def parameters() -> None:
-    """Draw the popover of the numbers that only some of the scores have."""
-    with st.popover(
-        "Parameters", icon=":material/tune:", help="Numbers that only some of the scores have"
-    ):
-        for item in AXES["score"]:
-            if item.params:
-                paragraph(f"**{item.name}**")
-            params_of(item, key=key("params"))
 
 
 @fragment

@@ -28,7 +28,7 @@ from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete
 from dashboard.draw.formats import plain
 from dashboard.ui.links import BOUND, KEEP
-from dashboard.ui.panels import details, field_error
+from dashboard.ui.panels import details, field_error, paragraph
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
 
@@ -84,6 +84,17 @@ def params_of(
         for param in item.params
         if param.key not in exclude
     }
+
+
+def params_popover(
+    axis: str, *, key: str, help: str, exclude: Callable[[str], tuple[str, ...]] = lambda name: ()
+) -> None:
+    """Draw the popover of the parameters of all entries of an axis, but those that `exclude` names of an entry."""
+    with st.popover("Parameters", icon=":material/tune:", help=help):
+        for item in AXES[axis]:
+            if any(param.key not in exclude(item.key) for param in item.params):
+                paragraph(f"**{item.name}**")
+            params_of(item, key=key, exclude=exclude(item.key))
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
