@@ -18,7 +18,6 @@ from core.attention import (
     AXES,
     PRESETS,
     AttentionConfig,
-    Choice,
     ConfigError,
     Entry,
     check_sizes,
@@ -51,7 +50,17 @@ from core.studies.compare import (
     sized_configs,
 )
 from core.tokens import tokenize
-from dashboard.draw.formats import MINUS, byte_size, duration, number, operations, plain, rule
+from dashboard.draw.formats import (
+    MINUS,
+    byte_size,
+    choice_name,
+    duration,
+    lower_name,
+    number,
+    operations,
+    plain,
+    rule,
+)
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.palette import SIGNED
@@ -85,7 +94,6 @@ from dashboard.ui.panels import (
 
 PLAIN = AttentionConfig()
 PLAINEST = "Dot product"
-JOINS = {"and": " and ", "or": " or "}
 UNNAMED_PRESETS = ("self_attention",)  # named by its score
 SAME_SHARE = 0.005  # a smaller difference of two shares is not written
 SAME_CELL = 5e-4  # a smaller difference of two weights does not show in three decimals
@@ -113,20 +121,6 @@ def name_of(config: AttentionConfig) -> str:
     if known is not None and known not in UNNAMED_PRESETS:
         return preset(known).name
     return " + ".join(choice_name(axis, getattr(config, axis)) for axis in axes) or PLAINEST
-
-
-def choice_name(axis: str, choice: Choice) -> str:
-    """An entry's name; of a composed mask, those of its parts."""
-    if not choice.parts:
-        return entry(axis, choice.key).name
-    parts = [lower_name(choice_name(axis, part)) for part in choice.parts]
-    name = f"not {parts[0]}" if choice.key == "not" else JOINS[choice.key].join(parts)
-    return name[:1].upper() + name[1:]
-
-
-def lower_name(name: str) -> str:
-    """A name in the middle of a sentence: ALiBi, RoPE and Vaswani 2017 keep their letters."""
-    return name.lower() if name == name.capitalize() else name
 
 
 def names_of(configs: Sequence[AttentionConfig]) -> list[str]:

@@ -20,7 +20,16 @@ from core.studies import masks
 from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.formats import coloured, latex, name as latex_name, number, percent, plain, rule
+from dashboard.draw.formats import (
+    choice_name,
+    coloured,
+    latex,
+    name as latex_name,
+    number,
+    percent,
+    plain,
+    rule,
+)
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import mask_board
@@ -267,18 +276,6 @@ def rule_of(mask: Choice) -> str:
     return rule("mask", mask, changed=False, length="length")
 
 
-def title_text(mask: Choice) -> str:
-    """What a map with this mask is called."""
-    if mask.parts:
-        parts = [title_text(part) for part in mask.parts]
-        return (
-            f"Not {parts[0].lower()}"
-            if mask.key == "not"
-            else f"{parts[0]} {mask.key} {parts[1].lower()}"
-        )
-    return entry("mask", mask.key).name
-
-
 def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
@@ -474,7 +471,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
-    name, note = title_text(mask), rule_of(mask)
+    name, note = choice_name("mask", mask), rule_of(mask)
     beside = len(effect.names) <= MAX_BESIDE
     left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
     with left:

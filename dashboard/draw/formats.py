@@ -228,3 +228,19 @@ def rule(axis: str, choice: Choice, *, changed: bool = True, **values: object) -
         if params.get(param.key) != param.default and f"{{{param.key}}}" not in item.short
     ]
     return ", ".join(filter(None, [text, *others]))
+
+
+def choice_name(axis: str, choice: Choice) -> str:
+    """An entry's name; of a composed choice, those of its parts: Causal and not local window."""
+    from core.attention import entry  # torch comes with it
+
+    if not choice.parts:
+        return entry(axis, choice.key).name
+    parts = [lower_name(choice_name(axis, part)) for part in choice.parts]
+    name = f"not {parts[0]}" if choice.key == "not" else f" {choice.key} ".join(parts)
+    return name[:1].upper() + name[1:]
+
+
+def lower_name(name: str) -> str:
+    """A name in the middle of a sentence: ALiBi, RoPE and Vaswani 2017 keep their letters."""
+    return name.lower() if name == name.capitalize() else name
