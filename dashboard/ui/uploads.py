@@ -196,18 +196,17 @@ def clear_data(key: str) -> None:
 
 def _take_file(key: str, encoding: str = "utf-8") -> None:
     """Store an uploaded file as the text, or its error and whether Windows-1252 would decode it."""
-    file = st.session_state.get(file_key(key))
-    st.session_state.pop(f"{key}:trouble", None)
-    st.session_state.pop(f"{key}:windows", None)
+    state, file = st.session_state, st.session_state.get(file_key(key))
+    for name in ("trouble", "windows"):
+        state.pop(f"{key}:{name}", None)
     if file is None:
         return
     try:
         admit_upload(file)
         text = validate_text(decode_text(file.getvalue(), encoding), file.name)
-        st.session_state[key] = text
-        if len(text) > LONG:
-            st.session_state[key] = reading.put(text)
-            st.session_state[f"{key}:files"] = st.session_state.get(f"{key}:files", 0) + 1
+        long = len(text) > LONG
+        state[key] = reading.put(text) if long else text
+        state[f"{key}:files"] = state.get(f"{key}:files", 0) + long
     except ConfigError as error:
-        st.session_state[f"{key}:trouble"] = str(error)
-        st.session_state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)
+        state[f"{key}:trouble"] = str(error)
+        state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)
