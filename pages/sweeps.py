@@ -516,23 +516,20 @@ def plain_number(value: float, measure: str) -> str:
 
 def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     """Which values the best differs from, by the tests of all pairs; `ranked` are the values' indices, best first."""
-    tests, best, equal = (
-        data.comparisons(measure),
-        ranked[0],
-        "which does not prove that they are equal",
-    )
+    tests, best = data.comparisons(measure), ranked[0]
     of_best = [each if each.first == best else each.swapped() for each in tests]
     pairs = {pair.second: pair for pair in of_best if pair.first == best}
     if not pairs:
         return ""
+    equal, method = "which does not prove that they are equal", _method(tests)
     if len(data.config.values) == 2:
         (pair,) = pairs.values()
-        numbers = (
-            f"{_signed(pair.difference, pair, measure)} (95{NARROW}% interval {_interval(pair, measure)}, "
-            f"{_probability(pair.p)}, {_method(tests)})"
-        )
         what = "ratio" if pair.unit == "times" else "difference"
-        return f"The {what} of {numbers} is {'significant' if pair.significant else f'not significant, {equal}'}."
+        return (
+            f"The {what} of {_signed(pair.difference, pair, measure)} (95{NARROW}% interval "
+            f"{_interval(pair, measure)}, {_probability(pair.p)}, {method}) is "
+            f"{'significant' if pair.significant else f'not significant, {equal}'}."
+        )
     ahead, level = (
         [
             data.names[value]
@@ -541,16 +538,17 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         ]
         for is_ in (True, False)
     )
-    parts = [f"**{data.names[best]}** differs significantly from {_join(ahead)}"] if ahead else []
-    if level:
-        others = _join(level) if ahead else "any other value"
-        parts.append(f"no difference from {others} is significant, {equal}")
+    others = _join(level) if ahead else "any other value"
+    parts = [
+        *[f"**{data.names[best]}** differs significantly from {_join(ahead)}"] * bool(ahead),
+        *[f"no difference from {others} is significant, {equal}"] * bool(level),
+    ]
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} ({_method(tests)}, {len(tests)} pairs, Bonferroni's correction)."
+    return f"{text[0].upper()}{text[1:]} ({method}, {len(tests)} pairs, Bonferroni's correction)."
 
 
 def _join(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _method(tests: list[Comparison]) -> str:
@@ -1051,7 +1049,7 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
 
 def _runs(data: SweepData) -> None:
     """Draw every run with its numbers and a link to it; and all numbers as CSV."""
-    folders = data.sweep.runs()
+    folders, train = data.sweep.runs(), step_of("train").page()
     st.download_button(
         "Download as CSV",
         lambda: numbers_csv(data),
@@ -1061,13 +1059,11 @@ def _runs(data: SweepData) -> None:
         on_click="ignore",
     )
     for cell, outcome in sorted(data.outcomes.items()):
-        line = run_line(data, cell, outcome)
+        line = plain(run_line(data, cell, outcome))
         if cell in folders:
-            st.page_link(
-                step_of("train").page(), label=plain(line), query_params={"run": folders[cell].id}
-            )
+            st.page_link(train, label=line, query_params={"run": folders[cell].id})
         else:
-            st.markdown(f":small[{plain(line)}]")
+            st.markdown(f":small[{line}]")
 
 
 def draw_progress(data: SweepData) -> None:
@@ -1149,13 +1145,12 @@ def resume(sweep: Sweep) -> None:
     Raises QueueFull, NotYours.
     """
     check_owner(sweep)
-    outcomes, runs, lost = sweep.outcomes(), sweep.runs(), []
-    for cell in sweep.missing():
-        if cell in runs and outcomes[cell].state in ("stopped", "paused"):
-            jobs.resume(runs[cell])
-        else:
-            lost.append(cell)
-    if lost:
+    outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
+    known = [cell for cell in missing if cell in runs]
+    paused = [cell for cell in known if outcomes[cell].state in ("stopped", "paused")]
+    for cell in paused:
+        jobs.resume(runs[cell])
+    if lost := [cell for cell in missing if cell not in paused]:
         _queue(sweep, sweep.config(), lost)
 
 
@@ -1170,10 +1165,9 @@ def stop(sweep: Sweep) -> None:
     """Stop all runs of a sweep, the waiting ones first, so that none of them takes a free worker. Raises NotYours."""
     check_owner(sweep)
     states = {run: run.status().state for run in sweep.runs().values()}
-    for live in (("queued",), ("starting", "running")):
-        for run, state in states.items():
-            if state in live:
-                jobs.stop(run)
+    live = [run for run, state in states.items() if state in ("queued", "starting", "running")]
+    for run in sorted(live, key=lambda run: states[run] != "queued"):
+        jobs.stop(run)
 
 
 # Make a claim of a sweep: which value is better than which, by how much, as a file that works as a plug-in.
