@@ -1160,40 +1160,34 @@ def adopt(config: RunConfig) -> None:
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
-    values: dict[str, Value] = {}
-    name, others = f"train:{entry.key}", entry.params[1:]
-    if any(param.key == data_upload.DATA for param in entry.params):
-        with cells["own"]:
-            return TaskConfig.of(entry.key, seed=0, **_own_data(entry, name))
-    with cells["param"]:
-        values |= parameters_values(entry.params[:1], name, True)
-    if others:
-        with cells["more"]:
-            panel = group("Task settings", icon=":material/tune:", key=f"{name}:group")
-        with panel:
-            values |= parameters_values(others, name, panel.open)
-    return TaskConfig.of(entry.key, seed=0, **values)
-
-
-def _own_data(entry: TaskEntry, name: str) -> dict[str, Value]:
-    values: dict[str, Value] = {}
+    name, others, values = f"train:{entry.key}", entry.params[1:], dict[str, Value]()
+    if all(param.key != data_upload.DATA for param in entry.params):
+        with cells["param"]:
+            values |= parameters_values(entry.params[:1], name, True)
+        if others:
+            with cells["more"]:
+                panel = group("Task settings", icon=":material/tune:", key=f"{name}:group")
+            with panel:
+                values |= parameters_values(others, name, panel.open)
+        return TaskConfig.of(entry.key, seed=0, **values)
     for param in entry.params:
         key = f"{name}:{param.key}"
-        if param.key == data_upload.DATA:
-            values[param.key] = data_upload.data_widget(param, key)
-        elif param.key in data_upload.UNNAMED:
-            names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
-            link_value(key, "", one_of(["", *names]))
-            values[param.key] = data_upload.column_widget(param, names, key)
-        elif param.key == data_upload.COLUMNS:
-            texts = {name: str(value) for name, value in values.items()}
-            link_value(key, "", str)
-            values[param.key] = data_upload.columns_widget(param, texts, key)
-            link_value(key, "", str)
-        else:
-            link_param(param, key)
-            values[param.key] = param_widget(param, key=key, keep=KEEP)
-    return values
+        with cells["own"]:
+            if param.key == data_upload.DATA:
+                values[param.key] = data_upload.data_widget(param, key)
+            elif param.key in data_upload.UNNAMED:
+                names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
+                link_value(key, "", one_of(["", *names]))
+                values[param.key] = data_upload.column_widget(param, names, key)
+            elif param.key == data_upload.COLUMNS:
+                texts = {name: str(value) for name, value in values.items()}
+                link_value(key, "", str)
+                values[param.key] = data_upload.columns_widget(param, texts, key)
+                link_value(key, "", str)
+            else:
+                link_param(param, key)
+                values[param.key] = param_widget(param, key=key, keep=KEEP)
+    return TaskConfig.of(entry.key, seed=0, **values)
 
 
 def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
@@ -1231,13 +1225,11 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         _show_changes(
             [f"d_model {width}"] * (width != base.model.d_model) + changes(values, params)
         )
-        sizes = {"d_model": width, **values}
-    d_model, heads = sizes["d_model"], 1
+    heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        most = base.model.num_heads
-        given = {"name": name.removeprefix("train:"), "d_model": d_model, "most": most}
+        given = {"name": f"{task.key}:{kind}", "d_model": width, "most": base.model.num_heads}
         heads = FIELDS.draw("heads", into=cells["heads"], **given).heads
-        note_heads(f"{name}:d_model", d_model, heads)
+        note_heads(f"{name}:d_model", width, heads)
     with cells["training"]:
         # The popover of the training, in its groups
         panel = group("Training settings", icon=":material/model_training:", key=f"{name}:training")
@@ -1264,11 +1256,12 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     )
     seed = FIELDS.draw("seed", into=cells["seed"]).seed
     attention = choose_attention(
-        name, base.model, kind, (d_model, heads), cells["mechanism"], cells["axes"]
+        name, base.model, kind, (width, heads), cells["mechanism"], cells["axes"]
     )
     if attention is not None and kind in STACKED:
-        attention = attention.with_(dropout=sizes["dropout"])
-    model = replace(base.model, num_heads=heads, attention=attention, **sizes)
+        attention = attention.with_(dropout=values["dropout"])
+    sizes: Any = {"d_model": width, "num_heads": heads, **values}
+    model = replace(base.model, attention=attention, **sizes)
     pattern = layer_pattern(name, model, cells["pattern"])
     with cells["pattern"]:
         _show_changes(pattern_changes(pattern))
