@@ -83,7 +83,7 @@ def never() -> bool:
 
 
 @pytest.fixture
-def test_finetune_run_config(encoder, colours) -> FineTuneConfig:
+def config(encoder, colours) -> FineTuneConfig:
     return FineTuneConfig(
         "classify",
         colours,
@@ -148,9 +148,7 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
     config, encoder, colours, tmp_path
 ):
     """The oracle is a plain loop in PyTorch: the rows all in one batch, one step of AdamW."""
-    config = replace(
-        test_finetune_run_config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3
-    )
+    config = replace(config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
     fine_tune(run, never)
     rows = parse("classify", colours)
@@ -182,7 +180,7 @@ def test_stop_keeps_what_was_reached(config, tmp_path):
 
 
 def test_a_paused_run_goes_on_as_if_it_had_not_paused(config, tmp_path):
-    config = replace(test_finetune_run_config, epochs=4)
+    config = replace(config, epochs=4)
     whole, paused = create(config, tmp_path / "whole"), create(config, tmp_path / "paused")
     fine_tune(whole, never)
     data = iter([False] * 9)
