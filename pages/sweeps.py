@@ -56,7 +56,7 @@ from core.training.sweeps import (
     vary,
 )
 from dashboard.draw.curves import Scale, lines, seeds
-from dashboard.draw.formats import about_duration, number, plain, score
+from dashboard.draw.formats import SPACE, about_duration, number, plain, score
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.picture_files import csv_file
 from dashboard.navigation import step_of
@@ -256,7 +256,6 @@ OLD_LABELS = OLD_FIELDS["record"] | {
     "Seconds": "train_seconds",
 }
 LAST = "sweeps:last"
-FEW = 6  # values on offer without a popover
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
 FIELDS = Fields(
     "sweeps",
@@ -427,7 +426,7 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
         hint = f"You can type another value, such as {now}."
     elif axis in USUAL and _numbers(USUAL[axis]):
         hint = "You can type another number."
-    few = len(names) <= FEW
+    few = len(names) <= 6  # so many need no popover
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
     popover = partial(st.popover, "Values", width="stretch", icon=":material/checklist:")
     with st.container() if few else popover():
@@ -490,9 +489,6 @@ def select_sweep(sweep: Sweep) -> None:
 # Numbers of a sweep and its tested differences as text.
 
 
-NARROW = "\u00a0"
-
-
 SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
 TENTHS = (*SHARES, "bleu", "chrf", "train_seconds")  # in which runs differ
@@ -526,7 +522,7 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         (pair,) = pairs.values()
         what = "ratio" if pair.unit == "times" else "difference"
         return (
-            f"The {what} of {_signed(pair.difference, pair, measure)} (95{NARROW}% interval "
+            f"The {what} of {_signed(pair.difference, pair, measure)} (95{SPACE}% interval "
             f"{_interval(pair, measure)}, {_probability(pair.p)}, {method}) is "
             f"{'significant' if pair.significant else f'not significant, {equal}'}."
         )
@@ -574,7 +570,7 @@ def _signed(value: float, pair: Comparison, measure: str) -> str:
         return "∞" if value > 0 else "−∞"
     value = scaled(value, measure)
     difference = f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
-    return f"{number(value)}{NARROW}×" if pair.unit == "times" else difference
+    return f"{number(value)}{SPACE}×" if pair.unit == "times" else difference
 
 
 def _interval(pair: Comparison, measure: str) -> str:
@@ -716,7 +712,7 @@ def number_text(stats: SeedStats, measure: str) -> str:
     mean, ends = scaled(stats.mean, measure), [scaled(end, measure) for end in stats.interval or ()]
     digits = places(measure, mean, (ends[1] - ends[0]) / 2 if ends else None)
     interval = "–".join(f"{end:.{digits}f}" for end in ends)
-    return f"{mean:.{digits}f}{interval and f'{NARROW}[{interval}]'}"
+    return f"{mean:.{digits}f}{interval and f'{SPACE}[{interval}]'}"
 
 
 def fact_text(data: SweepData, measure: str) -> str:
@@ -733,7 +729,7 @@ def fact_text(data: SweepData, measure: str) -> str:
     unit = {
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
-    }.get(measure, f"{f'{NARROW}%' if measure in SHARES else ''} {measure_name(measure, data)}")
+    }.get(measure, f"{f'{SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
     text = (
         f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
         f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
@@ -756,7 +752,7 @@ def caption_text(data: SweepData, over: str) -> str:
     equal = (
         f"{config.base.steps:,} steps"
         if config.equal == "steps"
-        else f"{config.seconds:g}{NARROW}s of training"
+        else f"{config.seconds:g}{SPACE}s of training"
     )
     sizes = (
         f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
@@ -817,7 +813,7 @@ def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
     measure = (data.measures() or ["loss"])[0]
     result = outcome.message or outcome.state
     if (last := outcome.last(measure)) is not None:
-        unit = f"{NARROW}%" if measure in SHARES else ""
+        unit = f"{SPACE}%" if measure in SHARES else ""
         shown = plain_number(scaled(last, measure), measure)
         result = f"{measure_name(measure, data)} {shown}{unit}"
     return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"

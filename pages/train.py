@@ -1341,7 +1341,6 @@ WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
 
-LONG = 24  # tokens
 
 PAGE_CURVES = "train:curves"  # the panel of further curves
 
@@ -1549,7 +1548,7 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
         html = tables.answers(images, predictions, *look)
     else:
         tokens = max(len(e.source) + len(e.predicted) for e in predictions)
-        long = tokens > 2 * LONG and task.input == "tokens"
+        long = tokens > 48 and task.input == "tokens"
         if task.form == "label":
             sources = [tables.escaped(separator(task).join(each.source)) for each in predictions]
             html = tables.answers(sources, predictions, *look)
