@@ -1,4 +1,4 @@
-"""Every claim's form, and its rule on made-up data that confirms it, refutes it, and is too noisy to tell."""
+"""Every claim's form, its rule on made-up data, its runs as folders, from a shell, and as a plug-in."""
 
 import math
 import os

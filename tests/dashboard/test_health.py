@@ -1,4 +1,4 @@
-"""The health route and the metrics: what they count is what the folders hold, and nothing of what people typed."""
+"""The server beside its pages: health and metrics, caches and memory, what its answers carry, and which it refuses."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The doors of folders: archives of runs, run folders, settings, records, sweeps, reports, and models."""
+"""The doors of folders and uploads: runs, settings, records, sweeps, reports, models, tables, arrays, pictures, sounds."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The doors through which text comes: formulas, links, codes, answers and names."""
+"""The doors through which text comes: formulas, links, codes, answers and names, and each page opened by a link."""
 
 import random
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Two people on a public copy: what each sees, what one may do with a run of the other, and what a page says first."""
+"""Two people on a public copy and the log: what each sees, may do and is told, and that no line holds what was typed."""
 
 import gzip
 import json

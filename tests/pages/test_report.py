@@ -1,4 +1,4 @@
-"""The page Report without a browser: views in order, texts that are saved, files that hold them, and what is empty."""
+"""The pages Report, Questions and Glossary without a browser: views and files, answers with numbers, terms."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
 from pages.questions import ANSWERS
 from tests.draw.test_components import data_of
-from tests.pages.app import app_at, html_text, open_at, page_text, query_value, without_terms
+from tests.pages.app import html_text, open_at, page_text, query_value, without_terms
 
 # A report is one small file: its views in order, never larger than its bound, and found by its id alone.
 
@@ -269,14 +269,8 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
 # The page Questions: every answer opens, its numbers are right, and its links lead to pages.
 
 
-@pytest.fixture
-def app():
-    return app_at("questions")
-
-
-def test_every_answer_opens_with_its_numbers_and_links(app):
-    app.query_params["questions:question"] = ANSWERS["padding"].question
-    app.run()
+def test_every_answer_opens_with_its_numbers_and_links():
+    app = open_at("questions", "questions:", question=ANSWERS["padding"].question)
     assert app.radio(key="questions:question").value == "padding"
     for key, answer in ANSWERS.items():
         app.radio(key="questions:question").set_value(key).run()
@@ -286,41 +280,34 @@ def test_every_answer_opens_with_its_numbers_and_links(app):
         assert {page for page, _ in answer.pages} <= {step.key for step in STEPS}
 
 
-def evidence(key: str) -> tuple[list[list[str]], str]:
-    """The table and the sentence of an answer."""
-    answer = ANSWERS[key]
-    rows = answer.study()
-    return answer.cells(rows), answer.sentence(rows)
-
-
 def test_the_tables_of_scores_masks_views_and_families():
-    rows, _ = evidence("scaling")
+    tables = {key: (one, one.study()) for key, one in ANSWERS.items() if one.study}
+    cells = {key: one.cells(rows) for key, (one, rows) in tables.items()}
+    sentences = {key: one.sentence(rows) for key, (one, rows) in tables.items()}
+    rows = cells["scaling"]
     for d, std, *_ in rows:
         assert float(std) == pytest.approx(int(d) ** 0.5, rel=0.15)
     assert float(rows[-1][2]) > 0.9 > 0.5 > float(rows[-1][3])
-    _, sentence = evidence("masks")
-    assert "5 of the 5" in sentence and "mask 0 do" in sentence
+    assert "5 of the 5" in sentences["masks"] and "mask 0 do" in sentences["masks"]
     x = torch.arange(3).repeat_interleave(4).view(1, 3, 4)
     wrong = (x.view(1, 2, 3, 2) != x.view(1, 3, 2, 2).transpose(1, 2)).any(-1).sum()
-    assert f"the wrong token into {wrong} of 6" in evidence("reshaping")[1]
-    rows, _ = evidence("padding")
-    assert float(rows[0][1]) > 0.01 and float(rows[1][1]) < 1e-6 and float(rows[2][2]) == 0
-    rows, _ = evidence("families")
-    assert [row[1:] for row in rows] == [["2", "0", "0"], ["0", "2", "0"], ["2", "2", "2"]]
+    assert f"the wrong token into {wrong} of 6" in sentences["reshaping"]
+    changes = [[float(cell) for cell in row[1:]] for row in cells["padding"]]
+    assert changes[0][0] > 0.01 and changes[1][0] < 1e-6 and changes[2][1] == 0
+    families = [row[1:] for row in cells["families"]]
+    assert families == [["2", "0", "0"], ["0", "2", "0"], ["2", "2", "2"]]
 
 
 # Glossary: every term with a link to its page, found by a typed text, which the link holds.
 
 
-test_glossary_open_page = partial(open_at, "glossary", "glossary:")
-
-
 def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
-    app = test_glossary_open_page()
+    find = partial(open_at, "glossary", "glossary:")
+    app = find()
     text = page_text(app)
     assert all(term.name in text and term.text in text for term in TERMS)
     assert len(app.get("page_link")) == len(TERMS) + 1  # and the next page
     assert (
-        0 < len(test_glossary_open_page(find="softmax").get("page_link")) - 1 < len(TERMS)
-        and "xyzzy" in test_glossary_open_page(find="xyzzy").info[0].value
+        0 < len(find(find="softmax").get("page_link")) - 1 < len(TERMS)
+        and "xyzzy" in find(find="xyzzy").info[0].value
     )
