@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +161,10 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
             _current.append(watch)
 
 
+@cache
 def install() -> None:
     """Begin to hear what the process does; a hook stays until the process ends, and is deaf outside of `watched`."""
-    if not _installed:
-        sys.addaudithook(_hook)
-        _installed.append(True)
-
-
-_installed: list[bool] = []
+    sys.addaudithook(_hook)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from core.pretrained import PretrainedError
 from core.pretrained.hub import model_folder, parse as parse_hub, storage_folder
 from core.studies.one_query import MatrixError, check as check_matrices, parse as parse_matrices
 from dashboard.navigation import STEPS
-from dashboard.server import jobs
 from dashboard.ui import links, mechanism as codec
 from dashboard.ui.lessons import (
     LessonError,
@@ -270,12 +269,6 @@ def open_link(case: tuple[str, dict[str, str]], _: Path) -> None:
         app.query_params[name] = value
     app.run()
     assert not app.exception, [element.value for element in app.exception]
-
-
-def quiet(monkeypatch) -> None:
-    """No worker is started for a page."""
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
-    monkeypatch.setattr(jobs, "_give", lambda run: None)
 
 
 DOORS = (
