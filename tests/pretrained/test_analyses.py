@@ -356,7 +356,7 @@ def outcomes(pretrained):
 def test_every_architecture_is_drawn_and_analysed_or_refused_in_words(part):
     @each("model_type", BUILT[part::GROUPS])
     def check(model_type):
-        wrong = {}
+        wrong: dict[str, str] = {}
 
         def analyse(pretrained):
             results = outcomes(pretrained)
