@@ -57,7 +57,7 @@ from dashboard.ui.decoding import (
     sources,
 )
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import HERE, Fields, Number, Values
+from dashboard.ui.fields import HERE, Fields, Number, Select, Values
 from dashboard.ui.links import (
     BOUND,
     between,
@@ -113,6 +113,16 @@ FIELDS = Fields(
         key=lambda values: f"longest:{most_tokens(values)[0]}",
         hidden=True,
         help="An output without an end mark is cut at this length.",
+    ),
+    head=Select(
+        "Head",
+        lambda values: values.heads,
+        lambda values: values.sharpest,
+        text=lambda head: f"L{head[0]}·H{head[1]}",
+        key=lambda values: f"head:{values.of}",
+        hidden=True,
+        help="Layer and head, both from 0; first the head with the sharpest weights.",
+        also=lambda values: {"width": room(180)},
     ),
 )
 
@@ -386,81 +396,56 @@ def fact_text(
     result: SearchResult, task: Task, settings: SearchSettings, greedy: Hypothesis
 ) -> str:
     """The best output of the search, compared with that of greedy decoding."""
-    best = result.tree.hypotheses[0]
+    best, *others = result.tree.hypotheses
     output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
-    if settings.strategy == "sampling":
-        return _sampling_fact(result, task, greedy, output)
+    chance, same = _probability(best.logp), best.tokens == greedy.tokens
     if settings.strategy == "greedy":
-        candidates = result.tree.candidates
-        weak = candidates[
-            min(result.tree.path(best.leaf), key=lambda index: candidates[index].logp)
-        ]
+        path = (result.tree.candidates[index] for index in result.tree.path(best.leaf))
+        weak = min(path, key=lambda one: one.logp)
         return (
             f"The most probable token at each step gives {output}, with a total probability of "
-            f"{_probability(best.logp)}; the least certain token is {plain(names_text(task)[weak.token])}, with "
+            f"{chance}; the least certain token is {plain(names_text(task)[weak.token])}, with "
             f"{_probability(weak.logp)}."
         )
-    return _beam_fact(result, task, settings.width, greedy, output)
-
-
-def _sampling_fact(result: SearchResult, task: Task, greedy: Hypothesis, output: str) -> str:
-    outputs = result.tree.hypotheses
-    best, samples = outputs[0], sum(one.samples for one in outputs)
-    same = (
-        "Greedy decoding gives the same output."
-        if best.tokens == greedy.tokens
-        else (
-            f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}."
-        )
-    )
-    if best.samples == 1 < samples:
+    other = f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}."
+    if settings.strategy == "sampling":
+        samples = sum(one.samples for one in result.tree.hypotheses)
+        other = "Greedy decoding gives the same output." if same else other
+        if best.samples == 1 < samples:
+            return (
+                f"All {samples} samples are different; the most probable one, {output}, "
+                f"has probability {chance}. {other}"
+            )
+        more = f" There are {len(others) + 1} different outputs." if others else ""
         return (
-            f"All {samples} samples are different; the most probable one, {output}, "
-            f"has probability {_probability(best.logp)}. {same}"
+            f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
+            f"the model gives it {chance}.{more} {other}"
         )
-    others = "" if len(outputs) == 1 else f" There are {len(outputs)} different outputs."
-    return (
-        f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
-        f"the model gives it {_probability(best.logp)}.{others} {same}"
-    )
-
-
-def _beam_fact(
-    result: SearchResult, task: Task, width: int, greedy: Hypothesis, output: str
-) -> str:
-    best, *others = result.tree.hypotheses
-    if best.tokens == greedy.tokens:
-        second = (
-            f"; the next best, {_quoted(task, others[0])}, has {_probability(others[0].logp)}"
-            if others
-            else ""
-        )
+    if not same:
         return (
-            f"A beam of {width} gives the same output as greedy decoding: {output}, with probability "
-            f"{_probability(best.logp)}{second}."
+            f"A beam of {settings.width} gives {output}, with probability {chance}; "
+            f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
+            f"{_probability(greedy.logp)}."
         )
+    second = "".join(
+        f"; the next best, {_quoted(task, one)}, has {_probability(one.logp)}" for one in others[:1]
+    )
     return (
-        f"A beam of {width} gives {output}, with probability {_probability(best.logp)}; "
-        f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
-        f"{_probability(greedy.logp)}."
+        f"A beam of {settings.width} gives the same output as greedy decoding: {output}, with probability "
+        f"{chance}{second}."
     )
 
 
 def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
     """The conditions of the numbers, and how many candidates the figure leaves out."""
-    tree = result.tree
-    hidden = len(tree.candidates) - visible
-    more = f" {hidden} of them are not shown." if hidden else ""
-    unknown = (
-        f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
-        if result.unknown
-        else ""
-    )
+    count = len(result.tree.candidates)
+    more = f" {count - visible} of them are not shown." if count > visible else ""
+    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
     target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
     return (
-        f"{model}. {len(tree.candidates):,} candidates computed in {duration(result.seconds)} on one core.{more} "
+        f"{model}. {count:,} candidates computed in {duration(result.seconds)} on one core.{more} "
         "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
-        f"{target}{unknown}"
+        f"{target}{unknown if result.unknown else ''}"
     )
 
 
@@ -602,36 +587,23 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
         return
     generated = tuple(names_text(task)[token] for token in tokens)
     keys = (*result.source, *generated[:-1]) if result.prompt.text else result.source
+    arrays = [weights.float().cpu().numpy() for weights in steps.source_attention]
     maps = [
-        AttentionMap(
-            "cross",
-            layer,
-            np.ascontiguousarray(weights.float().cpu().numpy()),
-            generated,
-            tuple(keys),
-        )
-        for layer, weights in enumerate(steps.source_attention)
+        AttentionMap("cross", layer, np.ascontiguousarray(weights), generated, tuple(keys))
+        for layer, weights in enumerate(arrays)
     ]
-    picked = _head(maps)
+    layer, head = _head(maps)
     if task.input == "patches":
         st.markdown("**What each step attends to**")
-        weights = maps[picked[0]].weights[picked[1]]
-        st.html(
-            tiles(
-                result.prompt.source[0].tolist(),
-                task.shape.grid,
-                generated,
-                weights,
-                theme(),
-                Ink.of(theme()),
-            )
-        )
+        source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]
+        grid, ink = task.shape.grid, Ink.of(theme())
+        st.html(tiles(source, grid, generated, weights, theme(), ink))
         return
     attention_view(
         AttentionTrace(tuple(maps), "decoded"),
         key="decode:map",
-        layer=picked[0],
-        head=picked[1],
+        layer=layer,
+        head=head,
         query=len(generated) - 1,
         show="matrix",
         height=420,
@@ -642,27 +614,17 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
 
 def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
     """The head that is drawn: the sharpest one until another is chosen."""
-    sharpness = {
+    heads = {
         (one.layer, head): float(weights.max(-1).mean())
         for one in maps
         for head, weights in enumerate(one.weights)
     }
-    heads = list(sharpness)
-    sharpest = max(heads, key=lambda head: sharpness[head])
+    sharpest = max(heads, key=heads.__getitem__)
     if len(heads) == 1:
         return sharpest
-    key = f"decode:head:{len(maps)}:{len(maps[0].weights)}"
-    link_value(key, sharpest, one_of(heads))
-    return st.selectbox(
-        "Head",
-        heads,
-        heads.index(sharpest),
-        key=key,
-        width=room(180),
-        persist_state="session",
-        format_func=lambda head: f"L{head[0]}·H{head[1]}",
-        help="Layer and head, both from 0; first the head with the sharpest weights.",
-    )
+    of = {"heads": list(heads), "sharpest": sharpest, "of": f"{len(maps)}:{len(maps[0].weights)}"}
+    picked: tuple[int, int] = FIELDS.draw("head", into=HERE, **of).head
+    return picked
 
 
 def _comparison(controls: Controls) -> None:
@@ -686,34 +648,30 @@ def _comparison(controls: Controls) -> None:
     )
     with st.spinner("Decoding"):
         count, scores = study(compare_strategies, controls.checkpoint, strategies)
-    optional = [
-        (name, key)
-        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
-        if getattr(scores[0], key) is not None
-    ]
+    optional = {"BLEU": "bleu", "chrF": "chrf"}
+    optional = {name: key for name, key in optional.items() if getattr(scores[0], key) is not None}
     rows = [
         [
             strategy_name(settings),
             percent(one.sequence_accuracy),
-            *(number(getattr(one, key)) for _, key in optional),
+            *(number(getattr(one, key)) for key in optional.values()),
             number(one.logp),
             number(one.tokens),
         ]
         for settings, one in zip(strategies, scores, strict=True)
     ]
+    means = f"Means over {{}}{count} held-out sources".format
     table(
-        ["strategy", "accuracy", *(name for name, _ in optional), "log-probability", "tokens"],
+        ["strategy", "accuracy", *optional, "log-probability", "tokens"],
         rows,
-        caption=f"Means over {count} held-out sources",
+        caption=means(""),
         markers=False,
     )
-    cut = ""
-    if any(one.cut for one in scores):
-        max_tokens = task.max_target + 1
-        cut = (
-            f" Cut at {min(controls.settings.longest or max_tokens, max_tokens)} tokens, before an end token: "
-            f"{' and '.join(str(one.cut) for one in scores)} outputs."
-        )
-    st.caption(f"Means over the same {count} held-out sources.{cut}")
+    longest = task.max_target + 1
+    cut = (
+        f" Cut at {min(controls.settings.longest or longest, longest)} tokens, before an end token: "
+        f"{' and '.join(str(one.cut) for one in scores)} outputs."
+    )
+    st.caption(f"{means('the same ')}.{cut if any(one.cut for one in scores) else ''}")
     if len(scores) == 2:
         fact(scores_fact(*scores))

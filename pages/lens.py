@@ -989,7 +989,6 @@ def _who_grid(
 SOURCES = (
     lens.read_part,
     lens._readout,
-    lens._last_output,
     lens.attribute_passes,
     lens._stream_parts,
     lens._scaled_copy,

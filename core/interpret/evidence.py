@@ -149,25 +149,42 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
     PretrainedError as in `encode` and `answer`, and when the position or the output does not exist.
     """
     batch, source, target, _ = encode(pretrained, question.inputs)
-    length = len(target or source)
+    length, named = len(target or source), (question.output, question.contrast)
     if question.position is not None and not -length <= question.position < length:
         raise PretrainedError(
             f"The sequence has no position {question.position}; its {length} positions are 0 to "
             f"{length - 1}."
         )
-    output, _ = forward(pretrained, batch)
-    full = answer_of(pretrained, batch, output, question.position)
+    full = answer_of(pretrained, batch, forward(pretrained, batch)[0], question.position)
     baseline = Baseline(pretrained, question, batch, source, target, full, None, None)
-    if full.logits is not None:
-        return _with_target(baseline)
-    if (question.output, question.quantity, question.contrast) != (None, None, None):
+    if full.logits is None:
+        if (question.quantity, *named) != (None, None, None):
+            raise PretrainedError(
+                f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
+                "no output, quantity or contrast."
+            )
+        against = question.against.strip()
+        reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
+        return replace(baseline, reference=reference)
+    best = full.logits.topk(min(2, len(full.logits))).indices.tolist()
+    output, contrast = (
+        None if one is None else check_output(pretrained, full, one) for one in named
+    )
+    output = best[0] if output is None else output
+    quantity = question.quantity or default_quantity(full)
+    if quantity != "difference":
+        return replace(baseline, id=output, quantity=quantity)
+    if len(best) < 2:
         raise PretrainedError(
-            f"{pretrained.name} gives an embedding; only its cosine can be measured, and there is "
-            "no output, quantity or contrast."
+            f"{pretrained.name} has only one output, so there is no difference of logits; choose "
+            "the logit."
         )
-    against = question.against.strip()
-    reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
-    return replace(baseline, reference=reference)
+    contrast = next(one for one in best if one != output) if contrast is None else contrast
+    if contrast == output:
+        raise PretrainedError(
+            "The difference of a logit and itself is always 0; choose two different outputs."
+        )
+    return replace(baseline, id=output, quantity=quantity, contrast=contrast)
 
 
 def quantity_values(answer: Answer, quantity: Quantity) -> Tensor:
@@ -181,32 +198,6 @@ def default_quantity(answer: Answer) -> Quantity:
     """The probability, or the logit where the likeliest has more than 0.95."""
     assert answer.probabilities is not None
     return "logit" if float(answer.probabilities.max()) > CONFIDENT else "probability"
-
-
-def _with_target(baseline: Baseline) -> Baseline:
-    """A question about logits with its output, quantity and contrast, defaults filled in."""
-    pretrained, question, answer = baseline.pretrained, baseline.question, baseline.answer
-    assert answer.logits is not None
-    best = answer.logits.topk(min(2, len(answer.logits))).indices.tolist()
-    output, other = (
-        None if one is None else check_output(pretrained, answer, one)
-        for one in (question.output, question.contrast)
-    )
-    output = best[0] if output is None else output
-    quantity = question.quantity or default_quantity(answer)
-    if quantity != "difference":
-        return replace(baseline, id=output, quantity=quantity)
-    if len(best) < 2:
-        raise PretrainedError(
-            f"{pretrained.name} has only one output, so there is no difference of logits; choose "
-            "the logit."
-        )
-    contrast = next(one for one in best if one != output) if other is None else other
-    if contrast == output:
-        raise PretrainedError(
-            "The difference of a logit and itself is always 0; choose two different outputs."
-        )
-    return replace(baseline, id=output, quantity=quantity, contrast=contrast)
 
 
 # The effect on the answer of ablating heads or hiding a token, measured by running the model again.
@@ -368,17 +359,7 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     return Contributions(norms, gradients, out_of_memory)
 
 
-def value_norms(
-    call: AttentionCall,
-) -> (
-    Float[
-        np.ndarray,
-        (
-            H  # T S
-        ),
-    ]
-    | None
-):
+def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
     """‖v·W_O‖ of each head and key. Kobayashi et al. 2020, equation 6. None where W_O is unknown.
 
     What stands between the heads and W_O multiplies each dimension of a row: a gate by its value, a norm by its gain
@@ -426,14 +407,13 @@ def answering_rows(baseline: Baseline, kind: Kind) -> Float[np.ndarray, " T"]:
     last token of a causal model.
     """
     line = baseline.target if baseline.target is not None and kind != "self" else baseline.source
-    rows = np.zeros(len(line))
-    if baseline.answer.kind == "embedding":
+    rows, answer = np.zeros(len(line)), baseline.answer
+    if answer.kind == "embedding":
         mask = baseline.batch.get("attention_mask")  # of the source
         rows[:] = 1.0 if mask is None or line is baseline.target else to_numpy(mask[0])
-    elif baseline.answer.kind == "class":
-        rows[0 if kind == "self" else -1] = 1.0
     else:
-        rows[baseline.answer.position] = 1.0
+        last = 0 if kind == "self" else -1
+        rows[last if answer.kind == "class" else answer.position] = 1.0
     return rows / rows.sum()
 
 
@@ -446,31 +426,22 @@ def token_scores(
     over all rows that attend to the token, "rollout" and "flow" use the whole graph. Unavailable measures are left out.
     """
     kind = trace.kinds[-1]
-    maps = trace.of(kind).maps
-    size, rows = len(baseline.source), answering_rows(baseline, kind)
-    scores = {"weights": _mean([rows @ np.abs(item.weights[:, :, :size]) for item in maps])}
+    maps, size, rows = trace.of(kind).maps, len(baseline.source), answering_rows(baseline, kind)
+    layers = {"weights": [np.abs(item.weights[:, :, :size]) for item in maps]}
     norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
-    if all(one is not None for one in norms):
-        shares = [
-            one[:, :, :size] / np.maximum(one[:, :, :size].sum(-1, keepdims=True), 1e-12)
-            for one in norms
-            if one is not None
-        ]
-        scores["written"] = _mean([rows @ share for share in shares])
+    if known := [one[:, :, :size] for one in norms if one is not None]:
+        shares = [one / np.maximum(one.sum(-1, keepdims=True), 1e-12) for one in known]
+        layers |= {"written": shares} if len(known) == len(norms) else {}
+    scores = {name: np.mean([(rows @ one).mean(0) for one in of], 0) for name, of in layers.items()}
     if contributions.gradients:
         gradients = [
-            one
+            one.sum((0, 1))[:size]
             for (kind, _), one in contributions.gradients.items()
             if baseline.target is None or kind != "causal"
         ]
-        scores["gradient"] = np.abs(np.sum([one.sum((0, 1))[:size] for one in gradients], 0))
-    through = graph(trace, kind, maps[-1].layer)
+        scores["gradient"] = np.abs(np.sum(gradients, 0))
+    through, answering = graph(trace, kind, maps[-1].layer), np.flatnonzero(rows).tolist()
     scores["rollout"] = rows @ rollout(through)[:, :size]
-    answering = np.flatnonzero(rows).tolist()
     if total(through.steps) * len(answering) * size <= MAX_FLOW:
         scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
     return scores
-
-
-def _mean(layers: list[np.ndarray]) -> Float[np.ndarray, " S"]:
-    return np.mean([one.mean(0) for one in layers], 0)

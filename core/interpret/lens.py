@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -123,7 +124,7 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
         if read.ndim != 3 or read.shape[1] != len(logits):
             raise IndexError("other axes")
     except (KeyError, IndexError, RuntimeError) as error:
-        raise PretrainedError(_no_vectors(pretrained)) from error
+        raise PretrainedError(NO_VECTORS.format(pretrained.name)) from error
     return Stream(start, read[:, start:stop].clone(), logits[start:stop].clone())
 
 
@@ -134,10 +135,8 @@ def count_parts(baseline: Baseline, stream: Stream) -> int:
 
 def read_part(baseline: Baseline, stream: Stream, part: int) -> LensPart:
     """The states that one pass reads, by its index. PretrainedError as in `forward`."""
-    size = _part_size(baseline, stream.logits.shape[-1])
-    likely = _readout(
-        baseline, stream.states.flatten(0, 1)[part * size : (part + 1) * size]
-    ).log_softmax(-1)
+    states = stream.states.flatten(0, 1).split(_part_size(baseline, stream.logits.shape[-1]))[part]
+    likely = _readout(baseline, states).log_softmax(-1)
     best = likely.topk(min(TOP, likely.shape[-1]))
     return best.indices, best.values.exp(), -(likely.exp() * likely).sum(-1) / math.log(2)
 
@@ -165,14 +164,11 @@ def follow_tokens(
     PretrainedError as in `forward`.
     """
     assert baseline.answer.logits is not None
-    states, size = (
-        lens.states[:, position - lens.start],
-        _part_size(baseline, len(baseline.answer.logits)),
-    )
-    read = torch.cat([_readout(baseline, part) for part in states.split(size)])
-    values = read[:, list(tokens)]
-    ranks = (read[:, None] > values[..., None]).sum(-1) + 1
-    return Trajectories(read.softmax(-1)[:, list(tokens)], ranks)
+    size, followed = _part_size(baseline, len(baseline.answer.logits)), list(tokens)
+    states = lens.states[:, position - lens.start].split(size)
+    read = torch.cat([_readout(baseline, part) for part in states])
+    ranks = (read[:, None] > read[:, followed, None]).sum(-1) + 1
+    return Trajectories(read.softmax(-1)[:, followed], ranks)
 
 
 def first_likeliest(trajectories: Trajectories, token: int = 0) -> tuple[int | None, int | None]:
@@ -202,11 +198,10 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
 
 
-def _no_vectors(pretrained: Pretrained) -> str:
-    return (
-        f"The layers of {pretrained.name} pass on something else than one vector a token, so they cannot be read "
-        "one by one. Take a model such as GPT-2, BERT or T5."
-    )
+NO_VECTORS = (
+    "The layers of {} pass on something else than one vector a token, so they cannot be read "
+    "one by one. Take a model such as GPT-2, BERT or T5."
+)
 
 
 def _part_size(baseline: Baseline, vocabulary: int) -> int:
@@ -221,31 +216,24 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
     rows = -(-len(states) // length)
     full = states.new_zeros(rows * length, states.shape[-1])
     full[: len(states)] = states.flip(0)
-    hooks = _last_output(
-        pretrained.model, layers_of(pretrained)[-1], full.unflatten(0, (rows, length))
-    )
+
+    def give(module: nn.Module, inputs: Any, output: Any) -> Any:
+        """Those rows of states, whatever the last layer computed from the one that it got."""
+        own = states_of(output)
+        given = own.new_zeros(rows, *own.shape[1:])  # some families pad the tokens
+        given[:, :length] = full.unflatten(0, (rows, length))
+        return with_states(output, given)
+
+    last = pretrained.model.get_submodule(layers_of(pretrained)[-1])
     try:
+        hooks = hooked(one.register_forward_hook(give) for one in [last])
         output, _ = forward(pretrained, baseline.batch, hooks=hooks)
     except PretrainedError as error:
         if rows == 1:
-            raise PretrainedError(_no_vectors(pretrained)) from error
+            raise PretrainedError(NO_VECTORS.format(pretrained.name)) from error
         # What follows the last layer of some families counts the rows of the inputs.
         return torch.cat([_readout(baseline, part) for part in states.split(length)])
     return output.logits.flatten(0, 1)[: len(states)].flip(0)
-
-
-def _last_output(
-    model: Any, name: str, states: Float[Tensor, "R T C"]
-) -> AbstractContextManager[None]:
-    """Let a layer give R rows of states, whatever it computed from the one that it got."""
-
-    def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
-        own = states_of(output)
-        rows = own.new_zeros(len(states), *own.shape[1:])  # some families pad the tokens
-        rows[:, : states.shape[1]] = states
-        return with_states(output, rows)
-
-    return hooked(model.get_submodule(one).register_forward_hook(hook) for one in [name])
 
 
 # Direct logit attribution: a logit as a sum of what each part of the model wrote towards it.
@@ -344,7 +332,7 @@ def attribute_passes(
     try:
         passed, _ = forward(pretrained, batch, probe=True, hooks=hold)
     except PretrainedError as error:  # a hook changed what the family's code needs
-        raise PretrainedError(_nonlinear(baseline)) from error
+        raise PretrainedError(NO_SUM.format(pretrained.name)) from error
     logit = _logit(baseline, passed, output, contrast)
     parts = _stream_parts(pretrained.model, calls, stream, logit)
     yield None
@@ -359,7 +347,7 @@ def attribute_passes(
     result = Attribution(tuple(parts), float(logit.detach()))
     most = max(abs(result.logit), *(abs(part.value) for part in parts))
     if not abs(result.total - result.logit) <= CLOSE * most:
-        raise PretrainedError(_nonlinear(baseline))
+        raise PretrainedError(NO_SUM.format(pretrained.name))
     yield result
 
 
@@ -371,11 +359,10 @@ def _stream_parts(
         return []
     held = [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)]
     slopes = torch.autograd.grad(logit, held, allow_unused=True)
-    sums: dict[Part, float] = {}  # by the part without its value
+    sums: dict[Part, float] = defaultdict(float)  # by the part without its value
     for write, slope in zip(stream.writes, slopes, strict=False):
         for part in [] if slope is None else _parts(model, calls, write, slope):
-            same = replace(part, value=0.0)
-            sums[same] = sums.get(same, 0.0) + part.value
+            sums[replace(part, value=0.0)] += part.value
     biases = zip(stream.biases, slopes[len(stream.writes) :], strict=True)
     return [
         *(replace(part, value=value) for part, value in sums.items()),
@@ -387,13 +374,12 @@ def _stream_parts(
     ]
 
 
-def _nonlinear(baseline: Baseline) -> str:
-    return (
-        f"The logits of {baseline.pretrained.name} are no sum of what its embeddings, heads and feed-forward "
-        "networks write through norms and matrices: something else adds to them or changes them, such as a cap on "
-        "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
-        "or T5."
-    )
+NO_SUM = (
+    "The logits of {} are no sum of what its embeddings, heads and feed-forward "
+    "networks write through norms and matrices: something else adds to them or changes them, such as a cap on "
+    "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
+    "or T5."
+)
 
 
 def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
@@ -452,10 +438,8 @@ def _hold(
 
 def _embeds(module: nn.Module) -> bool:
     """Whether a module is an embedding, learned or of sines."""
-    sines = re.search("Position\\w*Embedding", type(module).__name__) and not any(
-        True for _ in module.parameters()
-    )
-    return isinstance(module, nn.Embedding) or bool(sines)
+    sines = re.search("Position\\w*Embedding", type(module).__name__)
+    return isinstance(module, nn.Embedding) or bool(sines and not [*module.parameters()])
 
 
 def _prefixes(name: str) -> list[str]:
@@ -505,12 +489,14 @@ def _close(values: Tensor, others: Tensor) -> bool:
 
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
-    if not inputs or not all(
-        isinstance(one, Tensor) and one.is_floating_point() for one in (inputs[0], output)
+    tensors = [*inputs[:1], output]
+    if len(tensors) < 2 or not all(
+        isinstance(one, Tensor) and one.is_floating_point() for one in tensors
     ):
         return None
-    whole = inputs[0].shape == output.shape and inputs[0].numel() > 0
-    scaled = _scaled_copy(norm, inputs[0], output.detach()) if whole else None
+    x = tensors[0]
+    whole = x.shape == output.shape and x.numel() > 0
+    scaled = _scaled_copy(norm, x, output.detach()) if whole else None
     if scaled is None or not scaled.requires_grad:
         return None
     held = output.detach() + scaled - scaled.detach()
@@ -544,47 +530,39 @@ def _parts(
     """What a module wrote towards the logit; an output projection by its heads, and its bias."""
     if write.heads is not None:
         call = calls[write.calls - 1]
-        matrix, bias = output_matrix(call), getattr(call.output, "bias", None)
+        key, matrix, bias = (
+            (call.kind, call.layer),
+            output_matrix(call),
+            getattr(call.output, "bias", None),
+        )
         assert matrix is not None
         inputs = write.heads.cpu().reshape(*slope.shape[:-1], *matrix.shape[:2])
         by_head = torch.einsum("...he,hec,...c->h", inputs, matrix, slope.cpu())
-        yield from (
-            Part("head", float(value), (call.kind, call.layer), head)
-            for head, value in enumerate(by_head)
-        )
+        yield from (Part("head", float(value), key, head) for head, value in enumerate(by_head))
         if bias is not None:
-            yield Part("bias", float((slope * bias).sum()), (call.kind, call.layer))
+            yield Part("bias", float((slope * bias).sum()), key)
         return
-    value = float((slope * write.output).sum())
-    module = model.get_submodule(write.name)
-    if _embeds(module) and STACK.match(write.name) is None:
+    value, match = float((slope * write.output).sum()), STACK.match(write.name)
+    if _embeds(model.get_submodule(write.name)) and match is None:
         own = write.name.rpartition(".")[2].lower()
         positions = "pos" in own or own == "wpe"
         name = "position" if positions else "segment" if "type" in own else "token"
         yield Part("embedding", value, name=name)
         return
-    block = _block(write.name)
     around = [
         type(model.get_submodule(name)).__name__
         for name in _prefixes(write.name)
-        if name.startswith(f"{block}.")
+        if name.startswith(f"{_block(write.name)}.")
     ]
     mixes = any(re.fullmatch(rule, name) for rule, _ in MIXERS for name in around) or any(
         write.name.startswith(f"{call.name}.") for call in calls
     )
     here = [
-        (index, call)
+        (index, (call.kind, call.layer))
         for index, call in enumerate(calls)
         if f"{write.name}.".startswith(f"{_block(call.name)}.") and call.kind != "cross"
     ]
-    before = [call for index, call in here if index < write.calls]
-    key = next(
-        ((call.kind, call.layer) for call in (*before[-1:], *(call for _, call in here))), None
-    )
-    match = STACK.match(write.name)
-    yield Part(
-        "mixer" if mixes else "feed-forward",
-        value,
-        key,
-        name="" if key is not None or match is None else f"L{match['number']}",
-    )
+    before = [key for index, key in here if index < write.calls]
+    place = next(iter([*before[-1:], *(key for _, key in here)]), None)
+    name = "" if place is not None or match is None else f"L{match['number']}"
+    yield Part("mixer" if mixes else "feed-forward", value, place, name=name)

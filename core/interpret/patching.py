@@ -228,13 +228,10 @@ def agreement(
     effects: Mapping[LayerKey, LayerEffect], estimates: Mapping[LayerKey, np.ndarray]
 ) -> float | None:
     """The correlation of the heads' estimates with their effects; None where one of them does not vary."""
-    keys = [key for key in effects if key in estimates]
-    if not keys:
+    pairs = [(effects[key].heads, estimates[key]) for key in effects if key in estimates]
+    if not pairs:
         return None
-    exact, fast = (
-        np.concatenate([effects[key].heads for key in keys]),
-        np.concatenate([estimates[key] for key in keys]),
-    )
+    exact, fast = (np.concatenate(values) for values in zip(*pairs, strict=True))
     return float(np.corrcoef(exact, fast)[0, 1]) if exact.std() > 0 and fast.std() > 0 else None
 
 

@@ -387,7 +387,6 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
     others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -2.0)
     if one is not None:
         return one, int(others[one].argmax())
-    first, second = divmod(int(others.argmax()), len(table))
-    return min(first, second), max(
-        first, second
-    )  # rounding makes the two halves differ in the last bit
+    # Rounding makes the two halves differ in the last bit.
+    first, second = sorted(divmod(int(others.argmax()), len(table)))
+    return first, second

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 
@@ -97,11 +98,8 @@ def decode_steps(text: str) -> Decoding:
         counts.append(Counts(computed, before, stored))
         new = logits[:, -1:].argmax(-1)
         if step < STEPS:
-            tokens = (
-                [*tokens, *task.target_vocab.decode(new[0].tolist())]
-                if int(new) > 3
-                else [*tokens, "<end>"]
-            )
+            written = task.target_vocab.decode(new[0].tolist()) if int(new) > 3 else ["<end>"]
+            tokens = [*tokens, *written]
     q = torch.cat(queries, 2)
     k, v = (torch.stack([layer[at][0] for layer in heads]) for at in (0, 1))
     k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))
@@ -111,13 +109,13 @@ def decode_steps(text: str) -> Decoding:
 
 def changes(decoding: Decoding) -> dict[str, float]:
     """How much the last token's output changes when all earlier q, k or v are set to zero, relative to its size."""
-    tensors = [torch.from_numpy(decoding.vectors[name]) for name in NAMES]
-    usual = attend(*tensors).out[:, :, -1]
-    result = {}
-    for at, name in enumerate(NAMES):
-        changed = [each.clone() for each in tensors]
-        changed[at][:, :, :-1] = 0
-        result[name] = float((attend(*changed).out[:, :, -1] - usual).norm() / usual.norm())
+    tensors = {name: torch.from_numpy(decoding.vectors[name]) for name in NAMES}
+    usual, result = attend(*tensors.values()).out[:, :, -1], {}
+    for name, tensor in tensors.items():
+        last = torch.zeros_like(tensor)
+        last[:, :, -1] = tensor[:, :, -1]
+        changed = attend(*(tensors | {name: last}).values()).out[:, :, -1]
+        result[name] = float((changed - usual).norm() / usual.norm())
     return result
 
 
@@ -187,37 +185,30 @@ class Measurement:
 
 
 def load_measurement() -> Measurement:
-    data = json.loads(SAVED.read_text("utf-8"))
-    pairs = {
-        name: Pair(
-            *(Written(*(tuple(each) for each in pair[way].values())) for way in ("cached", "whole"))
-        )
-        for name, pair in data["pairs"].items()
-    }
-    return Measurement(pairs, data["date"], data["machine"])
-
-
-def fastest(rounds: list[Written]) -> Written:
-    """The fastest round of each step."""
-    seconds = [
-        round(min(times), DIGITS) for times in zip(*(each.seconds for each in rounds), strict=True)
-    ]
-    return replace(rounds[0], seconds=tuple(seconds))
+    return msgspec.json.decode(SAVED.read_bytes(), type=Measurement)
 
 
 def main() -> None:
-    """Measure both models on one thread, in processor time, and save it."""
+    """Measure both models on one thread, in processor time, and save the fastest round of each step."""
     torch.set_num_threads(1)
     pairs = {}
     for name in (TRAINED, SEEDED):
         rounds = [measure(name, MAX_TOKENS, time.process_time, float("inf")) for _ in range(ROUNDS)]
-        pairs[name] = asdict(
-            Pair(
-                fastest([each.cached for each in rounds]), fastest([each.whole for each in rounds])
+        ways = ([each.cached for each in rounds], [each.whole for each in rounds])
+        pairs[name] = Pair(
+            *(
+                replace(
+                    way[0],
+                    seconds=tuple(
+                        round(min(times), DIGITS)
+                        for times in zip(*(each.seconds for each in way), strict=True)
+                    ),
+                )
+                for way in ways
             )
         )
-    text = json.dumps({"date": date.today().isoformat(), "machine": machine(), "pairs": pairs})
-    SAVED.write_text(text.replace(', "', ',\n "') + "\n", "utf-8")
+    data = msgspec.to_builtins(Measurement(pairs, date.today().isoformat(), machine()))
+    SAVED.write_text(json.dumps(data).replace(', "', ',\n "') + "\n", "utf-8")
 
 
 MAX_SEQUENCES, LONGEST = 8, 256

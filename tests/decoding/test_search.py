@@ -222,8 +222,7 @@ def assert_alone(model, source, mask, together, lengths, longest):
 
 
 def test_the_cap_holds_and_training_mode_comes_back():
-    config = ModelConfig.recurrent(10, "dot", dropout=0.5)
-    model, source, mask = greedy_made(config, bias=-1e4)
+    model, source, mask = greedy_made(ModelConfig.recurrent(10, "dot", dropout=0.5), bias=-1e4)
     model.train()
     first, second = greedy(model, source, mask), greedy(model, source, mask)
     # Twice its own source and two more, without dropout while decoding.
@@ -344,8 +343,7 @@ SEQUENCES = torch.randint(0, 3, (5, 12), generator=torch.Generator().manual_seed
     ],
 )
 def test_what_is_filtered_is_what_hugging_face_filters(name, argument, ours):
-    theirs = getattr(transformers, name)(argument)(SEQUENCES, LOGITS)
-    assert torch.equal(ours(), theirs)
+    assert torch.equal(ours(), getattr(transformers, name)(argument)(SEQUENCES, LOGITS))
 
 
 def test_the_order_of_the_three_is_that_of_hugging_face():

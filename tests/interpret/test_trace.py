@@ -54,8 +54,7 @@ SCORES = (analysis.previous_token, analysis.breadth)
 
 def shifted(size: int, by: int) -> np.ndarray:
     """All weight `by` places on, as far as there is one, else on itself."""
-    target = np.clip(np.arange(size) + by, 0, size - 1)
-    return np.eye(size, dtype=np.float32)[target]
+    return np.eye(size, dtype=np.float32)[np.clip(np.arange(size) + by, 0, size - 1)]
 
 
 def test_figures_by_hand():
@@ -82,8 +81,7 @@ def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
     for score in SCORES:
         value = score(softmax(scores))
-        assert value.shape == (heads,)
-        assert (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
+        assert value.shape == (heads,) and (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
 
 
 # Rollout by hand, flow against networkx, and both against what must hold for any attention.

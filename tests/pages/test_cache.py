@@ -21,82 +21,64 @@ from tests.pages.app import app_at, html_text, page_text, set_control
 put = partial(set_control, "cache:")
 
 
-@pytest.fixture
-def page():
-    return app_at("cache").run()
-
-
-def test_the_first_sight_has_all_parts_with_nothing_pressed(page):
+def test_the_first_sight_has_all_parts_with_nothing_pressed():
+    page = app_at("cache").run()
     assert not page.warning and not page.error and not page.exception
     text = page_text(page)
-    assert "1 query, 1 key and 1 value" in text and "reads 13 stored keys and values" in text
-    assert "Both ways write the same tokens, 48 of them" in text
-    assert "Llama 2 7B stores 524,288 bytes for each token" in text
-    assert "Memory bounds decoding at 8,192 tokens and 8 sequences" in text
-    assert "225 tokens take 16 pages of 16" in text
-    assert (
-        html_text(page).count('class="not" title="not stored"') == 13
-    )  # the queries of the earlier tokens
+    for words in (
+        "1 query, 1 key and 1 value",
+        "reads 13 stored keys and values",
+        "Both ways write the same tokens, 48 of them",
+        f"Saved on {study.load_measurement().date}",
+        "processor time",
+        "Llama 2 7B stores 524,288 bytes for each token",
+        "Memory bounds decoding at 8,192 tokens and 8 sequences",
+        "225 tokens take 16 pages of 16",
+    ):
+        assert words in text
+    # The queries of the earlier tokens.
+    assert html_text(page).count('class="not" title="not stored"') == 13
 
 
-@pytest.mark.parametrize("step", [0, 1, 8])
-def test_the_counts_follow_the_step(page, step):
-    text = page_text(put(page, "slider", "step", step))
-    if step == 0:
-        assert "computes 11 queries, keys and values" in text
-    else:
-        assert (
-            f"reads {10 + step} stored keys and values; without a cache it would compute {11 + step} of each"
-            in text
-        )
+COUNTS = "reads {} stored keys and values; without a cache it would compute {} of each"
+FREE = "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty"
 
 
-def test_the_question_is_answered_by_numbers(page):
-    wrong = page_text(set_control("cache:", page, "button_group", "predict", "k"))
-    assert "Not quite." in wrong and "changes by 0.00 of its size" in wrong
+@each(
+    ("kind", "name", "value", "words"),
+    [
+        ("slider", "step", 0, "computes 11 queries, keys and values"),
+        ("slider", "step", 1, COUNTS.format(11, 12)),
+        ("slider", "step", 8, COUNTS.format(18, 19)),
+        ("button_group", "predict", "k", "Not quite."),
+        ("button_group", "predict", "k", "changes by 0.00 of its size"),
+        ("text_input", "prompt", " ", "no word"),
+        ("text_input", "prompt", "the zebra", "Not in the vocabulary, read as unknown: zebra"),
+        ("slider", "count", 256, "256 of them"),
+        ("selectbox", "model", "deepseek_v2", "69,120 bytes"),
+        ("selectbox", "bytes", 1, "262,144 bytes"),
+        ("multiselect", "curves", [], "Keys as values"),
+        ("text_input", "lengths", "16, 16", FREE),
+        ("text_input", "lengths", "16, x", "no length"),
+    ],
+)
+def test_each_control_moves_what_is_said(kind, name, value, words):
+    page = put(app_at("cache").run(), kind, name, value)
+    assert not page.exception and words in page_text(page)
 
 
-def test_a_prompt_without_a_word_or_with_unknown_ones_is_answered_in_words(page):
-    assert "no word" in put(page, "text_input", "prompt", " ").warning[0].value
-    assert "Not in the vocabulary, read as unknown: zebra" in page_text(
-        put(page, "text_input", "prompt", "the zebra")
-    )
-
-
-def test_the_saved_times_are_stated_and_follow_the_count(page):
-    assert study.load_measurement().date in page_text(page) and "processor time" in page_text(page)
-    assert "256 of them" in page_text(put(page, "slider", "count", 256))
-
-
-def test_a_press_measures_here(page, monkeypatch):
+def test_a_press_measures_here(monkeypatch):
     monkeypatch.setattr(study, "LIMIT", 4.0)
-    page = put(put(page, "selectbox", "writer", "trained"), "slider", "count", 8)
-    page.button(key="cache:measure").click()
-    text = page_text(page.run())
+    page = put(put(app_at("cache").run(), "selectbox", "writer", "trained"), "slider", "count", 8)
+    text = page_text(page.button(key="cache:measure").click().run())
     assert "Measured here" in text and "the same tokens, 8 of them" in text
     assert "Measured here" not in page_text(put(page, "slider", "count", 16))
 
 
-def test_the_size_follows_the_model_and_the_bytes_of_a_number(page):
-    assert "69,120 bytes" in page_text(put(page, "selectbox", "model", "deepseek_v2"))
-    assert "34,560 bytes" in page_text(put(page, "selectbox", "bytes", 1))
-
-
-def test_no_curve_draws_no_figure_and_the_table_stays(page):
-    page = put(page, "multiselect", "curves", [])
-    assert not page.exception and "Keys as values" in html_text(page)
-
-
-def test_what_bounds_a_step_follows_the_machine_and_the_form(page):
-    page = put(put(page, "select_slider", "batch", 512), "selectbox", "form", "multi_query")
-    assert "Memory bounds decoding" in page_text(page)
+def test_what_bounds_a_step_follows_the_machine_and_the_form():
+    page = put(app_at("cache").run(), "select_slider", "batch", 512)
+    assert "Memory bounds decoding" in page_text(put(page, "selectbox", "form", "multi_query"))
     assert "Computing bounds decoding" in page_text(put(page, "number_input", "bandwidth", 50_000))
-
-
-def test_pages_follow_the_lengths(page):
-    text = page_text(put(page, "text_input", "lengths", "16, 16"))
-    assert "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty" in text
-    assert "no length" in put(page, "text_input", "lengths", "16, x").warning[0].value
 
 
 # The cache: what a step computes and reads, the same tokens with and without it, its sizes, and its pages.
@@ -111,22 +93,14 @@ def decoding():
 
 
 def test_prefill_computes_all_and_each_later_step_one(decoding):
-    first, *later = decoding.counts
-    assert first.computed == dict.fromkeys("qkv", 11) and (
-        first.read,
-        first.stored,
-        first.without,
-    ) == (0, 11, 11)
-    assert [one.computed for one in later] == [dict.fromkeys("qkv", 1)] * study.STEPS
-    assert [(one.read, one.stored, one.without) for one in later] == [
-        (t, t + 1, t + 1) for t in range(11, 19)
-    ]
+    counts = [(one.computed, one.read, one.stored, one.without) for one in decoding.counts]
+    later = [(dict.fromkeys("qkv", 1), t, t + 1, t + 1) for t in range(11, 19)]
+    assert counts == [(dict.fromkeys("qkv", 11), 0, 11, 11), *later] and len(later) == study.STEPS
 
 
 def test_the_weights_of_each_step_are_of_all_tokens_so_far_and_sum_to_one(decoding):
-    assert [weights.shape for weights in decoding.weights] == [
-        (2, 4, size) for size in range(11, 20)
-    ]
+    shapes = [weights.shape for weights in decoding.weights]
+    assert shapes == [(2, 4, size) for size in range(11, 20)]
     assert all(weights.sum(-1) == pytest.approx(1, abs=1e-5) for weights in decoding.weights)
     assert all(vectors.shape == (2, 4, 19, 16) for vectors in decoding.vectors.values())
 
@@ -134,11 +108,7 @@ def test_the_weights_of_each_step_are_of_all_tokens_so_far_and_sum_to_one(decodi
 def test_earlier_queries_change_nothing_and_the_answer_follows(decoding):
     changes = study.changes(decoding)
     assert changes["q"] == 0 and changes["k"] > 0.1 and changes["v"] > 0.1
-    question = cache_page.question(changes)
-    assert question.options[question.answer] == "q"
-
-
-def test_a_text_without_a_word_is_refused():
+    assert cache_page.question(changes).answer == 0  # q
     with pytest.raises(ValueError, match="no word"):
         study.decode_steps("  ")
 
@@ -155,11 +125,9 @@ def test_both_ways_write_the_same_tokens(name):
 def test_the_trained_model_is_the_one_of_its_folder():
     """It continues a passage as it occurred before."""
     model, task = load_lab_decoder(TRAINED)
-    prompt = torch.tensor(
-        [task.source_vocab.encode(task.tokens("the cat saw the small bird in the cat"))]
-    )
-    words = task.target_vocab.decode(write(model, prompt, 5, True).tokens)
-    assert list(words) == ["saw", "the", "small", "bird", "in"]
+    ids = task.source_vocab.encode(task.tokens("the cat saw the small bird in the cat"))
+    written = write(model, torch.tensor([ids]), 5, True).tokens
+    assert list(task.target_vocab.decode(written)) == ["saw", "the", "small", "bird", "in"]
 
 
 def test_a_measurement_stops_at_its_limit():
@@ -194,12 +162,10 @@ def test_the_bytes_a_token_by_hand(model, count):
 
 @each("name", list(sizes.FORMS))
 def test_each_form_grows_as_it_says(name):
-    model, form = sizes.MODELS["llama2"], sizes.FORMS[name]
-    ours = [sizes.cache_bytes(model, form, length, 2) for length in LENGTHS]
-    stored = (
-        [1] * 5 if form.state else [1, 4095, 4096, 4096, 4096] if form.window else list(LENGTHS)
-    )
-    assert ours == [ours[0] * count for count in stored]
+    form = sizes.FORMS[name]
+    ours = [sizes.cache_bytes(sizes.MODELS["llama2"], form, length, 2) for length in LENGTHS]
+    most = 1 if form.state else 4096 if form.window else LENGTHS[-1]
+    assert ours == [ours[0] * min(length, most) for length in LENGTHS]
 
 
 def test_the_forms_at_the_sizes_of_llama_2():
@@ -229,48 +195,38 @@ def test_a_layer_stores_the_numbers_that_the_page_says(name):
 
 def test_operations_a_byte_of_cache_are_the_query_heads_that_share_a_key():
     model = sizes.MODELS["deepseek_v2"]
-    ours = {name: sizes.intensity(model, form, 8192, 2) for name, form in sizes.FORMS.items()}
-    assert (
-        ours["multi_head"],
-        ours["grouped_query"],
-        ours["multi_query"],
-        ours["keys_as_values"],
-    ) == (1, 16, 128, 2)
-    assert ours["latent"] == pytest.approx(2 * 128 * (576 + 512) / (576 * 2))
+    expected: dict[str, Any] = {
+        "multi_head": 1,
+        "grouped_query": 16,
+        "multi_query": 128,
+        "keys_as_values": 2,
+    }
+    expected["latent"] = pytest.approx(2 * 128 * (576 + 512) / (576 * 2))
+    assert {
+        name: sizes.intensity(model, sizes.FORMS[name], 8192, 2) for name in expected
+    } == expected
 
 
 def test_a_step_by_hand():
-    step = sizes.decoding_step(
-        sizes.MODELS["llama2"], sizes.FORMS["multi_head"], 8192, 8, 2, 3350e9, 989e12
-    )
+    model, machine = sizes.MODELS["llama2"], (2, 3350e9, 989e12)
+    step = sizes.decoding_step(model, sizes.FORMS["multi_head"], 8192, 8, *machine)
     assert step.flops == pytest.approx(8 * (2 * 6_738_415_616 + 32 * 4 * 4096 * 8192))
     assert step.weight_bytes == 2 * 6_738_415_616 and step.cache_bytes == 8 * 8192 * 524_288
     assert step.reading == pytest.approx(0.01428, rel=1e-3) and step.bound == "memory"
-    many = sizes.decoding_step(
-        sizes.MODELS["llama2"], sizes.FORMS["multi_query"], 1024, 512, 2, 3350e9, 989e12
-    )
+    many = sizes.decoding_step(model, sizes.FORMS["multi_query"], 1024, 512, *machine)
     assert many.bound == "computing"
 
 
 def test_pages_are_taken_in_turn_and_hold_every_token():
     ours = study.paging((20, 5, 33), 16)
-    assert [(page.sequence, page.filled) for page in ours.pages] == [
-        (0, 16),
-        (1, 5),
-        (2, 16),
-        (0, 4),
-        (2, 16),
-        (2, 1),
-    ]
+    pages = [(page.sequence, page.filled) for page in ours.pages]
+    assert pages == [(0, 16), (1, 5), (2, 16), (0, 4), (2, 16), (2, 1)]
     assert (ours.used, ours.paged, ours.reserved) == (58, 96, 99)
     assert ours.wasted(ours.paged) == pytest.approx(38 / 96)
 
 
 @each("text", ["", "0", "3, x", "1, 257", "1,2,3,4,5,6,7,8,9", "−3", "²"])
 def test_lengths_that_cannot_be_read_are_refused(text):
+    assert study.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)
     with pytest.raises(ValueError, match=r"type"):
         study.parse_lengths(text)
-
-
-def test_lengths_are_read():
-    assert study.parse_lengths(" 3, 40 ,5,") == (3, 40, 5)

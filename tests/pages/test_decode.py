@@ -96,8 +96,7 @@ def test_another_source_and_one_that_is_typed():
     at.button(key="decode:another").click().run()
     assert at.text_input(key="decode:source").value != first
     at.text_input(key="decode:source").set_value("seven ; banana").run()
-    unknown = "Not in the vocabulary, read as <unk>: banana"
-    assert unknown in at.caption[0].value.replace("\\", "")
+    assert "Not in the vocabulary, read as <unk>: banana" in at.caption[0].value.replace("\\", "")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
     for typed, words in (("", "type at least one token"), ("one " * 30, "at most 20")):
         at.text_input(key="decode:source").set_value(typed).run()

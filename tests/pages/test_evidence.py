@@ -185,8 +185,7 @@ def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
     assert "Without L" not in fact_text(app)
     table = "The {} heads that the answer needs most{}, as a table".format
-    measured = table(3, " of the 3 measured so far, out of 8")
-    assert measured in [one.label for one in app.expander]
+    assert table(3, " of the 3 measured so far, out of 8") in [one.label for one in app.expander]
     next(one for one in app.button if one.label == "Measure 7 heads and layers").click().run()
     assert "the largest change of 8 heads" in fact_text(app)
     assert table(6, "") in [one.label for one in app.expander]

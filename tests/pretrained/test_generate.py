@@ -294,8 +294,7 @@ def test_what_cannot_say_anything_says_why(words, do):
 def test_a_text_is_never_longer_than_the_model_reads():
     what = given("gpt2", "street " * 12)
     started = prepare_generation(tiny("gpt2"), what)
-    room = 70 - len(started.read)
-    assert started.room == room == len(best_of("gpt2", what, longest=500))
+    assert started.room == (70 - len(started.read)) == len(best_of("gpt2", what, longest=500))
     # Closing marks are taken from a text that goes on.
     tokens = prepared("bert_decoder").read.tokens
     assert (tokens[0], tokens[-1]) == ("[CLS]", ".")
