@@ -17,20 +17,13 @@ from dashboard.ui.fields import Values
 from pages import heads
 from pages.heads import IDEAS, WEIGHTS, overlap_square
 from tests.cases import each
-from tests.pages.app import captions, html_text, open_at, set_control, without_terms
+from tests.pages.app import html_text, open_at, page_text, set_control
 
 TOKENS = ("The", "animal", "was", "too", "tired", ".")
 RANDOM = compute.random_qkv(TOKENS, 64, 4, 126)
 open_page = partial(open_at, "heads", "heads:")
 open_random = partial(open_page, weights="Random")
 put = partial(set_control, "heads:")
-
-
-def page_text(at):
-    """Facts, tables and captions: everything that is written on the page."""
-    return without_terms(
-        " ".join([*(part.value for part in at.markdown), captions(at), html_text(at)])
-    )
 
 
 @pytest.mark.parametrize("idea", IDEAS)
