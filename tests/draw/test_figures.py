@@ -175,7 +175,7 @@ def test_the_words_of_a_baseline_stand_where_no_curve_runs_through_them(first, l
 
 
 def test_a_legend_names_the_curves_that_are_drawn_and_shows_no_markup_of_theirs():
-    curves = [Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)]), Curve("c", [(0.0, None)])]
+    curves = [Curve("c", [(0.0, None)]), Curve("a", [(0.0, 1.0)]), Curve("<b>", [(0.0, 2.0)])]
     words = legend(curves, LIGHT_INK)
     assert words.count("<span") == 2 and "<b>" not in words
     assert (
