@@ -185,9 +185,9 @@ def pack(run: Run) -> bytes:
     ValueError when its config cannot be read, or the rest alone is larger than `unpack` accepts.
     """
     out, name = io.BytesIO(), run.id
-    kept, status = ("name", "created", "parent", "machines"), run.status()
+    carried, status = ("name", "created", "parent", "machines"), run.status()
     metadata = {"config": run.config().to_json()}
-    metadata |= {key: value for key, value in run.metadata().items() if key in kept}
+    metadata |= {key: value for key, value in run.metadata().items() if key in carried}
     texts = {
         "run.json": json.dumps(metadata, indent=1).encode(),
         "status.json": json.dumps({"state": status.state, "message": status.message}).encode(),
