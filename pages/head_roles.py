@@ -57,7 +57,6 @@ from core.studies.head_roles import (
     CHOICES,
     MAX_PARSES,
     NAMES,
-    Interval,
     SyntaxResult,
     default_role,
     default_test,
@@ -573,11 +572,10 @@ def example_of(
     reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
 ) -> str:
     """The clearest row of a role in one line: query → key, the weight, and its text."""
-    tokens = reading.lines(kind)[0].tokens
+    tokens, given = reading.lines(kind)[0].tokens, inputs.givens[example.reading]
     line = f"{tokens[example.query]} → {tokens[example.key]} {number(example.value)}"
     if ROLES[index].targets is None:
         line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
-    given = inputs.givens[example.reading]
     if given.picture is not None:
         return f"{line}, in picture {example.reading + 1}"
     text = given.text if len(given.text) <= LONGEST else given.text[: LONGEST - 1] + "…"
@@ -668,18 +666,18 @@ def draw_syntax(choice: ModelChoice) -> None:
             alt="Relations with the accuracy of their best head and of the best fixed offset",
         )
     source, target = score.ends
-    own, best = Interval.of(score.hits[head]), Interval.of(score.held_out[1])
+    own, (best, low, high) = float(score.accuracy[head]), score.held_out_share
     fact(
         f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
-        f"**{target}** in **{percent(own.share)}** of {own.count} cases. The best fixed offset, the word "
+        f"**{target}** in **{percent(own)}** of {score.count} cases. The best fixed offset, the word "
         f"{_offset(score.best_offset)}, is right in {percent(offset)}. Chosen on one half of the sentences and "
-        f"measured on the other, the best head reaches **{percent(best.share)}**, with a 95 % interval from "
-        f"{percent(best.low)} to {percent(best.high)}."
+        f"measured on the other, the best head reaches **{percent(best)}**, with a 95 % interval from "
+        f"{percent(low)} to {percent(high)}."
     )
     st.latex(
         r"a_{uw} = \frac{1}{|u|}\sum_{i \in u}\ \sum_{j \in w} a_{ij} \qquad "
         r"\frac{1}{|Q|}\sum_{u \in Q} \left[\arg\max_{w \neq u} a_{uw} \in T_u\right] = "
-        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own.share)}"
+        rf"\frac{{{int(score.hits[head].sum())}}}{{{score.count}}} = {number(own)}"
     )
     sentence, query, trace = _sentence(choice, result, score, head)
     add_script(
@@ -846,8 +844,8 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             name,
             str(score.count),
             ", ".join(dict.fromkeys(map(result.readings.name, score.held_out[0]))),
-            percent((best := Interval.of(score.held_out[1])).share),
-            f"{percent(best.low)} to {percent(best.high)}",
+            percent((best := score.held_out_share)[0]),
+            f"{percent(best[1])} to {percent(best[2])}",
             _offset(score.best_offset),
             percent(float(score.offset_held_out.mean())),
         ]

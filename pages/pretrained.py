@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -12,7 +13,7 @@ import streamlit as st
 from core.interpret import map_transform, trace as analysis
 from core.interpret.map_transform import Sentences
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from core.pretrained import Line, ModelInputs, Reading
+from core.pretrained import ModelInputs, Reading
 from core.studies.pretrained import (
     COREFERENCE,
     Order,
@@ -79,11 +80,6 @@ POOLED_FROM = 256  # tokens, from which a pixel or a cell may pool several
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
-def tokens_of(line: Line) -> list[int]:
-    """The word of each token that is part of one."""
-    return [word for word in line.word if word is not None]
-
-
 def has_special(values: Values) -> bool:
     """Whether there are special tokens, and something is left without them."""
     rows, columns = values.lines
@@ -113,7 +109,7 @@ FIELDS = Fields(
     words=Toggle(
         "Merge pieces into words",
         when=lambda values: any(
-            len(set(tokens_of(line))) < len(tokens_of(line)) for line in values.lines
+            a == b is not None for line in values.lines for a, b in pairwise(line.word)
         ),
         help="The weights of a word's pieces are summed over keys and averaged over queries.",
     ),

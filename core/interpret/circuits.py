@@ -506,11 +506,16 @@ class Composer:
 
     def into(self, later: int) -> Compositions:
         """The compositions of the attention of this index with those before it."""
-        result = Compositions({}, {}, {})
+        result, reader = Compositions({}, {}, {}), self.heads[later]
         for kind in KINDS:
-            reads = _read(self.heads[later], kind)
-            for earlier in self._earlier(later, kind):
-                assert reads is not None
+            if not (earlier_ones := self._earlier(later, kind)):
+                continue
+            # What a head reads by with norm 1, without the directions that it goes to
+            factors = ov_factors(reader) if kind == "V" else qk_factors(reader)
+            assert factors is not None
+            u, size, vh = factors
+            reads = (vh.mT if kind == "K" else u) * _unit(size)[:, None]
+            for earlier in earlier_ones:
                 written, turned = self._writer(earlier)
                 level = random_composition(written.shape[-1])
                 result.scores[kind, earlier] = _norms(written, reads) - level
@@ -565,15 +570,6 @@ def random_composition(size: int) -> float:
     It holds for any singular values if the directions of the two are random.
     """
     return size**-0.5
-
-
-def _read(heads: HeadMatrices, kind: CompositionKind) -> Float[Tensor, "I C D"] | None:
-    """What a head reads by with norm 1, without the directions that it goes to."""
-    factors = ov_factors(heads) if kind == "V" else qk_factors(heads)
-    if factors is None:
-        return None
-    u, size, vh = factors
-    return (vh.mT if kind == "K" else u) * _unit(size)[:, None]
 
 
 def _unit(singular: Float[Tensor, "H D"]) -> Float[Tensor, "H D"]:

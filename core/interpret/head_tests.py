@@ -45,11 +45,9 @@ class RepeatTest:
 
     def cells(self, length: int) -> Pairs:
         """The queries and keys of the test in a line of `length` tokens that repeats once."""
-        if self.offset is None:
-            queries = np.arange(1, 2 * length)
-            return queries, queries - 1
-        queries = np.arange(length, 2 * length)
-        return queries, queries - length + self.offset
+        first = 1 if self.offset is None else length
+        queries = np.arange(first, 2 * length)
+        return queries, queries - first + (self.offset or 0)
 
 
 TESTS: tuple[RepeatTest, ...] = (
@@ -206,11 +204,11 @@ class Order:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """(item, successor), as indices, for each item whose successor is a token too."""
-        where = {place: index for index, place in enumerate(self.places)}
         return [
-            (index, where[place + 1])
-            for index, place in enumerate(self.places)
-            if place + 1 in where
+            (item, successor)
+            for item, place in enumerate(self.places)
+            for successor, other in enumerate(self.places)
+            if other == place + 1
         ]
 
 

@@ -469,6 +469,12 @@ class RelationScore:
         heads = [tuple(map(int, np.unravel_index(one, self.accuracy.shape))) for one in picked]
         return (heads[0], heads[1]), flat  # type: ignore[return-value]
 
+    @property
+    def held_out_share(self) -> tuple[float, float, float]:
+        """The share of these hits, with the ends of its 95 % interval."""
+        hits = self.held_out[1]
+        return float(hits.mean()), *wilson_interval(int(hits.sum()), self.count)
+
     @cached_property
     def offset_held_out(self) -> Bool[np.ndarray, " N"]:
         """The hits of the offset that was picked on the other half of the sentences."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool
 
 from core.interpret.head_tests import (
     RepeatScores,
@@ -25,7 +24,6 @@ from core.interpret.syntax import (
     own_parses,
     parse_conllu,
     score_relation,
-    wilson_interval,
 )
 from core.interpret.trace import Head, Kind
 from core.pretrained import Pretrained
@@ -76,20 +74,6 @@ class SyntaxResult:
             for one in self.scores
         ]
         return int(np.argmax(gains))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A share of `count` with its 95 % interval."""
-
-    share: float
-    low: float
-    high: float
-    count: int
-
-    @classmethod
-    def of(cls, hits: Bool[np.ndarray, " N"]) -> Interval:
-        return cls(float(hits.mean()), *wilson_interval(int(hits.sum()), len(hits)), len(hits))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from core.interpret.roles import ROLES, RoleScores
 from core.interpret.syntax import Parse
 from core.interpret.trace import Head, NumberedHeads
-from core.studies.head_roles import NAMES, Interval, Query, SyntaxResult
+from core.studies.head_roles import NAMES, Query, SyntaxResult
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.vega import Spec, axis_style, figure, layer, literal, names, text_tip
@@ -255,13 +255,11 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
     rows = [
         {
             "relation": NAMES[index],
-            "share": (best := Interval.of(score.held_out[1])).share,
-            "low": best.low,
-            "high": best.high,
+            **(best := dict(zip(("share", "low", "high"), score.held_out_share, strict=True))),
             "offset": (offset := float(score.offset_held_out.mean())),
-            "text": percent(best.share),
+            "text": percent(best["share"]),
             "by": percent(offset),
-            "within": f"{percent(best.low)} to {percent(best.high)}",
+            "within": f"{percent(best['low'])} to {percent(best['high'])}",
             "colour": PICK[theme] if index == relation else BAR[theme],
         }
         for index, score in enumerate(result.scores)
