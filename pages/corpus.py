@@ -805,32 +805,34 @@ def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: 
     corpus, data = measurement.corpus, measurement.run.metadata()
     day = time.strftime("%Y-%m-%d", time.gmtime(float(data.get("created", 0))))
     kind = "causal self-attention" if measurement.config.kind == "causal" else "self-attention"
-    parts = [
-        f"{pretrained.name}, {kind}, {corpus.read:,} texts, measured on {day}. A measure is the mean over the "
-        "rows of a text's own tokens; its mean and interval are taken over texts, which all count the same."
-    ]
-    if corpus.cut:
-        parts.append(
-            f"Of {corpus.cut:,} {'text' if corpus.cut == 1 else 'texts'} only the first {MAX_TOKENS} tokens "
-            "were read."
-        )
-    if corpus.failed:
-        noun = "text" if len(corpus.failed) == 1 else "texts"
-        parts.append(f"{len(corpus.failed):,} {noun} could not be read: {corpus.error}")
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
     most = token_bytes * (CELLS if ablation else MAX_TOKENS**2)
     sums = [*vars(corpus.means).values(), *vars(corpus.roles).values()]
-    parts += [
-        *data.get("notes", ()),
-        f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
-        f"{byte_size(sum(array.nbytes for array in sums))} of running sums, however many texts.",
-    ]
-    if ablation:
-        change = "the change of the probability of the likeliest answer"
-        if pretrained.head == "none":
-            change = "1 − cosine of the embedding"
-        parts.append(f"The ablation effect is {change}.")
-    return " ".join(parts)
+    of_answer = "the change of the probability of the likeliest answer"
+    failed = len(corpus.failed)
+    parts = (
+        (
+            True,
+            f"{pretrained.name}, {kind}, {corpus.read:,} texts, measured on {day}. A measure is the mean over the "
+            "rows of a text's own tokens; its mean and interval are taken over texts, which all count the same.",
+        ),
+        (
+            corpus.cut,
+            f"Of {corpus.cut:,} text{'s' * (corpus.cut != 1)} only the first {MAX_TOKENS} tokens were read.",
+        ),
+        (failed, f"{failed:,} text{'s' * (failed != 1)} could not be read: {corpus.error}"),
+        *((True, note) for note in data.get("notes", ())),
+        (
+            True,
+            f"One text at a time was in memory: at most {byte_size(most)} of attention maps, and "
+            f"{byte_size(sum(array.nbytes for array in sums))} of running sums, however many texts.",
+        ),
+        (
+            ablation,
+            f"The ablation effect is {'1 − cosine of the embedding' if pretrained.head == 'none' else of_answer}.",
+        ),
+    )
+    return " ".join(sentence for holds, sentence in parts if holds)
 
 
 def not_measured(measure: Measure, measurement: Measurement) -> str:

@@ -371,12 +371,16 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
     """The sentences in the text, and a message about lines that are left out."""
     lines = [" ".join(line.split()) for line in typed.splitlines() if line.strip()]
     short = [line for line in dict.fromkeys(lines) if len(line) <= MAX_LETTERS]
-    errors = []
-    if len(short) > MAX_SENTENCES:
-        errors.append(f"There are {len(short)} lines; the first {MAX_SENTENCES} are measured.")
-    if long := sum(len(line) > MAX_LETTERS for line in lines):
-        errors.append(f"{long} of the lines have more than {MAX_LETTERS} letters and are left out.")
-    return tuple(short[:MAX_SENTENCES]), " ".join(errors) or None
+    long = sum(len(line) > MAX_LETTERS for line in lines)
+    errors = (
+        f"There are {len(short)} lines; the first {MAX_SENTENCES} are measured."
+        if len(short) > MAX_SENTENCES
+        else "",
+        f"{long} of the lines have more than {MAX_LETTERS} letters and are left out."
+        if long
+        else "",
+    )
+    return tuple(short[:MAX_SENTENCES]), " ".join(filter(None, errors)) or None
 
 
 def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
@@ -454,11 +458,9 @@ def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
     """The rows on which a role was measured: "454 rows of 30 example sentences"."""
-    count, noun = len(inputs.givens), inputs.what
-    noun = noun if count != 1 else re.sub("(sentence|line)s", r"\1", noun)
-    return (
-        f"{scores.rows[index]:,} rows of {f'{count} ' if noun != 'input above' else 'the '}{noun}"
-    )
+    count = len(inputs.givens)
+    noun = re.sub("(sentence|line)s", r"\1", inputs.what) if count == 1 else inputs.what
+    return f"{scores.rows[index]:,} rows of {'the' if noun == 'input above' else count} {noun}"
 
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
@@ -819,20 +821,18 @@ def _sentence(
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
     """Under which conditions the numbers of the view hold."""
     readings, (source, target) = result.readings, score.ends
-    which = "annotated by hand for this page" if own else "of your file"
-    line = (
-        f"{model}, {len(readings.sentences)} sentences {which}. Q are the {score.count} instances of the {source}; "
+    causal = " A causal model attends only to earlier words, so only these are asked for."
+    left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
+    return (
+        f"{model}, {len(readings.sentences)} sentences {'annotated by hand for this page' if own else 'of your file'}. "
+        f"Q are the {score.count} instances of the {source}; "
         f"T is its {target}. A word's weight is the sum over its tokens as a key and their mean as a query. "
         "Special tokens and the word itself are left out. The grid shows accuracy on all sentences, faint where "
         f"the best fixed offset is at least as good. The best of {sum(readings.heads)} heads would be chosen on the "
         "sentences that measure it; so the table chooses head and offset on the even sentences, measures them on the "
         "odd ones, and the other way round. The interval is Wilson's."
+        f"{causal if readings.kind == 'causal' else ''}{left_out if readings.left_out else ''}"
     )
-    if readings.kind == "causal":
-        line += " A causal model attends only to earlier words, so only these are asked for."
-    if readings.left_out:
-        line += f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
-    return line
 
 
 def syntax_rows(result: SyntaxResult) -> list[list[str]]:

@@ -295,25 +295,28 @@ def conditions(
 ) -> str:
     """What the numbers were made from, and how far they are from the model's own."""
     group, readers = layer.kv_group(cell.head)
-    parts = [
-        f"{plain(source)}: q, k and what is added to the scores are the model's own. The weight computed from "
-        f"them is {one.weight:.7f}; the model's is {own:.7f}."
-    ]
-    if len(readers) > 1:
-        parts.append(
+    share = number(1 - float(one.weights.sum()))
+    parts = (
+        (
+            True,
+            f"{plain(source)}: q, k and what is added to the scores are the model's own. The weight computed from "
+            f"them is {one.weight:.7f}; the model's is {own:.7f}.",
+        ),
+        (
+            len(readers) > 1,
             f"Key and value head {group} is read by query heads {readers[0]} to {readers[-1]}: "
-            f"{len(layer.q)} query heads share {len(layer.k)}."
-        )
-    if layer.scale == 1 and one.bias is None:
-        parts.append(
-            "This family scales q before the product with k, so the product is not scaled again."
-        )
-    if one.sink is not None:
-        share = 1 - float(one.weights.sum())
-        parts.append(
-            f"A learned sink scores {number(one.sink)} in this head and takes {number(share)} of this row."
-        )
-    return " ".join(parts)
+            f"{len(layer.q)} query heads share {len(layer.k)}.",
+        ),
+        (
+            layer.scale == 1 and one.bias is None,
+            "This family scales q before the product with k, so the product is not scaled again.",
+        ),
+        (
+            one.sink is not None,
+            f"A learned sink scores {number(one.sink or 0.0)} in this head and takes {share} of this row.",
+        ),
+    )
+    return " ".join(sentence for holds, sentence in parts if holds)
 
 
 # The page Inside one weight, from the model picker to the equation.

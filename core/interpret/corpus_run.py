@@ -74,17 +74,16 @@ def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
     parts = re.split(r"\n\s*\n" if split == "paragraphs" else r"\n", validate_text(data, "text"))
     texts = [text for part in parts if (text := " ".join(part.split()))]
     different = list(dict.fromkeys(text[:LONGEST] for text in texts))
-    notes = []
-    if long := sum(len(text) > LONGEST for text in texts):
-        notes.append(
-            f"{long:,} of the texts {'is' if long == 1 else 'are'} longer than {LONGEST:,} characters; the "
-            "rest of them is left out."
-        )
-    if twice := len(texts) - len(different):
-        notes.append(
-            f"{twice:,} of the texts {'is' if twice == 1 else 'are'} there already and left out."
-        )
-    return different, notes
+    long = sum(len(text) > LONGEST for text in texts)
+    left_out = (
+        (long, f"longer than {LONGEST:,} characters; the rest of them is left out."),
+        (len(texts) - len(different), "there already and left out."),
+    )
+    return different, [
+        f"{count:,} of the texts {'is' if count == 1 else 'are'} {why}"
+        for count, why in left_out
+        if count
+    ]
 
 
 def inputs_of(config: CorpusConfig) -> tuple[tuple[ModelInputs, ...], tuple[str, ...]]:

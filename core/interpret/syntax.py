@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from core.entries import ConfigError, quote
+from core.entries import quote, refuse_if
 from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
@@ -67,10 +67,10 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
     Lemmas, features, enhanced dependencies and empty nodes are skipped. The text of a sentence is made of its words
     and SpaceAfter=No. Antecedent=n in MISC names the word that a pronoun refers to.
     """
-    if len(text) > MAX_CHARACTERS:
-        raise ConfigError(
-            f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read."
-        )
+    refuse_if(
+        len(text) > MAX_CHARACTERS,
+        f"The file has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read.",
+    )
     parses: list[Parse] = []
     lines: list[tuple[int, str]] = []  # of one sentence, by number
     for number, line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):
@@ -79,10 +79,10 @@ def parse_conllu(text: str) -> tuple[Parse, ...]:
         elif lines:
             parses += _parse(lines)
             lines = []
-    if not parses:
-        raise ConfigError(
-            "There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word."
-        )
+    refuse_if(
+        not parses,
+        "There is no sentence in this file; CoNLL-U has a line of ten tab-separated columns a word.",
+    )
     return tuple(parses)
 
 
@@ -91,64 +91,58 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     start, words = lines[0][0], list[Row]()
     joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
     for number, line in lines:
-        cells = line.split("\t")
-        if len(cells) != len(COLUMNS):
-            raise ConfigError(
-                f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: "
-                f"{' '.join(COLUMNS)}."
-            )
+        cells, following = line.split("\t"), len(words) + 1
+        refuse_if(
+            len(cells) != len(COLUMNS),
+            f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: {' '.join(COLUMNS)}.",
+        )
         name = cells[0]
         if "." in name:  # an empty node of enhanced dependencies
             continue
         first, *last = (_whole(part, number, "ID") for part in name.split("-", 1))
-        if last and (first != len(words) + 1 or last[0] <= first):
-            raise ConfigError(
-                f"Line {number}: the range {quote(name)} does not begin at the next word."
-            )
         if last:
+            refuse_if(
+                first != following or last[0] <= first,
+                f"Line {number}: the range {quote(name)} does not begin at the next word.",
+            )
             joined[first] = number, last[0], cells
             continue
-        if first != len(words) + 1:
-            raise ConfigError(
-                f"Line {number}: its ID is {quote(name)}; the next word of this sentence is "
-                f"{len(words) + 1}."
-            )
-        if not cells[1].strip():
-            raise ConfigError(f"Line {number} has no word in its second column, FORM.")
+        refuse_if(
+            first != following,
+            f"Line {number}: its ID is {quote(name)}; the next word of this sentence is {following}.",
+        )
+        refuse_if(not cells[1].strip(), f"Line {number} has no word in its second column, FORM.")
         words.append((number, cells))
-        if len(words) > MAX_WORDS:
-            raise ConfigError(
-                f"The sentence of line {start} has more than {MAX_WORDS} words; split or remove it."
-            )
+        refuse_if(
+            len(words) > MAX_WORDS,
+            f"The sentence of line {start} has more than {MAX_WORDS} words; split or remove it.",
+        )
     if not words:
         return []
     heads = [_index(cells[6], number, "HEAD", len(words)) for number, cells in words]
     # One word is the root, and every other one leads to it
     roots = [str(number) for (number, _), head in zip(words, heads, strict=True) if head < 0]
-    if len(roots) != 1:
-        what = f"lines {', '.join(roots[:4])} are all roots"
-        raise ConfigError(
-            f"The sentence of line {start} needs one root (HEAD 0): "
-            f"{what if roots else 'none of its words is the root'}."
-        )
+    what = (
+        f"lines {', '.join(roots[:4])} are all roots" if roots else "none of its words is the root"
+    )
+    refuse_if(len(roots) != 1, f"The sentence of line {start} needs one root (HEAD 0): {what}.")
     for index, (number, cells) in enumerate(words):
         for _ in words:  # so many steps at most lead to the root
             index = heads[index] if index >= 0 else index
-        if index >= 0:
-            raise ConfigError(
-                f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a "
-                "circle."
-            )
+        refuse_if(
+            index >= 0,
+            f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a circle.",
+        )
     text, spans = _text(words, joined)
     read: list[Word] = []
     for (number, cells), head, span in zip(words, heads, spans, strict=True):
         refers = None
         if (antecedent := _misc(cells).get("Antecedent")) is not None:
             refers = _index(antecedent, number, "Antecedent", len(words))
-        if refers in (-1, len(read)):
-            raise ConfigError(
-                f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}."
-            )
+        refuse_if(
+            refers in (-1, len(read)),
+            f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}.",
+        )
         read.append(Word(cells[1], cells[3], head, cells[7], refers, span))
     return [Parse(tuple(read), text, start)]
 
@@ -159,15 +153,13 @@ def _text(
     """The text of the sentence, and the characters of each word; None within a contraction that does not add up."""
     text, spans = "", list[Span | None]()
     while (index := len(spans)) < len(words):
-        _, cells = words[index]
-        forms = [cells[1]]
-        if (index + 1) in joined:
-            number, last, cells = joined[index + 1]
-            if last > len(words):
-                raise ConfigError(
-                    f"Line {number}: the range ends at word {last}, and there are {len(words)}."
-                )
-            forms = [row[1] for _, row in words[index:last]]
+        number, cells = words[index]
+        number, last, cells = joined.get(index + 1, (number, index + 1, cells))
+        refuse_if(
+            last > len(words),
+            f"Line {number}: the range ends at word {last}, and there are {len(words)}.",
+        )
+        forms = [row[1] for _, row in words[index:last]]
         start = len(text)
         text += cells[1]
         for form in forms:
@@ -185,16 +177,17 @@ def _misc(cells: list[str]) -> dict[str, str]:
 def _index(text: str, number: int, column: str, size: int) -> int:
     """The index of a word from its number; −1 for 0."""
     value = _whole(text, number, column)
-    if value > size:
-        raise ConfigError(
-            f"Line {number}: its {column} is {value}, and the sentence has {size} words."
-        )
+    refuse_if(
+        value > size, f"Line {number}: its {column} is {value}, and the sentence has {size} words."
+    )
     return value - 1
 
 
 def _whole(text: str, number: int, column: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise ConfigError(f"Line {number}: its {column} is {quote(text)}; expected a whole number.")
+    refuse_if(
+        not (text.isascii() and text.isdigit() and len(text) < 6),
+        f"Line {number}: its {column} is {quote(text)}; expected a whole number.",
+    )
     return int(text)
 
 
