@@ -49,7 +49,7 @@ from core.interpret.corpus_run import (
 )
 from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
-from core.pretrained import ModelInputs, Pretrained, PretrainedError
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.example_inputs import text_of
 from core.runs.runs import Run, list_runs
 from core.studies.corpus import (
@@ -549,11 +549,11 @@ def _config(
         for one in SOURCES
         if (has_training_data(model) if one == "training" else pretrained.reads_text)
     ]
-    if not sources:
-        raise PretrainedError(
-            f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
-            "a model that reads text."
-        )
+    reject_if(
+        not sources,
+        f"{pretrained.name} reads {pretrained.reads}s, and the lab has no corpus of these. Take "
+        "a model that reads text.",
+    )
     first = "training" if "training" in sources else "own"
     source = FIELDS.draw("source", into=column, sources=sources, first=first).source
     # The settings of the measurement in a popover; while it is closed, those of the session

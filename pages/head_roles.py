@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.entries import ConfigError
+from core.entries import ConfigError, refuse_if
 from core.interpret.head_tests import (
     GOULD,
     TESTS,
@@ -715,8 +715,7 @@ def _file_field(column: Any) -> str:
 
     def stored(text: str) -> str:
         """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
-        if not reading.is_reference(text):
-            raise ConfigError("This is no reference to stored sentences.")
+        refuse_if(not reading.is_reference(text), "This is no reference to stored sentences.")
         shared(study.parses, text)
         return text
 

@@ -28,7 +28,7 @@ from core.pretrained.attention_recorder import (
     output_embeddings,
     repeat_kv,
 )
-from core.pretrained.base import Array, ModelInputs, Pretrained, PretrainedError
+from core.pretrained.base import Array, ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.reading import Batch, encode, forward
 
 # W_Q, W_K, W_V and W_O of every head of any family, with the norms' gains folded in.
@@ -85,16 +85,16 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
     batch = blank_batch(pretrained)
     _, whole = forward(pretrained, batch, with_qkv=True)
     modules = [call.module for call in whole.calls]
-    if not modules:
-        raise PretrainedError(
-            f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
-            "GPT-2 or Llama."
-        )
-    if any(hasattr(module, "lambda_init") for module in modules):
-        raise PretrainedError(
-            f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
-            "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama."
-        )
+    reject_if(
+        not modules,
+        f"{pretrained.name} has no layer whose matrices can be read. Take a model such as BERT, "
+        "GPT-2 or Llama.",
+    )
+    reject_if(
+        any(hasattr(module, "lambda_init") for module in modules),
+        f"{pretrained.name} subtracts the weights of one head from those of another, so no head "
+        "has a circuit of its own. Take a model such as BERT, GPT-2 or Llama.",
+    )
     norms, inputs = NormCalls(), list[_Probe]()
     first = {
         name: values[:, :1] if values.dtype == torch.long else values

@@ -32,7 +32,7 @@ from core.interpret.roles import (
 from core.interpret.trace import Kind, to_numpy
 from core.interpret.weight_breakdown import layer_attentions
 from core.pretrained.answers import answer_of
-from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, reject_if
 from core.pretrained.finetune import MINILM
 from core.pretrained.reading import encode, encode_source, forward
 from core.serialization import check_types, read
@@ -496,10 +496,10 @@ def first_texts(
 def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where they are not recorded."""
     layers = [one for one in layer_attentions(pretrained, item) if one.kind == kind]
-    if not layers:
-        raise PretrainedError(
-            f"{pretrained.name} has no layer of this kind whose queries and keys can be read."
-        )
+    reject_if(
+        not layers,
+        f"{pretrained.name} has no layer of this kind whose queries and keys can be read.",
+    )
     line = encode_source(pretrained, item)[1]
     if kind == "causal":
         line = encode(pretrained, item)[2] or line  # an encoder–decoder may have to generate it

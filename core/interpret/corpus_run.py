@@ -25,7 +25,7 @@ from safetensors.numpy import save
 
 from core import command_line
 from core.command_line import Pairs, settings, text_of
-from core.entries import ConfigError
+from core.entries import refuse_if
 from core.files import CORPORA, read_object, runs_folder, write_atomically
 from core.interpret.corpus import (
     DEFAULT_TEXTS,
@@ -110,10 +110,10 @@ def has_training_data(model: str) -> bool:
 
 def _training(model: str) -> Iterator[ModelInputs]:
     """Training examples of one of the lab's models, from its own task, by a fixed seed."""
-    if not has_training_data(model):
-        raise ConfigError(
-            f"The training data of {model} is not here; take the lab's sentences or texts of your own."
-        )
+    refuse_if(
+        not has_training_data(model),
+        f"The training data of {model} is not here; take the lab's sentences or texts of your own.",
+    )
     run = read_object(LAB_MODELS / model.removeprefix(LAB) / "run.json")
     task = make_task(TaskConfig.from_json(run["config"]["task"]))
     if isinstance(task, Digits):

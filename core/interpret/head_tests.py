@@ -15,7 +15,7 @@ from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read
 from core.interpret.roles import OLSSON, VOITA, ranked_heads, stack_layers
 from core.interpret.syntax import wilson_interval
 from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
-from core.pretrained.base import Pretrained, PretrainedError, Reading
+from core.pretrained.base import Pretrained, Reading, reject_if
 from core.pretrained.reading import read_ids, tokenized, tokenizer_of
 
 # The standard tests of heads on random tokens that repeat: induction, duplicate token, previous token.
@@ -97,17 +97,19 @@ def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
 
 def random_lines(pretrained: Pretrained) -> list[list[int]]:
     """The ids of different random tokens, a list for each line. PretrainedError as in `score_repeats`."""
-    if not pretrained.reads_text:
-        raise PretrainedError(f"{pretrained.name} reads no text, so it has no tokens to repeat.")
+    reject_if(
+        not pretrained.reads_text,
+        f"{pretrained.name} reads no text, so it has no tokens to repeat.",
+    )
     pieces = ordinary_tokens(tokenizer_of(pretrained))
     length = min(
         LENGTH, len(pieces), (pretrained.max_tokens - 4) // 2
     )  # beside four special tokens
-    if length < MIN_TOKENS:
-        raise PretrainedError(
-            f"{pretrained.name} has too few tokens for this test: it needs {MIN_TOKENS} different "
-            "ones, twice."
-        )
+    reject_if(
+        length < MIN_TOKENS,
+        f"{pretrained.name} has too few tokens for this test: it needs {MIN_TOKENS} different "
+        "ones, twice.",
+    )
     draw = random.Random(SEED)
     return [draw.sample(pieces, length) for _ in range(LINES)]
 
@@ -115,8 +117,7 @@ def random_lines(pretrained: Pretrained) -> list[list[int]]:
 def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Reading:
     """These tokens twice in a row. PretrainedError where the model has no attention of this kind."""
     reading = read_ids(pretrained, [*tokens, *tokens])
-    if not reading.trace.of(kind).maps:
-        raise PretrainedError(f"{pretrained.name} has no attention of this type.")
+    reject_if(not reading.trace.of(kind).maps, f"{pretrained.name} has no attention of this type.")
     return reading
 
 
@@ -253,20 +254,20 @@ def score_successors(
     model where they are known. PretrainedError for a model without tokens, without such matrices between them, or where
     fewer than ten items and their successors are single tokens.
     """
-    if not pretrained.reads_text:
-        raise PretrainedError(f"{pretrained.name} reads no text, so it has no ordered tokens.")
+    reject_if(
+        not pretrained.reads_text, f"{pretrained.name} reads no text, so it has no ordered tokens."
+    )
     orders = token_orders(pretrained)
-    if (count := sum(len(order.pairs) for order in orders)) < MIN_ITEMS:
-        raise PretrainedError(
-            f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
-            f"with their successor; the test needs {MIN_ITEMS}."
-        )
+    reject_if(
+        (count := sum(len(order.pairs) for order in orders)) < MIN_ITEMS,
+        f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
+        f"with their successor; the test needs {MIN_ITEMS}.",
+    )
     heads, vocabularies = weights or (read_heads(pretrained), read_vocabularies(pretrained))
     layers = [one for one in heads if one.kind == kind and vocabularies.serves(one)]
-    if not layers:
-        raise PretrainedError(
-            "The model has no heads between an embedding and an unembedding of one size."
-        )
+    reject_if(
+        not layers, "The model has no heads between an embedding and an unembedding of one size."
+    )
     all_logits, hits = [], np.zeros(())
     for order in orders:
         logits = stack_layers([item_logits(one, vocabularies, order) for one in layers])

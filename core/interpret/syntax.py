@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from core.entries import quote, refuse_if
 from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
-from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.base import Line, ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.reading import read, tokenized, tokenizer_of
 
 # Sentences with a syntactic tree, read from CoNLL-U (Universal Dependencies, version 2); errors name the line.
@@ -308,19 +308,20 @@ def known_parses(pretrained: Pretrained, parses: Sequence[Parse]) -> tuple[Parse
     PretrainedError for a model that reads no text, whose tokenizer does not say which characters a token stands for, or
     that knows fewer than ten of the sentences.
     """
-    if not pretrained.reads_text:
-        raise PretrainedError(f"{pretrained.name} reads no text, so it has no syntax to show.")
-    if not getattr(tokenizer_of(pretrained), "is_fast", False):
-        raise PretrainedError(
-            f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
-            "Take a model with a fast tokenizer (tokenizer.json)."
-        )
+    reject_if(
+        not pretrained.reads_text, f"{pretrained.name} reads no text, so it has no syntax to show."
+    )
+    reject_if(
+        not getattr(tokenizer_of(pretrained), "is_fast", False),
+        f"The tokenizer of {pretrained.name} does not say which characters a token stands for. "
+        "Take a model with a fast tokenizer (tokenizer.json).",
+    )
     known = tuple(parse for parse in parses if unknown_share(pretrained, parse.text) <= MAX_UNKNOWN)
-    if len(known) < (fewest := min(MIN_SENTENCES, len(parses))):
-        raise PretrainedError(
-            f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
-            f"syntax needs {fewest}. Take a model of English, or a CoNLL-U file in the model's own language."
-        )
+    reject_if(
+        len(known) < (fewest := min(MIN_SENTENCES, len(parses))),
+        f"{pretrained.name} knows the words of {len(known)} of the {len(parses)} sentences; "
+        f"syntax needs {fewest}. Take a model of English, or a CoNLL-U file in the model's own language.",
+    )
     return known
 
 
@@ -345,10 +346,9 @@ def join_readings(
 ) -> SyntaxReadings:
     """The sentences of all parts; `left_out` more were not read. PretrainedError where no part has one."""
     read = [part for part in parts if part is not None]
-    if not read:
-        raise PretrainedError(
-            f"No sentence of {pretrained.name} could be divided into the words of the file."
-        )
+    reject_if(
+        not read, f"No sentence of {pretrained.name} could be divided into the words of the file."
+    )
     sentences = tuple(one for part in read for one in part.sentences)
     return replace(read[-1], sentences=sentences, left_out=left_out + len(parts) - len(read))
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from core.interpret.trace import Kind, to_numpy
 from core.pretrained.attention_recorder import AttentionCall, bool_mask
-from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.base import ModelInputs, Pretrained, reject_if
 from core.pretrained.maps import allowed_of
 from core.pretrained.reading import encode, forward
 
@@ -92,8 +92,9 @@ def layer_attentions(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Layer
     """The q, k, v, scale, bias and mask of each layer, in map order; PretrainedError where none is recorded."""
     batch, *_ = encode(pretrained, inputs)
     _, recorder = forward(pretrained, batch, with_qkv=True)
-    if not recorder.calls:
-        raise PretrainedError(f"{pretrained.name} has no layer whose queries and keys can be read.")
+    reject_if(
+        not recorder.calls, f"{pretrained.name} has no layer whose queries and keys can be read."
+    )
     with torch.no_grad():
         return tuple(_layer(pretrained.model, call) for call in recorder.calls)
 

@@ -1,7 +1,15 @@
 """Pretrained models: loading them, and reading the attention they compute on an input."""
 
 from core.pretrained.answers import answer
-from core.pretrained.base import Array, Line, ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained.base import (
+    Array,
+    Line,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    reject_if,
+)
 from core.pretrained.load import load_folder, load_lab_model, load_minilm, verify
 from core.pretrained.reading import LayerQKV, encode, forward, layer_qkv, read
 
@@ -21,5 +29,6 @@ __all__ = [
     "load_lab_model",
     "load_minilm",
     "read",
+    "reject_if",
     "verify",
 ]

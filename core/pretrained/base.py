@@ -24,6 +24,12 @@ class PretrainedError(RuntimeError):
     """A model that cannot be loaded or read; the message says what was found and what would help."""
 
 
+def reject_if(wrong: object, why: str) -> None:
+    """PretrainedError of this sentence where something is wrong."""
+    if wrong:
+        raise PretrainedError(why)
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, shortened; its repr where there is no message.
 

@@ -31,7 +31,7 @@ from core.interpret.circuits import (
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked
 from core.interpret.trace import Kind, to_numpy
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, read
+from core.pretrained import ModelInputs, Pretrained, PretrainedError, read, reject_if
 from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
 
@@ -204,10 +204,10 @@ def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
     ids = tokenized(model, f" {typed.strip()}", add_special_tokens=False)["input_ids"]
     # SentencePiece spells a space before some words as a token of its own, without any letters.
     ids = [one for one in ids if display_tokens(tokenizer, [one])[0].strip("▁ ")]
-    if not ids or ids[0] == tokenizer.unk_token_id:
-        raise PretrainedError(
-            f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word."
-        )
+    reject_if(
+        not ids or ids[0] == tokenizer.unk_token_id,
+        f"{model.name} has no token for “{typed.strip()[:40]}”. Type another word.",
+    )
     return ids[0], len(ids)
 
 

@@ -24,6 +24,7 @@ from core.pretrained import (
     Reading,
     example_inputs,
     hub,
+    reject_if,
 )
 from core.pretrained.answers import (
     mask_word,
@@ -285,11 +286,11 @@ def resolve_model(name: str) -> ModelRef | None:
         return _hub_model(ref)
     if ref.source != "folder":
         return ref
-    if not folders_allowed() and not is_open(ref.name):
-        raise PretrainedError(
-            "Folders of this computer are not open to visitors. Name a model of the hub, or run the "
-            "lab on your own computer."
-        )
+    reject_if(
+        not folders_allowed() and not is_open(ref.name),
+        "Folders of this computer are not open to visitors. Name a model of the hub, or run the "
+        "lab on your own computer.",
+    )
     folder = hub.check_folder(str(folder_of(ref.name)), FOLDER_LIMIT)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
     return ModelRef("folder", folder_name(folder), str(newest))
@@ -654,8 +655,7 @@ def _upload_field(
         except LimitReached as error:
             raise PretrainedError(str(error)) from error
         st.session_state[key] = decode(file.getvalue())
-    if key not in st.session_state:
-        raise PretrainedError(f"Upload a {noun}, or choose one from the list.")
+    reject_if(key not in st.session_state, f"Upload a {noun}, or choose one from the list.")
     own: Array = st.session_state[key]
     return own
 
@@ -749,10 +749,10 @@ def output_field(
             output = names.get(typed)
             if output is None:
                 output = output_id(baseline.pretrained, baseline.answer, typed)
-            if is_contrast and output == baseline.id:
-                raise PretrainedError(
-                    f"“{typed[:40]}” is measured already, and its difference from itself is always 0."
-                )
+            reject_if(
+                is_contrast and output == baseline.id,
+                f"“{typed[:40]}” is measured already, and its difference from itself is always 0.",
+            )
             return output
         except PretrainedError as error:
             until = f"the most likely, {plain(baseline.word or '')}, is measured"

@@ -26,6 +26,7 @@ from core.pretrained import (
     example_inputs,
     hub,
     read,
+    reject_if,
 )
 from core.pretrained.arrays import read_arrays
 from core.pretrained.base import wrap_errors
@@ -189,16 +190,16 @@ def is_allowed(repo: str) -> bool:
 
 def refuse_model(repo: str, revision: str) -> None:
     """PretrainedError on a public copy for a model beyond the list, and for a revision that is not here or the main."""
-    if not is_allowed(repo):
-        raise PretrainedError(
-            f"This is a public copy, which opens these models of the hub: "
-            f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}."
-        )
+    reject_if(
+        not is_allowed(repo),
+        f"This is a public copy, which opens these models of the hub: "
+        f"{', '.join(allowed_models())}. Run the lab on your own computer for {repo}.",
+    )
     here = hub.COMMIT.fullmatch(revision) and revision in hub.downloaded_commits(repo)
-    if hosted() and revision and not here:
-        raise PretrainedError(
-            f"This is a public copy, which opens the main revision of {repo} alone."
-        )
+    reject_if(
+        hosted() and revision and not here,
+        f"This is a public copy, which opens the main revision of {repo} alone.",
+    )
 
 
 # Uploaded arrays, in memory by a hash of their content, so that every page and links of this session find them.
@@ -252,10 +253,10 @@ def _load(ref: ModelRef) -> Pretrained:
         return load_minilm()
     if ref.source == "lab":
         return load_lab_model(ref.name)
-    if ref.source == "array":
-        raise PretrainedError(
-            "These are arrays without a model; choose a model for what needs one."
-        )
+    reject_if(
+        ref.source == "array",
+        "These are arrays without a model; choose a model for what needs one.",
+    )
     with wrap_errors(f"{ref.name} cannot be loaded"):
         if ref.source == "folder":
             return load_folder(folder_of(ref.name), Path(ref.name).name)
