@@ -470,22 +470,21 @@ def equations(
     circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]
 ) -> tuple[str, ...]:
     """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
-    lines = [r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top"]
-    copying = circuits.measures[head[0]].copying
-    if copying is not None:
-        lines.append(
-            rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
-            rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
-            rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U"
-        )
-    if edge := best.get("K"):
-        lines.append(
-            r"\text{K-composition} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
-            r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} = "
-            rf"{latex(edge.score + circuits.random_level)}, \qquad \text{{at random }} "
-            rf"\frac{{1}}{{\sqrt C}} = {latex(circuits.random_level)}"
-        )
-    return tuple(lines)
+    copying, edge = circuits.measures[head[0]].copying, best.get("K")
+    level = circuits.random_level
+    lines = (
+        r"M_{OV} = W_V W_O, \qquad M_{QK} = W_Q W_K^\top",
+        copying is not None
+        and rf"\text{{copying}} = \frac{{\sum_i \lambda_i}}{{\sum_i |\lambda_i|}} = "
+        rf"{latex(float(copying[head[1]]))}, \qquad \lambda = "
+        rf"\text{{eigenvalues of }} W_E\, M_{{OV}}\, W_U",
+        edge
+        and r"\text{K-composition} = \frac{\lVert M_{OV}^{A}\,(M_{QK}^{B})^\top\rVert}"
+        r"{\lVert M_{OV}^{A}\rVert\,\lVert M_{QK}^{B}\rVert} = "
+        rf"{latex(edge.score + level)}, \qquad \text{{at random }} "
+        rf"\frac{{1}}{{\sqrt C}} = {latex(level)}",
+    )
+    return tuple(line for line in lines if line)
 
 
 def conditions(circuits: Circuits, name: str, row: int) -> str:
