@@ -459,11 +459,12 @@ def head_fact(circuits: Circuits, head: Head) -> str:
         for kind, edge in best.items()
         if edge.score > circuits.chance(kind)[0]
     ]
-    if parts:
-        return f"{text} It takes {' and '.join(parts)} more than random matrices would."
+    takes = "No head that it reads comes before it, so it composes with none."
     if best:
-        return f"{text} It composes with no earlier head more than random matrices do."
-    return f"{text} No head that it reads comes before it, so it composes with none."
+        takes = "It composes with no earlier head more than random matrices do."
+    if parts:
+        takes = f"It takes {' and '.join(parts)} more than random matrices would."
+    return f"{text} {takes}"
 
 
 def equations(
@@ -586,9 +587,8 @@ def circuits_of(ref: ModelRef) -> Circuits:
 
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
     """The induction circuit of the lab's repeating models; None for other models."""
-    if ref.source != "lab" or ref.name not in PAIRED_MODELS:
-        return None
-    return study_of(induction_circuit, ref, circuits.pairs("K")[0])
+    is_paired = ref.source == "lab" and ref.name in PAIRED_MODELS
+    return study_of(induction_circuit, ref, circuits.pairs("K")[0]) if is_paired else None
 
 
 @fragment

@@ -173,9 +173,8 @@ def token_transform(
     down, across = shown
     if sinks:
         across = hide_tokens(across, find_sinks(trace)) or across
-    if not (down and across):
-        return MapTransform.plain(len(rows), len(columns))
-    return MapTransform(down, across)
+    whole = MapTransform.plain(len(rows), len(columns))
+    return MapTransform(down, across) if down and across else whole
 
 
 Weights = Float[np.ndarray, "H T S"]

@@ -83,9 +83,8 @@ def folder_name(folder: Path) -> str:
 
 def folder_of(name: str) -> Path:
     """The folder of that name; whoever has a run's id may open the model that was fine-tuned in it."""
-    if not hosted() or not name.startswith(HERE):
-        return Path(name)
-    return _in_run(name) or ROOT / name
+    is_ours = hosted() and name.startswith(HERE)
+    return _in_run(name) or ROOT / name if is_ours else Path(name)
 
 
 def is_open(name: str) -> bool:
