@@ -20,15 +20,18 @@ from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     APP,
+    DEMO,
     assert_says,
     assert_script,
+    button,
+    code_text,
     figures,
     html_text,
+    message_text,
     open_at,
     page_text,
     query_value,
 )
-from tests.pages.inside_app import DEMO, button, code_text, message_text
 from tests.tiny_models import build, given, ids_of, save, tiny, tokenizer
 
 

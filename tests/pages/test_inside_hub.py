@@ -8,7 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.ui.model_picker import downloads, full_name, loopback
-from tests.pages.inside_app import DEMO, button, code_text, message_text
+from tests.pages.app import DEMO, button, code_text, message_text
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
 
