@@ -114,6 +114,7 @@ FIELDS = Fields(
     kind=Segmented(
         "Attends to",
         lambda values: {kind: SIDES[kind] for kind in values.kinds},
+        hidden=True,  # which reads its text in the link itself, those of older links, too
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
         also={"label_visibility": "collapsed"},
         old=lambda text, values: {"What was said": "causal"}.get(text, text),
