@@ -117,7 +117,6 @@ FIELDS = Fields(
         hidden=True,  # which reads its text in the link itself, those of older links, too
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
         also={"label_visibility": "collapsed"},
-        old=lambda text, values: {"What was said": "causal"}.get(text, text),
     ),
 )
 
@@ -551,6 +550,8 @@ def _outputs(search: Search, pretrained: Pretrained, hypotheses: Sequence[Hypoth
     kinds = result.trace.kinds
     kind = kinds[0]
     if len(kinds) > 1:
+        if st.query_params.get("generate:kind") == "What was said":  # in older links
+            st.session_state["generate:kind"] = "causal"
         kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind
     view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
