@@ -190,7 +190,15 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
         raise PretrainedError(
             "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
         )
-    by_name = _class(pretrained, text) if answer.kind == "class" else _token(pretrained, text)
+    if answer.kind == "class":
+        classes = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
+        matching = (
+            [one for one, name in classes.items() if match in (name, name.casefold())]
+            for match in (text, text.casefold())
+        )
+        by_name = next((ones[0] for ones in matching if len(ones) == 1), None)
+    else:
+        by_name = _token(pretrained, text)
     if by_name is not None and by_name < len(answer.logits):
         return by_name
     if number := NUMBER.fullmatch(text):
@@ -225,15 +233,6 @@ def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
             f"{len(answer.logits) - 1:,}."
         )
     return output
-
-
-def _class(pretrained: Pretrained, text: str) -> int | None:
-    names = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
-    for match in (text, text.casefold()):
-        matches = [one for one, name in names.items() if match in (name, name.casefold())]
-        if len(matches) == 1:
-            return matches[0]
-    return None
 
 
 def _token(pretrained: Pretrained, text: str) -> int | None:

@@ -160,17 +160,6 @@ def card_text(
     return "\n\n".join(parts) + "\n"
 
 
-def write_card(folder: Path, license: str = LICENSE) -> None:
-    """Write the card of a folder that was exported without one, from its run.json and its weights."""
-    run = Run(folder)
-    pretrained, task = load_folder(folder, folder.name), make_task(run.config().task)
-    tokenizer = None if task.form == "label" else tokenizer_of(pretrained)
-    step = int(run.metadata()["reached"]["step"])
-    (folder / "README.md").write_text(
-        card_text(run, step, task, pretrained.model, tokenizer, license), "utf-8"
-    )
-
-
 def metrics(record: Record | None) -> list[tuple[str, str, float]]:
     """Type, name and value of each figure that a record has."""
     return [
@@ -212,8 +201,13 @@ def training(run: Run, step: int, record: Record | None) -> list[tuple[str, Any]
 def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
     """Python that loads the exported folder and runs the model on a held-out item, with what it prints."""
     (example,) = task.held_out(1)
-    if tokenizer is None:
-        return picture_code(task, example.source, hf_model)
+    if tokenizer is None:  # the pixels of a picture are in the code
+        pixels = pixels_of(task.collate([example]).source, task)
+        levels = (pixels.clamp(0, 1) * LEVELS).round()
+        with torch.no_grad():
+            label = int(hf_model(pixel_values=levels / LEVELS).logits.argmax())
+        text = " ".join("".join(f"{int(ink):x}" for ink in row) for row in levels[0, 0])
+        return IN_PICTURE.format(rows=text, levels=LEVELS, output=hf_model.config.id2label[label])
     words = [word for word in task.display_tokens(example)[0] if word != tokenizer.bos_token]
     two, text = hf_model.config.is_encoder_decoder, task.separator.join(words)
     count = NEW_TOKENS if task.form == "text" else task.max_target + 1
@@ -233,24 +227,6 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
     return IN_TEXT.format(
         auto=auto, text=text, count=count, after=after, output=" ".join(output.split())
     )
-
-
-def picture_code(task: Any, source: Sequence[Sequence[float]], hf_model: Any) -> str:
-    """The same for a model of pictures: the pixels of one are in the code."""
-    rows, columns = task.grid
-    side = task.patch
-    pixels = (
-        torch.tensor(source)
-        .reshape(rows, columns, side, side)
-        .permute(0, 2, 1, 3)
-        .flatten(2)
-        .flatten(0, 1)
-    )
-    levels = (pixels.clamp(0, 1) * LEVELS).round()
-    with torch.no_grad():
-        label = int(hf_model(pixel_values=(levels / LEVELS)[None, None]).logits.argmax())
-    text = " ".join("".join(f"{int(ink):x}" for ink in row) for row in levels)
-    return IN_PICTURE.format(rows=text, levels=LEVELS, output=hf_model.config.id2label[label])
 
 
 def table(rows: Sequence[tuple[str, Any]]) -> str:
@@ -347,19 +323,19 @@ def check_logits(model: Model, hf_model: Any, task: Task, vocabulary: Vocabulary
     return difference
 
 
+def pixels_of(patches: Tensor, task: Task) -> Tensor:
+    """Pictures (B, 1, height, width) of their patches (B, rows · columns, side · side)."""
+    side = int(task.shape.source**0.5)
+    cells = patches.unflatten(1, task.shape.grid).unflatten(3, (side, side))
+    return cells.permute(0, 1, 3, 2, 4).flatten(3).flatten(1, 2)[:, None]
+
+
 def hf_inputs(
     batch: Batch, task: Task, vocabulary: Vocabulary, two: bool = True
 ) -> dict[str, Tensor]:
     """The Hugging Face model's inputs; without an encoder (`two` false) source and target form one line."""
     if task.shape.input == "patches":
-        rows, columns = task.shape.grid
-        side = int(task.shape.source**0.5)
-        pixels = (
-            batch.source.unflatten(1, (rows, columns))
-            .unflatten(3, (side, side))
-            .permute(0, 1, 3, 2, 4)
-        )
-        return {"pixel_values": pixels.reshape(len(batch.source), 1, rows * side, columns * side)}
+        return {"pixel_values": pixels_of(batch.source, task)}
     source = torch.tensor(vocabulary.encode(task.source_vocab.tokens))[batch.source]
     read = {"input_ids": source, "attention_mask": batch.source_mask.long()}
     if batch.target_in is None:
@@ -439,9 +415,14 @@ def write_cards(
     folders: list[Path],
     license: Annotated[str, typer.Option(help="of the weights, such as mit")] = LICENSE,
 ) -> None:
-    """Write the model cards of exported folders again."""
+    """Write the model cards of exported folders again, from their run.json and their weights."""
     for folder in folders:
-        write_card(folder, license)
+        run = Run(folder)
+        pretrained, task = load_folder(folder, folder.name), make_task(run.config().task)
+        tokenizer = None if task.form == "label" else tokenizer_of(pretrained)
+        step = int(run.metadata()["reached"]["step"])
+        card = card_text(run, step, task, pretrained.model, tokenizer, license)
+        (folder / "README.md").write_text(card, "utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

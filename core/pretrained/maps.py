@@ -184,13 +184,12 @@ def maps_of(
         raise PretrainedError(
             f"{pretrained.name} has no attention to draw: {why}. {_take(pretrained)}"
         )
-    maps, numbers = [], numbers_by_layer(pretrained.model, recorder.calls)
-    for kind in KINDS:
-        maps += [
-            _map(pretrained, reading, kind, layer, numbers.get((kind, layer), layer), *one)
-            for layer, one in enumerate(one[1:] for one in layers if one[0] == kind)
-        ]
-    return tuple(maps)
+    numbers = numbers_by_layer(pretrained.model, recorder.calls)
+    return tuple(
+        _map(pretrained, reading, kind, layer, numbers.get((kind, layer), layer), *one)
+        for kind in KINDS
+        for layer, one in enumerate(one[1:] for one in layers if one[0] == kind)
+    )
 
 
 def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,

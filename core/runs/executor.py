@@ -122,12 +122,6 @@ def environment(number: int | None) -> dict[str, str]:
     return {VISIBLE: names[number] if number < len(names) else str(number)}
 
 
-def limit_memory(run: Run) -> None:
-    """In a worker, which sees one GPU: let it take no more of it than its share."""
-    if KEY in run.metadata() and gpus():
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limits().gpu_mb / gpus()[0]), 0)
-
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

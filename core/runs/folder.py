@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -105,16 +105,9 @@ class RunFolder:
         if data.get("state") not in (*UNDER_WAY, *ENDED) or not data.keys() <= STATUS:
             # It is replaced as a whole, so somebody else damaged it.
             return Status("running" if self.alive() else "stopped", DAMAGED)
-        pid = data.get("pid")
-        known = (
-            isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31
-        )  # kill(-1) would end everything
-        return Status(
-            data["state"],
-            text_of(data.get("message")),
-            pid if known else None,
-            seconds_of(data.get("at")),
-        )
+        pid, at = data.get("pid"), seconds_of(data.get("at"))
+        known = type(pid) is int and 1 < pid < 2**31  # kill(-1) would end everything
+        return Status(data["state"], text_of(data.get("message")), pid if known else None, at)
 
     def set_status(self, state: str, message: str = "", pid: int | None = None) -> None:
         data = {"state": state, "message": message, "pid": pid, "at": time.time()}
@@ -180,13 +173,11 @@ class RunFolder:
     def stop_age(self) -> float:
         """Seconds since the stop request; 0 without one."""
         path = self.path / "stop"
-        try:
-            age = time.time() - path.stat().st_mtime
-            if age < 0:
-                os.utime(path)  # the clock was set back: the seconds count from now
-            return max(0.0, age)
-        except OSError:
-            return 0.0
+        with suppress(OSError):
+            if (age := time.time() - path.stat().st_mtime) >= 0:
+                return age
+            os.utime(path)  # the clock was set back: the seconds count from now
+        return 0.0
 
     def alive(self) -> bool:
         """True while a worker holds the folder's lock (a process number may be reused, a lock may not)."""
@@ -198,10 +189,8 @@ class RunFolder:
                 else nullcontext()
             ):
                 return False
-        except Timeout:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return isinstance(error, Timeout)
 
     def lock(self) -> FileLock:
         """The folder's lock, which a worker holds for as long as it lives."""
@@ -217,20 +206,8 @@ STUBS = "frames/"  # a worker that continues needs their names alone
 NAME = re.compile(r"(?:[\w-][\w.,+@-]*/)*[\w-][\w.,+@-]*")  # no hidden file, no step upwards
 
 
-class Stamp(NamedTuple):
-    """A file as it came back: its size in bytes, its time in ns, and its checksum."""
-
-    size: int
-    modified: int
-    checksum: int
-
-
-class Change(NamedTuple):
-    """`data` replaces a file from `offset` on."""
-
-    name: str
-    offset: int
-    data: bytes
+Stamp = tuple[int, int, int]  # of a file as it came back: size in bytes, time in ns, checksum
+Change = tuple[str, int, bytes]  # the bytes that replace a file's from an offset on
 
 
 @dataclass(frozen=True)
@@ -258,11 +235,12 @@ def unpack(folder: Path, files: Mapping[str, bytes]) -> dict[str, Stamp]:
     for name, data in files.items():
         if NAME.fullmatch(name):
             write_atomically(folder / name, data)
-    stamps = {}
-    for name in list_files(folder):
-        data, modified = (folder / name).read_bytes(), (folder / name).stat().st_mtime_ns
-        stamps[name] = Stamp(len(data), modified, zlib.crc32(data))
-    return stamps
+    paths = {name: folder / name for name in list_files(folder)}
+    return {name: _stamp(path.read_bytes(), path.stat()) for name, path in paths.items()}
+
+
+def _stamp(data: bytes, stat: os.stat_result) -> Stamp:
+    return len(data), stat.st_mtime_ns, zlib.crc32(data)
 
 
 def list_files(folder: Path) -> list[str]:
@@ -270,12 +248,8 @@ def list_files(folder: Path) -> list[str]:
     names = []
     for path, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = Path(path).relative_to(folder).as_posix()
-        names += [
-            name if inside == "." else f"{inside}/{name}"
-            for name in files
-            if not name.startswith(".")
-        ]
+        inside = Path(path).relative_to(folder)
+        names += [(inside / name).as_posix() for name in files if not name.startswith(".")]
     return sorted(names)
 
 
@@ -293,18 +267,18 @@ def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Chang
                 continue
             try:
                 stat = (folder / name).stat()
-                size, modified, checksum = before = known.get(name, Stamp(0, 0, 0))
+                size, modified, checksum = stamps[name] = known.get(name, (0, 0, 0))
                 if name in known and (size, modified) == (stat.st_size, stat.st_mtime_ns):
-                    stamps[name] = before
                     continue
                 data = (folder / name).read_bytes()
             except OSError:  # deleted meanwhile
+                stamps.pop(name, None)
                 continue
             grew = name.endswith(APPENDED) and 0 < size <= len(data)
             offset = size if grew and zlib.crc32(data[:size]) == checksum else 0
-            stamps[name] = Stamp(len(data), stat.st_mtime_ns, zlib.crc32(data))
+            stamps[name] = _stamp(data, stat)
             if not offset or offset < len(data):
-                files.append(Change(name, offset, data[offset:]))
+                files.append((name, offset, data[offset:]))
     return Changes(tuple(files), deleted, stamps, metadata, status, ended)
 
 
@@ -397,19 +371,19 @@ class RunIndex:
 
     def best(self, task: str, config: str) -> str | None:
         """The run of this task with the best result among those with another config; of equals the faster."""
-        query = (
+        best = self._ids(
             "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
-            "ORDER BY score DESC, trained LIMIT 1"
+            "ORDER BY score DESC, trained LIMIT 1",
+            task,
+            config,
         )
-        name: str | None = self._value(query, task, config)
-        return name
+        return next(iter(best), None)
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
         where, values = _matching(words)
         query = f"SELECT id FROM runs WHERE measured AND {where} ORDER BY id DESC LIMIT 1"
-        name: str | None = self._value(query, *values)
-        return name
+        return next(iter(self._ids(query, *values)), None)
 
     def stamps(self) -> dict[str, str]:
         """What changes with every run's files."""
@@ -433,8 +407,7 @@ class RunIndex:
     def fill(self, describe: Callable[[str], Details], seconds: float = FILL_SECONDS) -> int:
         """Read the details of runs without any, the newest first, for some seconds; returns how many are left."""
         missing = self._ids("SELECT id FROM runs WHERE text IS NULL ORDER BY id DESC")
-        rows: list[tuple[object, ...]] = []
-        end = time.monotonic() + seconds
+        rows, end = list[tuple[object, ...]](), time.monotonic() + seconds
         for name in missing:
             if len(rows) >= MAX_UNINDEXED and time.monotonic() > end:
                 break
@@ -450,9 +423,6 @@ class RunIndex:
         """Read what has changed in the folder."""
         names, rows = run_names(self.root), self.stamps()
         changed, check = self._journal()
-        self.database.executemany(
-            "DELETE FROM runs WHERE id = ?", [(name,) for name in (rows.keys() - names)]
-        )
         suspects = rows.keys() if check else {*changed, *self.unfinished()}
         if not self.complete:  # the next ones in turn
             last = self._value("SELECT value FROM meta WHERE name = 'turn'") or ""
@@ -463,7 +433,7 @@ class RunIndex:
             suspects = suspects | set(turn)
         known = suspects & rows.keys() & names
         stale = {name for name in known if rows[name] != stamp_of(self.root / name)}
-        for name in stale | (names - rows.keys()) | (changed & names):
+        for name in stale | (rows.keys() ^ names) | (changed & names):
             run = RunFolder(self.root / name)
             stamp = stamp_of(run.path)
             if not run.exists():
@@ -576,19 +546,17 @@ def _load(root: Path, path: str) -> RunIndex:
 
 def run_names(root: Path) -> set[str]:
     """The names of the runs' folders in a folder."""
-    try:
+    with suppress(OSError):
         return {name for name in os.listdir(root) if RUN_ID.fullmatch(name)}
-    except OSError:
-        return set()
+    return set()
 
 
 def version(path: Path) -> list[int] | None:
     """The size and time of a file; None without it."""
-    try:
+    with suppress(OSError):
         stat = path.stat()
-    except OSError:
-        return None
-    return [stat.st_size, stat.st_mtime_ns]
+        return [stat.st_size, stat.st_mtime_ns]
+    return None
 
 
 def stamp_of(folder: Path, names: Sequence[str] = STAMPED) -> str:

@@ -30,7 +30,7 @@ from core.files import clear_drafts, disk_refused, hosted, sentence_of, without_
 from core.memory import end_first, total_bytes
 from core.models import ModelConfig
 from core.pretrained.base import PretrainedError
-from core.runs.executor import limit_memory, record_machine
+from core.runs.executor import KEY, gpus, record_machine
 from core.runs.runs import CHECKPOINTS, Run
 from core.settings import limits
 from core.tasks import TaskConfig
@@ -79,7 +79,8 @@ def work(
         for folder in (run.path, run.path / "frames", run.path / "checkpoints"):
             clear_drafts(folder)
         try:
-            limit_memory(run)
+            if KEY in run.metadata() and gpus():  # it sees one, and takes no more than its share
+                torch.cuda.set_per_process_memory_fraction(min(1.0, limits().gpu_mb / gpus()[0]), 0)
             with _memory_limit(run, memory_mb or memory_limit_mb()):
                 state, message = pkgutil.resolve_name(WORK[run.job])(run, stop, on_record)
         except (ConfigError, FloatingPointError, ValueError, PretrainedError) as error:

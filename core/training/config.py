@@ -167,19 +167,21 @@ def card_recipe(card: ModelCard) -> RunConfig:
         else (("recall", "decoder") if card.stores else ("language", "classifier"))
     )
     base = recommended(make_task(TaskConfig.of(task)), kind)
-    first, *following = (
-        config.with_(dropout=base.model.dropout) for config in card.small(base.model.d_model, HEADS)
-    )
-    pool = (
-        "mean" if kind == "classifier" else base.model.pool
-    )  # a class token sees nothing through a window
     model = replace(
         base.model,
         num_heads=HEADS,
-        attention=first,
-        following=tuple(following),
         norm="pre",
-        pool=pool,
+        # A class token sees nothing through a window.
+        pool="mean" if kind == "classifier" else base.model.pool,
         layers=max(base.model.layers, card.pattern),
+        **pattern_of(card, base.model, HEADS),
     )
     return replace(base, model=model)
+
+
+def pattern_of(card: ModelCard, model: ModelConfig, heads: int) -> dict[str, Any]:
+    """The attentions of a published model's pattern at the size of this one."""
+    first, *following = (
+        config.with_(dropout=model.dropout) for config in card.small(model.d_model, heads)
+    )
+    return {"attention": first, "following": tuple(following)}

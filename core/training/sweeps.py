@@ -14,7 +14,7 @@ from core.models import ModelConfig, build_model
 from core.models.cards import CARDS, card
 from core.serialization import check_types, convert, renamed
 from core.tasks import TaskConfig, make_task, task_entry, task_of
-from core.training.config import BOUNDS, RunConfig, Seed, recommended
+from core.training.config import BOUNDS, RunConfig, Seed, pattern_of, recommended
 
 # The settings that can be swept, by name; a parameter of the task is task.NAME.
 ATTENTION = {
@@ -222,11 +222,7 @@ def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
         return {"following": ()}
     if key not in (keys := [one.key for one in CARDS]):
         raise ConfigError(f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.")
-    first, *following = (
-        config.with_(dropout=model.dropout)
-        for config in card(key).small(model.d_model, model.num_heads)
-    )
-    return {"attention": first, "following": tuple(following)}
+    return pattern_of(card(key), model, model.num_heads)
 
 
 def name_of(axis: str, task: TaskConfig | None = None) -> str:
