@@ -2,8 +2,9 @@
 
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -15,6 +16,15 @@ def instance(value: object, type_: type[T]) -> T:
     """A value whose type the test knows."""
     assert isinstance(value, type_)
     return value
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
+    """The answer once it is true, which it must be within so many seconds."""
+    end = time.monotonic() + seconds
+    while not (answer := what()):
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.02)
+    return answer
 
 
 def descend(

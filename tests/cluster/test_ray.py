@@ -5,10 +5,8 @@ import random
 import shutil
 import signal
 import tempfile
-import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -19,15 +17,17 @@ from ray.cluster_utils import Cluster as RayCluster
 from core.claims.run import CELLS, ClaimConfig, load_cells
 from core.interpret.corpus import CorpusConfig
 from core.interpret.corpus_run import STATISTICS, VALUES, load
+from core.models import ModelConfig
 from core.runs import ray_queue
 from core.runs.ray_driver import LOST
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
-from core.tasks import TaskConfig, make_task
+from core.tasks import TaskConfig
 from core.tasks.reading import is_reference
-from core.training import recommended
 from core.training.loop import FINAL
 from dashboard.server import jobs
+from tests.cases import wait_for
+from tests.close import assert_close
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
 # As short as a busy machine allows, so that a lost node is noticed within two seconds.
@@ -114,13 +114,6 @@ def end_bridges(how: int = signal.SIGTERM) -> None:
     ray_queue._drivers.clear()
 
 
-def wait_for(what, seconds: float = 120):
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "waited too long"
-        time.sleep(0.05)
-
-
 def ended(*runs: Run) -> bool:
     return all(run.status().ended and not run.alive() for run in runs)
 
@@ -130,60 +123,43 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
     """The cells of the claim are shared by two workers; every number is that of a worker of this machine."""
     wait_for(lambda: jobs.max_workers() == 2)
     group = jobs.measure_claim(ClaimConfig("iris", {"seeds": 2, "steps": 25}))
-    corpus = jobs.measure(
-        CorpusConfig("lab:induction", "texts", "the old man\nthe king and the queen", kind="causal")
-    )
+    texts = "the old man\nthe king and the queen"
+    corpus = jobs.measure(CorpusConfig("lab:induction", "texts", texts, kind="causal"))
     wait_for(lambda: ended(*group.runs, corpus))
-    assert [run.status().message for run in (*group.runs, corpus)] == [
-        "Measured 3 parts.",
-        "Measured 3 parts.",
-        "Measured 2 texts.",
-    ]
+    said = [run.status().message for run in (*group.runs, corpus)]
+    assert said == ["Measured 3 parts."] * 2 + ["Measured 2 texts."]
     assert {node for run in group.runs for node in run.metadata()["nodes"]} == {"a", "b"}
     assert ray_queue.entries() == []
     last = group.runs[1]
-    here, texts = Run(tmp_path / last.id), Run(tmp_path / corpus.id)
-    for run, measured in ((last, (CELLS,)), (corpus, (VALUES, STATISTICS))):
-        shutil.copytree(
-            run.path,
-            tmp_path / run.id,
-            ignore=shutil.ignore_patterns("status.json", "lock", *measured),
-        )
+    here, measured = Run(tmp_path / last.id), Run(tmp_path / corpus.id)
+    for run, own in ((last, (CELLS,)), (corpus, (VALUES, STATISTICS))):
+        left = shutil.ignore_patterns("status.json", "lock", *own)
+        shutil.copytree(run.path, tmp_path / run.id, ignore=left)
     monkeypatch.setattr("core.training.loop.FINAL", FINAL)  # which the tests' own processes cut
-    assert [work(run.path) for run in (here, texts)] == ["finished", "finished"]
-    assert [replace(cell, seconds=0.0) for cell in load_cells(last)] == [
-        replace(cell, seconds=0.0) for cell in load_cells(here)
-    ] and len(group.results().cells) == 6
-    assert (corpus.path / VALUES).read_bytes() == (texts.path / VALUES).read_bytes() != b""
-    one, other = (vars(load(run).means) for run in (corpus, texts))
-    assert one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
-    )
+    assert [work(run.path) for run in (here, measured)] == ["finished", "finished"]
+    theirs, ours = ([replace(one, seconds=0.0) for one in load_cells(run)] for run in (last, here))
+    assert theirs == ours and len(group.results().cells) == 6
+    assert (corpus.path / VALUES).read_bytes() == (measured.path / VALUES).read_bytes() != b""
+    assert_close(vars(load(corpus).means), vars(load(measured).means), 0, 0)
 
 
 @SAME_LAST_BIT
 def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, monkeypatch):
-    """Three runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
+    """Two runs on two nodes: one node is killed while it trains, and its run goes on where it was last seen.
 
-    The third run learns own data, and a plug-in goes with each.
+    They learn own data, and a plug-in goes with each.
     """
     end_bridges()  # the next one knows the plug-in
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "speaks.py").write_text(PLUGIN, encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(plugins))
-    rng = random.Random(0)
-    text = "\n".join(
-        " ".join(rng.choices("what goes to a node comes back again".split(), k=9))
-        for _ in range(9_000)
-    )
-    own = recommended(make_task(TaskConfig.of("own_text", data=text)))
-    configs = [
-        small_run(steps=400, record_every=20),
-        small_run(steps=400, record_every=20, seed=1),
-        replace(own, steps=2, record_every=1, held_out=4, seed=2),
-    ]
-    runs = jobs.start_all([(config, {"sweep": {"id": "s"}}) for config in configs])
+    words = "what goes to a node comes back again".split()
+    text = "\n".join(" ".join(random.Random(n).choices(words, k=9)) for n in range(9_000))
+    task = TaskConfig.of("own_text", data=text, length=16)
+    model = ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned")
+    config = small_run(task=task, model=model, steps=300, record_every=20, held_out=4)
+    runs = jobs.start_all([(replace(config, seed=seed), {"sweep": {"id": "s"}}) for seed in (0, 1)])
     wait_for(
         lambda: any(
             run.metadata().get("nodes") == ["b"] and run.checkpoint_steps()[1:] for run in runs
@@ -196,22 +172,17 @@ def test_a_sweep_gives_the_same_numbers_though_a_node_dies(lab, b, tmp_path, mon
     for run in runs:
         here = create_run(run.config(), path=tmp_path / f"here{run.config().seed}")
         work(here.path)
-        same = [
+        theirs, ours = (
             [record_numbers(record) for record in one.records() if not record.final]
             for one in (run, here)
-        ]
-        assert same[0] == same[1] and same[0]
-        assert (
-            run.checkpoint_steps() == here.checkpoint_steps()
-            and run.frame_steps() == here.frame_steps()
         )
+        assert theirs == ours and ours and run.frame_steps() == here.frame_steps()
+        assert run.checkpoint_steps() == here.checkpoint_steps()
         last, other = (one.checkpoint(one.checkpoint_steps()[-1])[0] for one in (run, here))
-        assert last.keys() == other.keys() and all(
-            torch.equal(last[name], other[name]) for name in last
-        )
+        torch.testing.assert_close(last, other, rtol=0, atol=0)
         assert "A plug-in is here." in (run.path / "worker.log").read_text(encoding="utf-8")
+        assert is_reference(dict(run.config().task.params)["data"])
     assert ray_queue.entries() == [] and not any(run.alive() for run in runs)
-    assert is_reference(dict(runs[2].config().task.params)["data"])
 
 
 def test_the_next_bridge_finds_what_still_runs(lab, monkeypatch):

@@ -22,18 +22,18 @@ class PlayedRay:
         self.actors: dict[str, object] = {}
         self.answers: list[object] = []
         self.calls: list[str] = []
+        self.kill = lambda actor: self.calls.append("kill")
+        self.cluster_resources = lambda: {"CPU": 2.0}
+        node = {"NodeID": "1", "NodeName": "red", "Alive": True}
+        self.nodes = lambda: [node | {"Resources": {"CPU": 2.0, "memory": 4e9}}]
 
     def actor(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            **{
-                name: SimpleNamespace(remote=lambda *given, name=name: self._call(name))
-                for name in ("where", "start", "changes", "close")
-            }
-        )
+        def method(name: str) -> SimpleNamespace:
+            return SimpleNamespace(remote=lambda *given: self.calls.append(name))
 
-    def _call(self, name: str) -> str:
-        self.calls.append(name)
-        return name
+        return SimpleNamespace(
+            **{one: method(one) for one in ("where", "start", "changes", "close")}
+        )
 
     def get_actor(self, name):
         if name not in self.actors:
@@ -42,8 +42,7 @@ class PlayedRay:
 
     def remote(self, of):
         def options(name, **more):
-            self.actors[name] = self.actor()
-            return SimpleNamespace(remote=lambda: self.actors[name])
+            return SimpleNamespace(remote=lambda: self.actors.setdefault(name, self.actor()))
 
         return SimpleNamespace(options=options)
 
@@ -55,22 +54,6 @@ class PlayedRay:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    def kill(self, actor):
-        self.calls.append("kill")
-
-    def cluster_resources(self):
-        return {"CPU": 2.0}
-
-    def nodes(self):
-        return [
-            {
-                "NodeID": "1",
-                "NodeName": "red",
-                "Alive": True,
-                "Resources": {"CPU": 2.0, "memory": 4e9},
-            }
-        ]
 
 
 HERE = {"node": "1", "version": ray_queue.code_version(), "started": False}
@@ -84,9 +67,8 @@ UNAVAILABLE = ActorUnavailableError("not now", None)
 def played(monkeypatch):
     ray = PlayedRay()
     monkeypatch.setattr(ray_driver, "ray", ray)
-    monkeypatch.setattr(ray_driver, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(ray_driver, "PAUSE", 0.0)
-    monkeypatch.setattr(ray_driver, "ACTOR_SECONDS", 0.0)
+    for name in ("POLL_SECONDS", "PAUSE", "ACTOR_SECONDS"):
+        monkeypatch.setattr(ray_driver, name, 0.0)
     return ray
 
 
@@ -120,17 +102,8 @@ def test_a_node_that_is_lost_again_and_again_ends_in_words(played):
 
 
 def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played):
-    job = start_job(
-        played,
-        HERE,
-        "",
-        RUNNING,
-        UNAVAILABLE,
-        {**HERE, "started": True},
-        RUNNING,
-        UNAVAILABLE,
-        None,
-    )
+    again = {**HERE, "started": True}
+    job = start_job(played, HERE, "", RUNNING, UNAVAILABLE, again, RUNNING, UNAVAILABLE, None)
     for _ in range(20):
         assert job.advance()
     assert len(played.actors) == 1 and played.calls.count("start") == 1

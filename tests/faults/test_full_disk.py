@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -10,12 +11,13 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from core.entries import ConfigError
 from core.files import sentence_of, server_folder
 from core.runs import archive
 from core.runs.folder import Status
-from core.runs.runs import Run, create_run, find_run, list_runs
+from core.runs.runs import Run, create_run, discard, find_run, list_runs, restore
 from core.runs.worker import work
 from core.tasks import reading
 from core.training.loop import train
@@ -25,6 +27,8 @@ from dashboard.ui.export import read_report
 from tests.faults.test_worker import CONFIG, go_on
 from tests.pages.app import open_at, page_text
 from tests.pages.test_report import VIEW, open_page, stored
+from tests.pages.test_train import half_way
+from tests.tiny_models import save
 from tests.training.small import record_numbers, small_run
 
 # A disk of some hundred kilobytes, which really is full: a tmpfs that one process of its own has mounted.
@@ -49,29 +53,22 @@ def on_small_disk(folder: Path, size: int, body: Callable[[Path], None]) -> None
     child = os.fork()
     if not child:
         os.close(ends)
-        os._exit(_run(folder, size, body, begins))
+        code = CANNOT
+        try:
+            _mount(folder, size)
+            code = 1
+            body(folder)
+            code = 0
+        except BaseException:
+            os.write(begins, traceback.format_exc().encode())
+        os._exit(code)
     os.close(begins)
     with os.fdopen(ends, encoding="utf-8") as words:
         error = words.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if code == CANNOT:
-        pytest.skip(error)
+        pytest.skip(f"a disk cannot be mounted here: {error}")
     assert code == 0, error
-
-
-def _run(folder: Path, size: int, body: Callable[[Path], None], words: int) -> int:
-    """The exit status of the fork, which writes its error to the file `words`."""
-    try:
-        _mount(folder, size)
-    except OSError as error:
-        os.write(words, f"a disk cannot be mounted here: {error}".encode())
-        return CANNOT
-    try:
-        body(folder)
-        return 0
-    except BaseException:
-        os.write(words, traceback.format_exc().encode())
-        return 1
 
 
 def _mount(folder: Path, size: int) -> None:
@@ -107,9 +104,7 @@ def empty(folder: Path) -> None:
     (folder / BALLAST).unlink()
 
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="needs mounts of its own"
-)
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs mounts of its own")
 SIZE = 1_000 * PAGE
 DISK_FULL = "is full. Delete runs or other files on it, then try again."
 WORKER_FULL = "is full. Everything that was saved is kept; free some space, then continue the run."
@@ -120,7 +115,7 @@ def records() -> list:
     return [record_numbers(record) for record in train(small_run(**CONFIG))]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def given(monkeypatch) -> list[Run]:
     """The runs that were given to a worker; none is started."""
     runs: list[Run] = []
@@ -129,6 +124,7 @@ def given(monkeypatch) -> list[Run]:
     return runs
 
 
+@LINUX
 @pytest.mark.parametrize("pages", [0, 1, 2, 3, 5, 8, 13, 21])
 def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
     pages, tmp_path, records, worker_here
@@ -152,6 +148,7 @@ def test_a_run_on_a_full_disk_ends_in_words_and_continues_once_there_is_room(
     on_small_disk(tmp_path, SIZE, body)
 
 
+@LINUX
 @pytest.mark.parametrize("state", ["", "queued"])
 def test_a_run_that_waits_while_the_disk_fills_is_begun_or_waits_on(
     state, tmp_path, monkeypatch, given
@@ -180,6 +177,7 @@ def files(disk) -> list:
     return sorted(path for path in disk.rglob("*") if path.is_file())
 
 
+@LINUX
 def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
     tmp_path, monkeypatch, worker_here, given
 ):
@@ -219,6 +217,7 @@ def test_what_the_server_writes_on_a_full_disk_is_refused_in_words(
     on_small_disk(tmp_path, SIZE, body)
 
 
+@LINUX
 def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_probe(
     tmp_path, monkeypatch, given
 ):
@@ -287,3 +286,104 @@ def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, 
             OSError(code, ""), folder=tmp_path / "hub"
         )
     assert sentence_of(OSError("The store does not answer.")) == "The store does not answer."
+
+
+# What a person sees: two tabs on one run, a run or a model that is deleted while it is open, a full disk.
+
+
+def paused() -> Run:
+    run = half_way()
+    run.set_status("paused", "Paused at step 2.")
+    return run
+
+
+def press(app: AppTest, name: str) -> AppTest:
+    app.button(key=f"train:{name}").click().run()
+    assert not app.exception
+    return app
+
+
+def test_continue_in_two_tabs_starts_one_worker(given):
+    run = paused()
+    first, second = open_at("train", run=run.id), open_at("train", run=run.id)
+    press(first, "continue")
+    with run.lock():
+        run.set_status("running")
+        press(second, "continue")
+        assert run.status().state == "running" and given == [run]
+        assert [button.label for button in second.button if button.proto.type == "primary"] == [
+            "Stop"
+        ]
+        press(second, "stop")
+        press(first, "stop") if any(
+            one.key == "train:stop" for one in first.button
+        ) else first.run()
+    assert run.stop_request() == "stop" and not first.exception
+
+
+def test_a_run_deleted_in_one_tab_is_told_in_the_other_and_comes_back_whole():
+    run = paused()
+    app = open_at("train", run=run.id)
+    discard(run)
+    press(app, "continue")
+    assert "not on this machine, or was deleted" in page_text(app) and not run.path.exists()
+    assert restore(run.id) == run and run.records() and run.status().state == "paused"
+
+
+@pytest.mark.parametrize("name", ["stop", "pause"])
+def test_a_tab_whose_run_is_gone_says_so_and_makes_no_folder(name):
+    run = half_way()
+    with run.lock():
+        app, listed = open_at("train", run=run.id), open_at("runs", run=run.id)
+    shutil.rmtree(run.path)
+    press(app, name)
+    listed.text_input(key=f"runs:name:{run.id}").set_value("a").run()
+    assert "not on this machine, or was deleted" in page_text(app) and not listed.exception
+    assert list_runs() == [] and not run.path.exists()
+
+
+def test_a_full_disk_is_told_beside_the_button(monkeypatch):
+    app = open_at("train")
+
+    def full(*args, **named):
+        raise OSError(errno.ENOSPC, "No space left on device", "/somewhere")
+
+    monkeypatch.setattr(jobs, "create_run", full)
+    press(app, "train")
+    assert (
+        "The disk of / is full. Delete files on it, then try again." in page_text(app)
+        and list_runs() == []
+    )
+
+
+def test_a_run_with_half_its_files_is_shown():
+    run = create_run(half_way().config())
+    (run.path / "metrics.jsonl").write_text('{"step": 0, "lo', encoding="utf-8")
+    for folder in ("frames", "checkpoints"):
+        shutil.rmtree(run.path / folder)
+    run.set_status("failed", "The worker ended without a message; nothing was measured yet.")
+    assert "nothing was measured" in page_text(open_at("train", run=run.id))
+
+
+@pytest.mark.parametrize("page", ["train", "runs"])
+def test_a_run_with_a_damaged_record_says_that_it_is_left_out(page):
+    run = paused()
+    path = run.path / "metrics.jsonl"
+    path.write_bytes(
+        path.read_bytes().replace(b'"step": 2, "train_loss": 1.0', b'"step": 2, "train_loss": 7.0')
+    )
+    app = open_at(page, run=run.id)
+    assert (
+        "1 line of this run's records changed after they were saved" in page_text(app)
+        and not app.exception
+    )
+
+
+def test_a_model_whose_folder_is_gone_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    (folder := tmp_path / "own").mkdir()
+    app = open_at("pretrained", **{"inside:model": str(save("bert", folder))})
+    assert not app.error and str(folder) in app.session_state["inside:model"]
+    shutil.rmtree(folder)
+    app.text_input(key="inside:text").set_value("A small dog").run()
+    assert not app.exception and "There is no folder" in page_text(app)

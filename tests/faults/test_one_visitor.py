@@ -6,7 +6,6 @@ import re
 import resource
 import socket
 import struct
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from websockets.typing import Subprotocol
 
 from benchmarks.memory import RunningServer, running_server
 from dashboard.server.visitors import COOKIE, PERSON_HEADER, key_of
+from tests.cases import wait_for
 
 MB = 1_000_000
 LIMITS = {
@@ -135,13 +135,6 @@ def upload(
 
 def uploaded_bytes(server: RunningServer) -> float:
     return sum(value for name, value in server.metrics().items() if "UploadedFileManager" in name)
-
-
-def wait_for(what, seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while not (done := what()) and time.monotonic() < end:
-        time.sleep(0.1)
-    return done
 
 
 def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
@@ -298,14 +291,18 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
 
 
 def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_on():
+    """And who comes at once meets no half imported module."""
     with (
         running_server({"ATTENTION_LAB_HOSTED": "", "ATTENTION_LAB_LOG": "json"}) as server,
         ExitStack() as stack,
     ):
+        log = Path(f"/proc/{server.pid}/fd/2").resolve()
+        session_of(stack.enter_context(open_page(server)))
+        assert uploaded_bytes(server) == 0, "the metrics answer"
+        assert not re.search("Traceback|ImportError|AttributeError", log.read_text("utf-8"))
         soft, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
-        assert soft == max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], min(hard, 65_536)), (
-            "raised at the start"
-        )
+        usual = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        assert soft == max(usual, min(hard, 65_536)), "raised at the start"
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (server.open_files() + 140, hard))
         opened, texts = 0, []
         for _ in range(30):
@@ -317,31 +314,13 @@ def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_
         assert 1 < opened < 30 and {text.partition(".")[0] for text in texts} == {
             "This server has as many open pages as it can serve"
         }
-        assert (
-            ask(server, "GET", "/_stcore/health")[0] == 200
-            and ask(server, "GET", "/health")[0] == 200
-        )
-        assert (Path(f"/proc/{server.pid}/fd/2").resolve().stat().st_size) < MB, (
-            "and the log stays small"
-        )
-
-
-def test_who_comes_at_once_meets_no_half_imported_module():
-    with running_server({"ATTENTION_LAB_HOSTED": ""}) as server:
-        with open_page(server) as page:
-            session_of(page)
-            assert uploaded_bytes(server) == 0, "the metrics answer"
-        assert "Traceback" not in Path(f"/proc/{server.pid}/fd/2").resolve().read_text(
-            encoding="utf-8"
-        )
+        for path in ("/_stcore/health", "/health"):
+            assert ask(server, "GET", path)[0] == 200
+        assert log.stat().st_size < MB, "and the log stays small"
 
 
 def test_the_example_behind_a_proxy_names_it():
-    parts = yaml.safe_load_all(
-        (Path(__file__).resolve().parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text(
-            encoding="utf-8"
-        )
-    )
-    (servers,) = [part for part in parts if part["kind"] == "StatefulSet"]
+    text = (Path(__file__).parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text("utf-8")
+    (servers,) = (part for part in yaml.safe_load_all(text) if part["kind"] == "StatefulSet")
     (container,) = servers["spec"]["template"]["spec"]["containers"]
     assert "FORWARDED_ALLOW_IPS" in [one["name"] for one in container["env"]]

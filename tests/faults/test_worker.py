@@ -9,9 +9,11 @@ import shutil
 import signal
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,6 +28,7 @@ from core.runs.worker import work
 from core.training.loop import train
 from dashboard.server import jobs
 from tests.browser.conftest import running
+from tests.cases import wait_for
 from tests.damage import flip
 from tests.training.small import record_numbers, small_run
 
@@ -36,6 +39,14 @@ HOUR = 3_600.0
 @pytest.fixture
 def run(tmp_path, worker_here) -> Run:
     return create_run(small_run(**CONFIG), path=tmp_path / "run")
+
+
+@pytest.fixture
+def stopped(run) -> Run:
+    """It was stopped after three records and the first."""
+    work(run.path, on_record=at_step(6, run.request_stop))
+    assert run.status().state == "stopped"
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +88,7 @@ def test_a_full_disk_ends_the_run_in_words_and_it_goes_on_when_there_is_room(
     go_on(run, records)
 
 
-def test_a_run_can_be_stopped_on_a_full_disk(run, monkeypatch):
+def test_a_run_can_be_stopped_on_a_full_disk_and_no_half_run_is_left(run, tmp_path, monkeypatch):
     run.set_status("running", pid=os.getpid())
     fill_disk(monkeypatch, 0)
     run.request_stop("pause")
@@ -85,15 +96,10 @@ def test_a_run_can_be_stopped_on_a_full_disk(run, monkeypatch):
     assert run.stop_request() == "stop" and run.status().message == "x" * 300
     run.set_status("stopped")
     assert run.status().state == "stopped" and run.status().message == ""
-
-
-def test_no_half_run_is_left_where_there_was_no_room(tmp_path, monkeypatch):
-    fill_disk(monkeypatch, 0)
     with pytest.raises(OSError) as full:
-        create_run(small_run(), root=tmp_path)
-    assert (
-        "is full. Delete files" in files.sentence_of(full.value) and list(tmp_path.iterdir()) == []
-    )
+        create_run(small_run(), root=tmp_path / "new")
+    assert "is full. Delete files" in files.sentence_of(full.value)
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_a_line_after_half_a_line_is_whole(tmp_path):
@@ -105,16 +111,14 @@ def test_a_line_after_half_a_line_is_whole(tmp_path):
     assert path.read_text(encoding="utf-8") == '1\n{"half": \n2\n'
 
 
+def at_step(step: int, do: Callable[[], object]) -> Callable[[Any], object]:
+    """What a worker does at a record: this, at that step."""
+    return lambda record: do() if record.step == step else None
+
+
 @pytest.mark.parametrize("at", [0, 4])
 def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
-    assert (
-        work(
-            run.path,
-            on_record=lambda record: shutil.rmtree(run.path) if record.step == at else None,
-        )
-        == "failed"
-    )
-    assert not run.path.exists()
+    assert work(run.path, on_record=at_step(at, lambda: shutil.rmtree(run.path))) == "failed"
     for write in (
         lambda: run.set_status("queued"),
         run.request_stop,
@@ -126,69 +130,55 @@ def test_a_deleted_folder_ends_the_worker_and_is_not_made_again(at, run):
 
 
 def test_a_half_deleted_folder_ends_the_worker(run):
-    work(
-        run.path,
-        on_record=lambda record: (run.path / "run.json").unlink() if record.step == 2 else None,
-    )
+    work(run.path, on_record=at_step(2, (run.path / "run.json").unlink))
     assert not (run.path / "run.json").exists() and run.records()[-1].step == 2
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_flipped_bytes_of_the_last_checkpoint_cost_the_steps_after_the_one_before(
-    seed, run, records
+    seed, stopped, records
 ):
-    assert (
-        work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
-        == "stopped"
-    )
-    *_, before, last = run.checkpoint_steps()
-    flip(run.checkpoint_path(last), random.Random(seed))
+    *_, before, last = stopped.checkpoint_steps()
+    flip(stopped.checkpoint_path(last), random.Random(seed))
     with pytest.raises(ValueError, match="was changed after it was saved|cannot be read"):
-        run.checkpoint(last)
-    assert run.checkpoint(before)
-    go_on(run, records)
+        stopped.checkpoint(last)
+    assert stopped.checkpoint(before)
+    go_on(stopped, records)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(run):
-    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
-    steps = [record.step for record in run.records()]
-    for step in run.checkpoint_steps():
-        flip(run.checkpoint_path(step), random.Random(step))
-    run.requeue()
-    assert work(run.path) == "failed" and "checkpoint of step" in run.status().message
-    assert [record.step for record in run.records()] == steps
+def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(stopped):
+    steps = [record.step for record in stopped.records()]
+    for step in stopped.checkpoint_steps():
+        flip(stopped.checkpoint_path(step), random.Random(step))
+    stopped.requeue()
+    assert work(stopped.path) == "failed" and "checkpoint of step" in stopped.status().message
+    assert [record.step for record in stopped.records()] == steps
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, run):
-    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
-    rng = random.Random(seed)
-    flip(run.path / "metrics.jsonl", rng, 1)
-    (run.path / "status.json").write_bytes(b"\xff" + (run.path / "status.json").read_bytes())
-    assert run.status().state == "stopped" and "Continue" in run.status().message
-    steps = [record.step for record in run.records()]
-    whole, damaged = run.read_records()
-    assert len({0, 2, 4, 6} - set(steps)) == 4 - len(whole) in (1, 2), (
+def test_flipped_bytes_of_status_and_metrics_are_read_around(seed, stopped):
+    flip(stopped.path / "metrics.jsonl", random.Random(seed), 1)
+    status = stopped.path / "status.json"
+    status.write_bytes(b"\xff" + status.read_bytes())
+    assert stopped.status().state == "stopped" and "Continue" in stopped.status().message
+    whole, damaged = stopped.read_records()
+    assert len({0, 2, 4, 6} - {record.step for record in whole}) == 4 - len(whole) in (1, 2), (
         "a line, or the two whose line end it was"
     )
     assert 1 <= damaged <= 2, "or one in which a line end was made"
-    run.requeue()
-    assert work(run.path) == "finished"
-    assert [record.step for record in run.records() if record.step > 6] == [8, 8]
+    stopped.requeue()
+    assert work(stopped.path) == "finished"
+    assert [record.step for record in stopped.records() if record.step > 6] == [8, 8]
 
 
-def test_a_digit_that_changed_is_noticed_and_stays_noticed(run):
-    work(run.path, on_record=lambda record: run.request_stop() if record.step == 6 else None)
-    path, whole = run.path / "metrics.jsonl", run.records()
-    path.write_bytes(
-        path.read_bytes().replace(b'"step": 4, "train_loss": 2.', b'"step": 4, "train_loss": 3.')
-    )
-    assert run.read_records() == ([record for record in whole if record.step != 4], 1)
-    run.requeue()
-    assert work(run.path) == "finished"
-    assert [record.step for record in run.records()] == [0, 2, 6, 8, 8] and run.read_records()[
-        1
-    ] == 1
+def test_a_digit_that_changed_is_noticed_and_stays_noticed(stopped):
+    path, whole = stopped.path / "metrics.jsonl", stopped.records()
+    line = b'"step": 4, "train_loss": '
+    path.write_bytes(path.read_bytes().replace(line + b"2.", line + b"3."))
+    assert stopped.read_records() == ([record for record in whole if record.step != 4], 1)
+    stopped.requeue()
+    assert work(stopped.path) == "finished" and stopped.read_records()[1] == 1
+    assert [record.step for record in stopped.records()] == [0, 2, 6, 8, 8]
 
 
 def test_a_status_in_which_a_digit_changed_names_no_process(run):
@@ -339,26 +329,16 @@ def test_a_worker_killed_at_any_moment_loses_one_record_at_most(seed, base, tmp_
 # A real server, ended and started again: what waited goes on without a visitor.
 
 
-WAIT = 90.0  # seconds; a worker's start on a machine that does other things
-
-
-def state_of(run: Run, states: tuple[str, ...]) -> str:
-    """The state of the run once it is one of these, or after WAIT."""
-    end = time.monotonic() + WAIT
-    while (state := run.status().state) not in states and time.monotonic() < end:
-        time.sleep(0.1)
-    return state
-
-
 @pytest.mark.parametrize("mode", ["local", "hosted"])
 def test_a_restarted_server_starts_what_waits_before_anybody_comes(mode, tmp_path, monkeypatch):
-    person = secrets.token_hex(16)
-    home = tmp_path / "runs" / (f"{PEOPLE}/{person}" if mode == "hosted" else "")
+    home = tmp_path / "runs"
     if mode == "hosted":
         monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+        home = home / PEOPLE / secrets.token_hex(16)
     home.mkdir(parents=True)
     runs = [create_run(small_run(steps=4, seed=seed), path=home / new_id()) for seed in range(2)]
     with running(tmp_path) as server:
-        assert [state_of(run, ("finished", "failed")) for run in runs] == ["finished"] * 2
+        wait_for(lambda: all(run.status().state in ("finished", "failed") for run in runs))
+        assert {run.status().state for run in runs} == {"finished"}
         health = json.load(urllib.request.urlopen(f"{server.url}/health", timeout=60))
         assert health["status"] == "ok" and health["queue"] == 0

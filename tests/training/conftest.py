@@ -33,35 +33,28 @@ def s3(monkeypatch):
         ("AWS_EC2_METADATA_DISABLED", "true"),
     ):
         monkeypatch.setenv(name, value)
-    _copiers.clear()
     bucket = f"lab-{uuid.uuid4().hex}"
     _open(f"s3://{bucket}/runs", "x").files.mkdir(bucket)
     return f"s3://{bucket}/runs", server.stop
 
 
-@pytest.fixture(params=["memory", "local", "s3"])
-def url(request, tmp_path, monkeypatch):
-    """The address of an empty store."""
-    stop = None
-    if request.param == "s3":
-        address, stop = s3(monkeypatch)
-    else:
-        address = (
-            f"memory://{uuid.uuid4().hex}/lab"
-            if request.param == "memory"
-            else f"file://{tmp_path}/store"
-        )
-    monkeypatch.setenv("ATTENTION_LAB_STORE", address)
-    _copiers.clear()
-    yield address
-    if stop:
-        stop()
-
-
 @pytest.fixture
 def memory(monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
+    """The address of an empty store in memory."""
+    address = f"memory://{uuid.uuid4().hex}/lab"
+    monkeypatch.setenv("ATTENTION_LAB_STORE", address)
     _copiers.clear()
+    return address
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def url(request, memory, tmp_path, monkeypatch):
+    """The address of an empty store."""
+    bucket, stop = s3(monkeypatch) if request.param == "s3" else ("", lambda: None)
+    address = {"memory": memory, "local": f"file://{tmp_path}/store", "s3": bucket}[request.param]
+    monkeypatch.setenv("ATTENTION_LAB_STORE", address)
+    yield address
+    stop()
 
 
 @pytest.fixture

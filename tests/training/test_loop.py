@@ -37,13 +37,17 @@ def test_a_run_is_its_records():
     first, second, third = itertools.islice(train(small_run()), 3)
     *_, last = records = records_of()
     assert [r.step for r in (first, second, third)] == [0, 2, 4]
-    assert record_numbers(third) == record_numbers(records[2])
+    assert record_numbers(third) == record_numbers(records[2]), "the same seed, the same numbers"
+    assert record_numbers(second) != record_numbers(records_of(seed=4)[1])
     assert all(len(r.examples) == 2 and r.held_out == 11 for r in records[:3])
     assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
     assert last.gradient > 0 and last.tokens_per_second > 0 and not last.capped
     assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}
-    encoder = {"source", "source_places", "encoder.layers.0"}
-    assert set(second.gradients) == {*encoder, "target", "target_places", "layers.0", "output"}
+    parts = loop.parts_of(model := prepare(small_run()).model)
+    encoder = ["source", "source_places", "encoder.layers.0"]
+    assert list(second.gradients) == list(parts)
+    assert [*parts] == [*encoder, "target", "target_places", "layers.0", "output"]
+    assert sum(map(len, parts.values())) == len(list(model.parameters()))
     assert all(0 < norm < 10 for norm in second.gradients.values()) and second.train_loss > 0
     assert 0 < second.data_share < 1 and second.rate == loop.learning_rate(small_run(), 2)
 
@@ -77,14 +81,6 @@ def test_pairs_that_are_made_once_are_no_time_of_training():
     assert session.progress.step == 0 and "_pool_batch" in vars(session.task)
 
 
-def test_same_seed_same_numbers():
-    def numbers(seed):
-        return [record_numbers(r) for r in train(small_run(seed=seed))]
-
-    assert numbers(3) == numbers(3)
-    assert numbers(3) != numbers(4)
-
-
 def test_the_final_record_tells_long_sources_from_short_ones():
     def prediction(source: int, right: bool) -> Prediction:
         words = tuple(f"w{i}" for i in range(4))
@@ -114,51 +110,31 @@ def test_the_expected_weight_is_what_the_maps_say():
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     keys = evaluate.expected_keys(task, task.held_out(2), 7, "cpu")
     assert keys[..., 0].tolist() == [[5, 4, 3, 2, 1, 0, -1]] * 2
-    by_hand = [
-        [
-            np.mean([record.maps[f"{e}:cross"][0, h, t, 5 - t] for e in "01" for t in range(6)])
-            for h in range(2)
-        ]
-    ]
+    both = [record.maps[f"{e}:cross"][0] for e in "01"]
+    by_hand = [[np.mean([one[h, t, 5 - t] for one in both for t in range(6)]) for h in range(2)]]
     np.testing.assert_allclose(record.expected, by_hand, rtol=1e-5)
     assert record.even == pytest.approx(1 / 6)
+    session = prepare(small_run())
+    with torch.no_grad():
+        for weight in session.model.parameters():
+            weight.zero_()
+    model, held = session.model.eval(), session.held_out
+    given = evaluate.measure_teacher_forced(model, session.task, held, "cpu")
+    np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)  # of even attention
     record = next(train(small_run(model=ModelConfig.recurrent(d_model=8, score=None))))
     assert record.maps == {} and record.expected is None and record.even is None
 
 
-def test_uniform_attention_earns_what_even_says():
-    session = prepare(small_run())
-    with torch.no_grad():
-        for p in session.model.parameters():
-            p.zero_()
-    given = evaluate.measure_teacher_forced(
-        session.model.eval(), session.task, session.held_out, "cpu"
-    )
-    np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)
-
-
-def test_stop_ends_without_a_final_record():
+def test_a_cap_on_seconds_ends_with_a_final_record_and_a_stop_without():
     calls = itertools.count()
     records = list(train(small_run(steps=100), stop=lambda: next(calls) > 3))
     assert not any(r.final for r in records) and len(records) <= 2
-
-
-def test_the_cap_on_seconds_ends_with_a_final_record():
-    records = list(
-        train(small_run(steps=20_000, max_seconds=1, record_every=5_000, finish_early=False))
-    )
+    long = dict(steps=20_000, finish_early=False)
+    records = list(train(small_run(**long, max_seconds=1, record_every=5_000)))
     assert records[-1].final and 0 < records[-1].step < 20_000
     assert records[-1].capped and not any(record.capped for record in records[:-1])
-    *_, last = train(small_run(steps=20_000, max_train_seconds=0.5, record_every=50))
+    *_, last = train(small_run(**long, max_train_seconds=0.5, record_every=50))
     assert last.final and 0.5 <= last.train_seconds < 1.5 and last.elapsed > last.train_seconds
-
-
-def test_a_loss_that_is_no_number_says_so():
-    with pytest.raises(FloatingPointError, match="smaller learning rate"):
-        session = prepare(small_run())
-        with torch.no_grad():
-            next(iter(session.model.parameters())).fill_(float("nan"))
-        list(train(session.config, session))
 
 
 def test_two_passes_in_a_row_that_many_items_confirm_finish_early(monkeypatch):
@@ -213,7 +189,7 @@ def test_a_step_fetches_nothing_from_the_device(monkeypatch):
 
 
 @each("stopped", [False, True])
-def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
+def test_a_number_that_is_lost_between_two_records_names_its_step(stopped, monkeypatch):
     session, usual = prepare(small_run(steps=9, record_every=9)), loop.one_step
 
     def lost(session, step):
@@ -221,11 +197,15 @@ def test_a_number_that_is_lost_between_two_records_names_its_step(stopped):
         return made._replace(gradient=made.gradient * float("nan")) if step == 4 else made
 
     with (
-        pytest.MonkeyPatch.context() as patch,
+        monkeypatch.context() as patch,
         pytest.raises(FloatingPointError, match="gradient .* step 4;"),
     ):
         patch.setattr(loop, "one_step", lost)
         list(train(session.config, session, stop=lambda: stopped and session.progress.step == 6))
+    session = prepare(small_run())
+    next(iter(session.model.parameters())).data.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="loss .* smaller learning rate"):
+        list(train(session.config, session))
 
 
 def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
@@ -234,17 +214,16 @@ def test_a_checkpoint_holds_the_generator_of_the_gpu(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: state)
     monkeypatch.setattr(torch.cuda, "set_rng_state", given.append)
     run = create_run(small_run(), path=tmp_path / "run")
-    session = prepare(run.config())
+    session, again = prepare(run.config()), prepare(run.config())
     assert "generator.cuda" not in session.state()[0]
     session.device = "cuda"
     run.save_checkpoint(session, run.config())
     archive.checkpoints(run, run.config())
-    again = prepare(run.config())
-    again.restore(*run.checkpoint(0))
-    assert given == [], "a CPU has no use for it"
-    again.device = "cuda"
-    again.restore(*run.checkpoint(0))
-    assert len(given) == 1 and torch.equal(given[0], state)
+    for device, count in (("cpu", 0), ("cuda", 1)):  # a CPU has no use for it
+        again.device = device
+        again.restore(*run.checkpoint(0))
+        assert len(given) == count
+    assert torch.equal(given[0], state)
 
 
 # The best weights: kept beside the last ones, measured at the end, and what a run's pages take.
@@ -287,24 +266,19 @@ def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_la
 
 def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp_path):
     run = create_run(small_run(steps=20, keep_best=True, patience=3), path=tmp_path / "run")
-    assert work(run.path) == "finished"
-    assert "smallest at step 4" in run.status().message
+    assert work(run.path) == "finished" and "smallest at step 4" in run.status().message
     assert {4, 10} <= set(run.checkpoint_steps()) and run.default_step() == 4
-    assert same(run.model()[0].state_dict(), scripted[2]) and same(
-        run.model(10)[0].state_dict(), scripted[5]
-    )
+    for step, measured in ((None, 2), (10, 5)):
+        assert same(run.model(step)[0].state_dict(), scripted[measured])
     copied = archive.unpack(archive.pack(run), tmp_path)
     assert copied.default_step() == 4 and copied.records()[-1].best == 4
-
-
-def test_it_goes_on_with_its_best_after_a_pause(scripted, tmp_path):
-    run = create_run(small_run(steps=6, keep_best=True), path=tmp_path / "run")
+    scripted.clear()
+    run = create_run(small_run(steps=6, keep_best=True), path=tmp_path / "paused")
     work(run.path)
     run.update_metadata(config=replace(run.config(), steps=10).to_json())
     run.requeue()
     del scripted[5:]
-    assert work(run.path) == "finished"
-    assert run.records()[-1].best == 4 and run.default_step() == 4
+    assert work(run.path) == "finished" and run.default_step() == run.records()[-1].best == 4
 
 
 def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many():
@@ -341,24 +315,15 @@ def decoded(monkeypatch) -> list[int]:
 def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
     decoded, decode_every, counts, steps
 ):
+    """And a text is continued for the watched examples alone."""
     decoded.clear()
     records = list(train(small_run(decode_every=decode_every, finish_early=False)))
     assert {r.step for r in records if r.sequence_accuracy is not None and r.examples} == steps
     assert decoded == counts
-
-
-def test_a_text_is_continued_for_the_watched_examples_alone(decoded):
-    record = next(
-        train(
-            recommended(
-                make_task(TaskConfig.of("own_text", length=16)),
-                held_out=20,
-                num_examples=3,
-                steps=1,
-            )
-        )
-    )
-    assert decoded == [3] and len(record.examples) == 3 and record.token_accuracy is not None
+    text = make_task(TaskConfig.of("own_text", length=16))
+    record = next(train(recommended(text, held_out=20, num_examples=3, steps=1)))
+    assert decoded[len(counts) :] == [3] and len(record.examples) == 3
+    assert record.token_accuracy is not None
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
@@ -588,47 +553,25 @@ def test_the_gradient_is_clipped_and_told_as_it_was():
 
 
 def test_patience_ends_a_run_that_no_longer_gets_better():
-    config = small_run(
-        steps=400,
-        patience=2,
-        learning_rate=1e-6,
-        warmup=0,
-        weight_decay=0.0,
-        optimizer="sgd",
-        finish_early=False,
-    )
-    flat = small_run(
-        steps=40,
-        patience=0,
-        learning_rate=1e-6,
-        optimizer="sgd",
-        finish_early=False,
-        record_every=10,
-    )
-    session = prepare(config)
-    for weight in session.model.parameters():
-        weight.requires_grad_(False)
+    session = prepare(small_run(steps=400, patience=2, finish_early=False))
     frozen = torch.nn.Parameter(torch.zeros(1))
-    session.model.register_parameter("still", frozen)
+    session.model.requires_grad_(False).register_parameter("still", frozen)
     session.model.get_parameter("output.bias").requires_grad_(True)
     session.optimizer = torch.optim.SGD([frozen], lr=0.0)
-    records = list(train(config, session))
-    assert [r.step for r in records] == [0, 2, 4, 6, 6], (
+    records = list(train(session.config, session))
+    assert [r.step for r in records] == [0, 2, 4, 6, 6] and records[-1].final, (
         "the first is the best, two more do not better it"
     )
-    assert records[-1].final
+    flat = small_run(
+        steps=40, learning_rate=1e-6, optimizer="sgd", finish_early=False, record_every=10
+    )
     assert len(list(train(flat))) == 40 // 10 + 2
 
 
 def test_bfloat16_computes_in_bfloat16_and_still_learns():
-    seen = []
-    session = prepare(
-        small_run(
-            precision="bf16", steps=30, record_every=30, learning_rate=0.01, finish_early=False
-        )
-    )
-    output = session.model.get_submodule("output")
-    output.register_forward_hook(
+    learns = dict(steps=30, record_every=30, learning_rate=0.01, finish_early=False)
+    seen, session = [], prepare(small_run(precision="bf16", **learns))
+    session.model.get_submodule("output").register_forward_hook(
         lambda module, given, out: seen.append((out.dtype, module.training))
     )
     records = list(train(session.config, session))
@@ -638,11 +581,8 @@ def test_bfloat16_computes_in_bfloat16_and_still_learns():
 
 
 def test_computing_layers_again_gives_the_same_numbers():
-    plain_numbers, again = (
-        list(itertools.islice(train(small_run(steps=6, checkpointing=on)), 4))
-        for on in (False, True)
-    )
-    assert [record_numbers(r) for r in plain_numbers] == [record_numbers(r) for r in again]
+    again = [record_numbers(r) for r in train(small_run(checkpointing=True))]
+    assert again == [record_numbers(r) for r in records_of()]
 
 
 # A run of a table that is older than the choice of its columns: it makes the table that its weights belong to.
@@ -717,11 +657,8 @@ def run(tmp_path) -> Run:
 
 def test_its_checkpoint_fits_and_it_goes_on(run):
     shown = load_run(run)
-    assert not shown.trouble and [name for name, _ in columns(shown.required_config.task)] == [
-        "id",
-        "price",
-        "day",
-    ]
+    named = [name for name, _ in columns(shown.required_config.task)]
+    assert not shown.trouble and named == ["id", "price", "day"]
     assert summarize(run).config is not None
     run.update_metadata(config={**run.config().to_json(), "steps": 4})
     state, words = train_run(run, lambda: False, lambda record: None)

@@ -50,23 +50,18 @@ def record(step: int, **changes) -> Record:
 
 
 def test_a_run_is_found_again(tmp_path):
-    config = small_run(seed=5)
-    run = create_run(config, root=tmp_path)
-    assert find_run(run.id, tmp_path) == run and list_runs(tmp_path) == [run]
+    """And names sort by age within one second, too."""
+    config, made = small_run(seed=5), []
+    for _ in range(20):
+        made.append(create_run(config, root=tmp_path))
+        time.sleep(0.001)
+    run = made[0]
+    assert list_runs(tmp_path) == made and find_run(run.id, tmp_path) == run
     assert run.config() == config and run.status().state == "queued" and run.records() == []
     assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4
-    assert not run.alive()
     with run.lock():
         assert run.alive()
     assert not run.alive()
-
-
-def test_names_sort_by_age_within_one_second_too(tmp_path):
-    made = []
-    for _ in range(20):
-        made.append(create_run(small_run(), root=tmp_path))
-        time.sleep(0.001)
-    assert list_runs(tmp_path) == made
 
 
 def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(tmp_path):
@@ -77,12 +72,10 @@ def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(
         file.write('not json\n{"step": "x"}\n{"step": 20, "lo')
     first, second = run.records()
     assert first == record(0, maps={}) and second.loss is None and second.step == 20
-    assert run.frame_steps() == [0]
     np.testing.assert_array_equal(run.frame(0)["0"], np.eye(2, dtype=np.float32)[None, None])
-    assert run.frame(20) == {}
-    for name in ("status.json", "metrics.jsonl"):  # broken files never raise
-        (run.path / name).write_bytes(b"\xff\xfe{")
-    run.frame_path(0).write_bytes(b"\x00" * 9)
+    assert run.frame_steps() == [0] and run.frame(20) == {}
+    for path in (run.path / "status.json", run.path / "metrics.jsonl", run.frame_path(0)):
+        path.write_bytes(b"\xff\xfe{")  # broken files never raise
     assert run.status().state == "stopped" and run.records() == [] and run.frame(0) == {}
 
 
@@ -142,20 +135,7 @@ def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp
 
 
 def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
-    run = made(tmp_path, 0)
-    discard(run)
-    assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
-    prune(9, tmp_path)
-    assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
-    discard(run)
-    (deleted,) = deleted_runs(tmp_path)
-    long_ago = time.time() - 3_700
-    os.utime(deleted.path, (long_ago, long_ago))
-    prune(9, tmp_path)
-    assert restore(run.id, tmp_path) is None and not deleted.path.exists()
-
-
-def test_a_run_under_way_is_not_deleted_and_only_a_run_can_be_restored(tmp_path):
+    """A run under way is not deleted, and only a run can be restored."""
     run = made(tmp_path, 0, "running")
     with pytest.raises(ValueError, match="stop it first"):
         discard(run)
@@ -163,23 +143,28 @@ def test_a_run_under_way_is_not_deleted_and_only_a_run_can_be_restored(tmp_path)
     with run.lock(), pytest.raises(ValueError, match="stop it first"):
         discard(run)
     assert list_runs(tmp_path) == [run]
-    for name in (".deleted", "elsewhere"):
-        (tmp_path / name).mkdir()
+    discard(run)
+    assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
+    (tmp_path / "elsewhere").mkdir()
     assert restore("../elsewhere", tmp_path) is None
+    prune(9, tmp_path)
+    assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
+    discard(run)
+    (deleted,) = deleted_runs(tmp_path)
+    os.utime(deleted.path, (time.time() - 3_700,) * 2)
+    prune(9, tmp_path)
+    assert restore(run.id, tmp_path) is None and not deleted.path.exists()
 
 
 def test_a_copy_shares_everything_but_its_name(tmp_path):
-    run = made(tmp_path, 0, name="first", parent={"run": "x", "step": 2})
+    parent = {"run": "x", "step": 2}
+    run = made(tmp_path, 0, name="first", parent=parent)
     run.checkpoint_path(0).write_bytes(b"weights")
     copied = duplicate(run, "n" * 200, tmp_path)
-    assert copied.name == "n" * LONGEST_NAME and copied.metadata()["parent"] == {
-        "run": "x",
-        "step": 2,
-    }
+    assert (copied.name, copied.metadata()["parent"]) == ("n" * LONGEST_NAME, parent)
     assert copied.records() == run.records() and copied.config() == run.config()
-    assert (
-        copied.checkpoint_path(0).read_bytes() == b"weights" and copied.status().state == "finished"
-    )
+    assert copied.checkpoint_path(0).read_bytes() == b"weights"
+    assert copied.status().state == "finished"
     copied.append(Record(2, loss=0.5))
     assert len(run.records()) == 1, "the first run does not feel what happens to its copy"
 
@@ -237,17 +222,20 @@ def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
     refused(zipped(only), tmp_path, f"metrics.jsonl, line .*{words}")
 
 
+def only(packed: bytes, line: str) -> bytes:
+    """A zip of a run with these records alone."""
+    return zipped({"run.json": parts(packed)["run.json"], "metrics.jsonl": line.encode()})
+
+
 @pytest.mark.parametrize("field", sorted({field.name for field in fields(Record)}))
 def test_a_field_takes_no_object(tmp_path, packed, field):
-    line = json.dumps({"step": 0, field: {"a": {}}}).encode()
-    only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line}
-    refused(zipped(only), tmp_path, f"metrics.jsonl, line 1: {field}")
+    line = json.dumps({"step": 0, field: {"a": {}}})
+    refused(only(packed, line), tmp_path, f"metrics.jsonl, line 1: {field}")
 
 
 def test_records_of_before_are_read(tmp_path, packed):
-    line = b'{"step": 0, "letters": 0.5, "exact": 0.25, "trained": 1.5}'
-    only = {"run.json": parts(packed)["run.json"], "metrics.jsonl": line}
-    assert archive.unpack(zipped(only), tmp_path).records()[0].token_accuracy == 0.5
+    before = only(packed, '{"step": 0, "letters": 0.5, "exact": 0.25, "trained": 1.5}')
+    assert archive.unpack(before, tmp_path).records()[0].token_accuracy == 0.5
 
 
 def frame(packed: bytes, **arrays) -> bytes:
@@ -266,15 +254,11 @@ def frame(packed: bytes, **arrays) -> bytes:
         ("0:cross", lambda right: right[:, :1]),
     ],
 )
-def test_frames_must_fit_their_words(tmp_path, packed, name, change):
+def test_frames_must_fit_their_words(packed, tmp_path_factory, name, change):
     right = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
-    run, refused_in = (
-        archive.unpack(frame(packed, **{"0:cross": right}), tmp_path / "there"),
-        tmp_path / "not",
-    )
+    run = archive.unpack(frame(packed, **{"0:cross": right}), tmp_path_factory.mktemp("there"))
     assert run.frame(0).keys() == {"0:cross"}
-    refused_in.mkdir(exist_ok=True)
-    refused(frame(packed, **{name: change(right)}), refused_in, "frames/00000")
+    refused(frame(packed, **{name: change(right)}), tmp_path_factory.mktemp("not"), "frames/00000")
 
 
 def tampered(packed: bytes, tmp_path: Path, change) -> bytes:
@@ -333,9 +317,8 @@ def test_a_number_of_everything_is_no_worker(tmp_path):
     """kill(-1, …) ends every process of the user; a status file is no reason to."""
     run = create_run(small_run(), tmp_path)
     for pid in (-1, 0, 1, True, "7", [7], 1e9, None):
-        (run.path / "status.json").write_text(
-            json.dumps({"state": "running", "pid": pid}), encoding="utf-8"
-        )
+        text = json.dumps({"state": "running", "pid": pid})
+        (run.path / "status.json").write_text(text, encoding="utf-8")
         assert run.status().pid is None
 
 
@@ -379,45 +362,37 @@ def indexed(root) -> dict[str, str]:
 
 def test_it_follows_what_the_lab_changes(root):
     assert (root / run_index.FILE).exists() == (run_index.MAX_UNINDEXED == 0)
-    first, second = (
-        run_index.RunFolder(root / "20260101-000000-abcdef"),
-        run_index.RunFolder(root / "20260101-000001-abcdef"),
+    first, second, third = (
+        run_index.RunFolder(root / f"20260101-00000{number}-abcdef") for number in (0, 1, 3)
     )
     first.requeue()
-    assert run_index.unfinished(root) == [first.id, "20260101-000003-abcdef"]
+    assert run_index.unfinished(root) == [first.id, third.id]
     second.update_metadata(name="mine")
     with run_index.open_index(root) as index:
         assert index.oldest_first()[-1] == second.id, "a name counts at once"
     indexed_run(root, 9, "failed")
     shutil.rmtree(second.path)
     # as a worker elsewhere does
-    (root / "20260101-000003-abcdef" / "status.json").write_text(
-        '{"state": "stopped"}', encoding="utf-8"
-    )
+    (third.path / "status.json").write_text('{"state": "stopped"}', encoding="utf-8")
     assert indexed(root) == folders(root)
-    assert sorted(status.state for status in run_index.list_statuses(root)) == sorted(
-        folders(root).values()
-    )
-
-
-def test_what_another_program_changes_is_noticed_in_turn(root):
-    (root / "20260101-000004-abcdef" / "status.json").write_text(
-        '{"state": "paused", "at": 12.5}', encoding="utf-8"
-    )
-    (root / "20260101-000005-abcdef" / "run.json").unlink()
-    for _ in range(8):
-        indexed(root)
-    assert indexed(root) == folders(root) and "20260101-000005-abcdef" not in indexed(root)
-
-
-def test_a_broken_a_missing_and_an_old_file_are_read_anew(root):
+    states = sorted(status.state for status in run_index.list_statuses(root))
+    assert states == sorted(folders(root).values())
     for spoil in (
         lambda path: path.write_bytes(b"no database" * 999),
         lambda path: path.unlink(missing_ok=True),
         lambda path: path.write_bytes(b""),
     ):
         spoil(root / run_index.FILE)
-        assert indexed(root) == folders(root)
+        assert indexed(root) == folders(root), "it is read anew"
+
+
+def test_what_another_program_changes_is_noticed_in_turn(root):
+    paused, deleted = (root / f"20260101-00000{number}-abcdef" for number in (4, 5))
+    (paused / "status.json").write_text('{"state": "paused", "at": 12.5}', encoding="utf-8")
+    (deleted / "run.json").unlink()
+    for _ in range(8):
+        indexed(root)
+    assert indexed(root) == folders(root) and deleted.name not in indexed(root)
 
 
 def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypatch):

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from core.training.__main__ import progress
 from dashboard.server import jobs
 from dashboard.ui import run_data
 from pages import runs as runs_words, train as train_words
-from tests.cases import each
+from tests.cases import each, wait_for
 from tests.training.small import (
     FINAL,
     SAME_LAST_BIT,
@@ -52,13 +51,6 @@ def command(*arguments: str, **env: str) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1", **env},
     )
-
-
-def wait_for(what, seconds: float = 120):
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "waited too long"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -103,12 +95,12 @@ def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
     wait_for(lambda: len(run.records()) >= 2)
     assert run.alive() and run.status().pid == process.pid
     if sys.platform == "linux":
-        scores = (
-            Path(f"/proc/{one}/oom_score_adj").read_text("utf-8") for one in (process.pid, "self")
+        score = "/proc/{}/oom_score_adj".format
+        worker_score, own = (
+            int(Path(score(one)).read_text("utf-8")) for one in (process.pid, "self")
         )
-        assert int(next(scores)) == 500 > int(next(scores))
+        assert worker_score == 500 > own
     process.send_signal(signal.SIGTERM)
-    wait_for(lambda: run.status().ended)
     process.wait(timeout=60)
     assert run.status().state == "stopped" and "is saved" in run.status().message
     assert not run.alive() and run.checkpoint_steps()
@@ -131,8 +123,7 @@ def test_stop_keeps_what_was_reached(tmp_path, ask, worker_here):
 
 def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end, as when its pipe is closed
-    assert worker.main(["--spare"]) == 0
-    assert capsys.readouterr().out == "ready\n"
+    assert worker.main(["--spare"]) == 0 and capsys.readouterr().out == "ready\n"
 
 
 def test_too_much_memory_ends_in_words(tmp_path):
@@ -152,27 +143,23 @@ def test_what_ends_a_run_is_told_and_costs_this_run_alone(run, monkeypatch, work
     assert "A run needs model and task" in run.status().message
 
 
-def test_a_run_that_was_killed_at_its_beginning_measures_it_once(run, monkeypatch, worker_here):
+def test_a_run_that_was_killed_at_its_beginning_measures_it_once(
+    run, monkeypatch, worker_here, capsys
+):
+    """And its log is whole before the final status shows."""
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
     run.save_checkpoint(session, run.config())
     assert run.checkpoint_steps() == [0]
+    logs, set_status = {}, Run.set_status
+
+    def noted(self, state, *words, **more):
+        logs[state] = capsys.readouterr().out
+        set_status(self, state, *words, **more)
+
+    monkeypatch.setattr(Run, "set_status", noted)
     assert worker.work(run.path) == "finished"
     assert [record.step for record in run.records() if not record.final] == [0, 2, 4]
-
-
-def test_the_log_is_whole_before_the_final_status_shows(run, monkeypatch, worker_here, capsys):
-    logs = {}
-    set_status = Run.set_status
-    monkeypatch.setattr(
-        Run,
-        "set_status",
-        lambda self, state, *words, **more: (
-            logs.update({state: capsys.readouterr().out}),
-            set_status(self, state, *words, **more),
-        ),
-    )
-    assert worker.work(run.path) == "finished"
     assert logs["finished"] == f"finished: {run.status().message}\n"
 
 
@@ -238,11 +225,17 @@ def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks)
     ]
 
 
-def test_a_finished_run_that_is_asked_to_go_on_to_its_own_end_stays_finished(tmp_path):
-    run = create_run(small_run(), path=tmp_path)
+def test_longer_is_more_steps_of_the_same_run_and_its_own_end_stays_its_end(tmp_path):
+    config = small_run(steps=4, schedule="constant")
+    run = create_run(config, path=tmp_path / "run")
     train_here(run)
     before = numbers(run)
     assert train_here(run) == "finished" and numbers(run) == before
+    run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
+    assert train_here(run) == "finished"
+    ours, whole = numbers(run), numbers(records_of(steps=8, schedule="constant"))
+    assert [one for one in ours if not one[1]][:3] == whole[:3] and ours[-1] == whole[-1]
+    assert run.records()[-1].step == 8
 
 
 def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
@@ -287,17 +280,6 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, kind):
     )
 
 
-def test_longer_is_more_steps_of_the_same_run(tmp_path):
-    config = small_run(steps=4, schedule="constant")
-    run = create_run(config, path=tmp_path / "run")
-    train_here(run)
-    run.update_metadata(config=dataclasses.replace(config, steps=8).to_json())
-    assert train_here(run) == "finished"
-    ours, whole = numbers(run), numbers(records_of(steps=8, schedule="constant"))
-    assert [one for one in ours if not one[1]][:3] == whole[:3]
-    assert run.records()[-1].step == 8 and ours[-1] == whole[-1]
-
-
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     config = small_run(steps=60, record_every=1, held_out=2, num_examples=1)
     run = create_run(config, path=tmp_path / "run")
@@ -315,14 +297,6 @@ def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     run.checkpoint_path(steps[3]).write_bytes(b"nothing of the kind")
     with pytest.raises(ValueError, match=f"step {steps[3]} cannot be read"):
         run.checkpoint(steps[3])
-
-
-def test_every_parameter_belongs_to_one_part():
-    session = prepare(small_run())
-    parts = loop.parts_of(session.model)
-    encoder = ["source", "source_places", "encoder.layers.0"]
-    assert list(parts) == [*encoder, "target", "target_places", "layers.0", "output"]
-    assert sum(len(weights) for weights in parts.values()) == len(list(session.model.parameters()))
 
 
 # Opening runs and working on them gives back what it takes: memory maps, open files and threads.
@@ -404,24 +378,19 @@ OTHER = {
 
 def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
     torch.set_num_threads(1)
-    run = create_run(small_run(), path=tmp_path / "run")
+    run, here = create_run(small_run(), path=tmp_path / "run"), executor.machine("cpu")
     train_here(run)
-    here = executor.machine("cpu")
-    assert run.metadata()["machines"] == [here]
-    assert here["threads"] == 1 and here["torch"] == str(torch.__version__) and here["device"]
+    assert run.metadata()["machines"] == [here] and here["torch"] == str(torch.__version__)
     words = executor.line([here])
-    assert (
-        f"{here['device']} ({here['capability']}), 1 thread, PyTorch {torch.__version__.partition('+')[0]}"
-        == words
-    )
+    version = torch.__version__.partition("+")[0]
+    assert words == f"{here['device']} ({here['capability']}), 1 thread, PyTorch {version}"
     assert words in runs_words.about_text(run_data.summarize(run))
     assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
     run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
-    worker.train_run(run, lambda: False, lambda record: None)
+    train_here(run)
     assert run.metadata()["machines"] == [OTHER, here]
-    assert executor.line(run.metadata()["machines"]).startswith(
-        "Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then "
-    )
+    both = executor.line(run.metadata()["machines"])
+    assert both.startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
     assert unpack(pack(run), tmp_path / "there").metadata()["machines"] == [OTHER, here]
 
 
@@ -454,11 +423,10 @@ def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
     words, others = (
         worker.train_run(one, lambda: False, lambda record: None)[1] for one in (run, whole)
     )
-    last = run.records()[-1]
+    last, ended = run.records()[-1], dataclasses.replace(whole.records()[-1], elapsed=1e4)
     assert last.capped and "The time limit of 1 s ended it before step 20,000" in words
     assert "ended by the limit of 1 s" in progress(last, config)
-    last = dataclasses.replace(whole.records()[-1], elapsed=1e4)
-    assert not last.capped and "cap" not in others + progress(last, whole.config()), (
+    assert not ended.capped and "cap" not in others + progress(ended, whole.config()), (
         "it made all of its steps, however long that took"
     )
 
@@ -481,36 +449,34 @@ def two(monkeypatch):
     monkeypatch.setattr(executor, "gpus", lambda: (16_400.0, 24_600.0))
 
 
+admit = executor.Executor().admit
+
+
 def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
     busy: list[Run] = []
     for expected in (1, 0, 1, 0, 1):
         run = create_run(small_run(device="cuda" if expected else "auto"))
-        assert executor.Executor().admit(run, busy) and executor.number_of(run) == expected
+        assert admit(run, busy) and executor.number_of(run) == expected
         busy.append(run)
-    waits, on_cpu = create_run(small_run(device="auto")), create_run(small_run(device="cpu"))
-    assert not executor.Executor().admit(waits, busy) and executor.number_of(waits) is None
-    assert executor.Executor().admit(on_cpu, busy) and executor.number_of(on_cpu) is None
-    assert executor.Executor().admit(waits, busy[1:]) and executor.number_of(waits) == 1, (
-        "that of the run which has ended"
-    )
+    waits, on_cpu = (create_run(small_run(device=device)) for device in ("auto", "cpu"))
+    assert not admit(waits, busy) and executor.number_of(waits) is None
+    assert admit(on_cpu, busy) and executor.number_of(on_cpu) is None
+    assert admit(waits, busy[1:]) and executor.number_of(waits) == 1, "that of the ended run"
 
 
-def test_a_share_is_set_by_a_variable_and_a_small_gpu_takes_one_run(monkeypatch):
-    monkeypatch.setattr(executor, "gpus", lambda: (6_000.0,))
+def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
+    monkeypatch, tmp_path
+):
     first, second = create_run(small_run()), create_run(small_run())
-    assert executor.Executor().admit(first, []) and not executor.Executor().admit(second, [first])
-    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
-    assert executor.Executor().admit(second, [first])
-
-
-def test_a_machine_without_a_gpu_notes_none(monkeypatch, tmp_path):
-    run = create_run(small_run())
-    before = (run.path / "run.json").read_bytes()
-    assert executor.Executor().admit(run, []) and (run.path / "run.json").read_bytes() == before
-    run.update_metadata(gpu=1)  # by another machine
-    assert executor.number_of(run) is None
+    before = (first.path / "run.json").read_bytes()
+    assert admit(first, []) and (first.path / "run.json").read_bytes() == before
+    first.update_metadata(gpu=1)  # by another machine
+    assert executor.number_of(first) is None
     monkeypatch.setattr(executor, "gpus", lambda: (6_000.0,))
-    assert not executor.Executor().admit(Run(tmp_path / "gone"), []), "it was deleted"
+    assert not admit(Run(tmp_path / "gone"), []), "it was deleted"
+    assert admit(first, []) and not admit(second, [first])
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
+    assert admit(second, [first])
 
 
 @pytest.mark.parametrize(
