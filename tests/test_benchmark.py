@@ -1,12 +1,19 @@
 """Measuring: memory to the byte on cases whose answer is known, races that can be stopped, slopes."""
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.__main__ import ON_DEVICE, chosen
+from benchmarks.processes import descendants, held_bytes
+from benchmarks.reader import PageError, reading
 from core.attention import AttentionConfig, Choice, cost
 from core.attention.cost import (
     Limits,
@@ -18,7 +25,10 @@ from core.attention.cost import (
     seconds,
     workload,
 )
-from tests.cases import each
+from core.memory import process_bytes
+from tests.browser.conftest import start_server
+from tests.browser.helpers import ending
+from tests.cases import each, instance
 
 FLOAT = 4
 
@@ -42,15 +52,9 @@ def test_peak_bytes_starts_anew_and_counts_only_its_call():
     held = x + 1
     assert peak_bytes(lambda: None) == 0
     assert peak_bytes(lambda: x + held) == peak_bytes(lambda: x + held) == 1000 * FLOAT
-
-
-def test_peak_bytes_stops_recording_when_a_call_fails():
-    def fails():
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        peak_bytes(fails)
-    assert peak_bytes(lambda: torch.ones(10)) == 10 * FLOAT
+    with pytest.raises(ZeroDivisionError):
+        peak_bytes(lambda: 1 // 0)
+    assert peak_bytes(lambda: torch.ones(10)) == 10 * FLOAT, "it stops where a call fails"
 
 
 def points(reports):
@@ -79,40 +83,37 @@ def test_backward_holds_the_gradients_too():
     assert both >= forward + 3 * 64 * 16 * FLOAT
 
 
+EXACT = {"exact": AttentionConfig(16, 2)}
+
+
 def test_a_race_can_be_stopped_between_reports():
-    reports = race({"exact": AttentionConfig(16, 2)}, [32, 10**9], rounds=2)
+    reports = instance(race(EXACT, [32, 10**9], rounds=2), Generator)
     next(reports)
-    assert isinstance(reports, Generator)
     reports.close()
     with pytest.raises(StopIteration):
         next(reports)
 
 
-def test_what_is_too_large_is_said_instead_of_made():
-    by_point = points(race({"exact": AttentionConfig(16, 2)}, [32, 100_000], rounds=1))
-    assert by_point[0].skipped == "" and "MB; the limit is 512 MB" in by_point[1].skipped
-    assert by_point[1] == Measurement("exact", 100_000, skipped=by_point[1].skipped)
+def test_what_is_too_large_or_would_take_too_long_is_said_instead_of_made():
+    small, large = points(race(EXACT, [32, 100_000], rounds=1))
+    assert small.skipped == "" and "MB; the limit is 512 MB" in large.skipped
+    assert large == Measurement("exact", 100_000, skipped=large.skipped)
+    first, slow = points(race(EXACT, [64, 128], rounds=1, limits=Limits(seconds=1e-9)))
+    assert "s a call; the limit is" in slow.skipped and not first.skipped
 
 
-def test_what_would_take_too_long_is_said_instead_of_made():
-    by_point = points(
-        race({"exact": AttentionConfig(16, 2)}, [64, 128], rounds=1, limits=Limits(seconds=1e-9))
-    )
-    assert "s a call; the limit is" in by_point[1].skipped and not by_point[0].skipped
-
-
-def test_every_kernel_can_be_measured():
-    local = Choice.of("local", window=4)
-    for key, mask in (
-        ("local", local),
-        ("block_sparse", local),
+@each(
+    ("key", "mask"),
+    [
+        ("local", Choice.of("local", window=4)),
+        ("block_sparse", Choice.of("local", window=4)),
         ("performer", "causal"),
         ("chunked", "padding"),
-    ):
-        config = AttentionConfig(16, 2, mask=mask, kernel=key)
-        assert all(
-            p.seconds > 0 for p in points(race({key: config}, [32], rounds=1, backward=True))
-        )
+    ],
+)
+def test_every_kernel_can_be_measured(key, mask):
+    config = AttentionConfig(16, 2, mask=mask, kernel=key)
+    assert all(p.seconds > 0 for p in points(race({key: config}, [32], rounds=1, backward=True)))
 
 
 def test_the_slope_of_a_power_is_its_exponent():
@@ -221,3 +222,65 @@ def test_benchmarks_are_refused_on_a_device_that_is_not_there(monkeypatch):
     assert chosen([], "cuda") == ON_DEVICE
     with pytest.raises(SystemExit, match="no benchmark pages on device cuda"):
         chosen(["pages"], "cuda")
+
+
+# A reader without a browser: opens pages of a real server and moves controls over Streamlit's protocol.
+
+
+SCRIPT = """import streamlit as st
+
+def second():
+    width = st.slider("Width", 0, 10, 4)
+    st.html(f"<p>{width} wide</p>")
+    if st.button("Fail"):
+        raise ValueError("too wide")
+
+@st.fragment
+def part():
+    st.html(f"<p>{st.selectbox('Letter', ['a', 'b'])}</p>")
+
+st.navigation([st.Page(part, title="First", url_path="first", default=True), st.Page(second, title="Second")]).run()
+"""
+
+
+def test_a_page_opens_a_control_moves_and_an_exception_is_told(tmp_path):
+    async def read(url: str) -> None:
+        async with reading(url) as reader:
+            await reader.open("")
+            assert [widget.element.label for widget in reader.widgets()] == ["Letter"]
+            await reader.move(reader.find("selectbox", "Letter"))
+            opened = await reader.open("second")
+            moved = await reader.move(reader.find("slider", "Width"))
+            assert (
+                0 < opened.picture <= opened.finished
+                and 0 < moved.picture <= moved.finished
+                and not reader.errors
+            )
+            await reader.move(reader.find("button"))
+            assert [error for error in reader.errors if "too wide" in error]
+            with pytest.raises(PageError, match="second has no number_input"):
+                reader.find("number_input")
+
+    script = tmp_path / "two_pages.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    process, server = start_server(tmp_path, script)
+    with ending(process):
+        asyncio.run(read(server.url))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc")
+def test_memory_of_processes_counts_what_they_share_once():
+    child = "import sys; held = bytearray(b'1' * 50_000_000); print('ready', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        assert process.pid in descendants(os.getpid())
+        one, same = held_bytes([process.pid]), held_bytes([process.pid, process.pid])
+        own, *others = process_bytes()
+        assert own > 0 and any(50_000_000 < size <= one < 80_000_000 for size in others)
+        assert one + 45_000_000 < same < 2 * one, (
+            "libraries count once, what each of both wrote twice"
+        )
+        process.communicate()
+    assert held_bytes([process.pid]) == 0

@@ -1,20 +1,26 @@
 """The one command, attention-lab: all that it has, --set, and mistakes that end in a sentence."""
 
+import ast
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import dashboard.__main__ as command
-from core.entries import ConfigError
+from core.command_line import settings
+from core.files import read_checked, read_lines, with_checksum
+from core.runs.executor import spawn_worker
 from core.runs.runs import list_runs
 from core.runs.sweeps import Sweep
 from core.training import RunConfig
 from core.training.sweeps import SweepConfig
-from tests.cases import each
+from tests.cases import each, instance
 from tests.training.small import small_run
 
 COMMANDS = (
@@ -42,23 +48,18 @@ def lab(monkeypatch, *words: object) -> int:
     return command.main()
 
 
-def test_help_lists_every_command(monkeypatch, capsys):
-    assert lab(monkeypatch, "--help") == 0
-    lines = capsys.readouterr().out.partition("Commands:")[2].splitlines()
-    assert {line.split()[0] for line in lines if line.strip()} == {"run", *COMMANDS}
-
-
 @each("name", COMMANDS)
 def test_each_has_its_help_and_knows_no_other_words(name, monkeypatch, capsys):
     assert lab(monkeypatch, name, "--help") == 0 and "Usage:" in capsys.readouterr().out
     assert lab(monkeypatch, name, "--nothing") == 2 and "--nothing" in capsys.readouterr().err
 
 
-def test_claims_are_its_own(monkeypatch, capsys):
-    assert (
-        lab(monkeypatch, "claims", "list", "--names") == 0
-        and "scaling" in capsys.readouterr().out.split()
-    )
+def test_help_lists_every_command(monkeypatch, capsys):
+    assert lab(monkeypatch, "--help") == 0
+    lines = capsys.readouterr().out.partition("Commands:")[2].splitlines()
+    assert {line.split()[0] for line in lines if line.strip()} == {"run", *COMMANDS}
+    assert lab(monkeypatch, "claims", "list", "--names") == 0, "claims are its own"
+    assert "scaling" in capsys.readouterr().out.split()
 
 
 @each(
@@ -77,9 +78,12 @@ def test_the_dashboard_is_what_it_opens_else(words, options, monkeypatch):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    monkeypatch.setenv(
-        "ATTENTION_LAB_LIMITS", "memory_mb=100000"
-    )  # the tests' own process holds more than a worker would
+    """The file of a run's config, beside two of a person's data."""
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100000")  # these tests hold more
+    (tmp_path / "fruit.csv").write_text(
+        "size;kind\n" + "3,5;apple\n4,5;lime\n" * 30, encoding="utf-8"
+    )
+    (tmp_path / "broken.csv").write_bytes(b"a,b\n\xff\xe9,1\n")
     path = tmp_path / "run.json"
     path.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     return path
@@ -87,69 +91,50 @@ def file(tmp_path, monkeypatch):
 
 def test_set_changes_what_is_trained(file, monkeypatch):
     changes = ("steps=2", "record_every=1", "d_model=4", "score=additive", "task.length=5")
-    assert (
-        lab(monkeypatch, "train", file, *(word for one in changes for word in ("--set", one))) == 0
-    )
+    words = [word for one in changes for word in ("--set", one)]
+    assert lab(monkeypatch, "train", file, *words) == 0
     run = list_runs()[-1]
-    config = run.config()
-    attention = config.model.attention
-    assert (config.steps, config.record_every, config.model.d_model, attention.d_model) == (
-        2,
-        1,
-        4,
-        4,
-    )
-    assert attention.score.key == "additive" and dict(config.task.params)["length"] == 5
+    config, attention = run.config(), run.config().model.attention
+    assert (config.steps, config.record_every, config.model.d_model) == (2, 1, 4)
+    assert (attention.d_model, attention.score.key) == (4, "additive")
+    assert dict(config.task.params)["length"] == 5
     assert run.status().state == "finished" and run.records()[-1].step == 2
 
 
 def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch):
     monkeypatch.setattr("core.runs.sweeps.run_sweep", lambda sweep, workers: True)
-    to = tmp_path / "sweep.json"
-    assert (
-        lab(
-            monkeypatch,
-            "sweep",
-            file,
-            "--axis",
-            "d_model",
-            "--values",
-            "4",
-            "8",
-            "--seeds",
-            "3",
-            "5",
-            "--to",
-            to,
-            "--set",
-            "steps=2",
-        )
-        == 0
-    )
-    config = Sweep(to).config()
-    assert isinstance(config, SweepConfig) and config.base == RunConfig.from_json(
-        small_run(steps=2).to_json()
-    )
+    words = "--axis d_model --values 4 8 --seeds 3 5 --set steps=2 --to".split()
+    assert lab(monkeypatch, "sweep", file, *words, tmp_path / "sweep.json") == 0
+    config = instance(Sweep(tmp_path / "sweep.json").config(), SweepConfig)
+    assert config.base == RunConfig.from_json(small_run(steps=2).to_json())
     assert (config.values, config.seeds) == ((4, 8), (3, 5))
 
 
 @each(
     "words, sentence",
     [
-        (["train", "{file}", "--set", "depth=2"], "take one of"),
-        (["train", "{file}", "--set", "steps"], "NAME=VALUE"),
-        (["train", "{file}", "--set", "steps=0"], "steps"),
-        (["train", "{file}", "--set", "score=nothing"], "score"),
-        (["train", "{file}x"], os.strerror(errno.ENOENT)),
-        (["card", "nothing"], "take one of"),
-        (["recipe", "nothing"], "expected one of"),
-        (["finetune", "pairs", "{file}.run", "--set", "depth=2"], "depth"),
-        (["corpus", "{file}.run", "--kind", "x"], "kind"),
-        (["export", "nothing", "{file}.run"], "There is no run"),
+        ("train {0}/run.json --set depth=2", "take one of"),
+        ("train {0}/run.json --set steps", "NAME=VALUE"),
+        ("train {0}/run.json --set steps=0", "steps"),
+        ("train {0}/run.json --set score=nothing", "score"),
+        ("train {0}/none.json", os.strerror(errno.ENOENT)),
+        ("train {0}/fruit.csv", "Expecting value"),
+        ("resume 20260101-000000-abcdef", "There is no run"),
+        ("card nothing", "take one of"),
+        ("recipe nothing", "expected one of"),
+        ("recipe reverse --set length=900", "length"),
+        ("recipe reverse --data {0}/fruit.csv", "generates its data"),
+        ("recipe iris transformer", "take one of classifier, one_token"),
+        ("recipe own_table --data {0}/fruit.csv --set label=price", "no such column"),
+        ("recipe own_table --data {0}/broken.csv", "Line 2 is not UTF-8"),
+        ("recipe own_table --data {0}/none.csv", os.strerror(errno.ENOENT)),
+        ("finetune pairs {0}/none --set depth=2", "depth"),
+        ("corpus {0}/none --kind x", "kind"),
+        ("export nothing {0}/none", "There is no run"),
     ],
 )
 def test_a_mistake_ends_in_a_sentence(words, sentence, file, monkeypatch, capsys):
-    assert lab(monkeypatch, *(word.format(file=file) for word in words)) == 1
+    assert lab(monkeypatch, *(word.format(file.parent) for word in words.split())) == 1
     said = capsys.readouterr().err
     assert sentence in said and "Traceback" not in said and len(said.splitlines()) == 1, said
 
@@ -170,9 +155,163 @@ def test_without_the_packages_it_says_how_to_install_them():
     )
 
 
-def test_a_setting_without_a_value_is_refused():
-    from core.command_line import settings
-
-    with pytest.raises(ConfigError, match="NAME=VALUE"):
-        settings(["steps"])
+def test_a_setting_is_json_or_as_it_stands():
     assert settings(["a=1", "b=x", "c=1"], texts=["c"]) == {"a": 1, "b": "x", "c": "1"}
+
+
+# The checksum at the end of a line: any changed bit is noticed, and lines without one are read as before.
+
+
+VALUE = {
+    "step": 12,
+    "loss": 0.25,
+    "examples": [{"source": ["é", '"}'], "cut": False}],
+    "rate": None,
+}
+
+LINE = with_checksum(json.dumps(VALUE, ensure_ascii=False))
+
+
+def test_a_line_is_json_and_comes_back():
+    assert json.loads(LINE).keys() - VALUE.keys() == {"crc32"}
+    assert (
+        read_checked(LINE)
+        == read_checked(LINE + b"  ")
+        == read_checked(json.dumps(VALUE).encode())
+        == VALUE
+    )
+
+
+def test_every_changed_bit_is_noticed():
+    end = LINE.index(b', "crc32')
+    for at in range(8 * len(LINE)):
+        line = bytearray(LINE)
+        line[at // 8] ^= 1 << at % 8
+        try:
+            value = read_checked(bytes(line))
+        except ValueError:
+            continue
+        assert at // 8 > end and value.keys() - VALUE.keys(), (
+            "only the name of the checksum, which is a field too many"
+        )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b"3", b"{", b"\xff{}", b'{"a": 1, "crc32": "0000000g"}', b'{"crc32": "00000000"}'],
+)
+def test_what_is_no_object_is_refused(text):
+    with pytest.raises(ValueError):
+        read_checked(text)
+
+
+def test_damaged_lines_stand_among_the_others_and_a_last_one_without_an_end_is_left_out(tmp_path):
+    (tmp_path / "lines").write_bytes(
+        LINE + b"\n" + LINE.replace(b"12", b"13") + b"\n\n" + LINE + b"\n" + LINE
+    )
+    assert [value for _, value in read_lines(tmp_path / "lines", dict)] == [VALUE, None, VALUE]
+    assert read_lines(tmp_path / "none", dict) == []
+
+
+# Text is read and written as UTF-8 wherever the lab runs, not in the encoding of the machine.
+
+
+ROOT = Path(__file__).resolve().parents[1]
+ANY = re.compile(
+    r"read_text|write_text|open\(|TemporaryFile|TextIOWrapper|text=|universal_newlines"
+)
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+SUBPROCESS = ("run", "Popen", "check_output", "check_call", "call")
+
+
+def _mode(call: ast.Call, place: int) -> str:
+    given = [
+        *call.args[place : place + 1],
+        *(word.value for word in call.keywords if word.arg == "mode"),
+    ]
+    return (
+        given[0].value
+        if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str)
+        else "r"
+    )
+
+
+def reads_text(call: ast.Call) -> bool:
+    """Whether the call opens a file or a pipe as text; ruff's PLW1514 sees only paths whose type it can tell."""
+    function, words = call.func, {word.arg for word in call.keywords}
+    if isinstance(function, ast.Name):
+        return function.id == "open" and "b" not in _mode(call, 1)
+    if not isinstance(function, ast.Attribute):
+        return False
+    owner = function.value.id if isinstance(function.value, ast.Name) else ""
+    match function.attr:
+        case "read_text":
+            return not call.args
+        case "write_text":
+            return len(call.args) == 1
+        case "open" if owner in ("gzip", "bz2", "lzma"):
+            return "t" in _mode(call, 1)
+        case "open":  # a path's, with a mode
+            mode = (
+                call.args[0].value
+                if len(call.args) == 1 and isinstance(call.args[0], ast.Constant)
+                else ""
+            )
+            return isinstance(mode, str) and mode != "" and set(mode) <= set("rwax+t")
+        case "fdopen" | "NamedTemporaryFile" | "TemporaryFile":
+            return "b" not in _mode(call, 1) and (function.attr == "fdopen" or "mode" in words)
+        case "TextIOWrapper":
+            return True
+        case name:
+            return name in SUBPROCESS and bool(words & {"text", "universal_newlines"})
+
+
+def without_encoding(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and all(word.arg != "encoding" for word in node.keywords)
+            and reads_text(node)
+        ):
+            yield node
+
+
+def test_every_text_names_its_encoding():
+    found = []
+    for folder in ("core", "dashboard", "pages", "benchmarks", "tests", "docs"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            calls = without_encoding(ast.parse(text)) if ANY.search(text) else ()
+            found += [
+                f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}" for call in calls
+            ]
+    assert not found, "\n".join(found)
+
+
+def test_a_command_speaks_to_a_terminal_that_knows_ascii_alone():
+    done = subprocess.run(
+        [sys.executable, "-m", "core.claims", "list"],
+        cwd=ROOT,
+        env=os.environ | ASCII,
+        capture_output=True,
+        encoding="ascii",
+    )
+    assert done.returncode == 0 and "\\u221a" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "läuft"])
+def test_a_worker_writes_utf_8_in_every_language(name, tmp_path, monkeypatch):
+    for variable, value in ASCII.items():
+        monkeypatch.setenv(variable, value)
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        pytest.skip("this file system takes ASCII alone")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "run.json").write_text('{"config": {"tâche": 1}}', encoding="utf-8")
+    spawn_worker([str(tmp_path / name)], log=tmp_path / "log").wait()
+    assert (
+        "failed: " in (text := (tmp_path / "log").read_text("utf-8"))
+        and "tâche" in text
+        and "Unicode" not in text
+    )

@@ -14,7 +14,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
@@ -60,23 +60,6 @@ def ignored() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
-def wait_for(server: subprocess.Popen, port: int) -> None:
-    """Until the server answers."""
-    for _ in range(600):
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
-            return
-        except (urllib.error.URLError, TimeoutError):
-            assert server.poll() is None
-            time.sleep(0.1)
-
-
 def test_the_image_is_made_of_what_is_there():
     known = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "CMD"}
     steps = instructions()
@@ -100,45 +83,33 @@ def test_the_image_is_made_of_what_is_there():
 
 
 def test_the_command_of_the_image_serves_the_lab_and_its_health_check_sees_it(tmp_path):
-    steps = dict(instructions())
-    port = free_port()
-    command = [sys.executable, "-m", *json.loads(steps["CMD"]), f"--server.port={port}"]
+    steps, log, secret = dict(instructions()), tmp_path / "log", "zq7secret"
     assert (
         f"localhost:{steps['EXPOSE']}/" in steps["HEALTHCHECK"]
         and f"-p {steps['EXPOSE']}:{steps['EXPOSE']}" in TEXT
     )
-    check = shlex.split(
-        steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port))
-    )
-    assert check[0] == "python"
-    log, secret = tmp_path / "log", "zq7secret"
-    with log.open("wb") as out:
-        env = {**os.environ, "ATTENTION_LAB_LOG": "json"}
-        server = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=env)
-    try:
-        wait_for(server, port)
+    with started(*json.loads(steps["CMD"]), log=log, ATTENTION_LAB_LOG="json") as port:
+        check = shlex.split(
+            steps["HEALTHCHECK"].partition("CMD ")[2].replace(steps["EXPOSE"], str(port))
+        )
+        assert check[0] == "python"
         assert subprocess.run([sys.executable, *check[1:]], timeout=60).returncode == 0
         assert not sys.platform.startswith("linux") or reachable(port, "127.0.0.9"), (
             "from outside of the container"
         )
-        page = urllib.request.urlopen(f"http://127.0.0.1:{port}/heads?text={secret}", timeout=60)
-        state = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))
-        assert state["status"] == "ok" and state["queue"] == 0
-        metrics = (
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/metrics", timeout=60)
-            .read()
-            .decode()
+        page, health, metrics = (
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=60)
+            for path in (f"heads?text={secret}", "health", "_stcore/metrics")
         )
-        assert "active_sessions" in metrics and re.search(
-            r'lab_memory_pss_bytes{process="server"} [1-9]\d{7}', metrics
+        state, text = json.load(health), metrics.read().decode()
+        assert state["status"] == "ok" and state["queue"] == 0
+        assert "active_sessions" in text and re.search(
+            r'lab_memory_pss_bytes{process="server"} [1-9]\d{7}', text
         )
         assert (
             page.headers["X-Content-Type-Options"] == "nosniff"
             and page.headers["Content-Security-Policy"]
         )
-    finally:
-        server.terminate()
-        server.wait(timeout=20)
     assert (
         subprocess.run([sys.executable, *check[1:]], timeout=60, capture_output=True).returncode
         != 0
@@ -187,18 +158,27 @@ def reachable(port: int, address: str) -> bool:
 
 
 @contextmanager
-def started(*command: str, **environment: str) -> Iterator[int]:
+def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> Iterator[int]:
     """The port of a server that a command starts."""
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", *command, f"--server.port={port}"],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with log.open("wb") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", *command, f"--server.port={port}"],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdout=out,
+            stderr=out,
+        )
     try:
-        wait_for(server, port)
+        # Until the server answers.
+        for _ in range(600):
+            with suppress(urllib.error.URLError, TimeoutError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
+                break
+            assert server.poll() is None
+            time.sleep(0.1)
         yield port
     finally:
         server.terminate()

@@ -32,6 +32,36 @@ BROKEN = {
 }
 
 
+LOADED = """
+import json, os, sys, torch
+
+for folder in sys.argv[1:]:
+    if (child := os.fork()) == 0:
+        os.environ["ATTENTION_LAB_PLUGINS"] = folder
+        from core import plugins
+        from core.attention import AXES
+        from core.claims.catalogue import CLAIMS
+        keys = [entry.key for entry in AXES["score"] if entry.source]
+        claims = [claim.name for claim in CLAIMS if "plug-in" in claim.name]
+        print(json.dumps([keys, claims, plugins.problems]), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+MECHANISM = """from core.attention import AttentionConfig, Entry, register
+{needs}
+register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x',
+                        'A variant for the tests alone.', '', 2026))
+"""
+NEEDS = {
+    "a": ("first", "second"),
+    "b": ("third", "first"),
+    "c": ("second", "dot"),
+    "x": ("round", "about"),
+    "y": ("about", "round"),
+    "z": ("lonely", "nobody"),
+}
+
+
 def run(folder, *command, **how):
     environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder)}
     return subprocess.run(
@@ -44,16 +74,33 @@ def run(folder, *command, **how):
     )
 
 
-def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(tmp_path):
-    for name, text in BROKEN.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    code = (
-        "import json; from core import plugins; from core.attention import AXES; "
-        "print(json.dumps([[e.key for e in AXES['score'] if e.source], plugins.problems]))"
-    )
-    done = run(tmp_path, "-c", code, check=True)
-    keys, problems = json.loads(done.stdout)
-    assert keys == ["plain"]
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """What is printed where these folders are loaded, each in a process of its own, and by the first, said."""
+    text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (claim,) = (block for block in blocks if "register_claim" in block)
+    waits = "AttentionConfig(12, 3, score='{}')".format
+    one, two, three = (MECHANISM.format(key=key, needs="") for key in ("one", "two", "three"))
+    folders = {
+        "broken": BROKEN,
+        "needs": {
+            f"{file}.py": MECHANISM.format(key=key, needs=waits(needed))
+            for file, (key, needed) in NEEDS.items()
+        },
+        "again": {"a.py": f"{one}{claim}\n{waits('two')}\n", "b.py": two, "c.py": three * 2},
+    }
+    for name, files in folders.items():
+        folders[name] = tmp_path_factory.mktemp(name)
+        for file, text in files.items():
+            (folders[name] / file).write_text(text, encoding="utf-8")
+    done = run("", "-c", LOADED, *folders.values(), check=True)
+    printed = map(json.loads, done.stdout.splitlines())
+    return dict(zip(folders, printed, strict=True)), done.stderr
+
+
+def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(loaded):
+    (keys, _, problems), said = loaded[0]["broken"], loaded[1]
     starts = [
         "Plug-in a_raises.py, line 3: ZeroDivisionError: division by zero",
         "Plug-in b_syntax.py, line 1: SyntaxError: ",
@@ -61,11 +108,10 @@ def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(tmp_path
         "Plug-in d_nan.py, line 8: score = nan was not added. Its output is not finite",
         "Plug-in e_exits.py, line 3: SystemExit: no",
     ]
-    assert len(problems) == len(starts)
-    assert all(
-        problem.startswith(start) for problem, start in zip(problems, starts, strict=True)
-    ), problems
-    assert "RuntimeWarning: Plug-in a_raises.py" in done.stderr, (
+    assert keys == ["plain"] and len(problems) == len(starts)
+    for problem, start in zip(problems, starts, strict=True):
+        assert problem.startswith(start), problems
+    assert "RuntimeWarning: Plug-in a_raises.py" in said, (
         "a notebook and a worker's log tell it too"
     )
 
@@ -111,24 +157,18 @@ def test_pytest_runs_the_contract_of_a_plug_in_by_its_key(tmp_path):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (None, "No plug-in is loaded, as ATTENTION_LAB_PLUGINS is not set"),
+        ("", "No plug-in is loaded, as ATTENTION_LAB_PLUGINS is not set"),
         ("/tmp", "No plug-in that is loaded has this key. Not loaded: Plug-in a.py, line 3: x"),
     ],
 )
-def test_what_is_missing_is_told_by_what_is_loaded(monkeypatch, value, words):
+def test_what_is_missing_is_told_by_what_is_loaded(monkeypatch, tmp_path, value, words):
     monkeypatch.setattr(plugins, "problems", ["Plug-in a.py, line 3: x"])
-    monkeypatch.delenv("ATTENTION_LAB_PLUGINS", raising=False)
-    if value:
-        monkeypatch.setenv("ATTENTION_LAB_PLUGINS", value)
+    monkeypatch.setenv("ATTENTION_LAB_PLUGINS", value)
     assert words in plugins.why_missing()
-
-
-def test_a_folder_that_is_none_is_a_problem(monkeypatch, tmp_path):
-    monkeypatch.setattr(plugins, "problems", [])
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path / "none"))
     with pytest.warns(RuntimeWarning, match="is no folder"):
         plugins.load_plugins()
-    assert len(plugins.problems) == 1
+    assert len(plugins.problems) == 2
 
 
 USES_ALL = """
@@ -169,78 +209,32 @@ for name in sys.argv[1:]:
     )
 
 
-def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(tmp_path):
+def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(loaded):
     """Whatever the files are called; where two need each other the message says so, and no more than is true."""
-    needs = (
-        "from core.attention import AttentionConfig, Entry, register\n"
-        "AttentionConfig(12, 3, score='{needs}')\n"
-        "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n"
-    )
-    for file, key, needed in (
-        ("a", "first", "second"),
-        ("b", "third", "first"),
-        ("c", "second", "dot"),
-        ("x", "round", "about"),
-        ("y", "about", "round"),
-        ("z", "lonely", "nobody"),
-    ):
-        (tmp_path / f"{file}.py").write_text(needs.format(key=key, needs=needed), encoding="utf-8")
-    code = (
-        "import json; from core import plugins; from core.attention import AXES; "
-        "print(json.dumps([sorted(e.key for e in AXES['score'] if e.source), plugins.problems]))"
-    )
-    keys, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
-    assert keys == ["first", "second", "third"]
-    named = dict(zip(("x.py", "y.py", "z.py"), ("about", "round", "nobody"), strict=True))
-    assert len(problems) == 3
-    for problem, (file, key) in zip(problems, named.items(), strict=True):
-        assert problem.startswith(f"Plug-in {file}, line 2: score = '{key}'; expected one of "), (
-            problem
-        )
+    keys, _, problems = loaded[0]["needs"]
+    assert sorted(keys) == ["first", "second", "third"] and len(problems) == 3
+    for problem, file in zip(problems, "xyz", strict=True):
+        start = f"Plug-in {file}.py, line 2: score = '{NEEDS[file][1]}'; expected one of "
+        assert problem.startswith(start), problem
         assert problem.endswith("No plug-in that is loaded has this key."), problem
 
 
-def test_a_file_that_is_tried_again_may_register_again(tmp_path):
+def test_a_file_that_is_tried_again_may_register_again(loaded):
     """It fails behind its own registrations until another file is there, and once in vain."""
-    mechanism = (
-        "from core.attention import AttentionConfig, Entry, register\n"
-        "register('score', Entry('{key}', '{key}', lambda config: lambda q, k: q @ k.mT, 'x', "
-        "'A variant for the tests alone.', '', 2026))\n"
-    )
-    text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
-    (claim,) = (
-        block
-        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        if "register_claim" in block
-    )
-    text = mechanism.format(key="one") + claim + "\nAttentionConfig(12, 3, score='two')\n"
-    (tmp_path / "a.py").write_text(text, encoding="utf-8")
-    (tmp_path / "b.py").write_text(mechanism.format(key="two"), encoding="utf-8")
-    (tmp_path / "c.py").write_text(mechanism.format(key="three") * 2, encoding="utf-8")
-    code = (
-        "import json; from core import plugins; from core.attention import AXES; "
-        "from core.claims.catalogue import CLAIMS; print(json.dumps([[e.key for e in AXES['score'] if e.source], "
-        "[claim.name for claim in CLAIMS if 'plug-in' in claim.name], plugins.problems]))"
-    )
-    keys, claims, problems = json.loads(run(tmp_path, "-c", code, check=True).stdout)
+    keys, claims, (problem,) = loaded[0]["again"]
     assert sorted(keys) == ["one", "two"] and len(claims) == 1
-    assert [problem[:14] for problem in problems] == [
-        "Plug-in c.py, "
-    ] and "registered already" in problems[0]
+    assert problem.startswith("Plug-in c.py, ") and "registered already" in problem
 
 
 def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
     """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
     (tmp_path / ".streamlit").mkdir()
-    (tmp_path / ".streamlit" / "secrets.toml").write_text(
-        'ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8"
-    )
+    secrets = tmp_path / ".streamlit" / "secrets.toml"
+    secrets.write_text('ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n", encoding="utf-8")
     code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"
-    done = run(tmp_path / "plugins", "-c", code, check=True)
-    assert done.stdout.split() == ["loaded", "done"]
-    code = f"import os; os.environ['HOME'] = {str(tmp_path)!r}; {code}"
-    done = run(tmp_path / "plugins", "-c", code, check=True)
-    assert done.stdout.split() == ["done"]
+    for home, printed in (("", ["loaded", "done"]), (str(tmp_path), ["done"])):
+        change = f"import os; os.environ['HOME'] = {home!r} or os.environ['HOME']; "
+        done = run(tmp_path / "plugins", "-c", change + code, check=True)
+        assert done.stdout.split() == printed

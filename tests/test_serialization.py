@@ -1,5 +1,7 @@
 """Dataclasses are read from plain values, and a value that does not fit is refused in a sentence."""
 
+import json
+import random
 import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -8,13 +10,18 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from core.entries import ConfigError
+from core.attention import AttentionConfig, Choice
+from core.entries import LONGEST_QUOTE, ConfigError, quote, quote_name
+from core.models import ModelConfig
 from core.pretrained.finetune import FineTuneConfig, usual
 from core.runs.sweeps import Outcome
 from core.serialization import OLD_NAMES, bounds, check_types, read
 from core.settings import PREFIX, LabSettings, Limits, RayWorker, check_names, settings
+from core.tasks import TaskConfig
 from core.training import Record, RunConfig
 from core.training.sweeps import with_settings
+from tests.cases import each
+from tests.damage import HOSTILE, damaged, deep
 from tests.training.small import small_run
 
 
@@ -38,13 +45,6 @@ class Outer:
 
     def __post_init__(self) -> None:
         check_types(self)
-
-
-def test_read() -> None:
-    data = {"inner": {"size": 3}, "rows": [0, 0.5], "note": "x"}
-    assert read(data, Outer, "An outer") == Outer(Inner(3), (0.0, 0.5), note="x")
-    assert read({"inner": Inner(3)}, Outer, "An outer") == Outer(Inner(3))
-    assert bounds(Inner) == {"size": (1, 2_000)} and bounds(Outer) == {}
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,16 @@ def test_refused(change: dict, sentence: str) -> None:
     assert sentence in str(error.value)
 
 
-def test_direct() -> None:
+def test_read() -> None:
+    data = {"inner": {"size": 3}, "rows": [0, 0.5], "note": "x"}
+    assert read(data, Outer, "An outer") == Outer(Inner(3), (0.0, 0.5), note="x")
+    assert read({"inner": Inner(3)}, Outer, "An outer") == Outer(Inner(3))
+    assert bounds(Inner) == {"size": (1, 2_000)} and bounds(Outer) == {}
     with pytest.raises(ConfigError, match="^inner: size = 0; expected a whole number"):
         Inner(0)
-
-
-@pytest.mark.parametrize(
-    ("data", "sentence"), [([], "An outer is an object of its fields"), ({}, "needs inner")]
-)
-def test_no_object(data: object, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        read(data, Outer, "An outer")
+    for wrong, sentence in (([], "An outer is an object of its fields"), ({}, "needs inner")):
+        with pytest.raises(ConfigError, match=sentence):
+            read(wrong, Outer, "An outer")
 
 
 def older(data: dict, of: str) -> dict:
@@ -95,40 +94,31 @@ def older(data: dict, of: str) -> dict:
     return {names.get(name, name): value for name, value in data.items()}
 
 
-def test_old_config() -> None:
+def test_old_configs() -> None:
     config = small_run(max_seconds=70, max_train_seconds=60, num_examples=3)
     data = older(config.to_json(), "config")
     assert (data["seconds"], data["trained"], data["watch"]) == (70, 60, 3)
     assert RunConfig.from_json(data) == config
     assert with_settings(small_run(), {"trained": 60}).max_train_seconds == 60
-
-
-def test_old_fine_tuning() -> None:
-    config = replace(usual("classify"), logged_example="is it open", max_seconds=70)
-    data = older(config.to_json(), "finetune")
+    tuned = replace(usual("classify"), logged_example="is it open", max_seconds=70)
+    data = older(tuned.to_json(), "finetune")
     assert (data["watch"], data["seconds"]) == ("is it open", 70)
-    assert FineTuneConfig.from_json(data) == config
+    assert FineTuneConfig.from_json(data) == tuned
 
 
-def test_old_record() -> None:
+def test_old_record_and_outcome() -> None:
     data: dict[str, Any] = {"step": 3, "letters": 0.5, "exact": 0.25, "trained": 1.5}
     data["buckets"] = [{"lengths": "1-2", "count": 4, "exact": 0.75, "bleu": None}]
     record = Record.from_json(data)
-    assert (record.token_accuracy, record.sequence_accuracy, record.train_seconds) == (
-        0.5,
-        0.25,
-        1.5,
-    )
-    assert record.buckets[0].sequence_accuracy == 0.75
+    scores = (record.token_accuracy, record.sequence_accuracy, record.train_seconds)
+    assert scores == (0.5, 0.25, 1.5) and record.buckets[0].sequence_accuracy == 0.75
     for old, new in OLD_NAMES["record"].items():  # a plug-in that was made of a sweep reads them
         assert getattr(record, old) == getattr(record, new)
     assert Record.from_json(record.to_json()) == record and not hasattr(record, "other")
-
-
-def test_old_outcome() -> None:
     measures = {"exact": [0.5], "letters": [0.75], "loss": [1.0]}
-    data = {"state": "finished", "steps": [4], "trained": [1.5], "measures": measures}
-    outcome = Outcome.from_json(data)
+    outcome = Outcome.from_json(
+        {"state": "finished", "steps": [4], "trained": [1.5], "measures": measures}
+    )
     assert outcome.points("sequence_accuracy", "train_seconds") == [(1.5, 0.5)]
     assert outcome.last("token_accuracy") == 0.75
 
@@ -145,23 +135,17 @@ def nothing_set(monkeypatch):
         monkeypatch.delenv(PREFIX + field.name.upper(), raising=False)
 
 
-def test_without_a_variable_everything_is_usual():
+def test_without_a_variable_everything_is_usual(monkeypatch):
     now = settings()
     assert now.limits == Limits() and now.ray_worker == RayWorker() and not now.hosted
     assert not any((now.runs, now.store, now.frames, now.hosted_limits, now.hosted_models))
-
-
-def test_names_and_values_part_at_spaces_or_commas(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "max_runs=5, disk_mb=1.5  memory_mb=800")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_MODELS", "a/b, c/d,")
     assert settings().limits == Limits(max_runs=5, disk_mb=1.5, memory_mb=800)
     assert settings().hosted_models == ("a/b", "c/d")
-
-
-@pytest.mark.parametrize("text", ["", "0", "false", "No"])
-def test_a_public_copy_is_switched_off(monkeypatch, text):
-    monkeypatch.setenv("ATTENTION_LAB_HOSTED", text)
-    assert not settings().hosted
+    for off in ("", "0", "false", "No"):
+        monkeypatch.setenv("ATTENTION_LAB_HOSTED", off)
+        assert not settings().hosted
 
 
 @pytest.mark.parametrize(
@@ -214,3 +198,64 @@ def test_nothing_else_reads_a_variable_of_the_lab():
         if reads.search(path.read_text("utf-8"))
     }
     assert found <= {"core/plugins.py", "core/settings.py"}
+
+
+# What every ConfigError repeats of a value from outside, and configs made of JSON that is not theirs.
+
+
+LONGEST_MESSAGE = 700  # the longest list of choices that a message names is some 400 characters
+
+
+@each("value", [*HOSTILE, deep(300), {"a" * 9000: "b" * 9000}, list(range(9000))])
+def test_a_quoted_value_is_short_and_can_be_printed(value):
+    for text in (quote(value), quote_name(value)):
+        assert len(text) <= LONGEST_QUOTE
+        text.encode()
+
+
+def test_what_is_short_is_quoted_whole():
+    assert quote("anser") == "'anser'" and quote(12) == "12" and quote([1, "a"]) == "[1, 'a']"
+    assert quote_name("layers") == "layers" and quote_name("two words") == "'two words'"
+
+
+@each("name", ["key", "seed", "cls", "self"])
+def test_a_parameter_of_any_name_is_refused_by_its_name(name):
+    with pytest.raises(ConfigError, match=f"has no {name}"):
+        TaskConfig.from_json({"key": "reverse", "params": {name: 1}})
+    if name != "key":
+        with pytest.raises(ConfigError, match=f"has no {name}"):
+            AttentionConfig.from_json({"mask": {"key": "causal", name: 1}})
+
+
+def test_parts_within_parts_end_somewhere_and_a_number_too_large_for_a_float_is_refused():
+    with pytest.raises(ConfigError, match="deep"):
+        Choice.from_json(deep(200))
+    assert len(AttentionConfig(mask=Choice.from_json(deep(6)), d_model=4).mask.walk()) > 6
+    with pytest.raises(ConfigError, match="window = "):
+        AttentionConfig(mask=Choice.of("local", window=10**400))
+    with pytest.raises(ConfigError, match="d_model = "):  # a search for divisors takes minutes
+        AttentionConfig(d_model=10**9 + 7, num_heads=2)
+
+
+def test_a_damaged_config_is_a_config_or_a_config_error():
+    """The run's own reading and the model's and the task's, on a hundred damaged files of three kinds."""
+    rng = random.Random(0)
+    recurrent = small_run(model=ModelConfig.recurrent(8))
+    masked = small_run(
+        model=ModelConfig.transformer(
+            8, 2, mask=Choice.of("and", Choice("causal"), Choice("padding"))
+        )
+    )
+    for number in range(120):
+        data = json.loads(
+            json.dumps(
+                damaged(
+                    (small_run(), recurrent, masked)[number % 3].to_json(), rng, rng.randint(1, 3)
+                )
+            )
+        )
+        try:
+            hash(RunConfig.from_json(data))
+        except ConfigError as error:
+            assert len(str(error)) <= LONGEST_MESSAGE, number
+            str(error).encode()

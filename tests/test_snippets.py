@@ -7,7 +7,6 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -56,37 +55,31 @@ def run(block, folder, monkeypatch, capsys):
     return capsys.readouterr().out
 
 
-def test_there_are_four_snippets():
+@each(
+    ("number", "words"),
+    [
+        (0, r"\[2, 10, 64\]\) torch\.Size\(\[2, 4, 10, 10\]"),
+        (2, r"^\(16, 16\) \('\[CLS\]', 'the', 'animal'.*\[\(0, 2\), "),
+        (3, r"^0 .*\n.*\n"),
+    ],
+)
+def test_a_snippet_prints(number, words, tmp_path, monkeypatch, capsys):
     assert len(BLOCKS) == 4
-
-
-def test_the_formula(tmp_path, monkeypatch, capsys):
-    assert "[2, 10, 64]) torch.Size([2, 4, 10, 10]" in run(BLOCKS[0], tmp_path, monkeypatch, capsys)
-
-
-def test_attention(tmp_path, monkeypatch, capsys):
-    output = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
-    for number in ("0.140", "0.284", "0.576", "0.355", "0.617"):
-        assert any(
-            abs(float(value) - float(number)) < 6e-4 for value in re.findall(r"\d\.\d+", output)
-        ), output
-    assert "[2, 10, 64]" in output and "[2, 4, 10, 10]" in output
-
-
-def test_a_pretrained_model(tmp_path, monkeypatch, capsys):
-    output = run(BLOCKS[2], tmp_path, monkeypatch, capsys)
-    assert output.startswith("(16, 16) ('[CLS]', 'the', 'animal'") and "[(0, 2), " in output
-
-
-def test_training(tmp_path, monkeypatch, capsys):
-    output = run(BLOCKS[3], tmp_path, monkeypatch, capsys)
-    assert len(output.splitlines()) >= 3 and output.startswith("0 ")
+    assert re.search(f"(?s){words}", run(BLOCKS[number], tmp_path, monkeypatch, capsys))
 
 
 def test_a_trace_of_ones_own_is_drawn(tmp_path, monkeypatch, capsys):
     (block,) = snippets("export.md")
     run(block, tmp_path, monkeypatch, capsys)
     assert 1_000 < (tmp_path / "heads.html").stat().st_size < 2_000_000
+
+
+def test_attention(tmp_path, monkeypatch, capsys):
+    output = run(BLOCKS[1], tmp_path, monkeypatch, capsys)
+    numbers = [float(value) for value in re.findall(r"\d\.\d+", output)]
+    for number in (0.140, 0.284, 0.576, 0.355, 0.617):
+        assert any(abs(value - number) < 6e-4 for value in numbers), output
+    assert "[2, 10, 64]" in output and "[2, 4, 10, 10]" in output
 
 
 COMMAND = re.compile(r"^ {4}\.venv/bin/attention-lab (.*)$", re.MULTILINE)
@@ -131,30 +124,22 @@ def parsed(words: list[str]) -> str:
     return name
 
 
-def test_the_mechanism_that_it_adds():
+def test_the_mechanism_that_it_adds(without_new_entries):
     """The recipe as it stands, put into the axis: it can be chosen, and its rows are what its equation says."""
-    from core.attention import Attention, AttentionConfig
     from core.attention.basics import Normalizer
     from core.attention.normalizers import TEMPERATURE
-    from core.entries import Entry
+    from core.entries import ConfigError, Entry
 
     (block,) = snippets("add-a-mechanism.md")
     names: dict[str, Any] = {"Normalizer": Normalizer, "Entry": Entry, "TEMPERATURE": TEMPERATURE}
     exec(compile(block, "add-a-mechanism.md", "exec"), names)
     AXES["normalizer"].append(names["RELU"])
-    try:
-        layer = Attention(AttentionConfig(12, 3, normalizer="relu", mask="causal"))
-    finally:
-        AXES["normalizer"].remove(names["RELU"])
-    steps = layer(torch.randn(2, 5, 12))
+    steps = Attention(AttentionConfig(12, 3, normalizer="relu", mask="causal"))(
+        torch.randn(2, 5, 12)
+    )
     seen = torch.arange(1.0, 6.0)[:, None]
     torch.testing.assert_close(steps.weights, steps.scores.relu().tril() / seen)
-
-
-def test_what_it_says_about_a_refusal():
-    from core.attention import AttentionConfig, ConfigError
-
-    with pytest.raises(ConfigError, match="(?s)fused.*additive"):
+    with pytest.raises(ConfigError, match="(?s)fused.*additive"):  # what it says about a refusal
         AttentionConfig(score="additive", kernel="fused")
 
 
@@ -173,42 +158,33 @@ def test_the_files_it_names_are_there(document):
 
 
 def test_every_page_has_its_words():
-    from dashboard.navigation import STEPS
-
     text = (DOCS / "pages.md").read_text(encoding="utf-8")
     bold = ", ".join(re.findall(r"\*\*(.+?)\*\*", text))
     assert not [step.title for step in STEPS if step.title not in bold]
 
 
-def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(tmp_path, monkeypatch, capsys):
+def test_the_plug_in_that_it_writes_is_the_one_in_its_folder(
+    tmp_path, monkeypatch, capsys, without_new_entries
+):
     """The whole file and the layer without one run as they stand; the file is the worked example but for a name."""
-    from core.attention import Attention, AttentionConfig
-    from core.claims.base import Results, verdict
-    from core.claims.catalogue import CLAIMS, claim_of
+    from core.claims.base import Results
+    from core.claims.catalogue import claim_of
     from core.claims.experiment import measure_cell
     from core.claims.run import ClaimConfig
 
     plug_in, claim, direct = snippets("write-a-plugin.md")
     worked = (DOCS / "plugins" / "cosine_power.py").read_text(encoding="utf-8")
     assert plug_in.split("register(")[1] == worked.split("register(")[1]
-    entries = AXES["score"]
-    before = list(entries)
-    try:
-        run(plug_in, tmp_path, monkeypatch, capsys)
-        steps = Attention(AttentionConfig(12, 3, score="cosine_power"))(torch.randn(2, 5, 12))
-        assert steps.raw.abs().max() <= 8.0
-    finally:
-        entries[:] = before
-    claims = list(CLAIMS)
-    try:
-        run(claim, tmp_path, monkeypatch, capsys)
-        diluted, settings = claim_of("diluted"), {"seeds": 5, "d_k": 8}
-        cells = ClaimConfig("diluted", settings).cells
-        measured = [measure_cell(diluted, cell, settings) for cell in cells]
-        results = Results(tuple(cell for cell in measured if cell is not None))
-        assert verdict(diluted, settings, results).state == "holds"
-    finally:
-        CLAIMS[:] = claims
+    run(plug_in, tmp_path, monkeypatch, capsys)
+    steps = Attention(AttentionConfig(12, 3, score="cosine_power"))(torch.randn(2, 5, 12))
+    assert steps.raw.abs().max() <= 8.0
+    run(claim, tmp_path, monkeypatch, capsys)
+    diluted, settings = claim_of("diluted"), {"seeds": 5, "d_k": 8}
+    measured = [
+        measure_cell(diluted, cell, settings) for cell in ClaimConfig("diluted", settings).cells
+    ]
+    results = Results(tuple(cell for cell in measured if cell is not None))
+    assert verdict(diluted, settings, results).state == "holds"
     weights = run(direct, tmp_path, monkeypatch, capsys)
     assert weights.count("0.0000") >= 7 and weights.startswith("tensor([0.0000")
 
@@ -246,10 +222,13 @@ def test_there_is_a_guide_for_each_kind_of_reader():
 
 @pytest.fixture
 def without_new_entries():
+    """What is registered goes with the test."""
     before = {axis: list(entries) for axis, entries in AXES.items()}
+    claims = list(CLAIMS)
     yield
     for axis, entries in before.items():
         AXES[axis][:] = entries
+    CLAIMS[:] = claims
 
 
 @pytest.mark.parametrize("guide", GUIDES)  # two of them train for ten seconds
@@ -357,19 +336,12 @@ WORKED = sorted(lab_path("docs/plugins").glob("*.py"))
 
 
 @pytest.fixture
-def keys(monkeypatch) -> Iterator[dict[str, str]]:
+def keys(without_new_entries) -> dict[str, str]:
     """The key of each plug-in of docs/plugins, by its file; registered for one test."""
-    before = {axis: list(entries) for axis, entries in AXES.items()}
     for file in WORKED:
         runpy.run_path(str(file))
-    yield {
-        Path(entry.source).name: entry.key
-        for axis in AXES.values()
-        for entry in axis
-        if entry.source
-    }
-    for axis, entries in before.items():
-        AXES[axis][:] = entries
+    sources = [entry for axis in AXES.values() for entry in axis if entry.source]
+    return {Path(entry.source).name: entry.key for entry in sources}
 
 
 def script_of(key: str) -> Script:
@@ -406,9 +378,15 @@ def test_a_script_names_what_it_needs(keys):
     )
 
 
-def test_a_claim_of_a_plug_in_is_named(monkeypatch):
+def test_a_plug_in_that_is_missing_or_changed_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(plugins.claim_files, "own_claim", str(WORKED[0]))
     assert [*needed_plugins("claim_of('own_claim')")] == [WORKED[0].name]
+    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
+    with pytest.raises(MissingPlugin, match="it is not in"):
+        require_plugins({"own.py": "00"})
+    (tmp_path / "own.py").write_text("", "utf-8")
+    with pytest.raises(MissingPlugin, match="another version of it"):
+        require_plugins({"own.py": "00"})
 
 
 def test_a_script_runs_in_any_folder_where_its_plug_ins_are(keys, tmp_path):
@@ -419,15 +397,6 @@ def test_a_script_runs_in_any_folder_where_its_plug_ins_are(keys, tmp_path):
     done = provenance_run(text, tmp_path)
     assert done.returncode and f"This needs the plug-in {WORKED[0].name}" in done.stderr
     assert f"{plugins.VARIABLE} is not set" in done.stderr and not done.stdout
-
-
-def test_a_plug_in_that_is_missing_or_changed_is_named(monkeypatch, tmp_path):
-    monkeypatch.setenv(plugins.VARIABLE, str(tmp_path))
-    with pytest.raises(MissingPlugin, match="it is not in"):
-        require_plugins({"own.py": "00"})
-    (tmp_path / "own.py").write_text("", "utf-8")
-    with pytest.raises(MissingPlugin, match="another version of it"):
-        require_plugins({"own.py": "00"})
 
 
 # The catalogue of the documentation has every choice, preset and term, with what its entry says and what it costs.

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from core.attention import AXES, PRESETS, Attention, ConfigError
+from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import example_config
+from core.attention.cost import CUDA, Limits, attention_cost, peak_bytes, race, seconds, workload
+from core.studies.racing import Race, machine
 from tests.attention import drawing
 from tests.attention.test_register import listed
 from tests.cases import each
-from tests.cuda.same import differences
+from tests.close import differences
 
 B, T, C, H = 2, 67, 64, 4  # more tokens than a chunk of 64, and no power of two
 NARROW = 24  # heads of 6 numbers, which no kernel of the GPU takes as they are
@@ -122,3 +124,61 @@ def test_a_compiled_entry_is_as_eager(axis, key):
             {"merged": run(x, key_mask=key_mask, record=False).merged.cpu()} for run in runs
         )
     assert not (wrong := differences(ours, theirs)), wrong
+
+
+# What is measured on a GPU: seconds to the end of the work, and bytes that agree with the closed form.
+
+
+LENGTH = 512
+
+
+def kernel_config(key):
+    params = {"max_len": LENGTH} if key == "linformer" else {}
+    mask = Choice.of("local", window=16) if key in ("local", "block_sparse") else Choice("none")
+    return AttentionConfig(256, 4, mask=mask, kernel=Choice.of(key, **params))
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_every_kernel_races(backward):
+    configs = {item.key: kernel_config(item.key) for item in AXES["kernel"]}
+    *_, last = race(
+        configs, [128, LENGTH], backward=backward, rounds=2, limits=Limits(20.0, 4e9), device=CUDA
+    )
+    assert {point.name for point in last.points} == configs.keys()
+    wrong = [
+        point
+        for point in last.points
+        if point.skipped or not (point.seconds > 0 and point.bytes > 0)
+    ]
+    assert not wrong
+
+
+def test_memory_is_that_of_the_closed_form():
+    config = kernel_config("exact")
+    measured = peak_bytes(workload(config, 2048, device=CUDA), CUDA)
+    assert measured == pytest.approx(attention_cost(config, 2048, 2048).bytes, rel=0.2)
+
+
+def test_a_call_is_timed_to_the_end_of_its_work():
+    matrix = torch.randn(8192, 8192, device=CUDA)
+    work = lambda: [matrix @ matrix for _ in range(4)]  # noqa: E731
+    work()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    taken = seconds(work, device=CUDA)
+    end.record()
+    end.synchronize()
+    assert taken == pytest.approx(start.elapsed_time(end) / 1e3, rel=0.3)
+
+
+def test_a_race_runs_in_its_thread():
+    contest = Race(
+        {"fused": kernel_config("fused")},
+        [128, 256],
+        rounds=2,
+        limits=Limits(),
+        device=CUDA,
+    )
+    contest.wait(60)
+    assert not contest.alive and not contest.error and len(contest.points) == 2
+    assert machine(CUDA).startswith(torch.cuda.get_device_name())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 import threading
 import time
@@ -38,39 +39,20 @@ class Repo:
     elsewhere: str | None = None
 
     def listing(self, name: str) -> dict[str, object]:
-        siblings = [
-            {
-                "rfilename": file,
-                "size": self.stated.get(file, len(data)),
-                **(
-                    {
-                        "lfs": {
-                            "size": len(data),
-                            "sha256": hashlib.sha256(data).hexdigest(),
-                            "pointerSize": 134,
-                        }
-                    }
-                    if file.endswith((".safetensors", ".bin"))
-                    else {}
-                ),
-            }
-            for file, data in self.files.items()
-        ]
+        siblings: list[dict[str, object]] = []
+        for file, data in self.files.items():
+            siblings.append({"rfilename": file, "size": self.stated.get(file, len(data))})
+            if file.endswith((".safetensors", ".bin")):
+                lfs = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+                siblings[-1]["lfs"] = lfs | {"pointerSize": 134}
         more = (
             {"safetensors": {"parameters": self.parameters, "total": 1}} if self.parameters else {}
         )
-        return {
-            "id": name,
-            "sha": COMMIT,
-            "siblings": siblings,
-            "tags": [],
-            "private": False,
-            **more,
-        }
+        return dict(id=name, sha=COMMIT, siblings=siblings, tags=[], private=False, **more)
 
 
 class Hub(ThreadingHTTPServer):
-    """The server; `asked` is every path it was asked for, `tokens` what it was told of who asks."""
+    """The server; `requests` is every path it was asked for, `tokens` what it was told of who asks."""
 
     daemon_threads = True
 
@@ -96,36 +78,29 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path).strip("/")
+        asks = self.headers.get("authorization")
         self.server.requests.append(path)
-        self.server.tokens.append(self.headers.get("authorization"))
-        if path.startswith("api/models/"):
-            name, _, revision = path.removeprefix("api/models/").partition("/revision/")
-            self._info(name, revision or "main")
-            return
-        name, _, rest = path.partition("/resolve/")
-        repo = self.server.repos.get(name)
-        commit, _, file = rest.partition("/")
-        if repo is None or commit != COMMIT or file not in repo.files:
-            self._error(404, "EntryNotFound")
-        elif repo.gated and self.headers.get("authorization") != f"Bearer {repo.token}":
-            self._error(401, "GatedRepo")
+        self.server.tokens.append(asks)
+        parts = re.fullmatch(r"api/models/(.+?)(?:/revision/(.+))?|(.+?)/resolve/(\w+)/(.+)", path)
+        assert parts is not None
+        info, revision, name, commit, file = parts.groups()
+        repo = self.server.repos.get(info or name)
+        if info and repo is None:
+            self._send(401, error_message="Invalid username or password.")
+        elif info and repo.status is not None:
+            self._send(repo.status)
+        elif info and revision not in (None, *repo.revisions, COMMIT):
+            self._send(404, error_code="RevisionNotFound")
+        elif info:
+            self._send(200, json.dumps(repo.listing(info)).encode())
+        elif repo is None or commit != COMMIT or file not in repo.files:
+            self._send(404, error_code="EntryNotFound")
+        elif repo.gated and asks != f"Bearer {repo.token}":
+            self._send(401, error_code="GatedRepo")
         elif repo.elsewhere:
-            self._send(302, b"", location=f"{repo.elsewhere}/{path}")
+            self._send(302, location=f"{repo.elsewhere}/{path}")
         else:
             self._file(repo, repo.swapped.get(file, repo.files[file]))
-
-    def _info(self, name: str, revision: str) -> None:
-        repo = self.server.repos.get(name)
-        if repo is None:
-            self._error(401, None, "Invalid username or password.")
-        elif repo.status is not None:
-            self._error(repo.status, None)
-        elif revision not in (*repo.revisions, COMMIT):
-            self._error(404, "RevisionNotFound")
-        else:
-            self._send(
-                200, json.dumps(repo.listing(name)).encode(), content_type="application/json"
-            )
 
     def _file(self, repo: Repo, data: bytes) -> None:
         start = int((self.headers.get("range") or "bytes=0-").removeprefix("bytes=").rstrip("-"))
@@ -140,15 +115,15 @@ class Answers(BaseHTTPRequestHandler):
             time.sleep(repo.seconds_a_step)
             self.wfile.write(data[at : at + STEP])
 
-    def _error(self, status: int, code: str | None, message: str = "") -> None:
-        self._send(status, b"{}", x_error_code=code, x_error_message=message or None)
-
-    def _send(self, status: int, body: bytes, **headers: str | None) -> None:
+    def _send(self, status: int, body: bytes = b"{}", location: str = "", **errors: str) -> None:
         self.send_response(status)
-        for key, value in headers.items():
-            if value is not None:
-                self.send_header(key.replace("_", "-"), value)
-        self.send_header("content-length", str(len(body)))
+        headers = {"content-type": "application/json", "content-length": str(len(body))}
+        headers |= {"location": location} if location else {}
+        for key, value in {
+            **headers,
+            **{f"x-{key}": value for key, value in errors.items()},
+        }.items():
+            self.send_header(key.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -193,9 +193,6 @@ def off(case):
 
 def even(case):
     assert np.isfinite(make_heads_uniform(case.baseline(), case.first()).value)
-
-
-def hide(case):
     assert np.isfinite(hide_token(case.baseline(), 1).value)
 
 
@@ -315,7 +312,6 @@ ANALYSES = {
         tokens,
         off,
         even,
-        hide,
         patch,
         pairs,
         lens,

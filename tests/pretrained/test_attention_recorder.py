@@ -45,80 +45,61 @@ from tests.tiny_models import OTHER, SENTENCE, given, library_attention, plain, 
 
 def test_two_threads_on_one_model_never_see_each_other():
     model, meet = tiny("bert").model, threading.Barrier(2)
-    results: dict[str, list[tuple[Any, Any]]] = {}
-    batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in (SENTENCE, OTHER)}
+    offs = {SENTENCE: frozenset(), OTHER: frozenset({("self", 0, 1)})}
+    batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in offs}
+    results: dict[str, list[tuple[Any, Any]]] = {text: [] for text in offs}
 
     def watch_one(text):
-        with record_attention(
-            model, off=frozenset({("self", 0, 1)}) if text == OTHER else frozenset()
-        ) as recorder:
+        with record_attention(model, off=offs[text]) as recorder, torch.no_grad():
             meet.wait()
             for _ in range(20):
                 recorder.calls.clear()
-                with torch.no_grad():
-                    output = model(**batches[text])
-                results.setdefault(text, []).append((recorder.calls.copy(), output.logits))
+                results[text].append((model(**batches[text]).logits, recorder.calls.copy()))
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(watch_one, batches))
-    for text, off in ((SENTENCE, frozenset()), (OTHER, frozenset({("self", 0, 1)}))):
+    for text, off in offs.items():
         output, recorder = forward(tiny("bert"), batches[text], off=off)
-        for seen, logits in results[text]:
+        for logits, seen in results[text]:
             assert [one.layer for one in seen] == [0, 1]
-            assert all(
-                torch.equal(a.weights, b.weights) for a, b in zip(seen, recorder.calls, strict=True)
-            )
+            for one, other in zip(seen, recorder.calls, strict=True):
+                assert torch.equal(one.weights, other.weights)
             torch.testing.assert_close(logits, output.logits)
 
 
 @each("family", ["bert", "llama", "t5", "diffllama"])
 def test_a_watched_model_stays_as_it_was(family):
-    pretrained = tiny(family)
+    pretrained, model = tiny(family), tiny(family).model
     batch, *_ = encode(pretrained, given(family))
     expected = plain(family)(**batch)[0]
-    before = {name: value.clone() for name, value in pretrained.model.state_dict().items()}
-    inside = {name: set(vars(module)) for name, module in pretrained.model.named_modules()}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    inside = {name: set(vars(module)) for name, module in model.named_modules()}
     first = "causal" if family in ("llama", "diffllama") else "self"
-    for more in ({"whole": True}, {"off": frozenset({(first, 0, None)})}, {"probe": True}):
+    for more in ({"with_qkv": True}, {"off": frozenset({(first, 0, None)})}, {"probe": True}):
         output, recorder = forward(pretrained, batch, **more)
         assert recorder.calls
-        if "off" in more:
-            assert not torch.allclose(output[0], expected, atol=1e-3)
-    assert all(
-        torch.equal(value, before[name]) for name, value in pretrained.model.state_dict().items()
-    )
-    assert inside == {name: set(vars(module)) for name, module in pretrained.model.named_modules()}
-    hooks = [
-        module
-        for module in pretrained.model.modules()
-        if module._forward_hooks or module._forward_pre_hooks
-    ]
-    assert not hooks
-    torch.testing.assert_close(pretrained.model(**batch)[0], expected, rtol=0, atol=0)
+        assert "off" not in more or not torch.allclose(output[0], expected, atol=1e-3)
+    torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
+    assert inside == {name: set(vars(module)) for name, module in model.named_modules()}
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+    torch.testing.assert_close(model(**batch)[0], expected, rtol=0, atol=0)
 
 
 @each("family", ["bert", "llama", "gpt_oss", "diffllama"])
 def test_a_head_that_is_off_is_a_head_whose_columns_of_w_o_are_zero(family):
     """The same as the library's model with those columns set to zero; DiffLlama folds two heads before W_O."""
     batch, *_ = encode(tiny(family), given(family))
-    kind = "self" if family == "bert" else "causal"
+    kind, model = "self" if family == "bert" else "causal", deepcopy(plain(family))
     output, recorder = forward(tiny(family), batch, off=frozenset({(kind, 1, 2)}))
-    if family == "diffllama":
-        whole, _ = forward(tiny(family), batch)
-        assert (
-            not torch.allclose(output.logits, whole.logits, atol=1e-3) and len(recorder.calls) == 2
-        )
-        return
-    model = deepcopy(plain(family))
-    own = (
-        model.bert.encoder.layer[1].attention.output.dense
-        if family == "bert"
-        else (model.model.layers[1].self_attn.o_proj)
-    )
     with torch.no_grad():
-        own.weight[:, 16:24] = 0
-        expected = model(**batch).logits
-    torch.testing.assert_close(output.logits, expected, atol=1e-5, rtol=1e-5)
+        if family == "diffllama":
+            assert not torch.allclose(output.logits, model(**batch).logits, atol=1e-3)
+            assert len(recorder.calls) == 2
+            return
+        own = "bert.encoder.layer.1.attention.output.dense"
+        name = own if family == "bert" else "model.layers.1.self_attn.o_proj"
+        model.get_submodule(name).weight[:, 16:24] = 0
+        torch.testing.assert_close(output.logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt_oss", "t5"])
@@ -184,30 +165,33 @@ def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
 
 
 @each(
-    ("family", "words"),
+    ("family", "words", "kinds"),
     [
-        ("falcon_h1", "Beside attention there is a selective state space (Mamba) (layers 0–1)."),
-        ("longcat_flash", "has 2 attentions, which are numbered one after another: L0 to L1"),
+        (
+            "falcon_h1",
+            "Beside attention there is a selective state space (Mamba) (layers 0–1).",
+            ("causal",),
+        ),
+        (
+            "longcat_flash",
+            "has 2 attentions, which are numbered one after another: L0 to L1",
+            ("causal",),
+        ),
+        ("pegasus_x", "maps of the encoder are not drawn", ("causal", "cross")),
+        ("qwen2", None, ("causal",)),
+        # An encoder that cannot be watched is drawn all the same.
+        ("bigbird_pegasus", None, ("self", "causal", "cross")),
+        ("longt5", None, ("self", "causal", "cross")),
     ],
 )
-def test_what_stands_beside_an_attention_is_named(family, words):
-    reading = read(tiny_of(family), ModelInputs(SENTENCE))
-    assert words in reading.note and "no attention between" not in reading.note
-
-
-def test_where_all_layers_attend_nothing_is_said():
-    reading = read(tiny_of("qwen2"), ModelInputs(SENTENCE))
-    assert reading.note is None and [item.number for item in reading.trace.maps] == [0, 1]
-
-
-@each("family", ["bigbird_pegasus", "longt5"])
-def test_an_encoder_that_cannot_be_watched_is_drawn_all_the_same(family):
+def test_what_stands_beside_an_attention_is_named_and_nothing_else(family, words, kinds):
     reading = read(tiny_of(family), ModelInputs(SENTENCE, target=OTHER))
-    assert reading.trace.kinds == ("self", "causal", "cross") and reading.note is None
+    assert reading.trace.kinds == kinds and (reading.note is None) == (words is None)
+    assert words is None or words in reading.note and "no attention between" not in reading.note
     for item in reading.trace.of("self").maps:
-        torch.testing.assert_close(
-            torch.tensor(item.weights.sum(-1)), torch.ones(item.weights.shape[:2])
-        )
+        np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
+    if family == "qwen2":
+        assert [item.number for item in reading.trace.maps] == [0, 1]
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
@@ -221,29 +205,16 @@ def test_the_places_of_a_picture_are_called_what_they_are(name):
     config = shrunk(kind.config_class)
     config._attn_implementation = "eager"
     model = kind(config)
-    picture = Array.of(np.random.default_rng(1).random((9, 11, 3), dtype=np.float32))
-    reading = read(prepare_model(model, reader_of(model), name), ModelInputs(picture=picture))
+    reading = read(prepare_model(model, reader_of(model), name), GIVEN)
     assert (reading.source.tokens[0], reading.source.tokens[-1]) == PICTURES[name]
     assert reading.trace.kinds == ("self",) and reading.trace.shape == (2, 4)
 
 
-def test_an_encoder_without_a_matrix_is_named():
-    reading = read(tiny_of("pegasus_x"), ModelInputs(SENTENCE, target=OTHER))
-    assert (
-        reading.trace.kinds == ("causal", "cross")
-        and "maps of the encoder are not drawn" in reading.note
-    )
-
-
 def test_blocks_are_the_matrix_that_they_stand_for():
-    whole = torch.rand(2, 11, 11)
     inside = (torch.arange(11)[:, None] - torch.arange(11)).abs() < 4
-    whole = whole * inside
-    blocks = torch.zeros(3, 2, 4, 12)
-    for row in range(11):
-        for column in range(11):
-            if inside[row, column]:
-                blocks[row // 4, :, row % 4, column - 4 * (row // 4) + 4] = whole[:, row, column]
+    whole, blocks = torch.rand(2, 11, 11) * inside, torch.zeros(3, 2, 4, 12)
+    for row, column in inside.nonzero().tolist():
+        blocks[row // 4, :, row % 4, column - 4 * (row // 4) + 4] = whole[:, row, column]
     weights, mask = unblocked(blocks, 11)
     assert torch.equal(weights[0], whole) and torch.equal(mask[0, 0], inside)
 
@@ -251,23 +222,18 @@ def test_blocks_are_the_matrix_that_they_stand_for():
 # A model that is not on the CPU: its inputs go there, and what comes of them comes back.
 
 
-def elsewhere(family, monkeypatch):
-    """The model on torch's meta device, which stands for a GPU: it holds no numbers, and takes no tensor of the CPU.
+def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
+    """On torch's meta device, which stands for a GPU: it holds no numbers, and takes no tensor of the CPU.
 
     What comes back from there is all halves.
     """
-    model = deepcopy(tiny(family).model).to("meta")
     home = torch.Tensor.cpu
     monkeypatch.setattr(
         torch.Tensor,
         "cpu",
         lambda self: torch.full(self.shape, 0.5) if self.is_meta else home(self),
     )
-    return replace(tiny(family), model=model)
-
-
-def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
-    away = elsewhere("gpt2", monkeypatch)
+    away = replace(tiny("gpt2"), model=deepcopy(tiny("gpt2").model).to("meta"))
     trace = read(away, ModelInputs(SENTENCE)).trace
     assert trace.shape == read(tiny("gpt2"), ModelInputs(SENTENCE)).trace.shape
     assert all((item.weights == 0.5).all() for item in trace.maps)
@@ -277,14 +243,11 @@ def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
 def test_what_was_watched_comes_back_whole():
     batch, *_ = encode(tiny("bart"), given("bart"))
     output, recorder = forward(tiny("bart"), batch, with_qkv=True)
-    with record_attention(tiny("bart").model) as other:
-        other.calls = recorder.calls
-    back = to_cpu(output, other)
+    back = to_cpu(output, recorder)
     assert type(back) is type(output) and torch.equal(back.logits, output.logits)
     with torch.no_grad():
-        np.testing.assert_array_equal(
-            back.logits, plain("bart")(**to_device(plain("bart"), batch)).logits
-        )
+        logits = plain("bart")(**to_device(plain("bart"), batch)).logits
+    np.testing.assert_array_equal(back.logits, logits)
 
 
 # Every architecture of the installed transformers that can be built small: drawn as it is, or refused for a reason.
@@ -519,10 +482,8 @@ BUILT = [name for name in ARCHITECTURES if not EXPECTED.get(name, "").startswith
 
 def test_the_table_has_every_architecture_and_no_other_reason():
     assert set(EXPECTED) == set(ARCHITECTURES)
-    assert {one for one in EXPECTED.values() if not one.startswith("not built")} == {
-        "drawn",
-        *REASONS,
-    }
+    reasons = {one for one in EXPECTED.values() if not one.startswith("not built")}
+    assert reasons == {"drawn", *REASONS}
 
 
 DRAWN = [name for name, outcome in EXPECTED.items() if outcome == "drawn"]
@@ -561,12 +522,9 @@ def opened(model_type):
         return f"opened: {error}"
 
 
-def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is():
-    @each("model_type", DRAWN[::8])
-    def check(model_type):
-        assert not opened(model_type).startswith("refused")
-
-    check()
+@each("model_type", DRAWN[::8])
+def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type):
+    assert not opened(model_type).startswith("refused")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import (
     check_logits,
     code_of,
-    export,
     export_zip,
     hf_inputs,
     main,
@@ -123,14 +122,15 @@ EXPORTS = {
 
 def made(name):
     """The task, a model whose every number was drawn (biases and norms too), its vocabulary and its twin."""
-    task_config, config, _ = EXPORTS[name]
-    task = make_task(task_config)
+    task = make_task(EXPORTS[name][0])
     torch.manual_seed(3)
-    model = build_model(config, task.shape).eval()
+    model, vocabulary = (
+        build_model(EXPORTS[name][1], task.shape).eval(),
+        Vocabulary(vocabulary_words(task)),
+    )
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(0.2 * torch.randn_like(weight))
-    vocabulary = Vocabulary(vocabulary_words(task))
     return task, model, vocabulary, convert_to_hf(model, task, vocabulary)
 
 
@@ -266,40 +266,38 @@ def run(tmp_path_factory):
     return run
 
 
-def test_a_run_becomes_a_folder_that_the_pages_open(run, tmp_path, capsys):
-    assert main(["export", str(run.path), str(tmp_path / "out")]) == 0
-    assert str(tmp_path / "out") in capsys.readouterr().out
-    pretrained = load_folder(tmp_path / "out", "two")
+@pytest.fixture(scope="module")
+def folder(run, tmp_path_factory):
+    """The folder that the shell writes of it."""
+    folder = tmp_path_factory.mktemp("out") / "two"
+    assert main(["export", str(run.path), str(folder), "--license", "mit"]) == 0
+    return folder
+
+
+def test_a_run_becomes_a_folder_that_the_pages_open(run, folder):
+    pretrained = load_folder(folder, "two")
     assert (pretrained.head, pretrained.reads, pretrained.recordable) == ("seq2seq", "pair", True)
     reading = read(pretrained, "twenty-one; four")
     assert reading.source.tokens == ("twenty", "one", ";", "four")
     assert reading.trace.kinds == ("self", "causal", "cross")
-    metadata = json.loads((tmp_path / "out" / "run.json").read_text(encoding="utf-8"))
+    metadata = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert RunConfig.from_json(metadata["config"]) == run.config()
     assert metadata["reached"]["step"] == 2
     assert pretrained.model.generation_config.max_new_tokens == make_task(NUMBERS).max_target + 1
-
-
-def test_the_twin_of_a_run_never_says_a_word_of_the_other_language(run, tmp_path):
-    pretrained = load_folder(export(run, tmp_path), "two")
+    # It never says a word of the other language.
     english = pretrained.tokenizer.convert_tokens_to_ids("twenty")
+    ids = dict(input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]]))
     with torch.no_grad():
-        logits = pretrained.model(
-            input_ids=torch.tensor([[english]]), decoder_input_ids=torch.tensor([[1]])
-        ).logits
-    assert logits.softmax(-1)[0, 0, english] == 0
-    assert logits.softmax(-1).sum() == pytest.approx(1)
+        shares = pretrained.model(**ids).logits.softmax(-1)
+    assert shares[0, 0, english] == 0 and shares.sum() == pytest.approx(1)
 
 
-def test_a_card_states_the_runs_own_records(run, tmp_path):
-    export(run, tmp_path, license="mit")
-    card, record = ModelCard.load(tmp_path / "README.md"), run.records()[-1]
+def test_a_card_states_the_runs_own_records(run, folder):
+    card, record = ModelCard.load(folder / "README.md"), run.records()[-1]
     metrics = {(result.metric_name, result.metric_value) for result in card.data.eval_results}
     assert {("Validation loss", record.loss), ("Token accuracy", record.token_accuracy)} <= metrics
     assert (card.data.library_name, card.data.license) == ("transformers", "mit")
     assert {"attention-lab", "numbers"} <= set(card.data.tags)
-    model, _ = run.model()
-    parameters = sum(weight.numel() for weight in model.parameters())
     for row in (
         f"| Validation loss | {record.loss:.4g} |",
         "| steps | 2 of 2 |",
@@ -307,34 +305,33 @@ def test_a_card_states_the_runs_own_records(run, tmp_path):
         "| batch size | 4 |",
         f"| seconds of training | {record.train_seconds:.1f} |",
         f"| trained on | {line(run.metadata()['machines'])} |",
+        f"On {record.held_out:,} held-out items",
+        run.name,
     ):
         assert row in card.text, row
-    assert f"On {record.held_out:,} held-out items" in card.text and run.name in card.text
     stated = int(card.text.partition("| parameters | ")[2].partition(" ")[0].replace(",", ""))
+    parameters = sum(weight.numel() for weight in run.model()[0].parameters())
     assert 0 < stated <= 2 * parameters  # the other class has one vocabulary for both languages
 
 
-def test_a_zip_holds_the_folder(run):
-    with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
-        names = {Path(name).name for name in file.namelist()}
-        assert {
-            "README.md",
-            "config.json",
-            "model.safetensors",
-            "tokenizer.json",
-            "run.json",
-        } <= names
-        assert {Path(name).parent.name for name in file.namelist()} == {run.id}
-
-
-def test_a_cards_code_prints_what_the_run_predicts(run, tmp_path, capsys, monkeypatch):
-    export(run, tmp_path)
-    monkeypatch.chdir(tmp_path)
-    printed = run_code(card_code((tmp_path / "README.md").read_text("utf-8")), capsys)
+def test_a_cards_code_prints_what_the_run_predicts(run, folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    printed = run_code(card_code((folder / "README.md").read_text("utf-8")), capsys)
     model, task = run.model()
     batch = task.collate(task.held_out(1))
     tokens = greedy(model, batch.source, batch.source_mask, task.max_target + 1)
     assert printed == " ".join(task.target_vocab.decode(tokens[0]))
+
+
+def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys):
+    with zipfile.ZipFile(io.BytesIO(export_zip(run))) as file:
+        paths = [Path(name) for name in file.namelist()]
+    files = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "run.json"}
+    assert files <= {path.name for path in paths} and {path.parent.name for path in paths} == {
+        run.id
+    }
+    assert main(["export", "no-such-run", "out"]) == 1
+    assert "There is no run no-such-run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["marian-letters", "llama", "llama-in-one-line", "gpt2", "vit"])
@@ -387,8 +384,3 @@ def run_code(code: str, capsys: pytest.CaptureFixture) -> str:
     capsys.readouterr()
     exec(compile(code, "README.md", "exec"), {})
     return capsys.readouterr().out.strip()
-
-
-def test_a_run_that_is_not_there_is_told(capsys):
-    assert main(["export", "no-such-run", "out"]) == 1
-    assert "There is no run no-such-run" in capsys.readouterr().err

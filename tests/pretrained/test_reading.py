@@ -33,7 +33,7 @@ from core.pretrained.load import ImageProcessor, max_tokens_of, positions
 from core.pretrained.reading import MAX_CHARACTERS, encode, sampling_rate
 from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
-from tests.tiny_models import OTHER, SENTENCE, save, tiny
+from tests.tiny_models import BERT, OTHER, SENTENCE, build, save, tiny
 
 
 def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
@@ -48,20 +48,14 @@ def test_sessions_that_cut_and_sessions_that_do_not_share_one_tokenizer():
 
 
 @each("family", ["bart", "t5"])
-def test_a_target_that_is_cut_is_said_to_be(family):
+def test_a_target_and_a_sentence_b_that_are_cut_are_said_to_be(family):
     pretrained = tiny(family)
     reading = read(pretrained, ModelInputs(SENTENCE, target=f"{OTHER} " * 200))
-    assert len(reading.target) == pretrained.max_tokens
-    assert (
-        "The target has" in reading.cut
-        and f"at most {pretrained.max_tokens - 1} are read" in reading.cut
-    )
+    assert len(reading.target) == pretrained.max_tokens and "The target has" in reading.cut
+    assert f"at most {pretrained.max_tokens - 1} are read" in reading.cut
     assert read(pretrained, ModelInputs(SENTENCE, target=OTHER)).cut is None
-
-
-def test_sentence_b_is_bounded_as_the_text_is():
-    reading = read(tiny("bert"), ModelInputs(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
-    assert f"{MAX_CHARACTERS + 1:,} characters" in reading.cut
+    long = read(tiny("bert"), ModelInputs(SENTENCE, second="a" * (MAX_CHARACTERS + 1)))
+    assert f"{MAX_CHARACTERS + 1:,} characters" in long.cut
 
 
 def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_path):
@@ -79,10 +73,8 @@ def test_a_tokenizer_that_would_leave_out_the_beginning_leaves_out_the_end(tmp_p
 
 
 def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
-    pretrained = tiny("gpt2")
-    beyond = (
-        len(pretrained.tokenizer) + 3
-    )  # the table of T5 and of Qwen is larger than their vocabulary
+    """The table of T5 and of Qwen is larger than their vocabulary."""
+    pretrained, beyond = tiny("gpt2"), len(tiny("gpt2").tokenizer) + 3
     assert token_names(pretrained, [beyond]) == {beyond: f"[{beyond}]"}
     assert display_names(pretrained, Answer("next"), [beyond]) == (f"[{beyond}]",)
     assert text_line(pretrained.tokenizer, [5, beyond]).tokens[1].endswith(f"[{beyond}]")
@@ -91,28 +83,15 @@ def test_an_answer_beyond_the_vocabulary_is_told_by_its_number():
 def test_a_decoder_of_sound_has_the_places_that_its_config_names():
     import transformers
 
+    parts = ("layers", 1), ("attention_heads", 2), ("ffn_dim", 8)
+    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in parts}
+    ids = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
     config = transformers.WhisperConfig(
-        d_model=8,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=8,
-        decoder_ffn_dim=8,
-        vocab_size=60,
-        max_target_positions=21,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=1,
+        d_model=8, vocab_size=60, max_target_positions=21, **sizes, **ids
     )
     model = transformers.WhisperForConditionalGeneration(config)
-    assert (
-        positions(model)
-        == max_tokens_of(model)
-        == model.model.decoder.embed_positions.num_embeddings
-        == 21
-    )
+    places = model.model.decoder.embed_positions.num_embeddings
+    assert positions(model) == max_tokens_of(model) == places == 21
 
 
 def test_sound_is_made_at_the_rate_that_the_model_takes():
@@ -148,94 +127,60 @@ def test_the_trace_is_what_the_model_computed_and_has_the_known_heads(minilm):
     with torch.no_grad():
         attentions = minilm.model(**batch, output_attentions=True).attentions
     assert trace.shape == (6, 12)
-    for layer, weights in enumerate(attentions):
-        np.testing.assert_array_equal(trace.map(layer).weights, weights[0].numpy())
-        np.testing.assert_allclose(trace.map(layer).weights.sum(-1), 1.0, atol=1e-5)
+    for item, weights in zip(trace.maps, attentions, strict=True):
+        np.testing.assert_array_equal(item.weights, weights[0].numpy())
+        np.testing.assert_allclose(item.weights.sum(-1), 1.0, atol=1e-5)
     layer, head, value = analysis.strongest(trace, analysis.previous_token)
     assert (layer, head) == (0, 2) and value > 0.99
-    tokens = trace.map(0).keys
-    weight = trace.head(3, 1)[tokens.index("it"), tokens.index("animal")]
-    assert weight == pytest.approx(0.677, abs=0.002)
+    it, animal = map(trace.map(0).keys.index, ("it", "animal"))
+    assert trace.head(3, 1)[it, animal] == pytest.approx(0.677, abs=0.002)
 
 
 @pytest.mark.parametrize("layer", [0, 3, 5])
 def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
-    before = {
-        name: weight.clone()
-        for name, weight in minilm.model.named_parameters()
-        if f"layer.{layer}." in name
-    }
+    own = minilm.model.encoder.layer[layer].attention
+    before = {name: weight.clone() for name, weight in own.state_dict().items()}
     qkv = layer_qkv(minilm, MINILM_SENTENCE, layer)
     assert qkv.q.shape == qkv.k.shape == qkv.v.shape == (1, 12, 16, 32)
     weights = (qkv.q @ qkv.k.mT / 32**0.5).softmax(-1)[0]
     expected = read(minilm, MINILM_SENTENCE).trace.map(layer)
     np.testing.assert_allclose(weights.numpy(), expected.weights, atol=1e-5)
     assert qkv.tokens == expected.queries and qkv.special == (True, *[False] * 14, True)
-    own = minilm.model.encoder.layer[layer].attention
     with torch.no_grad():  # and its values: mixed and projected they are what the layer gives on
         merged = own.output((weights @ qkv.v[0]).transpose(0, 1).reshape(1, 16, 384), qkv.x)
     torch.testing.assert_close(own(qkv.x)[0], merged, atol=1e-5, rtol=1e-5)
-    assert all(
-        torch.equal(dict(minilm.model.named_parameters())[name], weight)
-        for name, weight in before.items()
-    )
+    torch.testing.assert_close(dict(own.state_dict()), before, rtol=0, atol=0)
+    for missing in (-1, 6):
+        with pytest.raises(PretrainedError, match="it has 6 layers"):
+            layer_qkv(minilm, MINILM_SENTENCE, missing)
 
 
-@pytest.mark.parametrize("layer", [-1, 6])
-def test_a_layer_that_is_not_there_is_said(minilm, layer):
-    with pytest.raises(PretrainedError, match="it has 6 layers"):
-        layer_qkv(minilm, MINILM_SENTENCE, layer)
-
-
-@pytest.mark.parametrize("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])
+@each("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])
 def test_any_text_gives_a_reading(minilm, text):
     reading = read(minilm, text)
     assert len(reading.special) == len(reading.trace.map(0).keys) >= 3 or text == "a\u0000b"
     assert reading.special[0] and reading.special[-1] and reading.cut is None
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
-def test_nothing_to_read_is_said(minilm, text):
-    with pytest.raises(PretrainedError, match="write a sentence"):
-        read(minilm, text)
-
-
-def test_what_is_too_long_is_cut_and_said(minilm):
-    long = read(minilm, "word " * 700)
-    assert len(long.special) == 512 and "702 tokens" in long.cut
-    longest = read(minilm, "ab " * 10_000)
-    assert len(longest.special) == 512 and longest.cut
-
-
-def test_a_changed_file_is_refused(tmp_path):
-    broken = tmp_path / "model.safetensors"
-    broken.write_bytes(b"not the model")
+def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp_path):
+    for text in ("", "   ", "\n\t"):
+        with pytest.raises(PretrainedError, match="write a sentence"):
+            read(minilm, text)
+    long, longest = (read(minilm, text) for text in ("word " * 700, "ab " * 10_000))
+    assert len(long.special) == len(longest.special) == 512
+    assert "702 tokens" in long.cut and longest.cut
+    (tmp_path / "model.safetensors").write_bytes(b"not the model")
     with pytest.raises(PretrainedError, match="sha256"):
-        verify(broken, "53aa51")
+        verify(tmp_path / "model.safetensors", "53aa51")
 
 
 def test_any_local_encoder_is_read(tmp_path, minilm):
-    from transformers import BertConfig, BertModel
-
-    torch.manual_seed(0)
-    size = minilm.tokenizer.vocab_size
-    config = BertConfig(
-        vocab_size=size,
-        hidden_size=12,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=20,
-        max_position_embeddings=37,
-    )
-    BertModel(config).save_pretrained(tmp_path)
+    config = BERT | dict(vocab_size=minilm.tokenizer.vocab_size, max_position_embeddings=37)
+    build("BertModel", config).save_pretrained(tmp_path)
     minilm.tokenizer.save_pretrained(tmp_path)
-    small = load_folder(tmp_path, "small")
-    reading = read(small, "word " * 90)
-    assert (
-        reading.trace.shape == (2, 3)
-        and len(reading.special) == 37
-        and "small reads at most 37" in reading.cut
-    )
+    reading = read(load_folder(tmp_path, "small"), "word " * 90)
+    assert reading.trace.shape == (2, 3) and len(reading.special) == 37
+    assert "small reads at most 37" in reading.cut
 
 
 # Attention that was computed elsewhere: what is read, what is refused in words, and that nothing else can happen.
@@ -292,19 +237,12 @@ def test_half_precision_of_the_other_kind():
 
 
 def test_tokens_name_rows_and_columns_and_special_ones_are_known():
-    words = ["[CLS]", "the", "##m", "cat", "[SEP]"]
-    arrays = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz")
-    assert arrays.source.tokens == tuple(words) and arrays.source.special == (
-        True,
-        False,
-        False,
-        False,
-        True,
-    )
-    assert arrays.source.word == (None, 0, 0, 1, None)
-    data = save_of_numpy(
-        {"attention": even(2, 3, 5, 5)}, {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])}
-    )
+    words = ("[CLS]", "the", "##m", "cat", "[SEP]")
+    line = read_arrays(npz(attention=even(2, 3, 5, 5), tokens=np.array(words)), "a.npz").source
+    assert line.tokens == words and line.special == (True, False, False, False, True)
+    assert line.word == (None, 0, 0, 1, None)
+    names = {"tokens": json.dumps(["Ġthe", "m", "Ġcat", "Ġ", "!"])}
+    data = save_of_numpy({"attention": even(2, 3, 5, 5)}, names)
     assert read_arrays(data, "a.safetensors").source.tokens == ("the", "##m", "cat", "␣", "!")
     typed = read_arrays(npz(attention=even(1, 3, 5, 5)), "a.npz", "one two three four five")
     assert typed.trace.map(0).queries == ("one", "two", "three", "four", "five")
@@ -314,39 +252,27 @@ def test_tokens_name_rows_and_columns_and_special_ones_are_known():
 
 def test_kinds_are_named_or_read_off_the_weights():
     causal = np.tril(even(2, 3, 5, 5))
-    causal /= causal.sum(-1, keepdims=True)
-    arrays = read_arrays(npz(attention=causal), "a.npz")
-    assert arrays.trace.kinds == ("causal",) and arrays.trace.map(0).mask is not None
-    across = read_arrays(
-        npz(a=even(2, 3, 4, 5), queries=np.array(list("abcd")), keys=np.array(list("vwxyz"))),
-        "a.npz",
-    )
-    assert across.trace.kinds == ("cross",)
-    assert across.trace.map(0).queries == tuple("abcd") and across.trace.map(0).keys == tuple(
-        "vwxyz"
-    )
+    trace = read_arrays(npz(attention=causal / causal.sum(-1, keepdims=True)), "a.npz").trace
+    assert trace.kinds == ("causal",) and trace.map(0).mask is not None
+    names = dict(queries=np.array(list("abcd")), keys=np.array(list("vwxyz")))
+    across = read_arrays(npz(a=even(2, 3, 4, 5), **names), "a.npz").trace
+    assert across.kinds == ("cross",)
+    assert (across.map(0).queries, across.map(0).keys) == (tuple("abcd"), tuple("vwxyz"))
 
 
-@each("name", ["numbers", "induction"])
-def test_what_the_lab_exports_comes_back_as_it_was(name):
-    made = read(
-        load_lab_model(name),
-        "seven hundred and six" if name == "numbers" else "the old king and the old king",
-    )
+@each(
+    ("name", "text"),
+    [("numbers", "seven hundred and six"), ("induction", "the old king and the old king")],
+)
+def test_what_the_lab_exports_comes_back_as_it_was(name, text):
+    made = read(load_lab_model(name), text)
     back = read_arrays(trace_npz(made.trace), "attention.npz")
     assert back.trace.kinds == made.trace.kinds
     for one, other in zip(back.trace.maps, made.trace.maps, strict=True):
-        assert (one.kind, one.layer, one.keys, len(one.queries)) == (
-            other.kind,
-            other.layer,
-            other.keys,
-            len(other.queries),
-        )
+        assert (one.kind, one.layer, one.keys) == (other.kind, other.layer, other.keys)
         np.testing.assert_array_equal(one.weights, other.weights)
-    assert (
-        back.trace.of("cross").maps == ()
-        or back.lines("cross")[0].tokens == made.lines("cross")[0].tokens
-    )
+    if made.trace.of("cross").maps:
+        assert back.lines("cross")[0].tokens == made.lines("cross")[0].tokens
 
 
 def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
@@ -357,8 +283,8 @@ def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
     np.testing.assert_array_equal(arrays.trace.map(0).weights, weights[0])
 
 
-def lacking(values: object, name: str = "attention") -> bytes:
-    return npz(**{name: values})
+def lacking(values: object) -> bytes:
+    return npz(attention=values)
 
 
 @each(("data", "why"), [
