@@ -90,11 +90,11 @@ def loaded(tmp_path_factory):
         },
         "again": {"a.py": f"{one}{claim}\n{waits('two')}\n", "b.py": two, "c.py": three * 2},
     }
+    paths = {name: tmp_path_factory.mktemp(name) for name in folders}
     for name, files in folders.items():
-        folders[name] = tmp_path_factory.mktemp(name)
         for file, text in files.items():
-            (folders[name] / file).write_text(text, encoding="utf-8")
-    done = run("", "-c", LOADED, *folders.values(), check=True)
+            (paths[name] / file).write_text(text, encoding="utf-8")
+    done = run("", "-c", LOADED, *paths.values(), check=True)
     printed = map(json.loads, done.stdout.splitlines())
     return dict(zip(folders, printed, strict=True)), done.stderr
 

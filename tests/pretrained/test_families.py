@@ -96,8 +96,8 @@ def test_a_family_is_read_and_drawn_as_it_is(family):
             item.mask is not None and not item.mask[0, -1, 0]
         )  # a window is masked beyond its edge
         assert family not in WINDOWS or far == (item.layer in WINDOWS[family])
-        seen = np.where(item.visible, np.rint(item.weights * 254), attention_view.MASKED)
-        drawn.append(seen.ravel())
+        cells = np.where(item.visible, np.rint(item.weights * 254), attention_view.MASKED)
+        drawn.append(cells.ravel())
         sent = base64.b64decode(attention_view.one_map(item, 1)["values"]["bytes"])
         np.testing.assert_array_equal(np.frombuffer(sent, "<f4"), item.weights.ravel())
         names = {"queries": list(item.queries), "keys": list(item.keys)}

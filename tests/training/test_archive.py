@@ -331,7 +331,7 @@ def log_records(data: bytes, at: int = 7, block: int = 32_768):
 
 
 def test_wandb_reads_the_measurements(run, tmp_path):
-    from wandb.proto.wandb_internal_pb2 import Record as Line
+    from wandb.proto.wandb_internal_pb2 import Record as Line  # type: ignore[attr-defined]
 
     assert main(["wandb", str(run.path), str(tmp_path)]) == 0
     (path,) = tmp_path.glob("wandb/offline-run-*/*.wandb")

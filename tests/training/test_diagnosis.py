@@ -180,9 +180,12 @@ def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch)
         for task in ("own_pairs", "reverse")
     )
     monkeypatch.setattr(study.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(
-        study, "pace", lambda *given: calls.append(given) or estimating.Pace(1, 1, 1)
-    )
+
+    def paced(*given):
+        calls.append(given)
+        return estimating.Pace(1, 1, 1)
+
+    monkeypatch.setattr(study, "pace", paced)
     study._pace.cache_clear()
     for clock[0], batch, times in ((1000.0, 8, 1), (1001.0, 8, 1), (1100.0, 8, 2), (1100.0, 9, 3)):
         assert "About" in study.time_needed(replace(own, batch_size=batch))
