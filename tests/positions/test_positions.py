@@ -1,4 +1,4 @@
-"""What holds for every position, drawn from the entries themselves: caches, blocks, dtypes, distances, gradients."""
+"""What holds for every position, drawn from the entries themselves: blocks, distances, gradients, where it enters."""
 
 import math
 from dataclasses import replace
