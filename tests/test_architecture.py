@@ -328,3 +328,10 @@ def test_the_front_door_is_light():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     assert printed.stdout.strip() == "[]"
+
+
+def test_every_line_of_make_quick_names_tests_that_there_are():
+    for line in (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").split():
+        path, _, name = line.partition("::")
+        assert (ROOT / path).exists(), line
+        assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), line
