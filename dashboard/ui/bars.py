@@ -15,6 +15,7 @@ from html import unescape
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
@@ -69,32 +70,33 @@ def draft_bar(page: str) -> None:
     with st.container():  # also when it is empty, so that nothing below moves to another place
         if st.session_state.get(DRAFT) != page:
             return
-        with st.container(
-            horizontal=True,
-            vertical_alignment="center",
-            border=True,
-            gap="small",
-            key="lesson:drafted",
-        ):
-            st.markdown(
-                ":small[**Your draft of a lesson** is about this page. Its list of controls to hide is filled "
-                "now.]",
-                width="stretch",
-            )
-            st.page_link(
-                step_of("lessons").page(),
-                label="Back to the draft",
-                icon=":material/edit:",
-                query_params={PART: MAKE},
-            )
-            st.button(
-                "Close",
-                key="lesson:draft:close",
-                type="tertiary",
-                on_click=note_draft,
-                args=("",),
-                help="The draft stays under Lessons → Make a lesson.",
-            )
+        _way_back(
+            "lesson:drafted",
+            "**Your draft of a lesson** is about this page. Its list of controls to hide is filled now.",
+            step_of("lessons").page(),
+            "Back to the draft",
+            ":material/edit:",
+            {PART: MAKE},
+        ).button(
+            "Close",
+            key="lesson:draft:close",
+            type="tertiary",
+            on_click=note_draft,
+            args=("",),
+            help="The draft stays under Lessons → Make a lesson.",
+        )
+
+
+def _way_back(
+    key: str, words: str, page: Any, label: str, icon: str, query: dict[str, Any]
+) -> DeltaGenerator:
+    """A line that says something and leads to another page; in its row there is room for a button."""
+    row = st.container(
+        horizontal=True, vertical_alignment="center", border=True, gap="small", key=key
+    )
+    row.markdown(f":small[{words}]", width="stretch")
+    row.page_link(page, label=label, icon=icon, query_params=query)
+    return row
 
 
 CODE = "lesson-code"  # the link's parameter of what was answered
@@ -275,24 +277,14 @@ def _current(page: str) -> Lesson | None:
         if lesson.page != page:
             # On another page: a line that leads back to the lesson, or ends it
             step = step_of(lesson.page)
-            with st.container(
-                horizontal=True,
-                vertical_alignment="center",
-                border=True,
-                gap="small",
-                key="lesson:bar",
-            ):
-                st.markdown(
-                    f":small[**Lesson: {plain(lesson.title)}.** It is about another page.]",
-                    width="stretch",
-                )
-                st.page_link(
-                    step.page(),
-                    label=f"Back to {step.title}",
-                    icon=step.icon,
-                    query_params=_query(text),
-                )
-                st.button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
+            _way_back(
+                "lesson:bar",
+                f"**Lesson: {plain(lesson.title)}.** It is about another page.",
+                step.page(),
+                f"Back to {step.title}",
+                step.icon,
+                _query(text),
+            ).button("End the lesson", key="lesson:end", type="tertiary", on_click=_end)
             return None
         write_short(LINK, text)
     try:

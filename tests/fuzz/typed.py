@@ -30,7 +30,7 @@ from dashboard.ui.lessons import (
 from pages.compare import default_controls, from_query, link_texts, to_query
 from tests.damage import PIECES, damaged_text
 from tests.fuzz.guard import Door, seeded
-from tests.pages.app import app_at
+from tests.pages.app import WIDGETS, app_at
 
 T, S, H = 3, 5, 2
 CELLS: Any = SimpleNamespace(
@@ -201,19 +201,9 @@ def opened(page: str) -> tuple[dict[str, str], dict[str, links.Reader]]:
 
     with patch.object(links, "take_link", take):
         app = app_at(page).run()
-    kinds = (
-        "selectbox",
-        "select_slider",
-        "slider",
-        "number_input",
-        "toggle",
-        "multiselect",
-        "text_input",
-        "text_area",
-    )
     drawn = {
         element.key: str(element.value)
-        for kind in kinds
+        for kind in WIDGETS
         for element in list[Any](app.get(kind))
         if element.key
     }

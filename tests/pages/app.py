@@ -16,6 +16,16 @@ from dashboard.draw.picture_files import Source
 from tests.close import assert_close
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+WIDGETS = (
+    "selectbox",
+    "select_slider",
+    "slider",
+    "number_input",
+    "toggle",
+    "multiselect",
+    "text_input",
+    "text_area",
+)
 
 
 def app_at(page: str, prefix: str = "", **link: str) -> AppTest:

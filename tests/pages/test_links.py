@@ -15,19 +15,8 @@ from core.training import recommended
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from dashboard.ui.links import PENDING, forget_page
 from dashboard.ui.panels import SHOW
-from tests.pages.app import app_at, figures, open_at, without_terms
+from tests.pages.app import WIDGETS, app_at, figures, open_at, without_terms
 
-KINDS = (
-    "selectbox",
-    "select_slider",
-    "slider",
-    "number_input",
-    "toggle",
-    "multiselect",
-    "text_input",
-    "text_area",
-    "button_group",
-)
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
 ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
 RUN = {
@@ -140,7 +129,9 @@ def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {})
 
 
 def controls_of(app: AppTest) -> dict[str, Any]:
-    elements: list[Any] = [element for kind in KINDS for element in app.get(kind)]
+    elements: list[Any] = [
+        element for kind in (*WIDGETS, "button_group") for element in app.get(kind)
+    ]
     return {
         element.key: element.value for element in elements if element.key and not element.disabled
     }
