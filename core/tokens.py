@@ -50,7 +50,7 @@ class Cut:
     notes: tuple[str, ...] = ()
 
 
-def tokenize(text: str, most: int = MAX_TOKENS) -> Cut:
+def tokenize(text: str, max_tokens: int = MAX_TOKENS) -> Cut:
     """Split at spaces and at punctuation at a word's edges; at most 20,000 characters and so many tokens."""
     notes = []
     if len(text) > MAX_CHARACTERS:
@@ -62,9 +62,9 @@ def tokenize(text: str, most: int = MAX_TOKENS) -> Cut:
     for word in text.split():  # the punctuation before it, the word, and the punctuation after it
         ((before, body, after),) = _EDGES.findall(word)
         tokens += [*before, *([body] if body else []), *after]
-    if len(tokens) > most:
-        notes.append(f"The text has {len(tokens):,} tokens; the first {most} are used.")
-    return Cut(tuple(tokens[:most]), tuple(notes))
+    if len(tokens) > max_tokens:
+        notes.append(f"The text has {len(tokens):,} tokens; the first {max_tokens} are used.")
+    return Cut(tuple(tokens[:max_tokens]), tuple(notes))
 
 
 def labels(tokens: tuple[str, ...]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ FIELDS = Fields(
         f"Up to {MAX_FORMS} curves",
         {name: form.name for name, form in FORMS.items()},
         [form for form in FORMS if form != "keys_as_values"],
-        most=MAX_FORMS,
+        max_options=MAX_FORMS,
         help=f"Ways to store keys and values. The window is {WINDOW:,} tokens long.",
     ),
     form=Select(

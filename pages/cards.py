@@ -69,7 +69,7 @@ FIELDS = Fields(
         STORING,
         COMPARED,
         text=name,
-        most=MAX_BESIDE,
+        max_options=MAX_BESIDE,
         help="Models whose caches are drawn beside that of the chosen one.",
     ),
 )

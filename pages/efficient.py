@@ -97,7 +97,7 @@ FIELDS = Fields(
         f"Up to {MAX_KERNELS} kernels",
         {name: item.name for name, item in ENTRIES.items()},
         USUAL,
-        most=MAX_KERNELS,
+        max_options=MAX_KERNELS,
         help="A kernel is a way to compute attention. Each is one line of both figures.",
     ),
     window=SelectSlider(

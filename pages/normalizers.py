@@ -136,7 +136,7 @@ FIELDS = Fields(
         f"Up to {MAX_CURVES} normalizers",
         NAMES,
         CURVES,
-        most=MAX_CURVES,
+        max_options=MAX_CURVES,
         help="Each normalizer is a curve of the figure below.",
     ),
 )

@@ -250,7 +250,7 @@ FIELDS = Fields(
         lambda values: {name: plain(name) for name in names_of(values)},
         lambda values: last_word(names_of(values)),
         pills=True,
-        most=MAX_ROW_PILLS,
+        max_options=MAX_ROW_PILLS,
         when=names_of,
         also=lambda values: quiet(values, 260, len(values.names) > MAX_ROW_PILLS),
     ),
@@ -258,14 +258,14 @@ FIELDS = Fields(
         "Head",
         lambda values: range(values.heads or 1),  # typed matrices are one head
         pills=True,
-        most=MAX_HEAD_PILLS,
+        max_options=MAX_HEAD_PILLS,
         also=lambda values: quiet(values, 90, (values.heads or 1) > MAX_HEAD_PILLS),
     ),
     half=Segmented(
         "Half",
         lambda values: range(values.maps),
         pills=True,
-        most=MAX_HEAD_PILLS,
+        max_options=MAX_HEAD_PILLS,
         also=lambda values: quiet(values, 90, values.maps > MAX_HEAD_PILLS),
     ),
 )

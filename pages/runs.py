@@ -19,7 +19,7 @@ from core.runs import archive
 from core.runs.archive import tensorboard_zip, unpack
 from core.runs.executor import line
 from core.runs.ray_queue import ClusterState
-from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, most_bytes, restore
+from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
@@ -37,8 +37,8 @@ from dashboard.server.limits import (
     delete_mine,
     limits,
     make_room,
-    most_seconds,
-    most_steps,
+    max_run_seconds,
+    max_run_steps,
 )
 from dashboard.server.visitors import cookie
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, Text, Values
@@ -102,10 +102,10 @@ FIELDS = Fields(
     steps=Number(
         "To step",
         lambda values: min(
-            most_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
+            max_run_steps(), max(values.config.steps, 2 * values.step, values.step + 100)
         ),
         lambda values: values.step + 1,
-        lambda values: most_steps(),
+        lambda values: max_run_steps(),
         key=lambda values: f"fork:{values.run}:steps:{values.step}",
         hidden=True,
         help="The last training step of the fork.",
@@ -280,7 +280,7 @@ def _fork(item: RunSummary) -> None:
 
 def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
     """The config of a fork: more steps, as many seconds again, and no early end, which it may have passed already."""
-    seconds = min(most_seconds(), config.max_seconds + 2 * trained)
+    seconds = min(max_run_seconds(), config.max_seconds + 2 * trained)
     return replace(
         config, steps=int(steps), max_seconds=float(seconds), finish_early=False, **changes
     )
@@ -410,7 +410,7 @@ def upload() -> None:
         try:
             admit_upload(file)
             make_room(unpacked)
-            run = unpack(file, most=unpacked)
+            run = unpack(file, max_bytes=unpacked)
         except (ValueError, OSError) as error:
             st.error(plain(sentence_of(error)))
             return
@@ -441,7 +441,7 @@ def script(run: Run) -> Script:
 
 def room(own: int, used: int) -> str:
     """The number and bytes of a person's runs, and which runs are deleted when the disk space is full."""
-    most = at_most("megabytes", most_bytes() // MB) * MB
+    most = at_most("megabytes", max_disk_bytes() // MB) * MB
     count = (
         f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
     )

@@ -61,7 +61,7 @@ from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.picture_files import csv_file
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
-from dashboard.server.limits import at_most, check_owner, most_seconds, most_steps
+from dashboard.server.limits import at_most, check_owner, max_run_seconds, max_run_steps
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select
 from dashboard.ui.links import BOUND, KEEP, by_history, write_link
 from dashboard.ui.mechanism import choice_from_text, choice_text
@@ -300,16 +300,16 @@ FIELDS = Fields(
         "Seconds of training",
         FIRST_SECONDS,
         float(BOUNDS["max_train_seconds"][0]),
-        lambda values: float(min(BOUNDS["max_train_seconds"][1], most_seconds())),
+        lambda values: float(min(BOUNDS["max_train_seconds"][1], max_run_seconds())),
         1.0,
         when=lambda values: values.equal == "seconds",
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
     ),
     steps=Number(
         "Steps",
-        lambda values: min(most_steps(), values.usual),
+        lambda values: min(max_run_steps(), values.usual),
         1,
-        lambda values: most_steps(),
+        lambda values: max_run_steps(),
         50,
         key=lambda values: f"steps:{values.name}",
         when=lambda values: values.equal == "steps",

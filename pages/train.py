@@ -42,7 +42,7 @@ from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.draw.vega import axis_style, figure, layer
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
-from dashboard.server.limits import LimitReached, most_seconds, most_steps, within
+from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
@@ -971,7 +971,7 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
         "checkpointing": base.model.kind in RECURRENT,
         "finish_early": form in ("text", "series"),
     }
-    most = {"steps": most_steps(), "max_seconds": most_seconds()}
+    most = {"steps": max_run_steps(), "max_seconds": max_run_seconds()}
     return {
         name: tuple(
             replace(param, default=getattr(base, param.key), high=most.get(param.key, param.high))
@@ -1624,7 +1624,7 @@ def _train_longer(data: RunData, config: RunConfig) -> None:
     )
     if not panel.open:
         return
-    reached, most = data.run.checkpoint_steps()[-1], most_steps()
+    reached, most = data.run.checkpoint_steps()[-1], max_run_steps()
     with panel:
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
@@ -1665,7 +1665,7 @@ def _continue(run: Run, more: int = 0) -> None:
             "steps": run.checkpoint_steps()[-1] + more,
             "finish_early": False,
             "patience": 0,
-            "max_seconds": min(most_seconds(), seconds),
+            "max_seconds": min(max_run_seconds(), seconds),
         }
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)

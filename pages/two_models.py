@@ -876,7 +876,7 @@ def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
                 title="share of the weight on other tokens",
                 tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
                 has_sign=False,
-                most=1.0,
+                largest=1.0,
             ),
             key=GRID,
             selection_mode=[PICKED],

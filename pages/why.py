@@ -58,7 +58,7 @@ from dashboard.draw.vega import (
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.cache import shared
-from dashboard.server.limits import most_seconds
+from dashboard.server.limits import max_run_seconds
 from dashboard.ui.fields import Fields, Number, Select
 from dashboard.ui.links import read_linked, write_linked
 from dashboard.ui.panels import (
@@ -93,7 +93,7 @@ Pair = tuple[Run, Run]
 
 
 def offered_seconds(_: Any = None) -> list[int]:
-    return [seconds for seconds in SECONDS if seconds <= most_seconds()]
+    return [seconds for seconds in SECONDS if seconds <= max_run_seconds()]
 
 
 FIELDS = Fields(

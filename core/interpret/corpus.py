@@ -470,24 +470,27 @@ def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> f
 
 
 def head_vectors(
-    pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, most: int
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, max_tokens: int
 ) -> HeadVectors:
     """The queries and keys of every head on these texts, until they have `most` tokens.
 
     PretrainedError where they are not recorded.
     """
     return join_vectors(
-        [text_vectors(pretrained, item, kind) for item in first_texts(pretrained, inputs, most)]
+        [
+            text_vectors(pretrained, item, kind)
+            for item in first_texts(pretrained, inputs, max_tokens)
+        ]
     )
 
 
 def first_texts(
-    pretrained: Pretrained, inputs: Sequence[ModelInputs], most: int
+    pretrained: Pretrained, inputs: Sequence[ModelInputs], max_tokens: int
 ) -> list[ModelInputs]:
-    """The first texts, until the model reads `most` tokens of them."""
+    """The first texts, until the model reads `max_tokens` tokens of them."""
     texts, tokens = [], 0
     for item in inputs:
-        if tokens < most:
+        if tokens < max_tokens:
             texts.append(item)
             tokens += len(encode_source(pretrained, item)[1])
     return texts

@@ -252,7 +252,7 @@ def resolve(name: str) -> str:
     if name.startswith(LAB) or name in lab_models():
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
-        return str(check_folder(name, hub.most_bytes() * 4))
+        return str(check_folder(name, hub.max_bytes() * 4))
     (repo, revision), token = hub.parse(name), os.environ.get("HF_TOKEN")
     here = hub.downloaded_commits(repo)
     if here and revision in (*here, "main"):

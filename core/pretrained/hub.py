@@ -329,7 +329,7 @@ def parse(text: str) -> tuple[str, str]:
     return repo, revision or "main"
 
 
-def most_bytes() -> int:
+def max_bytes() -> int:
     """The most bytes that one model may have, `model_mb` of ATTENTION_LAB_LIMITS."""
     return int(limits().model_mb * 1e6)
 
@@ -337,7 +337,7 @@ def most_bytes() -> int:
 def plan(repo: str, revision: str = "main", *, token: str | None = None) -> DownloadPlan:
     """The download plan of a model, pinned to a commit, from its file list and config alone.
 
-    PretrainedError when it cannot be opened, or is larger than `most_bytes`.
+    PretrainedError when it cannot be opened, or is larger than `max_bytes`.
     """
     from huggingface_hub import HfApi
 
@@ -375,7 +375,7 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         kind = str(config.get("dtype") or config.get("torch_dtype") or "float32")
         stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
         memory = stored * (2 if kind.endswith("float16") else 1)
-    plan, limit = DownloadPlan(repo, commit, str(config["model_type"]), files, memory), most_bytes()
+    plan, limit = DownloadPlan(repo, commit, str(config["model_type"]), files, memory), max_bytes()
     if plan.size > limit:
         raise PretrainedError(
             f"{repo} is {format_bytes(plan.size)}; this page downloads at most "

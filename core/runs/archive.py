@@ -219,8 +219,8 @@ def pack(run: Run) -> bytes:
     return out.getvalue()
 
 
-def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = None) -> Run:
-    """A new run from a zip, of at most `most` bytes unpacked; ValueError for anything that is not a run."""
+def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | None = None) -> Run:
+    """A new run from a zip, of at most `max_bytes` bytes unpacked; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     _refuse_if(
         stream.seek(0, io.SEEK_END) > MAX_ZIPPED,
@@ -229,7 +229,7 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
     with draft_folder(root) as folder:
         try:
             with zipfile.ZipFile(stream) as file:
-                for info, name in members(file, most):
+                for info, name in members(file, max_bytes):
                     _write(file, info, folder / name)
         except (
             zipfile.BadZipFile,
@@ -271,7 +271,9 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, most: int | None = 
         return Run((root or runs_folder()) / run.id)
 
 
-def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfile.ZipInfo, str]]:
+def members(
+    file: zipfile.ZipFile, max_bytes: int | None = None
+) -> list[tuple[zipfile.ZipInfo, str]]:
     """The members of a zip with their names in the run's folder; ValueError for a name that no run has."""
     infos: dict[str, zipfile.ZipInfo] = {}
     tops = set()
@@ -295,13 +297,13 @@ def members(file: zipfile.ZipFile, most: int | None = None) -> list[tuple[zipfil
         len(infos) > MAX_FILES,
         f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.",
     )
-    total, most = (
+    total, max_bytes = (
         sum(one.file_size for one in infos.values()),
-        MAX_UNPACKED if most is None else most,
+        MAX_UNPACKED if max_bytes is None else max_bytes,
     )
     _refuse_if(
-        total > most,
-        f"Unpacked it would have {total / 1e6:,.0f} MB; at most {most // 1_000_000} MB are allowed.",
+        total > max_bytes,
+        f"Unpacked it would have {total / 1e6:,.0f} MB; at most {max_bytes // 1_000_000} MB are allowed.",
     )
     missing = min({"run.json", "metrics.jsonl"} - infos.keys(), default="")
     _refuse_if(bool(missing), f"The zip has no {missing}, so it is not a run.")

@@ -294,7 +294,7 @@ DELETED = ".deleted"  # not a run id, so nothing in it is listed
 DRAFT = ".draft-"
 
 
-def most_bytes() -> int:
+def max_disk_bytes() -> int:
     """The most bytes that all runs together may take."""
     return int(limits().disk_mb * 1e6)
 
@@ -302,16 +302,16 @@ def most_bytes() -> int:
 def prune(
     keep: int = MAX_RUNS,
     root: Path | None = None,
-    most: int | None = None,
+    max_bytes: int | None = None,
     source: Run | None = None,
 ) -> None:
-    """Delete ended runs until at most `keep` remain and all fit into `most` bytes: first the oldest without a name,
+    """Delete ended runs until at most `keep` remain and all fit into `max_bytes`: first the oldest without a name,
     then the oldest with one, but never `source`. Deleted runs go before them, and after an hour in any case."""
-    most, root = most_bytes() if most is None else most, root or runs_folder()
+    max_bytes, root = max_disk_bytes() if max_bytes is None else max_bytes, root or runs_folder()
     with open_index(root) as index:
         sizes, order = index.sizes(), index.oldest_first()
     count, total = len(sizes), sum(sizes.values())
-    room = most - total
+    room = max_bytes - total
     for run in deleted_runs(root):  # the latest first
         room -= folder_bytes(run.path)
         if room < 0 or time.time() - modified(run.path) > GRACE:
@@ -322,7 +322,7 @@ def prune(
             shutil.rmtree(path, ignore_errors=True)
     reading.prune(root)
     for run in map(Run, (root / name for name in order)):
-        if count <= keep and total <= most:
+        if count <= keep and total <= max_bytes:
             return
         if run != source and run.status().ended and not run.alive() and may_leave(run.path):
             shutil.rmtree(run.path, ignore_errors=True)

@@ -112,7 +112,7 @@ class Timing:
 def timings(
     choices: tuple[Choice, ...],
     repetition: int,
-    most_rounds: int = MAX_ROUNDS,
+    max_rounds: int = MAX_ROUNDS,
     limit: float = TIME_LIMIT,
 ) -> tuple[Timing, ...]:
     """Time a forward and backward pass of each score; `repetition` only makes the cache measure again.
@@ -131,7 +131,7 @@ def timings(
         sizes = [peak_bytes(work) for work in works]  # the first call, which also warms up
         start, rounds = time.perf_counter(), list[list[float]]()
         while len(rounds) < MIN_ROUNDS or (
-            len(rounds) < most_rounds and time.perf_counter() - start < limit
+            len(rounds) < max_rounds and time.perf_counter() - start < limit
         ):
             rounds.append([_processor_seconds(work) for work in works])
         return tuple(

@@ -147,11 +147,11 @@ def distinct(tokens: Sequence[str]) -> list[str]:
     ]
 
 
-def shorten(text: str, most: int = 80) -> str:
+def shorten(text: str, max_length: int = 80) -> str:
     """The two ends of a long text, cut between words where there are any: outputs of one beam differ there."""
-    if len(text) <= most:
+    if len(text) <= max_length:
         return text
-    start, end = text[: most // 2 - 1], text[-most // 2 + 2 :]
+    start, end = text[: max_length // 2 - 1], text[-max_length // 2 + 2 :]
     return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
 
 
@@ -189,10 +189,10 @@ def name(token: str, index: int) -> str:
     )
 
 
-def listed(values: Sequence[float], most: int = 4) -> str:
+def listed(values: Sequence[float], max_values: int = 4) -> str:
     """The first numbers of a row, with an ellipsis when there are more."""
-    terms = [latex(float(value)) for value in values[:most]]
-    return r",\ ".join([*terms, r"\ldots"] if len(values) > most else terms)
+    terms = [latex(float(value)) for value in values[:max_values]]
+    return r",\ ".join([*terms, r"\ldots"] if len(values) > max_values else terms)
 
 
 def coloured(text: str, colour: str) -> str:

@@ -45,16 +45,16 @@ def effect_grid(
     across: str = "head",
     tips: Sequence[tuple[str, str]] = TIPS,
     has_sign: bool = True,
-    most: float = 0.0,
+    largest: float = 0.0,
 ) -> Spec:
     """A cell for each row of data, which holds layer, head (its column), change and the tooltip's texts.
 
-    The scale ends at `most`, else at the largest change; columns that are no numbers (whole layers) do not count.
+    The scale ends at `largest`, else at the largest change; columns that are no numbers (whole layers) do not count.
     Without signs it begins at 0. A click picks layer and head; `picked` is outlined.
     """
     ink = Ink.of(theme)
-    most = (
-        most
+    largest = (
+        largest
         or max(
             (abs(row["change"]) for row in rows if row["head"].isdecimal() or across != "head"),
             default=0.0,
@@ -65,7 +65,9 @@ def effect_grid(
         "x": _band("head", across, columns, ink, "top"),
         "y": _band("layer", None, layers, ink, "left"),
     }
-    middle = {"domain": [-most, most], "domainMid": 0} if has_sign else {"domain": [0, most]}
+    middle = (
+        {"domain": [-largest, largest], "domainMid": 0} if has_sign else {"domain": [0, largest]}
+    )
     colour = {
         "field": "change",
         "type": "quantitative",
@@ -89,7 +91,7 @@ def effect_grid(
         },
     }
     texts = [
-        short(row["change"], most) if has_sign else cell(number(row["change"])) for row in rows
+        short(row["change"], largest) if has_sign else cell(number(row["change"])) for row in rows
     ]
     wide = max([WIDE, *(SIGN * len(text) for text in texts)])
     rows = [row | {"short": text} for row, text in zip(rows, texts, strict=True)]
@@ -100,7 +102,7 @@ def effect_grid(
         )
     ]
     if len(columns) <= MAX_NUMBERS:
-        light = {"test": f"abs(datum.change) > {0.55 * most}", "value": PAGE[theme]}
+        light = {"test": f"abs(datum.change) > {0.55 * largest}", "value": PAGE[theme]}
         parts.append(
             layer(
                 "text",
@@ -120,9 +122,9 @@ def effect_grid(
     )
 
 
-def short(change: float, most: float) -> str:
+def short(change: float, largest: float) -> str:
     """A change in a cell; nothing where it is small compared with the largest."""
-    return "" if abs(change) < 0.08 * most else cell(signed(change))
+    return "" if abs(change) < 0.08 * largest else cell(signed(change))
 
 
 def _band(name: str, title: str | None, sort: Sequence[str], ink: Ink, orient: str) -> Spec:
@@ -152,9 +154,9 @@ MAX_BARS = 8
 TOOLTIP = [{"field": name, "type": "nominal"} for name in ("token", "of", "text")]
 
 
-def likeliest(probabilities: Tensor, token: int, most: int = MAX_BARS) -> list[int]:
+def likeliest(probabilities: Tensor, token: int, max_bars: int = MAX_BARS) -> list[int]:
     """The most probable tokens; `token` replaces the last of them where it is not among them."""
-    top = probabilities.topk(min(most, len(probabilities))).indices.tolist()
+    top = probabilities.topk(min(max_bars, len(probabilities))).indices.tolist()
     return top if token in top else [*top[:-1], token]
 
 
@@ -220,11 +222,11 @@ def bars(
     names: Sequence[str] | Mapping[int, str],
     token: int,
     ink: Ink,
-    most: int = MAX_BARS,
+    max_bars: int = MAX_BARS,
 ) -> Spec:
     """A bar a token for each distribution, the picked token in the accent."""
     top, several = (
-        likeliest(next(iter(distributions.values())), token, most),
+        likeliest(next(iter(distributions.values())), token, max_bars),
         len(distributions) > 1,
     )
     labels = distinct([names[i] for i in top])

@@ -389,8 +389,8 @@ def _masks(maps: Sequence[PictureMap]) -> bool:
     return not all(item.allowed.all() for item in maps)
 
 
-def _cut(name: str, most: int = MAX_LETTERS) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"
+def _cut(name: str, max_length: int = MAX_LETTERS) -> str:
+    return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
 def _room(names: Sequence[str]) -> float:

@@ -130,12 +130,12 @@ def dials(
     draw("position_dials", "dials", data, key=key)
 
 
-def sample_pairs(pairs: Sequence[Pair], most: int = MAX_PAIRS) -> list[Pair]:
+def sample_pairs(pairs: Sequence[Pair], max_pairs: int = MAX_PAIRS) -> list[Pair]:
     """At most so many pairs, from the fastest to the slowest at even steps."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair.angle))
-    if len(ranked) <= most:
+    if len(ranked) <= max_pairs:
         return ranked
-    return [ranked[round(at * (len(ranked) - 1) / (most - 1))] for at in range(most)]
+    return [ranked[round(at * (len(ranked) - 1) / (max_pairs - 1))] for at in range(max_pairs)]
 
 
 def wavelength_text(wavelength: float) -> str:

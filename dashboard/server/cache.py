@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Budget:
     """Bytes that several caches share: beyond them, the least recently used entry of all is evicted."""
 
-    def __init__(self, most_bytes: float) -> None:
-        self.most_bytes = most_bytes
+    def __init__(self, max_bytes: float) -> None:
+        self.max_bytes = max_bytes
         self.lock = threading.RLock()
         # Of each cache and key the value and its bytes, the latest used last.
         self.entries: OrderedDict[tuple[ByteLRUCache, Any], tuple[Any, int]] = OrderedDict()
@@ -39,12 +39,12 @@ class Budget:
 class ByteLRUCache:
     """Values by key, each created once however many sessions need it at the same time.
 
-    Beyond `most_bytes` or `most` entries, or the budget that it shares with others, the least recently used are
+    Beyond `max_bytes` or `max_entries` entries, or the budget that it shares with others, the least recently used are
     evicted; the newest stays whatever its size.
     """
 
-    def __init__(self, most_bytes: int, most: int, budget: Budget | None = None) -> None:
-        self.most_bytes, self.most = most_bytes, most
+    def __init__(self, max_bytes: int, max_entries: int, budget: Budget | None = None) -> None:
+        self.max_bytes, self.max_entries = max_bytes, max_entries
         self.budget = budget or Budget(float("inf"))
         self._making: WeakValueDictionary[Any, threading.Lock] = (
             WeakValueDictionary()
@@ -65,10 +65,10 @@ class ByteLRUCache:
             with lock:
                 entries[self, key] = value, size_bytes(value)
                 while len(own := self.sizes()) > 1 and (
-                    len(own) > self.most or self.bytes > self.most_bytes
+                    len(own) > self.max_entries or self.bytes > self.max_bytes
                 ):
                     self.evict(next(iter(own)))
-                while len(entries) > 1 and self.budget.bytes > self.budget.most_bytes:
+                while len(entries) > 1 and self.budget.bytes > self.budget.max_bytes:
                     entries.popitem(last=False)
         return value
 
@@ -146,8 +146,8 @@ LIMITS = {
 @cache
 def cache_of(kind: str) -> ByteLRUCache:
     """The cache of a kind in LIMITS."""
-    most_bytes, share, most = LIMITS[kind]
-    return ByteLRUCache(at_most(most_bytes, share), most, budget())
+    max_bytes, share, max_entries = LIMITS[kind]
+    return ByteLRUCache(at_most(max_bytes, share), max_entries, budget())
 
 
 def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[str, str]:

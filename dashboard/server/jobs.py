@@ -126,7 +126,7 @@ def _seconds_left(run: Run, paces: Mapping[tuple[str, str], float]) -> float | N
         return float(limits.limits().seconds) if hosted() else None
     last = next(reversed(run.records()), None)
     step, elapsed = (last.step, last.elapsed) if last else (0, 0.0)
-    cap = min(config.max_seconds, limits.most_seconds()) - elapsed
+    cap = min(config.max_seconds, limits.max_run_seconds()) - elapsed
     pace = elapsed / step if step else paces.get((config.task.key, config.model.kind))
     if pace is None:
         return max(0.0, cap) if cap <= KNOWN_CAP else None
@@ -223,17 +223,19 @@ def _admit(
     more: int = 1,
     keep: int = MAX_RUNS,
     root: Path | None = None,
-    most: int | None = None,
+    max_bytes: int | None = None,
     source: Run | None = None,
 ) -> Iterator[None]:
-    """Room for more runs, which the block creates, in the queue and on the disk: `keep` runs of `most` bytes in `root`.
+    """Room for more runs, which the block creates, in the queue and on the disk: `keep` runs of `max_bytes` bytes in `root`.
 
     A run that the block copies, `source`, is not deleted for it. Raises QueueFull.
     """
     with _admission:
         _check_queue(more)
         limits.check_runs(more)
-        limits.make_room(folder_bytes(source.path) if source else 0, more, keep, root, most, source)
+        limits.make_room(
+            folder_bytes(source.path) if source else 0, more, keep, root, max_bytes, source
+        )
         yield
     tick()
 

@@ -22,7 +22,7 @@ import streamlit as st
 from core.entries import ConfigError
 from core.files import PEOPLE, folder_bytes, hosted, modified, runs_folder, server_folder
 from core.runs.folder import Status
-from core.runs.runs import MAX_RUNS, Run, list_runs, most_bytes, prune
+from core.runs.runs import MAX_RUNS, Run, list_runs, max_disk_bytes, prune
 from core.settings import settings
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
@@ -120,17 +120,17 @@ def limits() -> Limits:
     return Limits(**values)
 
 
-def at_most(name: str, most: int) -> int:
-    """A limit by its name, where it is less than `most`, which holds elsewhere."""
-    return min(most, getattr(limits(), name)) if hosted() else most
+def at_most(name: str, value: int) -> int:
+    """A limit by its name, where it is less than `value`, which holds elsewhere."""
+    return min(value, getattr(limits(), name)) if hosted() else value
 
 
-def most_steps() -> int:
+def max_run_steps() -> int:
     """The most steps of a run."""
     return at_most("steps", int(BOUNDS["steps"][1]))
 
 
-def most_seconds() -> float:
+def max_run_seconds() -> float:
     """The most seconds of a run."""
     return float(at_most("seconds", int(BOUNDS["max_seconds"][1])))
 
@@ -139,8 +139,8 @@ def within(config: RunConfig) -> RunConfig:
     """The config with no more steps and seconds than a run may have; a page begins with it."""
     return replace(
         config,
-        steps=min(config.steps, most_steps()),
-        max_seconds=min(config.max_seconds, most_seconds()),
+        steps=min(config.steps, max_run_steps()),
+        max_seconds=min(config.max_seconds, max_run_seconds()),
     )
 
 
@@ -160,15 +160,15 @@ def admit_config(config: RunConfig, seconds: float = 0.0) -> RunConfig:
     if not hosted():
         return config
     _refuse_if(
-        seconds >= most_seconds(),
-        f"This run has had the {most_seconds():.0f} s that a run may take here.",
+        seconds >= max_run_seconds(),
+        f"This run has had the {max_run_seconds():.0f} s that a run may take here.",
     )
     _refuse_if(
-        config.steps > most_steps() and config.max_train_seconds > most_seconds(),
-        f"This run would have {config.steps:,} steps; here a run may have {most_steps():,} and take "
-        f"{most_seconds():.0f} s. Choose fewer steps.",
+        config.steps > max_run_steps() and config.max_train_seconds > max_run_seconds(),
+        f"This run would have {config.steps:,} steps; here a run may have {max_run_steps():,} and take "
+        f"{max_run_seconds():.0f} s. Choose fewer steps.",
     )
-    return replace(config, max_seconds=min(config.max_seconds, most_seconds()))
+    return replace(config, max_seconds=min(config.max_seconds, max_run_seconds()))
 
 
 def check_runs(more: int) -> None:
@@ -192,21 +192,21 @@ def make_room(
     more: int = 1,
     keep: int = MAX_RUNS,
     root: Path | None = None,
-    most: int | None = None,
+    max_bytes: int | None = None,
     source: Run | None = None,
 ) -> None:
-    """Delete the oldest runs in `root` but `source` until `more` fit in, of `size` bytes, among `keep` of `most` bytes.
+    """Delete the oldest runs in `root` but `source` until `more` fit in, of `size` bytes, among `keep` of `max_bytes` bytes.
 
     LimitReached where that is not enough.
     """
-    most = most_bytes() if most is None else most
+    max_bytes = max_disk_bytes() if max_bytes is None else max_bytes
     if hosted():
-        keep, most = at_most("runs", keep), min(most, limits().megabytes * MB)
+        keep, max_bytes = at_most("runs", keep), min(max_bytes, limits().megabytes * MB)
     _refuse_if(
-        size > most,
-        f"This takes {byte_size(size)}, and all runs together may take {byte_size(most)}.",
+        size > max_bytes,
+        f"This takes {byte_size(size)}, and all runs together may take {byte_size(max_bytes)}.",
     )
-    prune(keep - more, root, most - size, source)
+    prune(keep - more, root, max_bytes - size, source)
     check_disk(size)
 
 

@@ -198,15 +198,15 @@ def too_much(upload: Upload) -> str:
     from dashboard.server.limits import MB, limits
 
     now = limits()
-    for owner, most_bytes, most_files, name in (
+    for owner, max_bytes, max_files, name in (
         ("session", now.held_megabytes, now.uploads, "page"),
         ("address", now.address_held_megabytes, now.address_uploads, "network"),
     ):
         sizes = [one.size for one in uploads if getattr(one, owner) == getattr(upload, owner)]
-        if sum(sizes) + upload.size > most_bytes * MB or len(sizes) >= most_files:
+        if sum(sizes) + upload.size > max_bytes * MB or len(sizes) >= max_files:
             return (
-                f"The server holds as many uploaded files of your {name} as it may: {byte_size(most_bytes * MB)}, "
-                f"{most_files} files. Remove some, or reload the page."
+                f"The server holds as many uploaded files of your {name} as it may: {byte_size(max_bytes * MB)}, "
+                f"{max_files} files. Remove some, or reload the page."
             )
     return ""
 

@@ -222,14 +222,14 @@ class SelectSlider(Options):
 
 @dataclass(frozen=True)
 class Segmented(Options):
-    """One of a few that are all in sight; with `pills`, as separate pills. More than `most` are a list."""
+    """One of a few that are all in sight; with `pills`, as separate pills. More than `max_options` are a list."""
 
     pills: bool = False
-    most: int | None = None
+    max_options: int | None = None
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(values)
-        if self.most is not None and len(texts) > self.most:
+        if self.max_options is not None and len(texts) > self.max_options:
             index = list(texts).index(start)
             return st.selectbox(_of(self.label, values), list(texts), index, **shared)
         return (st.pills if self.pills else st.segmented_control)(
@@ -244,9 +244,9 @@ class Segmented(Options):
 
 @dataclass(frozen=True)
 class MultiSelect(Options):
-    """Some of a list, at most `most` of them."""
+    """Some of a list, at most `max_options` of them."""
 
-    most: int | None = None
+    max_options: int | None = None
 
     def start(self, values: Values) -> Any:
         return list(_of(self.default, values) or ())
@@ -258,7 +258,7 @@ class MultiSelect(Options):
             list(texts),
             start,
             format_func=texts.__getitem__,
-            max_selections=self.most,
+            max_selections=self.max_options,
             **shared,
         )
 

@@ -316,7 +316,7 @@ def other_panel(container: Any) -> None:
         examples = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
     st.caption(
         f"{plain(examples)}. The lab looks the model up and shows "
-        f"its size before it downloads anything: at most {format_bytes(hub.most_bytes())}, only safetensors "
+        f"its size before it downloads anything: at most {format_bytes(hub.max_bytes())}, only safetensors "
         "files. It runs no code from the hub."
     )
 

@@ -344,7 +344,7 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
         "this process holds some of it"
     )
-    assert cache.budget.__wrapped__().most_bytes <= 200e6
+    assert cache.budget.__wrapped__().max_bytes <= 200e6
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=lots")
     with pytest.raises(
         ValueError, match="ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"

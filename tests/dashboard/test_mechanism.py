@@ -287,7 +287,7 @@ def page():
         ),
         length=Number("Length", lambda values: 2 * values.width, 1, 64, slider=True),
         causal=Toggle("Causal"),
-        kinds=MultiSelect("Kinds", "abc", ["b"], most=2),
+        kinds=MultiSelect("Kinds", "abc", ["b"], max_options=2),
         weights=Segmented("Weights", {"random": "Random", "trained": "Trained"}),
         seed=Number("Seed", 3, 0, 9, hidden=True),
     )

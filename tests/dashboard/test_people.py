@@ -420,7 +420,7 @@ def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_
     most = small_run(steps=20_000, max_seconds=3_600.0)
     assert (
         limits.admit_config(most) == most
-        and limits.most_steps() == 20_000
+        and limits.max_run_steps() == 20_000
         and runs_folder() == server_folder()
         and people.mine(Run(server_folder()))
     )

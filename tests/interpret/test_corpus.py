@@ -190,7 +190,7 @@ def test_the_marked_row_is_the_one_that_was_chosen():
 
 
 def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
-    vectors = head_vectors(model, inputs, "causal", most=30)
+    vectors = head_vectors(model, inputs, "causal", max_tokens=30)
     q, k = vectors.head(1, 3)
     assert vectors.texts.max() == 1 and len(q) == len(k) == len(vectors.tokens) == 13 + 22
     first = read_text(model, inputs[0], "causal").trace.of("causal").maps[1].weights[3]

@@ -127,10 +127,10 @@ def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp
     runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
     assert folder_bytes(runs[0].path) > 5_000 > folder_bytes(runs[1].path)
     for _ in range(2):  # what fits stays
-        prune(9, tmp_path, most=sum(folder_bytes(run.path) for run in runs[1:]))
+        prune(9, tmp_path, max_bytes=sum(folder_bytes(run.path) for run in runs[1:]))
         assert list_runs(tmp_path) == runs[1:]
     discard(runs[2])
-    prune(9, tmp_path, most=folder_bytes(runs[1].path))
+    prune(9, tmp_path, max_bytes=folder_bytes(runs[1].path))
     assert list_runs(tmp_path) == [runs[1]] and deleted_runs(tmp_path) == []
 
 
