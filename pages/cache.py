@@ -37,7 +37,7 @@ from core.studies.cache import (
 from core.studies.racing import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
-from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
+from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain, plural
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
 from dashboard.server.cache import cached, model as loaded_model, shared
@@ -727,11 +727,6 @@ def question(changes: Mapping[str, float]) -> Question:
 
 
 # The page's sentences and tables, from the numbers on the page.
-
-
-def plural(count: int, word: str) -> str:
-    """1 sequence, 2 sequences."""
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def step_fact(decoding: Decoding, step: int) -> str:

@@ -676,15 +676,13 @@ def _index() -> None:
                 for state, (_, _, plural, _) in STATES.items()
                 if counts[state]
             ]
-            waiting = f" {counts[None]} {'is' if counts[None] == 1 else 'are'} not measured yet."
-            fact(
-                (
-                    f"Of {len(results)} claims {', '.join(parts)}."
-                    if parts
-                    else f"{len(results)} claims."
-                )
-                + waiting * (counts[None] > 0)
+            first = (
+                f"Of {len(results)} claims {', '.join(parts)}."
+                if parts
+                else f"{len(results)} claims."
             )
+            waiting = f" {counts[None]} {'is' if counts[None] == 1 else 'are'} not measured yet."
+            fact(first + waiting if counts[None] else first)
     subjects = list(dict.fromkeys(claim.subject for claim in CLAIMS))
     with st.grid(3, min_column_width=260, gap="small"):
         for claim in sorted(CLAIMS, key=lambda claim: subjects.index(claim.subject)):

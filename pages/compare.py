@@ -344,7 +344,11 @@ def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
 def to_query(controls: Comparison) -> dict[str, str | list[str]]:
     """The controls as query parameters, without those that have their default."""
     default = link_texts(default_controls())
-    return {name: text for name, text in link_texts(controls).items() if text != default[name]}
+    return {
+        name: text
+        for name, text in link_texts(controls).items()
+        if text != default[name] and (name != "sizes" or controls.seeded)
+    }
 
 
 PARAMETERS = tuple(link_texts(default_controls()))

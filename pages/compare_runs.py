@@ -24,7 +24,7 @@ from core.studies.compare_runs import (
     maps_over_time,
 )
 from dashboard.draw.curves import Curve
-from dashboard.draw.formats import MINUS, duration, number, percent, plain, score
+from dashboard.draw.formats import MINUS, cut, duration, number, percent, plain, score
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink
@@ -178,10 +178,6 @@ def names(summaries: Sequence[RunSummary]) -> list[str]:
         name = cut(name, LONGEST_NAME)
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     return names
-
-
-def cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 class Controls(NamedTuple):

@@ -67,7 +67,7 @@ from core.studies.corpus import (
 )
 from core.tasks import reading
 from core.tasks.reading import MAX_SIGNS
-from dashboard.draw.formats import byte_size, latex, number, percent, plain, signed
+from dashboard.draw.formats import byte_size, latex, number, percent, plain, plural, signed
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.picture_files import csv_file
@@ -818,9 +818,9 @@ def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: 
         ),
         (
             corpus.cut,
-            f"Of {corpus.cut:,} text{'s' * (corpus.cut != 1)} only the first {MAX_TOKENS} tokens were read.",
+            f"Of {plural(corpus.cut, 'text')} only the first {MAX_TOKENS} tokens were read.",
         ),
-        (failed, f"{failed:,} text{'s' * (failed != 1)} could not be read: {corpus.error}"),
+        (failed, f"{plural(failed, 'text')} could not be read: {corpus.error}"),
         *((True, note) for note in data.get("notes", ())),
         (
             True,

@@ -660,11 +660,11 @@ def _comparison(controls: Controls) -> None:
         ]
         for settings, one in zip(strategies, scores, strict=True)
     ]
-    means = f"Means over {{}}{count} held-out sources".format
+    held_out = f"{count} held-out sources"
     table(
         ["strategy", "accuracy", *optional, "log-probability", "tokens"],
         rows,
-        caption=means(""),
+        caption=f"Means over {held_out}",
         markers=False,
     )
     longest = task.max_target + 1
@@ -672,6 +672,6 @@ def _comparison(controls: Controls) -> None:
         f" Cut at {min(controls.settings.longest or longest, longest)} tokens, before an end token: "
         f"{' and '.join(str(one.cut) for one in scores)} outputs."
     )
-    st.caption(f"{means('the same ')}.{cut if any(one.cut for one in scores) else ''}")
+    st.caption(f"Means over the same {held_out}.{cut if any(one.cut for one in scores) else ''}")
     if len(scores) == 2:
         fact(scores_fact(*scores))

@@ -55,11 +55,11 @@ from dashboard.ui.model_picker import (
 )
 from dashboard.ui.models import (
     ModelRef,
+    answer_cell,
     answer_study,
     baseline_of,
     model_cell,
     one_thread,
-    question_code,
     reading_of,
 )
 from dashboard.ui.panels import (
@@ -878,12 +878,6 @@ from core.show import show_maps
 
 show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
 """
-_ASK = """
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question})
-print(baseline.word or "cosine", baseline.value)
-"""
 _WAYS = """
 from core.studies.evidence import answers_without
 
@@ -909,8 +903,7 @@ def script(
     contributions = "Contributions({}, {})"
     if baseline is not None:
         contributions = "measure_contributions(baseline)"
-        ask = _ASK.format(question=question_code(controls.question))
-        cells.append(Cell("The answer of the whole model.", ask))
+        cells.append(answer_cell(controls.question, "The answer of the whole model."))
         results["baseline.value"] = np.array(baseline.value)
     if answers:
         ways = _WAYS.format(off=set(off))

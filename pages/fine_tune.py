@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dashboard.draw.formats import number, percent, plain
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.tables import confusion, escaped, html_table
+from dashboard.draw.tables import confusion, html_table
 from dashboard.navigation import step_of
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
@@ -174,14 +175,13 @@ def table(
     """Held-out rows with the predictions before training and now, wrong ones struck through: HTML."""
 
     def output(prediction: Prediction) -> str:
-        text = escaped(" ".join(prediction.predicted)) or "nothing"
+        text = escape(" ".join(prediction.predicted)) or "nothing"
         struck = f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
         return text if prediction.right else struck
 
     rows = [
-        (*(escaped(" ".join(part)) for part in (last.source, last.target)), *map(output, pair))
-        for pair in zip(before, now, strict=False)
-        for last in pair[1:]
+        (escape(" ".join(last.source)), escape(" ".join(last.target)), output(first), output(last))
+        for first, last in zip(before, now, strict=False)
     ]
     return html_table(columns, rows, ink.hairline, ("",) * len(columns))
 

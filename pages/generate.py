@@ -114,7 +114,8 @@ FIELDS = Fields(
     kind=Segmented(
         "Attends to",
         lambda values: {kind: SIDES[kind] for kind in values.kinds},
-        hidden=True,  # which reads its text in the link itself, those of older links, too
+        hidden=True,
+        old=lambda text, values: {"What was said": "causal"}.get(text, text),
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
         also={"label_visibility": "collapsed"},
     ),
@@ -550,8 +551,6 @@ def _outputs(search: Search, pretrained: Pretrained, hypotheses: Sequence[Hypoth
     kinds = result.trace.kinds
     kind = kinds[0]
     if len(kinds) > 1:
-        if st.query_params.get("generate:kind") == "What was said":  # in older links
-            st.session_state["generate:kind"] = "causal"
         kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind
     view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)

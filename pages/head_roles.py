@@ -67,7 +67,7 @@ from core.studies.head_roles import (
 from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.attention_view import Patches, attention_view
-from dashboard.draw.formats import number, percent, plain
+from dashboard.draw.formats import cut, number, percent, plain
 from dashboard.draw.head_roles import (
     SENTENCE_STYLE,
     head_bars,
@@ -580,7 +580,7 @@ def example_of(
         line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
     if given.picture is not None:
         return f"{line}, in picture {example.reading + 1}"
-    text = given.text if len(given.text) <= LONGEST else given.text[: LONGEST - 1] + "…"
+    text = cut(given.text, LONGEST)
     return f"{line}, in “{text}”" if text else line
 
 
@@ -961,9 +961,8 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
         figures = {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))}
-        faint = scores.score[test] - scores.margin[test] <= scores.uniform[test]
         head_chart(
-            share_grid(scores, scores.score[test], figures, faint, head, theme()),
+            share_grid(scores, scores.score[test], figures, ~scores.passes[test], head, theme()),
             "head_roles:tests",
             TEST_HEAD,
             f"Layers by heads, each with its score in the test {TESTS[test].name}",
@@ -1068,7 +1067,7 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
 def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
     """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
     best, others = scores.ranked(test)[0], ""
-    if scores.score[test][best] - scores.margin[test][best] <= scores.uniform[test]:
+    if not scores.passes[test][best]:
         others = " No head of this model passes the test."
     elif best != head:
         others = f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
@@ -1081,7 +1080,7 @@ def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
 
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:
     """A row a test: the best head, its score, and how many heads are above uniform attention."""
-    above = (scores.score - scores.margin > scores.uniform[:, None, None]).sum((1, 2))
+    above = scores.passes.sum((1, 2))
     return [
         [
             test.name,

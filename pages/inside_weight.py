@@ -19,7 +19,7 @@ from core.interpret.weight_breakdown import (
 from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain
+from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain, plural
 from dashboard.draw.page_exports import Cell as Cell_of_scripts, Script, add_script
 from dashboard.draw.palette import Ink, Theme, colour_scale
 from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
@@ -227,8 +227,8 @@ def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
     if abs(stretch - 1) > 1e-3:
         more = f"The rotation also scales both by {number(stretch)}."
     return (
-        f"Before rotation their product is {number(float(one.unrotated_q @ one.unrotated_k))}; after it, {apart} "
-        f"position{'s' * (apart != 1)} apart, it is {number(one.dot)}. {more}"
+        f"Before rotation their product is {number(float(one.unrotated_q @ one.unrotated_k))}; after it, "
+        f"{plural(apart, 'position')} apart, it is {number(one.dot)}. {more}"
     )
 
 

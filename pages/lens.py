@@ -24,7 +24,6 @@ from core.interpret.lens import (
     Trajectories,
     attribute_passes,
     count_parts,
-    first_likeliest,
     follow_tokens,
     join_parts,
     read_part,
@@ -44,7 +43,7 @@ from core.studies.lens import (
     window_start,
 )
 from dashboard.draw import vega
-from dashboard.draw.formats import distinct, latex, number, percent, plain, signed
+from dashboard.draw.formats import cut, distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import bar_figure, effect_grid
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
@@ -77,13 +76,13 @@ from dashboard.ui.model_picker import (
 )
 from dashboard.ui.models import (
     ModelRef,
+    answer_cell,
     answer_study,
     baseline_of,
     is_small,
     load_model,
     model_cell,
     one_thread,
-    question_code,
     study_of,
 )
 from dashboard.ui.panels import (
@@ -255,7 +254,7 @@ def token_grid(
         row
         | {
             "column": columns[row["column"]],
-            "short": word if len(word := row["word"]) <= SIGNS else f"{word[: SIGNS - 1]}…",
+            "short": cut(row["word"], SIGNS),
         }
         for row in rows
     ]
@@ -332,13 +331,10 @@ def along_layers(
     }
     tips = {"state": "after", "name": "token", "text": "rank" if rank else "value"}
     shown = {**at, "tooltip": [text_tip(*tip) for tip in tips.items()]}
-    marked = [{"state": picked}] * (picked is not None)
+    marked = [] if picked is None else [{"state": picked}]
     drawn = figure(
         [
-            *(
-                layer("rule", [one], {"x": at["x"]}, color=ink.hairline, strokeWidth=2)
-                for one in marked
-            ),
+            layer("rule", marked, {"x": at["x"]}, color=ink.hairline, strokeWidth=2),
             layer("line", rows, at, strokeWidth=2),
             layer("point", rows, shown, filled=True, size=50, opacity=1),
         ],
@@ -424,16 +420,7 @@ PARTS = "The logit as a sum of what each part of the model wrote, the largest fi
 def script(controls: Controls, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
     """The model, its answer to the question, and what a view computes of it."""
     model = model_cell(controls.ref, controls.question.inputs)
-    ask = _ASK.format(question=question_code(controls.question))
-    return Script((model, Cell(ASK, ask), *cells), results)
-
-
-_ASK = """
-from core.interpret.evidence import Question, ask
-
-baseline = ask(model, {question})
-print(baseline.word, baseline.value)
-"""
+    return Script((model, answer_cell(controls.question, ASK), *cells), results)
 
 
 def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]) -> Script:
@@ -454,7 +441,7 @@ along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.valu
 first, stays = first_likeliest(along)  # states: 0 is the embedding
 print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
 """
-    leads = [-1 if one is None else one for one in first_likeliest(along)]
+    leads = [-1 if one is None else one for one in (decision.first, decision.stays)]
     results = {
         "lens.top": to_numpy(lens.top),
         "lens.probabilities": to_numpy(lens.probabilities),
@@ -608,14 +595,14 @@ def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
 
 def equation(attribution: Attribution) -> str:
     """The sum of the parts by what they are, with its numbers, as LaTeX."""
-    sums = dict.fromkeys((*ROLES.values(), "biases"), 0.0)
-    used = {ROLES.get(part.role, "biases") for part in attribution.parts}
+    sums = dict[str, float]()
     for part in attribution.parts:
-        sums[ROLES.get(part.role, "biases")] += part.value
+        name = ROLES.get(part.role, "biases")
+        sums[name] = sums.get(name, 0.0) + part.value
     written = " ".join(
-        rf"{'+' if value >= 0 else '-'} \underbrace{{{latex(abs(value))}}}_{{\text{{{name}}}}}"
-        for name, value in sums.items()
-        if name in used
+        rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
+        for name in (*ROLES.values(), "biases")
+        if name in sums
     )
     return rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}"
 
@@ -950,7 +937,7 @@ def _who_grid(
     picked: Pair | None,
 ) -> None:
     """Draw layers × heads and the feed-forward networks, each cell what it adds; one of a head picks it."""
-    rows, names, columns = list[Spec](), list(layers.values()), dict[str, None]()
+    rows, names = list[Spec](), list(layers.values())
     columns = dict.fromkeys(map(str, range(1 + max((head for _, head in heads), default=0))))
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):

@@ -26,7 +26,7 @@ from core.studies import positions as study
 from core.studies.positions import GUIDE_SHIFT, ShuffleEffect, by_distance
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
-from dashboard.draw.formats import latex, listed, number, plain
+from dashboard.draw.formats import cut, latex, listed, number, plain
 from dashboard.draw.multiples import Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
@@ -612,7 +612,7 @@ def shuffled(values: Values) -> Equation:
 def weights(tokens: Sequence[str], effect: ShuffleEffect, row: int) -> None:
     """Draw one head's weights in order, shuffled with rows and columns restored, and their difference."""
     ordered, mixed = " ".join(tokens), " ".join(tokens[index] for index in effect.order)
-    short = [text if len(text) <= 34 else text[:33] + "…" for text in (ordered, f"from {mixed}")]
+    short = [cut(text, 34) for text in (ordered, f"from {mixed}")]
     maps_with_difference(
         "maps",
         Tile("In order", short[0], effect.ordered[0]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
 from core.interpret.roles import OLSSON, VOITA, ranked_heads, stack_layers
@@ -84,6 +84,11 @@ class RepeatScores(NumberedHeads):
     def ranked(self, test: int) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
         return ranked_heads(self.score[test])
+
+    @property
+    def passes(self) -> Bool[np.ndarray, "R L H"]:
+        """Whether the interval of a head lies above uniform attention."""
+        return self.score - self.margin > self.uniform[:, None, None]
 
 
 def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:

@@ -147,6 +147,16 @@ def distinct(tokens: Sequence[str]) -> list[str]:
     ]
 
 
+def cut(text: str, max_length: int) -> str:
+    """The start of a text, with … for what does not fit."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
+
+
+def plural(count: int, word: str) -> str:
+    """1 sequence, 2 sequences."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def shorten(text: str, max_length: int = 80) -> str:
     """The two ends of a long text, cut between words where there are any: outputs of one beam differ there."""
     if len(text) <= max_length:

@@ -12,7 +12,7 @@ from html import escape
 
 import numpy as np
 
-from dashboard.draw.formats import number
+from dashboard.draw.formats import cut, number
 from dashboard.draw.palette import LIGHT_INK, SIGNED, WEIGHTS, colours_at, rgb_of
 
 LETTER, FONT = 6.4, 12  # px a letter is wide, and high
@@ -195,7 +195,7 @@ class _Box:
         cell = min(CELL, (SMALL_WIDTH if small else WIDTH) / max(rows, columns, 1))
         if room:
             letters = int(room / LETTER)
-            item = replace(item, name=_cut(item.name, letters), note=_cut(item.note, letters))
+            item = replace(item, name=cut(item.name, letters), note=cut(item.note, letters))
             cell = min(COLUMN_CELL, (room - 1) / max(columns, 1), (self.left + room) / max(rows, 1))
         self.item, self.cell = item, max(MIN_CELL, cell)
         self.top = top + (TITLE if item.name else 0) + (NOTE if item.note else 0)
@@ -301,7 +301,7 @@ def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> 
         text(
             left - 6,
             top + (i + 0.5) * cell + 4,
-            _cut(item.rows[i]),
+            cut(item.rows[i], MAX_LETTERS),
             anchor="end",
             fill=LIGHT_INK.pick if i == row else LIGHT_INK.text,
         )
@@ -311,7 +311,7 @@ def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> 
         text(
             0,
             4,
-            _cut(item.columns[j]),
+            cut(item.columns[j], MAX_LETTERS),
             at=f"translate({left + (j + 0.5) * cell:.1f} {top - 6:.1f}) rotate(-90)",
         )
         for j in range(0, columns if box.named[1] else 0, every)
@@ -387,10 +387,6 @@ def _image(box: _Box, top: float) -> str:
 def _masks(maps: Sequence[PictureMap]) -> bool:
     """Whether a cell of them is masked."""
     return not all(item.allowed.all() for item in maps)
-
-
-def _cut(name: str, max_length: int = MAX_LETTERS) -> str:
-    return name if len(name) <= max_length else name[: max_length - 1] + "…"
 
 
 def _room(names: Sequence[str]) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from core.models import sentence_spans
 from core.training.record import Bucket, Prediction
-from dashboard.draw.formats import number, percent, score
+from dashboard.draw.formats import cut, number, percent, score
 from dashboard.draw.palette import BAR, Ink, Theme, shade, text_on
 
 # Held-out examples as HTML tables, errors marked in the accent; everything is escaped here.
@@ -22,7 +22,7 @@ ANYWHERE, RIGHT = "overflow-wrap:anywhere", "text-align:right"
 
 
 def escaped(text: str) -> str:
-    return html.escape(text if len(text) <= MAX_SIGNS else f"{text[: MAX_SIGNS - 1]}…")
+    return html.escape(cut(text, MAX_SIGNS))
 
 
 def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:

@@ -417,6 +417,17 @@ def question_code(question: Question) -> str:
     return f"Question({', '.join(['inputs', *changed])})"
 
 
+def answer_cell(question: Question, words: str) -> Cell:
+    """A cell that asks `model` the question about `inputs`, as `baseline`."""
+    code = f"""
+from core.interpret.evidence import Question, ask
+
+baseline = ask(model, {question_code(question)})
+print(baseline.word or "cosine", baseline.value)
+"""
+    return Cell(words, code)
+
+
 def import_block(imports: set[str]) -> str:
     """Imports in order, one line for each module: the standard library, then others, then core."""
     names: dict[str, set[str]] = {}

@@ -13,6 +13,7 @@ from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.reading import MAX_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
+from dashboard.draw.formats import cut
 from dashboard.server.limits import admit_upload, at_most, where_stored
 from dashboard.ui.links import KEEP, link_value
 from dashboard.ui.mechanism import show_unreadable
@@ -113,10 +114,7 @@ def _summary(value: str) -> tuple[int, int, str]:
         text = reading.read(value)
     except ConfigError:
         return 0, 0, ""
-    head = [
-        line if len(line) <= HEAD_SIGNS else f"{line[: HEAD_SIGNS - 1]}…"
-        for line in text.split("\n", HEAD_LINES)[:HEAD_LINES]
-    ]
+    head = [cut(line, HEAD_SIGNS) for line in text.split("\n", HEAD_LINES)[:HEAD_LINES]]
     return len(text.splitlines()), len(text), "\n".join([*head, "…"])
 
 
