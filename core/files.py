@@ -77,12 +77,16 @@ def write_atomically(path: Path, data: bytes, new: bool = False) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(2)}")
     try:
         draft.write_bytes(data)
-        (os.link if new else os.replace)(draft, path)  # whole at once, which "xb" is not
-    except OSError as error:
-        if not new or isinstance(error, FileExistsError):
+        if not new:
+            os.replace(draft, path)
+            return
+        try:
+            os.link(draft, path)  # whole at once, which "xb" is not
+        except FileExistsError:
             raise
-        with open(path, "xb") as file:  # a file system without links
-            file.write(data)
+        except OSError:  # a file system without links
+            with open(path, "xb") as file:
+                file.write(data)
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -276,7 +276,7 @@ def _check_steps(steps: Steps) -> Tensor:
         )
     scores = None if steps.raw is None else tuple(steps.raw.shape)
     refuse_if(
-        scores and scores[1:] != (heads, queries, keys),
+        scores is not None and scores[1:] != (heads, queries, keys),
         f"Its scores are {scores}; expected (B, H, T, S) = {(B, heads, queries, keys)}.",
     )
     weights = steps.normalized if steps.normalized is not None else steps.weights

@@ -6,6 +6,7 @@ checked by the hub's checksum where there is one. No code from a repository is e
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from core.files import folder_bytes, modified, sha256, text_of
+from core.files import folder_bytes, modified, text_of
 from core.memory import free_bytes
 from core.pretrained.base import Pretrained, PretrainedError, first_line
 from core.pretrained.load import (
@@ -60,6 +61,7 @@ def fetch_file(
     """One file, never longer than stated, taken up again where a connection broke off; checked by its sha256."""
     import httpx2
 
+    digest = hashlib.sha256()
     with into.open("wb") as out, hub_errors(repo, commit, token):
         for left in reversed(range(TRIES)):
             try:
@@ -70,12 +72,13 @@ def fetch_file(
                             f"{file.name}, so the file is not saved."
                         )
                     step(len(chunk))
+                    digest.update(chunk)
                     out.write(chunk)
                 break
             except (httpx2.TransportError, TimeoutError):
                 if not left:
                     raise
-    if into.stat().st_size < file.size or file.sha256 not in (None, sha256(into)):
+    if into.stat().st_size < file.size or file.sha256 not in (None, digest.hexdigest()):
         raise PretrainedError(
             f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again."
         )

@@ -22,7 +22,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-with suppress(ImportError):  # `connect` says so
+try:
     import ray
     from ray.exceptions import (
         ActorUnavailableError,
@@ -31,6 +31,8 @@ with suppress(ImportError):  # `connect` says so
         RaySystemError,
         RpcError,
     )
+except ImportError:
+    ray = None  # type: ignore[assignment]  # `connect` says so
 
 from core.files import HOSTED, hosted, server_folder
 from core.plugins import folder as plugins_folder
@@ -59,6 +61,8 @@ TRAVELS = ("ATTENTION_LAB_LIMITS", HOSTED)  # a public copy's worker writes no p
 
 def connect() -> str:
     """Connect to the cluster; returns its head as HOST:PORT. ConnectionError, in a sentence, where it cannot."""
+    if ray is None:
+        raise ConnectionError(MISSING)
     chosen = ray_queue.address()
     try:
         if chosen != "auto":
@@ -66,8 +70,6 @@ def connect() -> str:
         ray.init(
             chosen, namespace=ray_queue.NAMESPACE, logging_level=logging.ERROR, log_to_driver=False
         )
-    except NameError as error:
-        raise ConnectionError(MISSING) from error
     except Exception as error:  # Ray has no common class for what can be wrong here
         print(f"{type(error).__name__}: {error}", flush=True)
         raise ConnectionError(

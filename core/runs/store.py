@@ -396,9 +396,14 @@ class Copier:
         every = [row for rows in self._rows.values() for row in rows.values()]
         return {row.id: row for row in sorted(every, key=lambda row: row.owned)}
 
+    def row(self, name: str) -> StoredRun | None:
+        """The item of that id, as `newest` has it."""
+        rows = [rows[name] for rows in self._rows.values() if name in rows]
+        return max(rows, key=lambda row: row.owned, default=None)
+
     def newer(self, item: Item) -> bool:
         """Whether another server has another version of an item, and is the one that may write it."""
-        row, manifest = self.newest().get(item.id), item.manifest()
+        row, manifest = self.row(item.id), item.manifest()
         if row is None or row.server == self.place.server or item.changed_here():
             return False
         may_write = manifest.server == row.server or row.owned > manifest.owned
@@ -509,23 +514,24 @@ class Copier:
 
         A run that is still under way elsewhere is paused here: a copy that another server alone continues.
         """
-        if (row := self.newest().get(name)) is None:
+        if (row := self.row(name)) is None:
             return False
         item = Item(self.root, row.home, name)
         draft, old = (self.root / item.home / f".draft-{mark}{name}" for mark in ("", "old-"))
         shutil.rmtree(draft, ignore_errors=True)
-        stored = [one for one in self.place.list(item.remote) if NAME.fullmatch(one)]
-        stored.sort(key=lambda one: one != STATUS)  # in the opposite order of writing
-        files = [one for one in stored if one not in LOCAL]
+        stored = item.names() if item.single else self.place.list(item.remote)
+        files = [one for one in stored if NAME.fullmatch(one) and one not in LOCAL]
+        files.sort(key=lambda one: one != STATUS)  # in the opposite order of writing
         for file in files:
             if (content := self.place.read(f"{item.remote}/{file}")) is not None:
                 write_atomically(draft / file, content)
         copied = RunFolder(draft)
-        if not (draft / item.names()[0]).is_file() if item.single else not copied.exists():
+        whole = (draft / files[0]).is_file() if item.single else copied.exists()
+        if not whole:
             shutil.rmtree(draft, ignore_errors=True)
             return False
         if item.single:
-            os.replace(draft / item.names()[0], item.folder / item.names()[0])
+            os.replace(draft / files[0], item.folder / files[0])
         else:
             for folder in () if item.home else ("frames", "checkpoints"):
                 (draft / folder).mkdir(parents=True, exist_ok=True)
@@ -624,14 +630,14 @@ def bring(name: str, home: str = "") -> None:
     item = Item(now.root, home, name)
     here = item.exists()
     # As of the last pass: no page waits for the store.
-    lacked = name not in now.newest() and time.monotonic() - now.read_at < FRESH_SECONDS
+    lacked = now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
     if now.read_at > 0 and (not now.newer(item) if here else lacked):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)
         with FileLock(now.root / LOCK):
             now.read_rows()
-            row = now.newest().get(name)
+            row = now.row(name)
             # What a worker of this machine writes stays as it is.
             at_rest = item.single or (item.run.status().ended and not item.run.alive())
             if row and row.home == home and (not here or (now.newer(item) and at_rest)):
