@@ -94,10 +94,9 @@ class Group:
 
     def results(self) -> Results:
         """The cells so far, those of this config only."""
+        known = set(self.config.cells)
         cells = [cell for run in self.runs for cell in load_cells(run)]
-        return Results(
-            tuple(one for one in cells if (one.condition, one.seed) in self.config.cells)
-        )
+        return Results(tuple(one for one in cells if (one.condition, one.seed) in known))
 
 
 def claims_folder() -> Path:

@@ -429,9 +429,9 @@ def token_scores(
     maps, size, rows = trace.of(kind).maps, len(baseline.source), answering_rows(baseline, kind)
     layers = {"weights": [np.abs(item.weights[:, :, :size]) for item in maps]}
     norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
-    if known := [one[:, :, :size] for one in norms if one is not None]:
-        shares = [one / np.maximum(one.sum(-1, keepdims=True), 1e-12) for one in known]
-        layers |= {"written": shares} if len(known) == len(norms) else {}
+    known = [one[:, :, :size] for one in norms if one is not None]
+    if known and len(known) == len(norms):
+        layers["written"] = [one / np.maximum(one.sum(-1, keepdims=True), 1e-12) for one in known]
     scores = {name: np.mean([(rows @ one).mean(0) for one in of], 0) for name, of in layers.items()}
     if contributions.gradients:
         gradients = [

@@ -640,5 +640,5 @@ def clearest_example(
         for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True):
             candidates.append((letters[query] + letters[key], Example(index, query, key, *rest)))
     most = max((example.value for _, example in candidates), default=0.0)
-    near = (pair for pair in candidates if pair[1].value >= NEARLY * most)
-    return max(near, key=lambda pair: pair[0], default=(0, None))[1]
+    near = [pair for pair in candidates if pair[1].value >= NEARLY * most]
+    return max(near, key=lambda pair: pair[0])[1] if near else None

@@ -286,18 +286,18 @@ def _check_stack(config: ModelConfig) -> None:
         f"A pattern has at most {LONGEST} attentions; this one has {len(pattern)}.",
     )
     added = [attention.position for attention in pattern if _is_added(attention)]
-    refuse_if(
-        added and (len(set(added)) > 1 or len(added) < len(pattern)),
-        f"position = {added and added[0].key} is added to the embedding, once for all layers; take it in every "
-        "attention of the pattern, or positions that enter the attention (rope, alibi).",
-    )
+    if added and (len(set(added)) > 1 or len(added) < len(pattern)):
+        raise ConfigError(
+            f"position = {added[0].key} is added to the embedding, once for all layers; take it in every "
+            "attention of the pattern, or positions that enter the attention (rope, alibi)."
+        )
     for name in ("decoder_attention", "cross_attention"):
         own = getattr(config, name)
-        refuse_if(
-            own is not None and _is_added(own),
-            f"{name} has position = {own and own.position.key}, which is added to the embedding, where the "
-            "model's first attention decides; take position = none here.",
-        )
+        if own is not None and _is_added(own):
+            raise ConfigError(
+                f"{name} has position = {own.position.key}, which is added to the embedding, where the "
+                "model's first attention decides; take position = none here."
+            )
     for layer in range(max(0, config.layers - config.kv_shared_layers), config.layers):
         attention = config.layer_attention(layer)
         refuse_if(

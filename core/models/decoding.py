@@ -443,6 +443,11 @@ Penalty = Callable[
 ]  # the length of an output and α → the divisor of its log-probability
 
 
+def length_power(length: int, alpha: float) -> float:
+    """length^α, by which transformers divides a beam."""
+    return float(length**alpha)
+
+
 def penalty(length: int, alpha: float) -> float:
     """((5 + length) / 6)^α."""
     return ((5 + length) / 6) ** alpha

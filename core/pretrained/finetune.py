@@ -16,7 +16,7 @@ import torch
 from msgspec import Meta
 from torch import nn
 
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, quote, refuse_if
 from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
@@ -36,7 +36,7 @@ from core.pretrained.load import (
 from core.serialization import bounds, check_types, read, renamed
 from core.tasks.metrics import majority_class
 from core.tasks.reading import Row, line_numbers, read_rows
-from core.training.config import refuse_if, resolve_device
+from core.training.config import resolve_device
 
 TASKS = {"classify": ("text", "label"), "pairs": ("source", "target")}
 MINILM = "minilm"
@@ -172,21 +172,21 @@ def parse(task: str, data: str, seed: int = 0) -> Rows:
     for row in rows:
         text, answer = row.cells
         if (other := once.setdefault(text, row)) is row:
-            groups[answer * labelled].append(row)
-        refuse_if(
-            other.cells[1] != answer,
-            f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
-            f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them.",
-        )
+            groups[answer if labelled else ""].append(row)
+        elif other.cells[1] != answer:
+            raise ConfigError(
+                f"Lines {other.line} and {row.line} have the same text, {text!r:.60}, but different "
+                f"labels: {other.cells[1]!r:.40} and {answer!r:.40}. Keep one of them."
+            )
     refuse_if(
         len(once) < MIN_ROWS,
         f"The file has {len(once)} different rows; at least {MIN_ROWS} are needed, so that some "
         "can be held out.",
     )
-    refuse_if(
-        labelled and len(groups) < 2,
-        f"Every row has the label {quote(*list(groups)[:1])}; at least two labels are needed.",
-    )
+    if labelled and len(groups) < 2:
+        raise ConfigError(
+            f"Every row has the label {quote(*groups)}; at least two labels are needed."
+        )
     refuse_if(
         labelled and len(groups) > MAX_LABELS,
         f"There are {len(groups):,} different labels; at most {MAX_LABELS} are allowed. Is the "
@@ -378,9 +378,11 @@ def build(config: FineTuneConfig, rows: Rows) -> Learner:
 
     PretrainedError when the model does not load, ConfigError when it cannot be trained on such rows.
     """
+    import transformers
+
     torch.manual_seed(config.seed)
     folder, tokenizer = folder_of(config.model), load_tokenizer(config.model, config.task)
-    transformers, pairs = import_module("transformers"), config.task == "pairs"
+    pairs = config.task == "pairs"
     labels, new_head, new = rows.labels, False, tuple[str, ...]()
     try:
         if pairs:

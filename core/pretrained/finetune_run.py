@@ -401,7 +401,9 @@ def recorded_inputs(config: FineTuneConfig, rows: Rows) -> tuple[ModelInputs, ..
     """
     sentence = config.logged_example.strip()
     if config.task == "classify":
-        texts = [*[sentence] * bool(sentence), *(pair.text for pair in rows.held_out[:1])]
+        texts = [pair.text for pair in rows.held_out[:1]]
+        if sentence:
+            texts.insert(0, sentence)
         return tuple(map(ModelInputs, texts))
     chosen = [pair for pair in (*rows.held_out, *rows.learned) if pair.text == sentence]
     refuse_if(

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from core.interpret.trace import AttentionTrace, Kind
-from core.models.decoding import Prompt, SearchSettings, Tree, no_repeat, search_steps
+from core.models.decoding import Prompt, SearchSettings, Tree, length_power, no_repeat, search_steps
 from core.pretrained.attention_recorder import to_device
 from core.pretrained.base import (
     Line,
@@ -231,7 +231,7 @@ def generate_steps(
         most,
         eos=end_tokens(pretrained),
         rules=logit_rules(pretrained, len(start.prompt.prefix_tokens), most),
-        lp=lambda length, power: float(length**power),
+        lp=length_power,
     )
 
 

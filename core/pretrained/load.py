@@ -6,7 +6,6 @@ import json
 import math
 import os
 import re
-import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -489,7 +488,7 @@ def positions(model: Any) -> int:
         # RoBERTa and related models number positions from after the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
     ]
-    return min(limit if limit > 0 else MAX_TOKENS, *tables[:1], sys.maxsize)
+    return min([limit if limit > 0 else MAX_TOKENS, *tables[:1]])
 
 
 def model_class(config: PreTrainedConfig) -> Any:

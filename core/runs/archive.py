@@ -41,7 +41,7 @@ OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 
-def _refuse_if(wrong: bool, message: str) -> None:
+def _refuse_if(wrong: object, message: str) -> None:
     if wrong:
         raise ValueError(message)
 
@@ -74,7 +74,8 @@ def read_records(path: Path) -> list[Record]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where} cannot be read: {error}") from error
             before, now = result[-2:][0].step, result[-1].step
-            _refuse_if(now < before, f"{where}: step {now} comes after {before}.")
+            if now < before:
+                raise ValueError(f"{where}: step {now} comes after {before}.")
     raise ValueError(f"metrics.jsonl has more than {MAX_RECORDS:,} lines.")
 
 
@@ -122,7 +123,7 @@ def checkpoints(run: Run, config: RunConfig) -> None:
         where = f"checkpoints/{step:06d}.safetensors"
         saved, text = tensors(run.checkpoint_path(step), where)
         missing = min(weights.keys() - saved.keys(), default="")
-        _refuse_if(bool(missing), f"{where} has no {missing}, which this model needs.")
+        _refuse_if(missing, f"{where} has no {missing}, which this model needs.")
         for name, (_, shape) in saved.items():
             fits: tuple[tuple[int, ...], ...] = (known[name],) if name in known else ()
             if (state := OPTIMIZER_STATE.fullmatch(name)) and int(state[1]) < len(shapes):
@@ -210,7 +211,8 @@ def pack(run: Run) -> bytes:
     )
     for path in (run.checkpoint_path(step) for step in steps if step not in first):
         room -= path.stat().st_size
-        files += [path] * (room >= 0)
+        if room >= 0:
+            files.append(path)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for key, data in texts.items():
             file.writestr(f"{name}/{key}", data)
@@ -306,7 +308,7 @@ def members(
         f"Unpacked it would have {total / 1e6:,.0f} MB; at most {max_bytes // 1_000_000} MB are allowed.",
     )
     missing = min({"run.json", "metrics.jsonl"} - infos.keys(), default="")
-    _refuse_if(bool(missing), f"The zip has no {missing}, so it is not a run.")
+    _refuse_if(missing, f"The zip has no {missing}, so it is not a run.")
     return [(info, name) for name, info in infos.items()]
 
 

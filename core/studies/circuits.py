@@ -104,7 +104,8 @@ class Circuits:
     @cached_property
     def layer_names(self) -> list[str]:
         several = len({each.kind for each in self.heads}) > 1
-        return [f"{f'{STREAMS[one.kind]} ' * several}L{one.number}" for one in self.heads]
+        streams = [f"{STREAMS[one.kind]} " if several else "" for one in self.heads]
+        return [f"{stream}L{one.number}" for stream, one in zip(streams, self.heads, strict=True)]
 
     @cached_property
     def head_names(self) -> list[str]:
@@ -269,10 +270,12 @@ def directions(
     turned to where its first end is longest.
     """
     one, tables = weights.heads[head[0]], weights.vocabularies
-    factors, keys = ov_factors(one), tables.embeddings[one.reads]
+    keys = tables.embeddings[one.reads]
+    factors = ov_factors(one) if circuit == "OV" else qk_factors(one)
     ends = keys, tables.unembeddings[one.writes].T
     if circuit == "QK":
-        factors, ends = qk_factors(one) or factors, (tables.embeddings[one.writes], keys)
+        ends = tables.embeddings[one.writes], keys
+    assert factors is not None, "a circuit that the head does not have is not offered"
     u, values, vh = (each[head[1]] for each in factors)
     rows = []
     for value, left, right in zip(values[:DIRECTIONS].tolist(), u.T, vh, strict=False):

@@ -176,18 +176,21 @@ class TrainedModel:
 
     @classmethod
     def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
-        decoded = [r for r in records if r.sequence_accuracy is not None and r.bleu is not None]
-        points = {
-            r.step: Point(
-                r.step,
-                round(r.train_seconds, 2),
-                round(r.bleu or 0.0, 3),
-                r.sequence_accuracy or 0.0,
-            )
-            for r in decoded
-        }
-        last = (decoded[-1].buckets, decoded[-1].held_out) if decoded else ((), 0)
-        return cls(Model.of(config), config.seed, tuple(points.values()), *last)
+        points: dict[int, Point] = {}
+        buckets: tuple[Bucket, ...] = ()
+        held_out = 0
+        for r in records:
+            if r.sequence_accuracy is not None and r.bleu is not None:
+                points[r.step] = Point(r.step, r.train_seconds, r.bleu, r.sequence_accuracy)
+                buckets, held_out = r.buckets, r.held_out
+        return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
+
+    def rounded(self) -> TrainedModel:
+        """With so many digits as are saved: seconds to 0.01, BLEU to 0.001."""
+        points = (
+            p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
+        )
+        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -320,7 +323,7 @@ def save(result: Result, folder: Path = SAVED) -> None:
             "target": sentence.target,
             "said": list(sentence.outputs.items()),
         },
-        "learned": to_builtins(result.learned),
+        "learned": to_builtins([one.rounded() for one in result.learned]),
     }
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
     alignment = folder / "alignment.safetensors"

@@ -231,9 +231,13 @@ class Session:
                     f"The {what} is no longer a number at step {step.number}; take a smaller "
                     "learning rate."
                 )
-            more = Interval(loss, gradient, indexer, step.tokens, step.seconds, step.data, 1)
-            for name, value in vars(more).items():
-                setattr(sums, name, getattr(sums, name) + value)
+            sums.loss += loss
+            sums.gradient += gradient
+            sums.indexer += indexer
+            sums.tokens += step.tokens
+            sums.busy += step.seconds
+            sums.data += step.data
+            sums.count += 1
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -420,7 +420,8 @@ def test_the_experiment_in_small(tmp_path, monkeypatch):
     study.save(result, tmp_path)
     saved = study.load()
     assert [one.model for one in saved.learned] == list(saved.seconds) == list(small.pair)
-    assert saved.learned == result.learned and saved.sentence.outputs == result.sentence.outputs
+    assert saved.learned == tuple(one.rounded() for one in result.learned)
+    assert saved.sentence.outputs == result.sentence.outputs
     assert {(one.held_out, one.points[-1].step) for one in saved.learned} == {(20, 1)}
     assert min(saved.seconds.values()) > 0
     assert saved.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)

@@ -4,6 +4,7 @@ distance (Shaw, Transformer-XL, DeBERTa)."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -12,20 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from core.attention.basics import ScoreBlock, dot_product_scale, eager_cache
-from core.attention.positions.rotary import Position
+from core.attention.positions.rotary import BASE as ROTARY_BASE, Position
 from core.entries import Area, ConfigError, Cost, Entry, LayerConfig, Param, refuse_if
 
 # Absolute positions, added to the input: none, sinusoidal (Vaswani 2017) and learned (Gehring 2017).
 
-BASE = Param(
-    "base",
-    "Base",
-    10000.0,
-    2.0,
-    1e6,
-    1.0,
-    meaning="ratio of the longest wavelength to the shortest",
-)
+BASE = replace(ROTARY_BASE, high=1e6)
 
 
 def sinusoids(
