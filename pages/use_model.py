@@ -545,7 +545,7 @@ def _answer(
     with left:
         draw_chart(
             st,
-            bars({"model": chances}, words, 0, Ink.of(theme())),
+            bars({"model": chances}, words, 0, Ink.of(theme()), limit=220),
             width="stretch",
             alt="The likeliest next tokens" if token else "The likeliest answers",
         )

@@ -297,7 +297,7 @@ def step_chart(
     top, whole = (top or 1.0) if high is None else high, not unit.startswith("seconds")
     across: Spec = {"grid": False, "tickCount": 4, "titleAnchor": "end", "titlePadding": 2}
     # whole steps only: a short run would repeat its rounded labels
-    across |= {"tickMinStep": 1, "format": ",d"} if whole else {"format": ".3~g"}
+    across |= {"tickMinStep": 1, "format": ",d"} if whole else {"format": ",.3~r"}
     up: Spec = {"grid": True, "gridColor": ink.hairline, "tickCount": 4}
     if percent:
         up |= {
@@ -657,7 +657,7 @@ def lines(
             }
             for a, b, low, high in zip(line.x, line.mean, line.low, line.high, strict=True)
         ]
-        colour = ink.series[index % len(ink.series)]
+        colour = CATEGORIES[theme][index % len(CATEGORIES[theme])]
         area = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
         end: Spec = {"size": 44, "shape": SHAPES[index % len(SHAPES)]}
         layers += [
@@ -679,9 +679,9 @@ def seeds(
     write: Callable[[float], str] = number,
 ) -> Spec:
     """A row a value: every seed a mark, over the 95 % interval of their mean, cut where the axis ends."""
-    ink = Ink.of(theme)
+    ink, colours = Ink.of(theme), CATEGORIES[theme]
     rows = [
-        (names[index], each, ink.series[index % len(ink.series)], SHAPES[index % len(SHAPES)])
+        (names[index], each, colours[index % len(colours)], SHAPES[index % len(SHAPES)])
         for index, each in stats.items()
     ]
     return seed_marks(title, rows, scale.axis("x"), ink, ends=(scale.low, scale.end), write=write)

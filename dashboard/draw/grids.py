@@ -20,6 +20,7 @@ from dashboard.draw.vega import (
     field,
     figure,
     layer,
+    names_axis,
     picking_grid,
     text_tip,
     whole_tip,
@@ -181,17 +182,10 @@ def bar_figure(
 
     Behind it, at the row's `end`, stands its `text`.
     """
-    axis = {"labelColor": ink.text, "labelFontSize": 13, "labelLimit": limit, "grid": False}
     scale = {"domain": list(domain), "zero": False}
     x = {"field": value, "type": "quantitative", "title": None, "axis": None, "scale": scale}
     at = {
-        "y": {
-            "field": name,
-            "type": "nominal",
-            "sort": list(names),
-            "title": None,
-            "axis": {**axis_style(ink), **axis, "labelOverlap": False},
-        },
+        "y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False),
         "x": x,
     } | ({"yOffset": offset} if offset else {})
     look = mark or {"type": "bar", "cornerRadius": 2}
@@ -223,8 +217,9 @@ def bars(
     token: int,
     ink: Ink,
     max_bars: int = MAX_BARS,
+    limit: int = 120,
 ) -> Spec:
-    """A bar a token for each distribution, the picked token in the accent."""
+    """A bar a token for each distribution, the picked token in the accent; names have at most `limit` px."""
     top, several = (
         likeliest(next(iter(distributions.values())), token, max_bars),
         len(distributions) > 1,
@@ -250,7 +245,7 @@ def bars(
         "p",
         ink,
         domain=[0, 1.18],
-        limit=220,
+        limit=limit,
         height=len(top) * (38 if several else 26),
         colour={
             "condition": {"test": "datum.picked", "value": ink.pick},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -15,7 +14,16 @@ from core.interpret.trace import Head, NumberedHeads
 from core.studies.head_roles import NAMES, Query, SyntaxResult
 from dashboard.draw.formats import cell, number, percent
 from dashboard.draw.palette import BAR, CATEGORIES, PICK, WEIGHTS, Ink, Theme, shade, text_on
-from dashboard.draw.vega import Spec, axis_style, figure, layer, literal, names, text_tip
+from dashboard.draw.vega import (
+    Spec,
+    axis_style,
+    figure,
+    layer,
+    literal,
+    names,
+    names_axis,
+    text_tip,
+)
 
 ACROSS = 352  # px of a grid's cells, beside each other on a wide page and alone on a phone
 CELL = (9, 34)
@@ -96,7 +104,7 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
         for index, role in enumerate(ROLES)
         if not np.isnan(scores.score[index][head])
     ]
-    y = _names_axis("role", rows, 130, ink)
+    y = names_axis("role", [str(row["role"]) for row in rows], 130, ink)
     x = {"type": "quantitative", "scale": {"domain": [0, END]}, "axis": None}
     tips = [
         {"field": name, "title": title}
@@ -133,18 +141,6 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
         ),
     ]
     return figure(layers, 26 * len(rows))
-
-
-def _names_axis(field: str, rows: Sequence[Spec], limit: int, ink: Ink, **more: Any) -> Spec:
-    """A named row for each of these, in their order."""
-    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": limit}
-    return {
-        "field": field,
-        "type": "nominal",
-        "title": None,
-        "sort": [row[field] for row in rows],
-        "axis": axis | more,
-    }
 
 
 def role_figure(scores: RoleScores, index: int, head: Head) -> str:
@@ -284,7 +280,12 @@ def relation_dots(result: SyntaxResult, relation: int, theme: Theme) -> Spec:
         text_tip("by", "best offset"),
     ]
     colour = literal("colour")
-    at = {"y": _names_axis("relation", rows, 170, ink, labelFlush=False), "tooltip": tips}
+    at = {
+        "y": names_axis(
+            "relation", [str(row["relation"]) for row in rows], 170, ink, labelFlush=False
+        ),
+        "tooltip": tips,
+    }
     return figure([
         layer("rule", rows, {**at, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "color": colour},
               strokeWidth=2),

@@ -89,7 +89,7 @@ def trace_part(
     signed: bool = False,
 ) -> Part:
     """Every head of a trace, 16 bits a weight, opened at a head; `query` is the row in the accent."""
-    cells = sum(item.weights.size for item in trace.maps)
+    cells = _cells(trace)
     if not cells:
         raise ValueError("a file needs at least one map; this trace has none")
     if cells > MAX_CELLS:
@@ -168,7 +168,11 @@ def scrolled(svg: str) -> str:
 def _whole_trace(picture: Picture) -> AttentionTrace | None:
     """The trace of a picture that a file can hold; a larger one is shown as the page draws it."""
     trace = picture.trace if isinstance(picture, MapsPicture) else None
-    return trace if trace and sum(item.weights.size for item in trace.maps) <= MAX_CELLS else None
+    return trace if trace and _cells(trace) <= MAX_CELLS else None
+
+
+def _cells(trace: AttentionTrace) -> int:
+    return sum(item.weights.size for item in trace.maps)
 
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -340,7 +340,7 @@ def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> 
 
 def _cells(box: _Box, top: float) -> str:
     """A rectangle a cell with its number; in a map without names one path a colour, a third of the bytes."""
-    item, side = box.item, box.cell - (not box.small and box.cell >= 8)
+    item, side = box.item, box.cell if box.small or box.cell < 8 else box.cell - 1
     colours, allowed = item.colours, item.allowed
     drawn: list[str] = []
     hatched: list[tuple[float, float, float]] = []

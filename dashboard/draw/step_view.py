@@ -223,7 +223,9 @@ def payload(
         },
         "q": vector(reading.q[i], vectors),
         "out": vector(reading.out[i], vectors),
-        "keys": [key_line(reading, j, focus, whys.get(j, "")) for j in listed],
+        "keys": [
+            key_line(reading, j, focus, whys.get(j, ""), (vectors, scores, most)) for j in listed
+        ],
         "against": against,
         "sum": number(float(reading.weights[i].sum())),
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
@@ -254,9 +256,11 @@ def cell(value: float, top: float) -> dict:
     return {"text": number(value), "level": round(level, 3)}
 
 
-def key_line(reading: Reading, j: int, focus: int, why: str) -> dict:
-    """A key with all its steps, in numbers and levels."""
-    i, (vectors, scores, most) = reading.query, tops(reading)
+def key_line(
+    reading: Reading, j: int, focus: int, why: str, largest: tuple[float, float, float]
+) -> dict:
+    """A key with all its steps, in numbers and levels, which end at the `largest` that `tops` returns."""
+    i, (vectors, scores, most) = reading.query, largest
     weight, allowed = float(reading.weights[i, j]), bool(reading.allowed[i, j])
     scored = cell(reading.scores[i, j], scores)
     value = reading.v[j] if allowed else np.nan_to_num(reading.v[j])

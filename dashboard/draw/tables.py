@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -22,7 +21,7 @@ ANYWHERE, RIGHT = "overflow-wrap:anywhere", "text-align:right"
 
 
 def escaped(text: str) -> str:
-    return html.escape(cut(text, MAX_SIGNS))
+    return escape(cut(text, MAX_SIGNS))
 
 
 def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:
@@ -131,7 +130,7 @@ def marked(example: Prediction, separator: str, pick: str) -> str:
     mark = f'<b style="color:{pick};text-decoration:underline;text-underline-offset:3px">'
     tokens, wrong = example.predicted, wrong_tokens(example.target, example.predicted)
     return (
-        html.escape(separator).join(
+        escape(separator).join(
             f"{mark}{escape(token)}</b>" if is_wrong else escape(token)
             for token, is_wrong in zip(tokens, wrong, strict=True)
         )

@@ -284,6 +284,18 @@ def axis_style(ink: Ink) -> Spec:
     }
 
 
+def names_axis(field: str, names: Sequence[str], limit: int, ink: Ink, **more: Any) -> Spec:
+    """A named row for each of these, in their order; a name has at most `limit` px."""
+    axis = {**axis_style(ink), "labelColor": ink.text, "labelFontSize": 13, "labelLimit": limit}
+    return {
+        "field": field,
+        "type": "nominal",
+        "title": None,
+        "sort": list(names),
+        "axis": axis | more,
+    }
+
+
 def config(ink: Ink, **axis: Any) -> Spec:
     """The theme of a whole figure."""
     axes = {

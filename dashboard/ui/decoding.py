@@ -16,6 +16,7 @@ from core.models.decoding import (
     Strategy,
     Tree,
     beam_steps,
+    length_power,
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
@@ -69,7 +70,7 @@ def search_equation(
     step: int,
     subscript: str,
     base: str = "{}",
-    lp: Penalty = lambda length, power: float(length**power),
+    lp: Penalty = length_power,
 ) -> str:
     """The rule of the strategy with the numbers of a path and its step, in LaTeX.
 

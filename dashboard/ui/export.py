@@ -9,6 +9,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from html import escape
@@ -148,8 +149,9 @@ def read_report(name: str) -> Report | None:
 
 def size_of(report: Report) -> int:
     """The bytes of a report's file; 0 before it is written."""
-    path = _path(report.id)
-    return path.stat().st_size if path.exists() else 0
+    with suppress(OSError):
+        return _path(report.id).stat().st_size
+    return 0
 
 
 def save(report: Report) -> None:
@@ -367,28 +369,28 @@ def _dialog(page: str) -> None:
     picture = pictures[key]
     source = source_of(page, picture)
     whole = Source(source.page, source.day, notes().about, {})
-    has_report = st.session_state[CURRENT] != REPORT
-    names = ["Picture", *["Report"] * has_report, *["Python"] * bool(notes().scripts), "Whole page"]
-    tabs = dict(zip(names, st.tabs(names), strict=True))
-    with tabs["Picture"]:
-        _files(picture, source)
-    if "Report" in tabs:
-        with tabs["Report"]:
-            report_section(key, pictures, source)
-    if "Python" in tabs:
-        with tabs["Python"]:
-            code_section(source_of(page), pictures)
-    with tabs["Whole page"]:
-        st.caption("Every picture of the page in one file, alive without a network")
-        st.download_button(
-            "HTML",
-            partial(page_file, whole, pictures, notes().drawn),
-            f"{source.page}.html",
-            "text/html",
-            on_click="ignore",
-            help="Opens in any browser, in both themes.",
-        )
+    sections: dict[str, Callable[[], object]] = {"Picture": partial(_files, picture, source)}
+    if st.session_state[CURRENT] != REPORT:
+        sections["Report"] = partial(report_section, key, pictures, source)
+    if notes().scripts:
+        sections["Python"] = partial(code_section, source_of(page), pictures)
+    sections["Whole page"] = partial(_whole_page, whole, pictures)
+    for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
+        with tab:
+            draw()
     st.caption(source.line.replace("$", r"\$"))
+
+
+def _whole_page(source: Source, pictures: Mapping[str, Picture]) -> None:
+    st.caption("Every picture of the page in one file, alive without a network")
+    st.download_button(
+        "HTML",
+        partial(page_file, source, pictures, notes().drawn),
+        f"{source.page}.html",
+        "text/html",
+        on_click="ignore",
+        help="Opens in any browser, in both themes.",
+    )
 
 
 def _files(picture: Picture, source: Source) -> None:

@@ -175,7 +175,7 @@ def draw_parts(
 
 def part_starts(axis: str, name: str, base: Choice, key: str) -> tuple[Choice, ...]:
     """What each part of a choice starts from: the parts of `base` where it is of that entry, else the entry's own."""
-    start = base.parts * (base.key == name) or entry(axis, name).parts
+    start = base.parts if base.key == name and base.parts else entry(axis, name).parts
     if axis == "mask" and name in COMPOSITIONS:
         start = start or PARTS[: 1 if name == "not" else 2]
     count = st.session_state.get(f"{key}:{name}:parts", len(start))

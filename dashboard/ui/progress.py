@@ -156,11 +156,14 @@ def flash_errors(
 @contextmanager
 def plugin_problems() -> Iterator[None]:
     """Draw a page, and above it a warning for each plug-in that its import of core could not load."""
-    place = st.container() if plugins.folder() else st
+    if plugins.folder() is None:
+        yield
+        return
+    place = st.container()
     try:
         yield
     finally:
-        for problem in plugins.problems if plugins.folder() else ():
+        for problem in plugins.problems:
             place.warning(
                 f"{plain(problem)} Correct it and start the dashboard again.",
                 icon=":material/extension:",

@@ -50,7 +50,7 @@ def run_buttons(
 ) -> RunState:
     """Draw Start, Stop or Continue by the run's state, with Pause, and Restart in the states of `restart_help`.
 
-    Start and Restart mark a press (see ``pressed``) of a run with `config`, None where the settings do not fit;
+    Start and Restart mark a press (see `start_run`) of a run with `config`, None where the settings do not fit;
     `proceed` is what Continue calls. Returns the state; a run of another person counts as ended.
     """
     run, status = data.run, data.status

@@ -376,7 +376,7 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         else:
             config = run.config()
             task = task_entry(config.task.key).name
-            usual = f"{task}: {model_label(config.model)}{EXAMPLE * (run in EXAMPLE_RUNS)}"
+            usual = f"{task}: {model_label(config.model)}{EXAMPLE if run in EXAMPLE_RUNS else ''}"
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]

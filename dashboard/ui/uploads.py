@@ -204,7 +204,8 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
         text = validate_text(decode_text(file.getvalue(), encoding), file.name)
         long = len(text) > LONG
         state[key] = reading.put(text) if long else text
-        state[f"{key}:files"] = state.get(f"{key}:files", 0) + long
+        if long:
+            state[f"{key}:files"] = state.get(f"{key}:files", 0) + 1
     except ConfigError as error:
         state[f"{key}:trouble"] = str(error)
         state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)
