@@ -1,6 +1,7 @@
 """The components alone, for the browser tests and for looking at them: ?demo=view, multiples or sketch, &case=…."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ def draw_view(case: str) -> None:
         st.session_state.runs = st.session_state.get("runs", 0) + 1
         right.write(f"runs {st.session_state.runs}")
         right.write(f"picked L{picked.layer} H{picked.head} pin {picked.pin}")
+    elif case == "grid":
+        layer = trace(1, 12, tokens).maps[0]  # twelve alike: their numbers are made once
+        attention_view(
+            AttentionTrace(tuple(replace(layer, layer=k) for k in range(12)), "the demo"),
+            key="grid",
+            layout="grid",
+        )
     elif case == "masked":
         allowed = np.tri(6, dtype=bool)
         allowed[2] = False

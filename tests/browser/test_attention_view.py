@@ -204,6 +204,22 @@ def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
     hover(page.locator(".av"), 3, 4)
 
 
+def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
+    """Ten times the budget, which the benchmark of pages measures: only a grid drawn cell by cell is slower."""
+    view = open_view("grid", size=512)
+    assert 0 < float(data(view)["drawMs"]) < 3000
+
+
+def test_maps_of_200_and_of_512_tokens_are_read(open_view, board):
+    one = open_view("pretrained", size=200)
+    hover(one, 199, 199)
+    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 200)[3, 1][199, 199], abs=2e-5)
+    assert "of 200 keys" in one.locator(".tip").inner_text()
+    shown = board("four", size=512)
+    hover_tile(shown, 0, 300, 41)
+    assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
+
+
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
     open_view, page, no_dialog
 ):

@@ -74,6 +74,16 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
 
 
+def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
+    open_page(page, "generate?inside:model=numbers", DRAWN)
+    expect(page.locator(".lab-strip")).to_have_count(2)
+    page.get_by_role("radio", name="Sampling").click()
+    expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
+    expect(page.get_by_text(re.compile("5 samples give"))).to_be_visible()
+    click(page.get_by_role("radio", name="Earlier output"))
+    expect(page.locator(".lab-strip")).to_have_count(1)
+
+
 # Decode in a real browser: a candidate that is pressed or reached by arrow keys, the link, and a phone's width.
 
 

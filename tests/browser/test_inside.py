@@ -2,6 +2,7 @@
 
 import io
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.browser.helpers import (
     resize,
     sees,
     stop_button,
+    wait_for,
     wait_ready,
 )
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
@@ -260,6 +262,67 @@ def test_a_translators_output_attends_to_its_input_and_a_digit_lies_under_its_we
 
 
 # Two texts in a real browser: a word is changed, a head is pressed, and what the model learned is taken away.
+
+
+# What is written on a canvas since it was last cleared: text, where, and how.
+RECORDER = """() => {
+  const width = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, "width");
+  Object.defineProperty(HTMLCanvasElement.prototype, "width", { ...width, set(value) {
+    this.written = [];
+    width.set.call(this, value);
+  } });
+  const fillText = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...more) {
+    const ratio = window.devicePixelRatio, transform = this.getTransform(), at = transform.transformPoint({ x, y });
+    const turned = Math.abs(transform.b) > 0.5, row = this.textAlign === "right";
+    (this.canvas.written ??= []).push({ text, turned, row, x: at.x / ratio, y: at.y / ratio });
+    return fillText.call(this, text, x, y, ...more);
+  };
+}"""
+LONG = (
+    "the old king walked to the dark river and the young queen walked to the red house because it was too late for "
+    "him . but she did not care"
+)
+
+
+def names_on(page: Page, canvas: int) -> tuple[list[dict], list[dict]]:
+    """The names of rows and of columns on a map's upper canvas, sorted by where they stand."""
+    written = page.locator(".mu canvas.over").nth(canvas).evaluate("canvas => canvas.written")
+    return (
+        sorted((one for one in written if one["row"]), key=lambda one: one["y"]),
+        sorted((one for one in written if one["turned"]), key=lambda one: one["x"]),
+    )
+
+
+def is_named(page: Page, middle: float) -> bool:
+    """Whether the first map names the row with this middle."""
+    return any(abs(one["y"] - middle) < 1 for one in names_on(page, 0)[0])
+
+
+def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_own(page: Page):
+    open_page(page, "two_models", ".mu canvas.base", **{"inside:text": LONG})
+    expect(page.locator(".mu canvas.base")).to_have_count(3)
+    page.evaluate(RECORDER)
+    enter(page.get_by_role("textbox", name="Text B"), LONG)
+    expect(page.get_by_text("32 of 32 rows are in both")).to_be_visible(timeout=60_000)
+    x, y, wide, high = map(
+        float, page.locator(".mu [data-map]").first.get_attribute("data-map").split(",")
+    )
+    assert 11 <= high < 13, "the cells for which names have to be thinned"
+    for names, along in zip(names_on(page, 0), "yx", strict=True):
+        assert (
+            len(names) > 12
+            and min(b[along] - a[along] for a, b in zip(names, names[1:], strict=False)) >= 13
+        )
+    wait_ready(page)
+    over = page.locator(".mu canvas.over").first
+    over.scroll_into_view_if_needed()
+    for row in (6, 7):
+        over.hover(position={"x": x + 2.5 * wide, "y": y + (row + 0.5) * high})
+        middle = y + (row + 0.5) * high
+        wait_for(partial(is_named, page, middle), seconds=10)
+        rows, _ = names_on(page, 0)
+        assert min(b["y"] - a["y"] for a, b in zip(rows, rows[1:], strict=False)) >= 13
 
 
 def test_a_word_a_head_and_the_untrained_model(page: Page):

@@ -317,6 +317,25 @@ LATE = """() => {
 }"""
 
 
+def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, page):
+    apart = page.locator(".mu").last.locator(".name")
+    expect(apart).to_have_text("ALiBi − Dot product")
+    choose(page, "Difference", "Linear")
+    expect(apart).to_have_text("Linear − Dot product")
+    wait_ready(page)
+    page.go_back()
+    expect(apart).to_have_text("ALiBi − Dot product")
+    page.go_forward()
+    expect(apart).to_have_text("Linear − Dot product")
+    wait_ready(page)
+    page.get_by_role("link", name="Masks").first.click()
+    page.wait_for_url("**/masks**")
+    wait_ready(page)
+    page.get_by_role("link", name="Side by side").first.click()
+    page.wait_for_url("**/compare?**minus=3.0**")
+    expect(apart).to_have_text("Linear − Dot product")
+
+
 def slider_of(page):
     return (
         page.locator('[data-testid="stSlider"]')

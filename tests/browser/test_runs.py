@@ -19,12 +19,15 @@ from tests.browser.helpers import (
     PICTURE,
     assert_no_exception,
     box_of,
+    choose,
     click,
     enter,
     open_page,
     reload,
+    resize,
     stop_button,
     wait_for,
+    wait_picture,
     wait_ready,
 )
 from tests.training.small import small_run
@@ -285,3 +288,37 @@ def test_first_sight_is_a_measured_sweep_and_values_are_picked_and_outlive_a_rel
     expect(chosen).to_contain_text("Dilated window, Strided")
     reload(page)
     expect(chosen).to_contain_text("Dilated window, Strided")
+
+
+def test_two_runs_stand_side_by_side(page):
+    open_page(page, "compare_runs", PICTURE)
+    expect(page.get_by_text(f"After {TRAINED} of training")).to_be_visible()
+    expect(page.locator(".mu canvas").first).to_be_visible()
+    resize(page, 390, "dark")
+    slider = page.get_by_role("slider").first
+    slider.focus()
+    slider.press("Home")
+    expect(page.get_by_text(re.compile("At step 0, sequence accuracy"))).to_be_visible()
+
+
+def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
+    base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
+    base.set_status("finished", "Never begun.")
+    open_page(page, "sweeps?sweeps:axis=Place+of+the+norm&sweeps:seeds=2")
+    vary = page.get_by_role("combobox", name=re.compile("Vary"))
+    expect(vary).to_have_value("Norm position")
+    choose(page, re.compile("Base"), "tiny", exact=False)
+    expect(vary).to_have_value("Norm position")
+    click(page.get_by_role("button", name="Start sweep"))
+    expect(page).to_have_url(re.compile("sweep="), timeout=60_000)
+    sweep_id = re.search(r"sweep=([\w-]+)", page.url)[1]
+    reload(page)
+    expect(page.get_by_text("All 4 runs have finished")).to_be_visible(timeout=120_000)
+    wait_picture(page)
+    expect(page.get_by_text(re.compile("reaches"))).to_be_visible()
+    states = [
+        run.status().state
+        for run in list_runs(server.runs)
+        if run.metadata().get("sweep", {}).get("id") == sweep_id
+    ]
+    assert states == ["finished"] * 4

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.helpers import click, open_page, resize, wait_ready
+from tests.browser.helpers import choose, click, open_page, resize, wait_ready
 
 PAGE = "transformer?transformer%3Alayers=2&transformer%3Adepth=3"
 
@@ -113,6 +113,12 @@ def test_the_layers_of_all_models_are_drawn_and_a_card_opens(page: Page):
     )
     assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    choose(page, "Model", "Qwen3-Next 80B · 2025", exact=False)
+    expect(page.get_by_role("heading", name="Qwen3-Next 80B")).to_be_visible()
+    marked = page.locator(".cards tr th[scope=row]").evaluate_all(
+        "cells => cells.filter((cell) => getComputedStyle(cell).fontWeight === '600').map((cell) => cell.textContent)"
+    )
+    assert marked == ["Qwen3-Next 80B"]
     page.get_by_role("link", name="See these attentions in small, side by side").click()
     expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
     wait_ready(page, 60_000)

@@ -13,6 +13,7 @@ from tests.browser.helpers import (
     click,
     open_page,
     press_keys,
+    reload,
     resize,
     stop_button,
     wait_ready,
@@ -122,3 +123,16 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
     expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
     paper.get_by_role("button", name="Show me").click()
     expect(page.get_by_text(re.compile(r"taken: \[1\.0, 0\.1, "))).to_be_visible()
+
+
+def test_nothing_drawn_is_no_guess(paper, page):
+    paper.get_by_role("button", name="Show me without a guess").click()
+    expect(page.get_by_text("taken: None")).to_be_visible()
+
+
+def test_a_card_opens_its_claim_which_outlives_a_reload(page):
+    open_page(page, "claims")
+    page.get_by_role("link", name="Iris with attention").click()
+    expect(page).to_have_url(re.compile("claim=iris"))
+    reload(page)
+    expect(page.get_by_role("button", name="All claims")).to_be_visible()

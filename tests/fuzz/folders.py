@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
+from hypothesis import note, strategies as st
 from PIL import Image
 from safetensors import numpy as safetensors
 
@@ -283,7 +283,9 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
 def config(seed: int, _: Path) -> None:
     rng = random.Random(seed)
     type_, data = rng.choice(settings())
-    json.dumps(type_.from_json(damaged(data, rng, rng.randint(1, 3))).to_json())
+    data = damaged(data, rng, rng.randint(1, 3))
+    note(f"{type_.__name__} {data!r:.2000}")
+    json.dumps(type_.from_json(data).to_json())
 
 
 def records(seed: int, folder: Path) -> None:
@@ -292,7 +294,9 @@ def records(seed: int, folder: Path) -> None:
     lines = [json.loads(line) for line in files()["metrics.jsonl"].splitlines()]
     lines = [damaged(line, rng) if rng.random() < 0.5 else line for line in lines]
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    path.write_bytes(damaged_bytes(data, rng) if rng.random() < 0.2 else data)
+    data = damaged_bytes(data, rng) if rng.random() < 0.2 else data
+    note(f"{data!r:.2000}")
+    path.write_bytes(data)
     for record in archive.read_records(path):
         json.dumps(record.to_json()).encode()
 
@@ -329,6 +333,7 @@ def report(seed: int, _: Path) -> None:
     view = {**vars(VIEW), "query": dict(VIEW.query)}
     whole = damaged({"title": "T", "views": [view, view | {"id": "b"}]}, rng, rng.randint(1, 2))
     data = json.dumps(whole).encode()
+    note(f"{data!r:.2000}")
     packed = gzip.compress(damaged_bytes(data, rng) if rng.random() < 0.1 else data)
     path = export.runs_folder() / "reports" / f"{name}.json.gz"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -414,6 +419,7 @@ def own_data(seed: int, _: Path) -> None:
     options = {
         name: rng.choice(values) for name, values in OPTIONS[key].items() if rng.random() < 0.4
     }
+    note(f"{key} {data!r:.2000} {options}")
     text = validate_text(decode_text(data, rng.choice(("utf-8", "utf-8", "cp1252"))))
     task = make_task(TaskConfig.of(key, data=text, **options))
     example = task.held_out(1)[0]
@@ -440,7 +446,7 @@ def conllu() -> str:
     return "\n\n".join(CONLLU.read_text("utf-8").split("\n\n")[:4]) + "\n"
 
 
-EVEN = np.full((2, 4, 4), 0.25, dtype=np.float32)
+WEIGHTS = np.random.default_rng(86).dirichlet(np.ones(4), (2, 4)).astype(np.float32)
 DESCR = (
     "<f4",
     "<f8",
@@ -503,9 +509,9 @@ def arrays(rng: random.Random) -> bytes:
         raw = json.dumps(damaged(HEADER, rng, rng.choice((1, 2)))).encode()
         return len(raw).to_bytes(8, "little") + raw + bytes(128)
     good = (
-        npz(**{"self_0.npy": EVEN, "tokens.npy": np.array(list("abcd"))})
+        npz(**{"self_0.npy": WEIGHTS, "tokens.npy": np.array(list("abcd"))})
         if how == 2
-        else safetensors.save({"a": EVEN}, {"tokens": '["a","b","c","d"]'})
+        else safetensors.save({"a": WEIGHTS}, {"tokens": '["a","b","c","d"]'})
     )
     return damaged_bytes(good, rng)
 
@@ -555,7 +561,9 @@ def picture(seed: int, _: Path) -> None:
     rng = random.Random(seed)
     kind, mode = rng.choice(FORMATS), rng.choice(("RGB", "L", "P", "1", "CMYK"))
     data = EPS if rng.random() < 0.05 else drawn(kind, mode)
-    pixels = decode_picture(damaged_bytes(data, rng) if rng.random() < 0.9 else data).numpy()
+    data = damaged_bytes(data, rng) if rng.random() < 0.9 else data
+    note(f"{data!r:.2000}")
+    pixels = decode_picture(data).numpy()
     assert pixels.dtype == np.uint8 and pixels.shape[2:] == (3,) and max(pixels.shape) <= 512
 
 
@@ -565,8 +573,9 @@ def sound(seed: int, _: Path) -> None:
         channels, width, rate = map(rng.choice, ((1, 2, 9), (1, 2, 3), (1, 8_000, 2**20)))
         file.setparams((channels, width, rate, 0, "NONE", ""))
         file.writeframes(rng.randbytes(rng.randrange(60)))
-    data = out.getvalue()
-    samples = decode_wav(damaged_bytes(data, rng) if rng.random() < 0.9 else data, 16_000).numpy()
+    data = damaged_bytes(out.getvalue(), rng) if rng.random() < 0.9 else out.getvalue()
+    note(f"{data!r:.2000}")
+    samples = decode_wav(data, 16_000).numpy()
     assert samples.ndim == 1 and np.isfinite(samples).all() and len(samples) <= 30 * 16_000
 
 
@@ -575,7 +584,9 @@ def lesson(seed: int, _: Path) -> None:
     whole = json.loads(to_json(decode(rng.choice(("attention", "patterns", "variants")))))
     text = damaged_bytes(json.dumps(whole).encode(), rng).decode("utf-8", "replace")
     shape = json.dumps(damaged(whole, rng, rng.randint(1, 3)))
-    read_lesson = from_json(text if rng.random() < 0.2 else shape)
+    given = text if rng.random() < 0.2 else shape
+    note(given[:2000])
+    read_lesson = from_json(given)
     assert from_json(to_json(read_lesson)).id == read_lesson.id and json.dumps(
         read_lesson.parameters
     )

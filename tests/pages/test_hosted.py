@@ -332,6 +332,7 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     monkeypatch.delenv("ATTENTION_LAB_LOG")
     for error in (ValueError(), FileNotFoundError(2, "No such file or directory")):
         assert not logs.on_script_error(error), "without the log Streamlit shows it as ever"
+    assert logs.on_script_error(OSError(30, "Read-only file system")), "also without the log"
 
 
 def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):

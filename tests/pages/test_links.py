@@ -241,6 +241,7 @@ def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_wh
         verdicts = []
         for option in pills.options:
             app.pills(key=pills.key).set_value(option).run()
+            assert option != SHOW or begins(app, "The answer: **")
             verdicts += [text.split("]")[0] for text in begins(app, ":green[", ":orange[")]
         answers = len(pills.options) - (SHOW in pills.options)
         assert verdicts.count(":green[Right.") == 1 and len(verdicts) == answers

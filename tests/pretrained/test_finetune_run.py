@@ -169,6 +169,8 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
             if name in learns and step
             else name not in learns or step == 0
         ), name
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert moved and moved <= learns
 
 
 def test_stop_keeps_what_was_reached(config, tmp_path):
