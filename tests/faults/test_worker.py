@@ -20,7 +20,7 @@ import torch
 
 from core import files
 from core.claims import run as claims
-from core.files import PEOPLE
+from core.files import PEOPLE, write_atomically
 from core.runs import worker
 from core.runs.folder import DAMAGED, Status
 from core.runs.runs import Run, create_run, new_id
@@ -73,6 +73,14 @@ def fill_disk(monkeypatch, after: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(self))
 
     monkeypatch.setattr(Path, "write_bytes", write)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_write_that_fails_leaves_nothing(tmp_path, new, monkeypatch):
+    fill_disk(monkeypatch, 0)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(tmp_path / "object", b"whole", new)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("after", range(9))

@@ -16,9 +16,10 @@ from core.runs.sweeps import Outcome, Sweep, list_sweeps
 from core.studies.sweeps import EXAMPLE_SWEEP, SweepData, load_sweep
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
-from core.training.seed_stats import SeedStats
+from core.training.seed_stats import Line, SeedStats
 from core.training.sweeps import SweepConfig, buildable, vary
 from dashboard.draw import curves as draw_sweeps
+from dashboard.draw.palette import CATEGORIES
 from dashboard.server import jobs
 from pages import sweeps
 from tests.cases import each, instance
@@ -329,6 +330,18 @@ def test_figures_stay_within_their_scale():
     marks = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
     assert [len(layer["data"]["values"]) for layer in marks] == [3, 1], "every seed is drawn"
     assert all(isinstance(spec["padding"], dict) for spec in [spec]), "Streamlit writes into it"
+
+
+def test_each_of_the_most_values_of_a_sweep_has_its_own_colour():
+    names, scale = list("abcdefgh"), draw_sweeps.Scale.around([0.0, 1.0], 1.0)
+    line = Line((0, 1), (0.0, 0.5), (0.0, 0.4), (0.0, 0.6))
+    means, stats = dict.fromkeys(range(8), line), dict.fromkeys(range(8), SeedStats((0.5, 0.6)))
+    for spec in (
+        draw_sweeps.lines("Title", "step", 1, names, means, scale, "light"),
+        draw_sweeps.seeds("Title", names, stats, scale, "light"),
+    ):
+        colours = {layer["mark"].get("color") for layer in spec["layer"]}
+        assert len(set(CATEGORIES["light"][:8]) & colours) == 8
 
 
 def test_the_kept_sweep_is_whole_and_its_numbers_can_be_taken_away():
