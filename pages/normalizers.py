@@ -248,13 +248,14 @@ def weights_tile(
 ) -> str:
     """One normalizer: a bar a key from 0 to 1, and a hollow one for the weight that goes to no key."""
     rest = unassigned > MIN_UNASSIGNED
-    labels, top = [*names, *[NO_KEY] * rest], max((w or 0.0 for w in weights), default=0.0)
+    labels = [*names, NO_KEY] if rest else list(names)
+    top = max(range(len(weights)), key=lambda at: weights[at] or 0.0)
     bars = [
         bar(
             labels[at],
             weight,
             (0.0, min(max(weight or 0.0, 0.0), 1.0)),
-            named=at in (picked, len(names)) or weight == top,
+            named=at in (picked, top, len(names)),
             css="pick" if at == picked else "none" if at == len(names) else "",
         )
         for at, weight in enumerate([*weights, *[unassigned] * rest])
@@ -328,7 +329,8 @@ def figure(
         f"<span class='{'pick' if at == picked else ''}'>{escape(name)}</span>"
         for at, name in enumerate(names)
     )
-    below = f'<div class="names" aria-hidden="true">{under}</div>' * (len(names) <= MAX_PILLS + 1)
+    fits = len(names) <= MAX_PILLS + 1
+    below = f'<div class="names" aria-hidden="true">{under}</div>' if fits else ""
     description = escape(f"{title}: {', '.join(parts)}; {foot}")
     return (
         f'<div class="figure" role="img" aria-label="{description}">'

@@ -1429,7 +1429,7 @@ def curves(points: tuple[Scaling, ...]) -> None:
     for column, alt, unit, log, bound in zip(
         st.columns(2, gap="medium"),
         ("Variance", "Entropy"),
-        ("of the scores", "of the weights, nats"),
+        ("of the scores", f"of the weights, nats (uniform: ln {KEYS})"),
         (True, False),
         ([], [uniform]),
         strict=True,
@@ -1440,7 +1440,13 @@ def curves(points: tuple[Scaling, ...]) -> None:
             for name, field, at in fields
         ]
         figure = line_chart(
-            f"{alt} {unit}", "head size D", [*pairs, *bound], ink, log=log, log_x=True
+            f"{alt} {unit}",
+            "head size D",
+            [*pairs, *bound],
+            ink,
+            log=log,
+            log_x=True,
+            domain=None if log else (0, 5),
         )
         alt_text = f"{alt} with and without √D as D grows"
         draw_chart(column, figure, theme=None, key=key(alt), alt=alt_text)

@@ -109,7 +109,7 @@ FIELDS = Fields(
     words=Toggle(
         "Merge pieces into words",
         when=lambda values: any(
-            a == b is not None for line in values.lines for a, b in pairwise(line.word)
+            a is not None and a == b for line in values.lines for a, b in pairwise(line.word)
         ),
         help="The weights of a word's pieces are summed over keys and averaged over queries.",
     ),
@@ -306,19 +306,22 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     caption(conditions(chosen.reading, view, controls))
     details("Where these numbers come from", _sources)
 
+    if skeleton is None:
+        return None
+
     def measure() -> None:
         with skeleton, st.spinner("Measuring the roles of the heads, only the first time"):
             roles_of(*request)
             st.rerun()
 
-    if roles is None and reruns_alone():  # nothing else is left to draw
+    if reruns_alone():  # nothing else is left to draw
         measure()
-    return measure if roles is None else None
+    return measure
 
 
 def _figures(
     chosen: ModelChoice, controls: Values, roles: HeadRoles | None
-) -> tuple[TraceView, st.delta_generator.DeltaGenerator]:
+) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
     # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
     now = (repr(chosen.ref), controls.kind)
@@ -385,7 +388,7 @@ def _figures(
         weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
-        return view, st.skeleton(height=SKELETON_HEIGHT) if roles is None else right
+        return view, st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
 
 
 def _save_picks(
@@ -402,10 +405,8 @@ def _save_picks(
         choose_head(ref, controls.kind, head)
     write_pair("head", head if head != first or "head" in st.query_params else None)
     fresh = [ranked.transform.source_cell(cell) for cell in view.pins if cell not in cells]
-    hidden, own = (
-        [pin for pin, cell in zip(pins, cells, strict=True) if cell in among]
-        for among in ((None,), view.pins)
-    )
+    hidden = [pin for pin, cell in zip(pins, cells, strict=True) if cell is None]
+    own = [pin for pin, cell in zip(pins, cells, strict=True) if cell in view.pins]
     write_pair("pin", *hidden, *own, *fresh)
     if fresh and controls.order != "text":
         st.rerun()  # the order follows the pin

@@ -13,6 +13,7 @@ import numpy as np
 import streamlit as st
 
 from core.studies import questions
+from core.studies.questions import D_MODEL
 from dashboard.draw.formats import byte_size, number, operations, percent
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.navigation import step_of
@@ -93,7 +94,8 @@ ANSWERS = {
             "weights, fp32": col("bytes", byte_size),
         },
         lambda rows: (
-            "The two are equal at 1,024 tokens, twice d_model = 512. Beyond that the quadratic part dominates."
+            f"The two are equal at {2 * D_MODEL:,} tokens, twice d_model = {D_MODEL}. Beyond that the "
+            "quadratic part dominates."
         ),
     ),
     "heads": Answer(
@@ -115,8 +117,8 @@ ANSWERS = {
         questions.addition,
         {
             "form": col("form"),
-            "matrix": col("columns", "512 × {:,}".format),
-            "numbers to learn at d_model = 512": col("numbers", "{:,}".format),
+            "matrix": col("columns", f"{D_MODEL} × {{:,}}".format),
+            f"numbers to learn at d_model = {D_MODEL}": col("numbers", "{:,}".format),
         },
         lambda rows: (
             "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "
@@ -282,7 +284,8 @@ for row in rows:
     print(row)
 """
     rows = [
-        [value for value in row.values() if not isinstance(value, str)] for row in answer.study()
+        [value for value in row.values() if not isinstance(value, str)]
+        for row in cached(answer.study)
     ]
     return Script(
         (Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)}

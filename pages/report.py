@@ -80,13 +80,13 @@ def html_file(report: Report, base: str) -> bytes:
                 f'href="{escape(address(view, base))}">Open this view live</a></p>',
             ]
         )
-        name, root, data = view.part or ("", "", {})
-        drawn = (
-            scrolled(on_paper(view.svg, f"v{at}-"))
-            if view.svg
-            else table_html(view.head, view.rows)
-        )
-        parts.append(Part(view.title, name, root, data, "" if view.part else drawn, below))
+        if view.part is not None:
+            name, root, data = view.part
+            parts.append(Part(view.title, name, root, data, below=below))
+            continue
+        drawing = scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else ""
+        drawn = drawing or table_html(view.head, view.rows)
+        parts.append(Part(view.title, html=drawn, below=below))
     return page_html(
         parts, title=report.title or TITLE, source=SOURCE.format(datetime.date.today())
     ).encode()
@@ -261,10 +261,21 @@ def _draw_view(view: ReportView, number: int, count: int = 0) -> None:
                     meaning,
                     tall=max_chars == MAX_TEXT,
                 )
-            up, down = (lambda now, by=by: now.move(view.id, by) for by in (-1, 1))
             buttons: tuple[tuple[str, str, bool, Callable[[Report], Report], str], ...] = (
-                ("Up", "arrow_upward", number == 1, up, "Show it before the view above."),
-                ("Down", "arrow_downward", number == count, down, "Show it after the view below."),
+                (
+                    "Up",
+                    "arrow_upward",
+                    number == 1,
+                    lambda now: now.move(view.id, -1),
+                    "Show it before the view above.",
+                ),
+                (
+                    "Down",
+                    "arrow_downward",
+                    number == count,
+                    lambda now: now.move(view.id, 1),
+                    "Show it after the view below.",
+                ),
                 (
                     "Remove",
                     "delete",

@@ -176,8 +176,10 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
     if axis.startswith("task."):
         key = axis.removeprefix("task.")
         param = next(param for param in task_entry(base.task.key).params if param.key == key)
-        if param.choices or isinstance(param.default, bool | str):
-            return list(param.choices) or [False, True] * isinstance(param.default, bool)
+        if param.choices or isinstance(param.default, str):
+            return list(param.choices)
+        if isinstance(param.default, bool):
+            return [False, True]
         whole, now = isinstance(param.default, int), float(base.task[key])
         low, high = (now if bound is None else bound for bound in (param.low, param.high))
         values = (factor * now for factor in (0.5, 1, 1.5, 2, 3))
@@ -535,16 +537,17 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
         for is_ in (True, False)
     )
     others = _join(level) if ahead else "any other value"
-    parts = [
-        *[f"**{data.names[best]}** differs significantly from {_join(ahead)}"] * bool(ahead),
-        *[f"no difference from {others} is significant, {equal}"] * bool(level),
-    ]
+    parts = []
+    if ahead:
+        parts.append(f"**{data.names[best]}** differs significantly from {_join(ahead)}")
+    if level:
+        parts.append(f"no difference from {others} is significant, {equal}")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]} ({method}, {len(tests)} pairs, Bonferroni's correction)."
 
 
 def _join(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _method(tests: list[Comparison]) -> str:
@@ -733,7 +736,7 @@ def fact_text(data: SweepData, measure: str) -> str:
     text = (
         f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
         f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
-        f"{'Differences are tested when all runs have ended. ' * data.live}{verdict(data, measure, ranked)} "
+        f"{'Differences are tested when all runs have ended. ' if data.live else ''}{verdict(data, measure, ranked)} "
     )
     wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
     low, high = (scaled(end, measure) for end in (stats[wide].low, stats[wide].high))
@@ -834,13 +837,12 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:
     """How much of a run is done, 0 to 1."""
-    equal_steps = config.equal == "steps"
-    done, whole = (
-        (outcome.steps, config.base.steps)
-        if equal_steps
-        else (outcome.train_seconds, config.seconds)
-    )
-    return float(outcome.ended) if outcome.ended or not done else min(1.0, done[-1] / whole)
+    done, whole = outcome.train_seconds, config.seconds
+    if config.equal == "steps":
+        done, whole = outcome.steps, config.base.steps
+    if outcome.ended or not done:
+        return float(outcome.ended)
+    return min(1.0, done[-1] / whole)
 
 
 def numbers_csv(data: SweepData) -> bytes:
@@ -850,7 +852,7 @@ def numbers_csv(data: SweepData) -> bytes:
             data.names[value],
             seed,
             outcome.state,
-            *([0, *column][-1] for column in (outcome.steps, outcome.train_seconds)),
+            *(column[-1] if column else 0 for column in (outcome.steps, outcome.train_seconds)),
             *("" if (last := outcome.last(name)) is None else last for name in MEASURES),
         ]
         for (value, seed), outcome in sorted(data.outcomes.items())

@@ -384,15 +384,17 @@ ABOUT = {
 def about(part: Part) -> str:
     """What a part does, in a sentence."""
     path, last = part.path, part.path.rpartition(".")[2]
-    names = {
-        "layer": last.isdecimal(),
-        "places": last.endswith("places"),
-        "both": path == "target" and part.title == "Word embedding",
-        "add_norm": last.startswith("around_"),
-        "last_norm": path in ("norm", "encoder.norm"),
-        part.title: part.title in ABOUT,
-    }
-    return ABOUT.get(next((name for name, holds in names.items() if holds), last), "")
+    if last.isdecimal():
+        return ABOUT["layer"]
+    if last.endswith("places"):
+        return ABOUT["places"]
+    if path == "target" and part.title == "Word embedding":
+        return ABOUT["both"]
+    if last.startswith("around_"):
+        return ABOUT["add_norm"]
+    if path in ("norm", "encoder.norm"):
+        return ABOUT["last_norm"]
+    return ABOUT.get(part.title, ABOUT.get(last, ""))
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:

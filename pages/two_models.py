@@ -365,7 +365,7 @@ def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     try:
         config = config_of(run)
     except ConfigError:
-        ref = None
+        return None
     if ref is None:
         return None
     name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
@@ -850,7 +850,6 @@ def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
             "layer": str(item.number),
             "head": str(item.head),
             "change": item.moved,
-            "moved": item.moved,
             "name": item.name,
             "to": item.name if comparison.in_place else item.other,
             "by": number(item.moved),
@@ -955,6 +954,3 @@ def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> DeltaGe
         )
         write_linked("two_models", "pin", picked)
     return right
-
-
-# Layers × heads by how far each head is apart, as a Vega-Lite figure; makes no st call.

@@ -994,16 +994,16 @@ def rows(lines: Sequence[Line]) -> pa.Table:
 
     lines = [line for line in lines if line.points]
     heights = separate([line.points[-1][1].mean / TOP for line in lines])
-    cells = []
+    points, labels = [], []
     for line, height in zip(lines, heights, strict=True):
-        of, ends = (line.name, str(line.index)), ("", 0.0)
+        of = line.name, str(line.index)
         for x, stats in line.points:
-            std, mean = stats.std or 0.0, stats.mean
-            ends = (x, 0.0) if isinstance(x, str) else ("", float(x))
-            spread = max(0.0, mean - std), min(100.0, mean + std), std
-            cells.append(("point", *of, *ends[::-1], mean, *spread))
-        cells.append(("label", *of, *ends[::-1], height * TOP, 0.0, 0.0, 0.0))
+            at = (0.0, x) if isinstance(x, str) else (float(x), "")
+            mean, std = stats.mean, stats.std or 0.0
+            low, high = max(0.0, mean - std), min(100.0, mean + std)
+            points.append(("point", *of, *at, mean, low, high, std))
+        labels.append(("label", *of, *at, height * TOP, 0.0, 0.0, 0.0))
+    cells = points + labels
     names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
-    cells.sort(key=lambda cell: cell[0], reverse=True)  # labels last
     columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
     return pa.table(dict(zip(names, columns, strict=True)))

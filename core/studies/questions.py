@@ -34,7 +34,10 @@ def scaling() -> list[dict]:
     return rows
 
 
-def lengths(d_model: int = 512, heads: int = 8) -> list[dict]:
+D_MODEL = 512  # of the layers that are counted
+
+
+def lengths(d_model: int = D_MODEL, heads: int = 8) -> list[dict]:
     """FLOPs of one layer's attention, split, and the bytes of its weights in fp32, by length."""
     return [
         {
@@ -47,7 +50,7 @@ def lengths(d_model: int = 512, heads: int = 8) -> list[dict]:
     ]
 
 
-def addition(d_model: int = 512) -> list[dict]:
+def addition(d_model: int = D_MODEL) -> list[dict]:
     """A linear map of x + p is a linear map of the concatenation (x, p) with a shared matrix."""
     x, p, weight = normal(18, 8).split((5, 5, 8))
     added = (x + p) @ weight
@@ -63,7 +66,7 @@ def addition(d_model: int = 512) -> list[dict]:
     ]
 
 
-def feed_forward(d_model: int = 512) -> list[dict]:
+def feed_forward(d_model: int = D_MODEL) -> list[dict]:
     """Parameters of a layer with an inner width of 4 · d_model, by part."""
     parts = {
         "attention": 4 * d_model * (d_model + 1),

@@ -91,15 +91,18 @@ def line_chart(
     named: bool = True,
     measured: bool = False,
     share: bool = False,
+    domain: tuple[float, float] | None = None,
 ) -> Spec:
     """Curves that end in a dot and, if `named`, their names; `rule` is a line in the accent, `log_x` needs x above 0.
+
+    The ends of y are those of the `domain`, else of the curves with some air.
 
     `measured` puts a tick at each x of the curves, if these are few; a `share` of 1 is written as a percentage.
     """
     values = [y for curve in curves for _, y in curve.defined_points()] + [
         y for c in curves for pair in c.band for y in pair
     ]
-    low, high = bounds(values, log)
+    low, high = domain or bounds(values, log)
     xs = sorted({x for curve in curves for x, _ in curve.defined_points()})
     # ticks at each x, else at some numbers, whole ones where all x are
     whole = {"tickMinStep": 1, "format": "d"} if all(x == int(x) for x in xs) else {}

@@ -219,11 +219,12 @@ def rule(axis: str, choice: Choice, *, changed: bool = True, **values: object) -
 
     item = entry(axis, choice.key)
     if choice.parts:
-        parts = [
-            rule(axis, part, changed=changed, **values)
-            for part in choice.parts
-            if part.key != "none" or choice.key == "not"
+        # "causal and none" is causal, but "causal or none" is none
+        joined = [
+            part for part in choice.parts if part.key != "none" or choice.key in ("or", "not")
         ]
+        joined = joined or list(choice.parts[:1])
+        parts = [rule(axis, part, changed=changed, **values) for part in joined]
         return f"not ({parts[0]})" if choice.key == "not" else f" {choice.key} ".join(parts)
     params = dict(choice.params)
     if not changed:

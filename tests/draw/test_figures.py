@@ -31,6 +31,7 @@ from dashboard.draw.formats import (
     number,
     operations,
     percent,
+    rule,
     signed,
 )
 from dashboard.draw.grids import bars
@@ -452,3 +453,16 @@ def test_a_line_break_in_a_typed_text_does_not_end_the_comment(end):
     names: dict[str, object] = {}
     exec(SCRIPT.text(f"Pretrained · the old king{end}broken = True"), names)
     assert "broken" not in names and names["total"] == 3
+
+
+@each(
+    ("key", "parts", "expected"),
+    [
+        ("and", ("causal", "none"), "j ≤ i"),
+        ("or", ("none", "causal"), "all or j ≤ i"),
+        ("and", ("none", "none"), "all"),
+    ],
+)
+def test_a_joined_rule_leaves_out_only_parts_that_change_nothing(key, parts, expected):
+    written = rule("mask", Choice.of(key, *map(Choice, parts)), changed=False, length=4)
+    assert written.replace("all keys", "all") == expected

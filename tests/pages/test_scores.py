@@ -281,6 +281,11 @@ def test_a_curve_passes_through_the_weight_it_follows(key):
     )
 
 
+def test_of_equal_weights_the_picked_and_the_first_have_numbers():
+    tile = shown_page.weights_tile("even", "n", (0.25,) * 4, tuple("abcd"), 2, 0.0, "f")
+    assert tile.count("<b") == 2
+
+
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
     tile = shown_page.weights_tile("a<b", "n", (0.25, None), ("<i>", "y"), 0, 0.25, "f")
     assert "<i>:" not in tile and "a&lt;b" in tile

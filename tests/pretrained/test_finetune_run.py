@@ -147,8 +147,8 @@ def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning)
 def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
     config, encoder, colours, tmp_path
 ):
-    """The oracle is a plain loop in PyTorch: the rows all in one batch, one step of AdamW."""
-    config = replace(config, epochs=1, batch_size=64, layers=2, learning_rate=1e-3)
+    """All rows are one batch. The rate of the first step is 0, its warm-up, so that AdamW's second one moves first."""
+    config = replace(config, epochs=2, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
     fine_tune(run, never)
     rows = parse("classify", colours)
@@ -162,15 +162,14 @@ def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
     )
     for name, value in after.items():
         step = (value - before[name]).abs().max()
-        # Adam's first step is the learning rate, whatever the gradient's size, and the decay of 0.01 beside it
-        limit = 1e-3 * (1 + 0.01 * float(before[name].detach().abs().max()))
-        assert (
-            (0.5e-3 < step <= limit + 1e-6)
-            if name in learns and step
-            else name not in learns or step == 0
-        ), name
+        # Adam moves by the learning rate (1.0014 of it, of two gradients), whatever their size, and decays by 0.01
+        limit = 1e-3 * (1.0014 + 0.01 * float(before[name].detach().abs().max()))
+        if name in learns:
+            # softmax does not feel the bias of a key, whose gradient is rounding alone
+            low = 0.0 if name.endswith("key.bias") else 0.5e-3
+            assert low <= step <= limit + 1e-6, name
     moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
-    assert moved and moved <= learns
+    assert len(moved) > 0.9 * len(learns) and moved <= learns
 
 
 def test_stop_keeps_what_was_reached(config, tmp_path):
