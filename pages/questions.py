@@ -257,6 +257,7 @@ IMPORTS = {
     "build_model": "from core.models import ModelConfig, build_model",
     "Shape": "from core.models.base import Shape",
     "seeded_rng": "from core.seeding import seeded_rng",
+    "D_MODEL": f"D_MODEL = {D_MODEL}",
 }
 VALUES = "[[value for value in row.values() if not isinstance(value, str)] for row in rows]"
 DRAW = """
