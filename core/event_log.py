@@ -5,8 +5,6 @@ literal of the source that logs it, without what is filled in; an error stays as
 since its message may quote a text, a name or a formula. Without `install` nothing changes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import secrets

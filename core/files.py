@@ -1,7 +1,5 @@
 """The folder of runs, atomic writes, zips, and checked reads of JSON files."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

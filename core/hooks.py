@@ -1,7 +1,5 @@
 """Hooks on modules that are removed at the end of a block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 

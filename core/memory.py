@@ -4,8 +4,6 @@
 saves time is left out: a warm spare worker, pages that are prepared before they open, memory that is kept for the next call.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from contextlib import suppress

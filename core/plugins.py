@@ -3,8 +3,6 @@
 A plug-in is code that runs with all rights of this process, so without the variable nothing is loaded.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

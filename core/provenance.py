@@ -1,7 +1,5 @@
 """What a script was written by: this lab's version, its commit, and the plug-ins whose keys the script has."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Rank correlations of two lists of numbers; None for fewer than 3 values, or where all of a list are equal."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float
 

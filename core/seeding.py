@@ -3,8 +3,6 @@
 A training run seeds its whole process instead (core.training.loop), and `seeded_rng` starts a model as it does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A type says all that may stand in a field: `Annotated[int, Meta(ge=1, le=8)]`, `Literal["adam", "sgd"]`, `tuple[float, ...]`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields

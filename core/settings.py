@@ -4,8 +4,6 @@ A variable is read when it is asked for, so that a test, a secret of Streamlit o
 has another name raises ValueError with the variable's name; the server asks once when it starts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -6,8 +6,6 @@ show(trace).save("heads.html")   # the same as a file that needs no network
 show_maps({"weights": weights}, tokens, tokens)  # matrices as one still picture
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

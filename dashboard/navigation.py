@@ -1,7 +1,5 @@
 """The pages in the order in which they are read; the sidebar and every "next page" link come from here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib import import_module
 

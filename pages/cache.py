@@ -1,7 +1,5 @@
 """Cache and decoding: what a decoder stores of each token, what that saves, and how much memory it takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from html import escape
@@ -378,7 +376,6 @@ MEASURED = key("measured")  # the model and count that were measured here, and t
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Cache and decoding",
         "You will see what a decoder computes for each new token, what it stores of the "

@@ -1,7 +1,5 @@
 """Model cards: published models layer by layer, with their sizes, caches and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from html import escape
@@ -294,7 +292,6 @@ STYLE = """<style>
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Model cards",
         f"You will see which attention each layer of {len(CARDS)} published models has, and "

@@ -1,7 +1,5 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -539,7 +537,6 @@ SOURCES = (
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "What a head can do",
         "A head’s weights say what it can move and where it can look, before any text is read.",

@@ -1,7 +1,5 @@
 """Claims: classic statements about attention, each measured, with a verdict from the data."""
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -645,7 +643,6 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title("Claims", LEAD)
     arrived = is_new("claim")
     link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")

@@ -1,7 +1,5 @@
 """Side by side: two to six mechanisms on the same tokens, with one crosshair, their differences and their costs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -784,7 +782,6 @@ COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 @fragment
 def page() -> None:
-    """Draw the page from top to bottom."""
     sent = st.session_state.pop(SENT, None)
     if sent is not None:
         store_controls(sent)

@@ -1,7 +1,5 @@
 """Compare runs: two to four of them, over steps and over seconds, with their attention at the same step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple

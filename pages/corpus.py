@@ -1,7 +1,5 @@
 """Heads over a corpus: every head of a model measured on hundreds of texts."""
 
-from __future__ import annotations
-
 import math
 import re
 import time
@@ -886,7 +884,6 @@ RUN = "corpus:run"
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Heads over a corpus",
         "Every head on hundreds of texts: what is typical of it, and where it fails.",

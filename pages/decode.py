@@ -1,7 +1,5 @@
 """Decode: greedy, beam search and sampling on a trained model, with the tree of what it might have said."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -478,7 +476,6 @@ PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     _explore()
     next_page("decode")
 

@@ -441,7 +441,6 @@ OLDER = "The curves were measured before, with other controls. Press Measure to 
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Cost and speed",
         "Twice as many tokens cost exact attention four times the work. Some kernels save memory "

@@ -1,7 +1,5 @@
 """Evidence: beside the weights what a head writes, its gradient, rollout and flow, and what the answer loses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -1084,7 +1082,6 @@ SOURCES = (
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Evidence",
         "A weight shows where a head attends. Compare it with what the head writes and what the answer "

@@ -1,7 +1,5 @@
 """Fine-tune: train a pretrained model on a reader's rows, and compare its attention before and after."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

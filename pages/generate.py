@@ -1,7 +1,5 @@
 """Generate: a pretrained model goes on with a text or answers one, and every new token shows where it looked."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -470,7 +468,6 @@ RANKS, FEW, LONG = (
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Generate",
         "A model writes one token after another. See its alternatives at each step, and where each new token "

@@ -1,7 +1,5 @@
 """Glossary: the words of the field that the pages use."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from dashboard.draw.formats import plain
@@ -17,7 +15,6 @@ STEP_OF = {step.key: step for step in STEPS}
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Glossary",
         f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.",

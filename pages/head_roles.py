@@ -1,7 +1,5 @@
 """Head roles: what each head of a pretrained model attends to: by role, by syntactic relation, and in standard tests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -226,7 +224,6 @@ FIELDS = Fields(
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Head roles",
         "What each head attends to, over many sentences: nine roles, each score compared with chance; "

@@ -1,7 +1,5 @@
 """Heads: one or many at the same width, keys and values shared, and two maps subtracted."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -597,7 +595,6 @@ Shown: TypeAlias = Iterator[Question | None]  # draws the picture, asks a questi
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     read_start("heads", "minilm", "random")
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)

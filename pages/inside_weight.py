@@ -1,7 +1,5 @@
 """Inside one weight: the query and the key that meet in one cell, up to the weight and what it carries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -330,7 +328,6 @@ Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of 
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Inside one weight",
         "See how a query and a key give one attention weight, number by number.",

@@ -1,7 +1,5 @@
 """When it decides: every layer read as if it were the last, and who wrote the answer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -993,7 +991,6 @@ PAPERS = (
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "When it decides",
         "A model changes its answer layer by layer. Read every layer with the logit lens, as if "

@@ -1,7 +1,5 @@
 """Lessons: pages with a text and questions round them, to work through, to make, and to hand in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -415,7 +413,6 @@ PARTS = ("Work through", MAKE, "Read codes")
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Lessons",
         "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",

@@ -1,7 +1,5 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -383,7 +381,6 @@ COLUMNS = (
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Masks",
         "A model that predicts the next word must not see it: a mask hides the words that come later.",

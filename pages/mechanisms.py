@@ -1,7 +1,5 @@
 """All mechanisms: look up any choice of the six axes, see what it does to one sentence, and read all of its entry."""
 
-from __future__ import annotations
-
 import inspect
 from functools import partial
 from typing import Any
@@ -121,7 +119,6 @@ MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one 
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     count = sum(len(entries) for entries in AXES.values())
     title(
         "All mechanisms",

@@ -1,7 +1,5 @@
 """Normalizers: the same scores through every rule that turns scores into weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -500,7 +498,6 @@ def numbers(row: RowWeights, j: int) -> str:
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     st.html(STYLE)
     title(
         "Normalizers",

@@ -1,7 +1,5 @@
 """One query, step by step: a sentence or three matrices through the six stages of the formula."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -1224,7 +1222,6 @@ STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     read_start("one", "simple", "layer")
     put(
         "link_errors", link_errors() + sync_link()

@@ -1,7 +1,5 @@
 """Positions: how order enters attention, one encoding and one idea at a time."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -894,7 +892,6 @@ PICTURES: dict[str, dict[str, Callable[[Values], Equation]]] = {
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()

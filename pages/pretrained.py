@@ -1,7 +1,5 @@
 """Every head of a pretrained model on what the reader gives it: the grid, one head, and its measures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise

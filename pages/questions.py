@@ -1,7 +1,5 @@
 """Questions: what learners ask about attention, answered with numbers computed on the page."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Report: views from any page, in order, as one HTML or PDF file."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable
 from dataclasses import replace

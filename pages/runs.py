@@ -1,7 +1,5 @@
 """Runs: everything that was trained here, to find, name, fork, compare, take away and bring in."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace

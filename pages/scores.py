@@ -1,7 +1,5 @@
 """Scores: every way in which a query can meet a key, on the same queries and keys."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from functools import partial
 
@@ -262,7 +260,6 @@ MAP_HEIGHT = 260  # px, at most
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",

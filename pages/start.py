@@ -1,7 +1,5 @@
 """Start here: attention in five sentences, two moving pictures, a dictionary, and the path through the lab."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

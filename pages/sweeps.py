@@ -1,7 +1,5 @@
 """Sweeps: vary one setting, train each value from several seeds, and test the differences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial

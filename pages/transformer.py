@@ -1,7 +1,5 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -455,7 +453,6 @@ PAGE_ATTENTION = {
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     _explore()
     details("Papers and the code that just ran", _sources, "transformer:source")
     next_page("transformer")

@@ -1,7 +1,5 @@
 """Two models, two texts: attention held against attention, head by head and token by token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -779,7 +777,6 @@ HIGH = 380
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Two models, two texts",
         "Compare attention head by head: change a word, take another model, or the same model untrained.",

@@ -1,7 +1,5 @@
 """Use a model: fill a mask, classify, compare sentences, go on, translate, read a picture, beside the attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -432,7 +430,6 @@ PAGE = "use_model"
 
 
 def page() -> None:
-    """Draw the page from top to bottom."""
     title(
         "Use a model",
         "Let a model do the task it was trained for, and see the head that its answer depends on "

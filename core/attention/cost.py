@@ -1,7 +1,5 @@
 """What attention costs: operations and bytes in closed form, time and memory measured, and the error of a kernel."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

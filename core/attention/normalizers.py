@@ -1,7 +1,5 @@
 """Normalizers: how scores become weights, which are 0 wherever the mask lets nothing be seen."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

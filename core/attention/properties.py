@@ -1,7 +1,5 @@
 """What scores and positions can express, measured: rank and symmetry of a score, rotations and shifts of a position."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

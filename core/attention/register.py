@@ -1,7 +1,5 @@
 """register: a mechanism from outside on one of the six axes, checked and tried on a few numbers before it is added."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys

@@ -1,7 +1,5 @@
 """The other scores, and the entries of all: each maps q (B, H, T, D) and k (B, H, S, D) to (B, H, T, S)."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """All claims, in the order of the page; by subject in a file each, and those that plug-ins register."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace

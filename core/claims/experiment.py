@@ -1,7 +1,5 @@
 """The experiment of a claim: every condition from every seed, one cell after another."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

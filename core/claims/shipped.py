@@ -1,7 +1,5 @@
 """The results that ship with the lab, one file a claim, and what another person needs to measure and cite them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

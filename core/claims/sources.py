@@ -1,7 +1,5 @@
 """The works that made the claims, and a table that two claims show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from core.claims.base import Published, Source

@@ -1,7 +1,5 @@
 """A claim made of a sweep: a Python file that compares two of its values with new seeds, and works as a plug-in."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

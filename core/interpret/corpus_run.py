@@ -3,8 +3,6 @@
 A corpus is a run: the texts of a config, and the folder that a worker fills.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Evidence on what the answer depends on: contributions, gradients, and the effect of ablations."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar

@@ -1,7 +1,5 @@
 """Standard tests of heads: repeated random tokens, and successors."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -11,8 +11,6 @@ layers is counted as theirs. Elhage et al. 2021; Wang et al. 2023, section 3. In
 stands before the last norm; it is its input times a gate, as in x·Φ(x), and the gate is held.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -6,8 +6,6 @@ the difference of the two answers' logits, 0 for the corrupted run and 1 for the
 Vig et al. 2020; Meng et al. 2022, section 2; Heimersheim and Nanda 2024.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace

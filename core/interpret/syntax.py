@@ -1,7 +1,5 @@
 """Heads and grammar: annotated sentences in CoNLL-U, their relations, and the heads that follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The queries, keys and values of a layer, and one weight broken down: products, score, row and contribution."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A model's answer: the next token, the masked word, a class, or an embedding, with all heads on or some off."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Attention computed elsewhere: an NPZ or safetensors file with weights and tokens → a reading."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

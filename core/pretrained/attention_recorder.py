@@ -7,8 +7,6 @@ variable, so sessions that share one model do not see each other's calls. Some f
 between this function and W_O; what a head writes is read, and replaced, at the input of W_O, by a hook for one call.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Inputs for models: an example sentence in a model's own vocabulary, pictures and sounds, and files of both."""
 
-from __future__ import annotations
-
 import io
 import wave
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Export a run as a Hugging Face folder, which `transformers` opens: `attention-lab export RUN FOLDER`."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import sys

@@ -1,7 +1,5 @@
 """Fine-tune from a shell: `attention-lab finetune classify RUN_DIR` on our own rows, or with --data rows.csv."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Converts models trained here into Hugging Face classes that compute the same, with the same weights."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

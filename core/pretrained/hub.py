@@ -4,8 +4,6 @@ Only the config, the tokenizer and safetensors of one commit are downloaded, non
 checked by the hub's checksum where there is one. No code from a repository is ever run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The weights of a forward pass as attention maps between the tokens of the reading."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """From inputs to tensors, through the forward pass, to the attention maps of a reading."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

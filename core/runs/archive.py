@@ -5,8 +5,6 @@ and sizes are checked before unpacking, unpacking stops at the declared size, an
 folder before it becomes a run. Nothing in it is executed or unpickled.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -11,8 +11,6 @@ have not ended, those in the journal (to which whoever changes a run appends its
 what another program changed is noticed too. Few runs need no file: their index is in memory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

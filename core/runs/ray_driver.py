@@ -5,8 +5,6 @@ Ray ends the process of a driver that loses the head of its cluster, so this one
 the runs of the queue directory and, by name, those of their actors that still live.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -3,8 +3,6 @@
 The actor writes the folder, watches the process and answers with what changed; it trains nothing itself.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -6,8 +6,6 @@ then reads RUN_DIR from its standard input. `python -m core.training` is the com
 A run may hold `memory_mb` of ATTENTION_LAB_LIMITS, by default 3,000 or half of what the server has.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

@@ -1,7 +1,5 @@
 """Decoding with a cache: what a step computes and stores, both ways timed (make cache), and pages."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass, replace

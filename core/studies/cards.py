@@ -1,7 +1,5 @@
 """What the page shows of the cards: figures of each, and the cache's size by length."""
 
-from __future__ import annotations
-
 from core.models.cards import card
 from core.models.cards.base import ModelCard
 

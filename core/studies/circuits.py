@@ -3,8 +3,6 @@
 Also two circuits of the lab's own models, found by patching.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A claim's results: the shipped ones and the reader's own, each with its verdict."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache

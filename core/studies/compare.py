@@ -1,7 +1,5 @@
 """Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

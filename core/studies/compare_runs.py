@@ -1,7 +1,5 @@
 """The compared runs, their measures, and the attention of each at one step on the same held-out example."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

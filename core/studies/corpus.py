@@ -1,7 +1,5 @@
 """A measurement of every head over a corpus, the measures of its heads, and the texts that show one head."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path

@@ -3,8 +3,6 @@
 A head is here the index of its layer among the maps of all kinds, and its own in the layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The outputs of a search for a continuation, also of one that is not over, and one of them read again."""
 
-from __future__ import annotations
-
 from core.models.decoding import Hypothesis, Tree
 from core.pretrained import ModelInputs, Pretrained
 from core.pretrained.generate import Continuation, prepare_generation, score_continuation

@@ -1,7 +1,5 @@
 """What each head of a model attends to: its scores in roles, in syntactic relations, and in standard tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Each of the queries, keys and values of a random layer or of a layer of MiniLM; 
 `python -m core.studies.heads` saves them again.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime

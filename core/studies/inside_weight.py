@@ -1,7 +1,5 @@
 """A cell of a map, and the one whose weight is worth taking apart first."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """When a model decides: tokens through its layers at one position, and the named parts of a logit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The effect of a mask on a seeded layer: on one sentence, in a stack of layers, and in a padded batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

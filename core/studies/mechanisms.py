@@ -1,7 +1,5 @@
 """One head's weights under the baseline and under a choice, and the parameters of every choice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """One row of scores through a normalizer, and measures of its weights, computed by the built module."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

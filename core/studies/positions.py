@@ -1,7 +1,5 @@
 """Effects of a position encoding on a layer without a mask: on shuffled words, by distance, and under a shift."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A reading's maps with tokens merged, hidden and sorted, and the head and row that are worth reading first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

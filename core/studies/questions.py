@@ -3,8 +3,6 @@
 The page shows the source of these functions, and its script contains it: they use core and torch alone.
 """
 
-from __future__ import annotations
-
 import torch
 
 from core.attention import attend

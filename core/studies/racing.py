@@ -1,7 +1,5 @@
 """Benchmarks in a thread beside the page, one at a time for all sessions, ended when the page is left."""
 
-from __future__ import annotations
-
 import os
 import platform
 import threading

@@ -1,7 +1,5 @@
 """Scores of the same queries and keys by each rule, what each can express, and its cost; `make scores` saves the times."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import asdict, dataclass

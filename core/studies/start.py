@@ -4,8 +4,6 @@ The weights are those of the lab's own translator and of MiniLM; the thumbnails 
 lead to: their saved measurement or run, or what core computes for them.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

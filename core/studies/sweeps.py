@@ -1,7 +1,5 @@
 """A sweep's file and its runs, as the page reads them; and the example sweep."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How long a run on a person's own data will take, from steps that are timed here and now."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two readings of one text or two, head beside head, and which part of one run brings the other's answer back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast

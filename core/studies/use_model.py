@@ -1,7 +1,5 @@
 """A model's ordinary answer beside its attention: its answer without each head, and the head it depends on most."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

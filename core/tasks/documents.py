@@ -1,7 +1,5 @@
 """Classes of texts: documents of several sentences, a person's sentences, and naive Bayes to compare with."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from random import Random

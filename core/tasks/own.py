@@ -2,8 +2,6 @@
 (core.tasks.reading). A task's `notes` say how the data was read; ConfigError names lines that cannot be. Samples of
 such data are the defaults."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

@@ -1,7 +1,5 @@
 """Tasks of pictures: handwritten digits to classify, pictures of numbers to read."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from collections.abc import Mapping, Sequence

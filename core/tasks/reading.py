@@ -6,8 +6,6 @@ its checksum, to which settings, links and runs refer. A reference is "sha256:" 
 a run's folder is complete.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -3,8 +3,6 @@
 `python -m benchmarks tasks` measures them again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

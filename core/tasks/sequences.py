@@ -1,7 +1,5 @@
 """Tasks of letters and numbers: copy, reverse, sort, recall, induction, addition, and series to forecast."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tables: their cells and columns, rows as tokens, Iris, and a person's table as it is read."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """Tasks of translation: numbers to words, dates between languages, a made-up language."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,5 @@
 """Diagnose a run from its records: what goes wrong, and what to try."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -1,7 +1,5 @@
 """The training loop: a generator of records. A page plots them, a test takes three."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

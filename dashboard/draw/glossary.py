@@ -1,7 +1,5 @@
 """The words of the field that the pages use: what each means, and the page on which it can be seen."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

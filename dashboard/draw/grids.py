@@ -1,7 +1,5 @@
 """Figures of cells and bars: effects by layer and place, tokens by probability, which source a model reads."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

@@ -1,7 +1,5 @@
 """Heads by role, score and accuracy, and a sentence's words by weight: arrays to Vega-Lite and HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

@@ -8,8 +8,6 @@ minus another; ``difference_map`` draws that alone. The crosshair is shared with
 tokens. Hover and keys stay in the browser; a pin is returned.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What Export offers of the page that is drawn: its pictures, and what it computes as Python."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The picture of one query in six stages; presses are returned as `pick`."""
 
-from __future__ import annotations
-
 import base64
 import math
 from collections.abc import Callable, Sequence

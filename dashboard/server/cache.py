@@ -5,8 +5,6 @@ so that equal fields of two classes collide. Not cachetools.LRUCache: it refuses
 one bound, and creates values twice.
 """
 
-from __future__ import annotations
-
 import pickle
 import threading
 from collections import OrderedDict

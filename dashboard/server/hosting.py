@@ -1,7 +1,5 @@
 """The switch of a public copy, ATTENTION_LAB_HOSTED, and what it closes when the server starts."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

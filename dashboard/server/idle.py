@@ -5,8 +5,6 @@ Python frees the parts of a session that refer to each other in a full collectio
 objects seldom makes. glibc holds freed memory for the next call.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import threading

@@ -4,8 +4,6 @@ All state is in the runs' folders, so that a reload, a second tab or a restarted
 spare's process and the thread that moves the queue live in memory.
 """
 
-from __future__ import annotations
-
 import heapq
 import os
 import subprocess

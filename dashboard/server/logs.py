@@ -1,7 +1,5 @@
 """The log of the pages: when a person asks for it, every line of Streamlit's and ours is an event of core.event_log."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import secrets

@@ -4,8 +4,6 @@ Made for the Streamlit that constraints.txt pins. `tests/dashboard/test_health.p
 version, so that each is looked at again: is there a public way now?
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

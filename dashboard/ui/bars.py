@@ -4,8 +4,6 @@ A lesson is a teacher's text above, questions below, and some of the page's cont
 (`?lesson=`), and what was answered too (`?lesson-code=`); nothing is stored on the server.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Controls, outputs and sources of a search for tokens, which Decode and Generate share."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

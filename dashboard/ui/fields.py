@@ -13,8 +13,6 @@ A widget's key is the page's name and the field's, and is also its name in the l
 a function of the values of the fields before it: `options=lambda values: fits(values.d_model)`.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

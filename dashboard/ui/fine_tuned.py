@@ -1,7 +1,5 @@
 """The fine-tuning run that the page shows, and the models that were fine-tuned."""
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any

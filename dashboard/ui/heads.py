@@ -1,7 +1,5 @@
 """What several pages read of a model's heads: their matrices, their roles, and the link to one weight."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from html import escape

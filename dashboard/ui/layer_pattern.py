@@ -6,8 +6,6 @@
 The first attention of the pattern is the page's own mechanism; here stand the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from html import escape

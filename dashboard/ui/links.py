@@ -1,7 +1,5 @@
 """What the link holds of a page, from where it counts, how a page is set back, and the pages that were visited."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress

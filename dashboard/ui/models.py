@@ -3,8 +3,6 @@
 Also uploaded arrays, which are a source like any model, and a model and its inputs as Python.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """What a page says of its work: progress of long measurements, messages of callbacks, broken plug-ins."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

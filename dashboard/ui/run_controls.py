@@ -1,7 +1,5 @@
 """The controls of a run: start, stop, pause, continue and restart, how far it is, and what went wrong."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

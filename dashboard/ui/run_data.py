@@ -1,7 +1,5 @@
 """The run that the Train page shows, and what its folder holds."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

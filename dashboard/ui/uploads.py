@@ -1,7 +1,5 @@
 """Fields for a person's own data, pasted or uploaded, with errors below them."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A hub of our own on this computer: it answers as huggingface.co does, and can be made to fail in each of its ways."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Sentence pairs of a small grammar: as many, as long and of as many words as the captions of Multi30k."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

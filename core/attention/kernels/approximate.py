@@ -1,7 +1,5 @@
 """Kernels that approximate: random features (Performer), fewer keys (Linformer, Nyströmformer), some blocks (NSA)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -5,8 +5,6 @@ a multiply and an add counted as two, as torch.utils.flop_counter counts them. B
 without gradients on a CPU, beyond q, k, v and x themselves: the largest of the bytes held at each step.
 """
 
-from __future__ import annotations
-
 from core.attention.kernels.exact import and_parts
 from core.attention.masks import MASKS
 from core.attention.normalizers import NORMALIZERS

@@ -7,8 +7,6 @@ With α_t = 1 it is the rule of Schlag et al. 2021, and with queries and keys of
 2024, arXiv 2406.06484).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """What the kernels without a score matrix share: scaled q and k, real keys, chunks, and their Steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import log

@@ -1,7 +1,5 @@
 """Kernels with exact's own weights: fused, block by block (chunked), and only what the mask shows (local, block-sparse)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

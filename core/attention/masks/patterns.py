@@ -1,7 +1,5 @@
 """Mask, the base class; fixed patterns of the positions i and j; masks made of masks; and the reach of a stack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Positions: how order enters. An encoding adds to x, rotates q and k, or changes the scores (and what they bring)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce

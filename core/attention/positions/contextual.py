@@ -1,7 +1,5 @@
 """Positions that change scores by what tokens say, or by a rule: CoPE, forgetting, multi-token, selective, a formula."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float

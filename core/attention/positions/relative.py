@@ -1,8 +1,6 @@
 """Positions added to the input (sinusoidal, learned), biases by distance (ALiBi, T5, KERPLE, FIRE), and vectors of the
 distance (Shaw, Transformer-XL, DeBERTa)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

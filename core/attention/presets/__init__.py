@@ -1,7 +1,5 @@
 """Presets: published mechanisms in order of year, each a choice on all six axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace

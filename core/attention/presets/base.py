@@ -1,7 +1,5 @@
 """What a preset is: a published mechanism as six choices, and what it changed against the Transformer of 2017."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

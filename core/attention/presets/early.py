@@ -1,7 +1,5 @@
 """2014 to 2019: attention in recurrent models, the Transformer, and its first relatives."""
 
-from __future__ import annotations
-
 from core.attention.presets.base import VASWANI, Preset, share_heads
 from core.entries import Choice
 

@@ -1,7 +1,5 @@
 """2022 to 2026: models that choose which keys to read, lay out several texts in a row, or make values anew."""
 
-from __future__ import annotations
-
 from core.attention.presets.base import Choices, Preset, share_heads
 from core.attention.presets.early import PLAIN
 from core.entries import Choice

@@ -1,7 +1,5 @@
 """Projections that do more to heads: a gate, short convolutions, and the difference of two maps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Projections of low rank: latent keys and values (MLA), and factored maps (multi-matrix, tensor product)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Cost: over length, of efficient kinds of attention, of shared keys and values, of hybrid stacks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

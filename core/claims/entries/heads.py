@@ -1,7 +1,5 @@
 """Heads: many against one, induction heads, the roles of heads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """What attention shows: whether weights explain, and attention sinks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy

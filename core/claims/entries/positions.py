@@ -1,7 +1,5 @@
 """Positions and distance: extrapolation, adding or appending positions, the path between two tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Scores and weights: the scaling, kinds of score, differential attention, the largest keys alone."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Training and generating: where to normalize, the causal mask, dropout and label smoothing, decoding."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import exp, log
 

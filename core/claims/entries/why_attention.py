@@ -1,7 +1,5 @@
 """Why attention: one vector is a bottleneck, the advantages over recurrent networks, Iris with attention."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Model cards: twenty published models, layer by layer, as configs of this lab; and the size of their caches."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from core.attention import AttentionConfig, Choice

@@ -1,7 +1,5 @@
 """ModelCard: the sizes of a published model as configs of this lab, layer by layer, and what follows from them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

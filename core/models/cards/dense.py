@@ -1,7 +1,5 @@
 """Models in which some layers attend to a window: Mistral, Gemma 2 and 3, Llama 4, gpt-oss, and ModernBERT."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from core.attention import AttentionConfig, Choice

@@ -1,7 +1,5 @@
 """Models whose layers carry a state: RetNet, Mamba-2, MiniMax-01, Qwen3-Next, and Kimi Linear."""
 
-from __future__ import annotations
-
 from core.attention import AttentionConfig, Choice
 from core.models.cards.base import AttentionLayer, Block, Extra, FeedForward, ModelCard, stack
 from core.models.cards.dense import DEFAULTS, final_norm

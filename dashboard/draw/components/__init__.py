@@ -7,8 +7,6 @@ share. Streamlit mounts inline text, in which imports do not resolve, so the ES 
 imported module becomes a function that returns its exports, and only import and export lines are rewritten.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from base64 import b64encode

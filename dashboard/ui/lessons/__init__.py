@@ -1,7 +1,5 @@
 """Lessons: a page with a teacher's text and questions round it; the code to hand in."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

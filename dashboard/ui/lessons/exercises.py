@@ -1,7 +1,5 @@
 """The five lessons that ship. `make lessons` writes their files; the right answers are computed by core."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch
