@@ -216,7 +216,6 @@ DRAW_SIZES = LINES.format(
 
 
 def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Script:
-    """Every step after the prompt, and the weights of the picked head at the picked step."""
     layer, at = head
     code = f"""
 import torch
@@ -255,7 +254,6 @@ picked = weights[{step}][{layer}, {at}]
 
 
 def race(name: str, count: int, pair: Pair) -> Script:
-    """The tokens that both ways write, and the saved seconds of each step."""
     code = f"""
 import json
 
@@ -282,7 +280,6 @@ print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]),
 
 
 def size(values: Values, form: str) -> Script:
-    """The curves of the picked forms, and a step on the picked values."""
     model = MODELS[values.model]
     numbers = (
         values.length,
@@ -325,7 +322,6 @@ print(bound, "bound by", bound.bound)
 
 
 def pages(result: Paging) -> Script:
-    """The places in pages, and where each sequence has room for the longest."""
     code = f"""
 lengths, page = {source_of(list(result.lengths))}, {result.size}
 paged = page * sum(-(-length // page) for length in lengths)
@@ -392,7 +388,6 @@ def page() -> None:
 
 @fragment
 def draw_steps() -> None:
-    """Draw the prompt, the question, and one step of decoding."""
     typed = FIELDS.draw("prompt", into=HERE).prompt
     try:
         with one_thread():
@@ -423,7 +418,6 @@ def draw_steps() -> None:
 
 @fragment
 def draw_race() -> None:
-    """Draw the same text with and without the cache: saved, or measured here on request."""
     paragraph(
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
@@ -474,7 +468,6 @@ def draw_race() -> None:
 
 @fragment
 def draw_size() -> None:
-    """Draw the size of the cache, and below it what bounds a step."""
     st.markdown("## How large the cache is")
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("model", "bytes", into=grid)
@@ -571,7 +564,6 @@ def draw_size() -> None:
 
 @fragment
 def draw_pages() -> None:
-    """Draw several sequences in pages, against room for the longest."""
     paragraph(
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
@@ -627,7 +619,6 @@ def draw_pages() -> None:
 
 
 def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
-    """One row a token: its q, k and v as strips, in the state of this step, and the new token's weight on it."""
     first, last = decoding.first_new(step), decoding.last(step)
     weights = decoding.weights[step][head]
     spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in NAMES}
@@ -675,7 +666,6 @@ def _vector(values: np.ndarray | None, name: str, state: str, theme: Theme) -> s
 
 
 def _strip(values: np.ndarray, theme: Theme) -> str:
-    """A vector from −1 to 1 as a gradient of hard stops."""
     colours = colours_at(colour_scale(theme, signed=True), (values + 1) / 2).round().astype(int)
     edges = [round(100 * at / len(colours), 2) for at in range(len(colours) + 1)]
     stops = [
@@ -727,7 +717,6 @@ def question(changes: Mapping[str, float]) -> Question:
 
 
 def step_fact(decoding: Decoding, step: int) -> str:
-    """What the layer computes and reads at a step, and what it would compute without a cache."""
     counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
     if step == 0:
         return (
@@ -748,7 +737,6 @@ def step_fact(decoding: Decoding, step: int) -> str:
 
 
 def race_fact(pair: Pair, count: int, name: str) -> str:
-    """Whether the tokens are equal, how long each way took, and how many tokens were computed."""
     cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
     same = "the same tokens" if pair.same(count) else "**different tokens**"
     return (
@@ -759,7 +747,6 @@ def race_fact(pair: Pair, count: int, name: str) -> str:
 
 
 def race_note(pair: Pair, count: int, where: str, words: str) -> str:
-    """How it was measured, the last step both ways, and what was written."""
     ways = [
         (each.computed[count - 1], duration(each.seconds[count - 1]))
         for each in (pair.cached, pair.whole)
@@ -772,7 +759,6 @@ def race_note(pair: Pair, count: int, where: str, words: str) -> str:
 
 
 def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
-    """A row a form: bytes a token and at two lengths, the share of multi-head's, and FLOPs a byte."""
     full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
     rows = []
     for form in FORMS.values():

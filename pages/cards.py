@@ -48,7 +48,6 @@ key = "cards:{}".format  # a widget's key, which is also its name in the link
 
 
 def name(model: str) -> str:
-    """A card's name with its year."""
     one = card(model)
     return f"{one.name} · {one.year}"
 
@@ -90,7 +89,6 @@ LAYER = AttentionConfig()
 
 
 def figures(one: ModelCard) -> list[str]:
-    """One row: parameters, those that a token uses, the cache, and FLOPs."""
     return [
         f"{one.parameters:,}",
         percent(one.active / one.parameters),
@@ -130,7 +128,6 @@ def fact_text(one: ModelCard) -> str:
 
 
 def note(one: ModelCard) -> str:
-    """How the figures are calculated."""
     window = f" It has positions for {one.longest:,} tokens only." if one.longest else ""
     experts = (
         f" A token uses {operations(one.active)} of the parameters: it is sent to some of the experts."
@@ -150,7 +147,6 @@ def note(one: ModelCard) -> str:
 
 
 def part_rows(one: ModelCard) -> list[list[str]]:
-    """What the parameters are for."""
     return [
         [name, f"{count:,}", percent(count / one.parameters)]
         for name, count in one.parameter_rows.items()
@@ -178,7 +174,6 @@ def layer_text(layer: AttentionLayer, count: int) -> str:
 
 
 def source(one: ModelCard) -> str:
-    """Where the numbers come from and what checks them."""
     checked = (
         "The number of parameters equals that of transformers' own model, to the last one."
         if one.key != "retnet"
@@ -223,7 +218,6 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
 
 
 def script(values: Values) -> Script:
-    """The figures of the chosen card, and the caches of the compared ones."""
     one, tokens = card(values.model), read(card(values.model))
     length = min(LONG, one.longest or LONG)
     code = f"""
@@ -305,7 +299,6 @@ def page() -> None:
 
 @fragment
 def models() -> None:
-    """Draw the controls, all models, and the chosen one."""
     left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
     values = FIELDS.draw("model", into=left)
     with right, st.popover("Compare caches", icon=":material/show_chart:", width="stretch"):
@@ -356,7 +349,6 @@ def models() -> None:
 
 
 def attentions(one: ModelCard) -> None:
-    """Draw each attention of the model as choices of this lab, with a link to them in small."""
     st.markdown("### Its attentions")
     for layer, count in one.distinct.items():
         paragraph(f"- {layer_text(layer, count)}")
@@ -376,7 +368,6 @@ def attentions(one: ModelCard) -> None:
 
 
 def sizes(one: ModelCard, values: Values) -> None:
-    """Draw the caches of the chosen model and of those compared, by length."""
     st.markdown("### Its cache beside others")
     curves = cards.curves((values.model, *values.compared))
     if curves:
@@ -404,7 +395,6 @@ def key_of(picked: str, theme: Theme) -> str:
 
 
 def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
-    """A cell for each layer from the first to the last, told in words to a screen reader and on hover."""
     layers = card.layers
     cells = "".join(
         f'<i title="layer {at}: {escape(layer.name)}" style="{cell_style(layer.kind, theme)}"></i>'
@@ -418,19 +408,16 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
 
 
 def pattern(card: ModelCard, theme: Theme) -> str:
-    """The chosen model's layers, large, with a legend of its own attentions."""
     return f'<div class="cards">{strip(card, theme, large=True)}</div>'
 
 
 def cell_style(kind: Kind, theme: Theme) -> str:
-    """The colour and shape of a kind; without positions a cell is hollow."""
     colour = CATEGORIES[theme][KINDS.index(kind)]
     look = f"border:2px solid {colour}" if kind == "no positions" else f"background:{colour}"
     return f"{SHAPES[kind]};{look}"
 
 
 def legend(kinds: Sequence[Kind], theme: Theme) -> str:
-    """Each kind's cell, its name, and what a layer of it attends to."""
     return (
         "<p>"
         + "".join(

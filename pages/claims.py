@@ -106,7 +106,6 @@ RULE = (
 def guess_distance(
     guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure
 ) -> str:
-    """How far a drawn line is from the measured means, and where it is farthest."""
     stats = {x: measured.stats(question.condition, figure, x) for x in guess}
     truth = {x: each.mean for x, each in stats.items() if each is not None}
     away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
@@ -125,7 +124,6 @@ def guess_distance(
 
 
 def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
-    """How long a run takes, from the shipped result; a claim about time measures one thing at a time."""
     if result is None:
         return "How long it takes was not measured yet."
     seconds = result.seconds / max(1, len(result.results.cells)) * len(config.cells)
@@ -143,7 +141,6 @@ def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> st
 
 
 def write(value: float, unit: str) -> str:
-    """A quantity in its unit: a share as a percentage, a ratio with its sign, else the number."""
     if unit in ("share", "gain", "seeds"):
         return percent(value)
     return f"{number(value)} ×" if unit == "times" else number(value)
@@ -157,7 +154,6 @@ def interval_text(effect: Effect) -> str:
 
 
 def bounds_text(part: Part) -> str:
-    """Where a part's quantity must lie, in words."""
     low, high = (
         write(end, part.unit) if math.isfinite(end) else "" for end in (part.low, part.high)
     )
@@ -266,7 +262,6 @@ def results_figure(
 def legend(
     figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
 ) -> str:
-    """The names of a figure's curves as HTML, each after a piece of its line; rows of marks have their names."""
     if not figure.x:
         return ""
     items = [
@@ -308,7 +303,6 @@ OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
 
 
 def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
-    """A part as an image: the band in which its quantity must lie, and the interval of its mean."""
     part = effect.part
     if not math.isfinite(effect.mean):
         return ""
@@ -359,7 +353,6 @@ CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide 
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    """Statement, subject and source; then, unless `hidden`, the verdict, how many parts hold, and the first figure."""
     ink = Ink.of(theme)
     about = (
         f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
@@ -431,7 +424,6 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
 
 
 def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], float]:
-    """Values to pixels between PAD and size − PAD."""
     place = (lambda value: math.log(max(value, FLOOR))) if log else (lambda value: value)
     low, high = place(min(values)), place(max(values))
     if low == high:
@@ -452,7 +444,6 @@ CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 
 
 def _run_id(text: str) -> str:
-    """The id of a claim's run on this machine; ValueError for another one."""
     if find_group(text) is None:
         raise ValueError(f"{text[:40]!r} is no run on this machine")
     return text
@@ -472,7 +463,6 @@ def as_shipped(own: OwnRun) -> Shipped:
 
 
 def archive(result: Shipped) -> bytes:
-    """The files of a result in a ZIP, in a folder with the claim's key."""
     claim, out = result.claim, io.BytesIO()
     figures = {
         f"figure-{at}-{re.sub(r'[^a-z0-9]+', '-', figure.measure.lower()).strip('-')}.{kind}": {
@@ -509,7 +499,6 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> dict[str, Guess] |
 
 
 def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, Guess] | None:
-    """Draw empty axes; after Show me, how far the drawn line is from the measured one."""
     if guide_is_hidden():
         return {}
     xs, name = measured.results.xs(question.condition, question.measure), key(f"{claim.key}:sketch")
@@ -600,7 +589,6 @@ for effect in judged.effects:
 
 
 def index(results: Sequence[Shipped]) -> Script:
-    """The verdicts on all claims."""
     parts = [effect.mean for result in results for effect in result.verdict.effects]
     return Script(
         (Cell(SCRIPT_ALL, VERDICTS),),
@@ -609,7 +597,6 @@ def index(results: Sequence[Shipped]) -> Script:
 
 
 def script(lab: Shipped | None, own: OwnRun | None) -> Script:
-    """The verdict on one claim, from the lab's numbers and from the reader's own."""
     cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
@@ -658,7 +645,6 @@ def page() -> None:
 
 @fragment
 def _index() -> None:
-    """Draw a card for each claim, by subject; verdicts are hidden where the reader wants to guess first."""
     results = {claim.key: claims.lab_result(claim) for claim in CLAIMS}
     add_script(lambda: index([each for each in results.values() if each]))
     hidden = st.toggle(
@@ -694,7 +680,6 @@ def _index() -> None:
 
 
 def _one(claim: Claim) -> None:
-    """Draw one claim: sentence and source, guess, figures, verdict, and a run of the reader's own."""
     choice, index = st.columns([0.84, 0.16], gap="small", vertical_alignment="bottom")
     box = key("choice")
     st.session_state[box] = claim.key
@@ -769,7 +754,6 @@ def _one(claim: Claim) -> None:
 def _results(
     claim: Claim, measured: dict[str, ClaimResult | None], guess: dict[str, Guess]
 ) -> None:
-    """Draw the figures of the chosen results, their verdict and its parts."""
     there = {
         name: each for name, each in measured.items() if each is not None and each.results.cells
     }
@@ -846,7 +830,6 @@ def _download(label: str, name: str, result: Shipped) -> None:
 
 
 def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
-    """Draw the settings, the button that runs the claim, and how far a run is."""
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {

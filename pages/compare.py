@@ -106,7 +106,6 @@ SPOKEN = {
 
 
 def changed_axes(config: AttentionConfig) -> list[str]:
-    """The axes on which a mechanism is not plain dot-product attention."""
     return [axis for axis in AXES if getattr(config, axis) != getattr(PLAIN, axis)]
 
 
@@ -131,7 +130,6 @@ def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
 
 
 def heading_note(config: AttentionConfig) -> str:
-    """The second line of a heading: the rule, and its paper and year."""
     axes = changed_axes(config)
     if not axes:
         return f"softmax · {citation(entry('score', PLAIN.score.key))}"
@@ -168,7 +166,6 @@ def fact_text(
     tokens: Tokens,
     cell: tuple[int, int],
 ) -> str:
-    """Two sentences on the mechanisms whose difference is drawn: weight within two tokens, and the picked cell."""
     a, b = controls.minus
     first, second = results[a], results[b]
     name_a, name_b = (
@@ -203,7 +200,6 @@ def _of_cell(
     tokens: Tokens,
     cell: tuple[int, int],
 ) -> str:
-    """The weight of the picked cell in both."""
     i, j = cell
     query, key = f":primary[**{plain(tokens.names[i])}**]", plain(tokens.names[j])
     now, before = float(first.weights[i, j]), float(second.weights[i, j])
@@ -231,7 +227,6 @@ def hidden(result: MapResult, i: int, j: int) -> bool:
 def caption_text(
     controls: Comparison, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]
 ) -> str:
-    """Where queries, keys and weights are from, and which maps are implied or have negative weights."""
     layer, head = controls.layer_head
     if controls.seeded:
         sentence = (
@@ -256,7 +251,6 @@ def caption_text(
 def shared_weights_text(
     shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool
 ) -> str:
-    """The weights that all mechanisms share, and those that each has alone."""
     alone = [
         f"{plain(name)}: {plain(', '.join(grouped(each)))}"
         for name, each in zip(names, own, strict=True)
@@ -283,7 +277,6 @@ def grouped(names: Sequence[str]) -> list[str]:
 
 
 def equation(result: MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
-    """The score and the weight of one cell as LaTeX, in numbers."""
     i, j = cell
     pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
     weight = f"w = {number(float(result.weights[i, j]))}"
@@ -340,7 +333,6 @@ def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
 
 
 def to_query(controls: Comparison) -> dict[str, str | list[str]]:
-    """The controls as query parameters, without those that have their default."""
     default = link_texts(default_controls())
     return {
         name: text
@@ -353,7 +345,6 @@ PARAMETERS = tuple(link_texts(default_controls()))
 
 
 def from_query(query: Query) -> tuple[Comparison, list[str]]:
-    """The controls of a link, and a warning for each parameter that is not valid and keeps its default."""
     controls, refused = default_controls(), []
     for name in PARAMETERS:
         if name not in query:
@@ -436,7 +427,6 @@ def load_controls() -> tuple[Comparison, list[str]]:
 
 
 def link_query() -> dict[str, str | list[str]]:
-    """The link's parameters that this page reads."""
     return {
         name: st.query_params.get_all(name) if name == "m" else st.query_params[name]
         for name in PARAMETERS
@@ -478,7 +468,6 @@ CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplic
 
 
 def tokens_popover(controls: Comparison) -> None:
-    """The sentence and the seed, and for a seeded layer its sizes and the head; drawn while it is open."""
     panel = st.popover(
         "Tokens",
         icon=":material/edit:",
@@ -545,7 +534,6 @@ def source_label(source: str) -> str:
 
 
 def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
-    """The list of mechanisms in a popover, drawn while it is open."""
     panel = st.popover(
         "Mechanisms",
         key="compare:list",
@@ -602,7 +590,6 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
 
 
 def _act(key: str, index: int) -> None:
-    """Do what was picked in a mechanism's menu."""
     action, order = st.session_state[key], list(range(len(st.session_state[CONTROLS].mechanisms)))
     orders = {
         REMOVE: [*order[:index], *order[index + 1 :]],
@@ -646,7 +633,6 @@ def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
 
 
 def _take(name: str) -> None:
-    """Add the picked mechanism, or compare each attention of the picked model's pattern once."""
     controls, picked = st.session_state[CONTROLS], st.session_state[f"compare:{name}"]
     st.session_state[f"compare:{name}"] = None
     if picked is None:
@@ -714,7 +700,6 @@ show_maps(weights, tokens, tokens)
 
 
 def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[str]) -> Script:
-    """The maps of the mechanisms that have one, the difference, and the exact part of the table."""
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
     made = source_of(replace(controls, mechanisms=tuple(configs), minus=(1, 0)))
@@ -869,7 +854,6 @@ def page() -> None:
 
 
 def _compute_maps(controls: Comparison) -> Maps | None:
-    """The maps, with the model loaded where its queries are used; None and a hint where there is no token."""
     shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
         with one_thread(len(tokenize(controls.text).tokens) <= SHORT):
@@ -900,7 +884,6 @@ def _compute_maps(controls: Comparison) -> Maps | None:
 def _draw_result(
     controls: Comparison, names: Sequence[str], maps: Maps
 ) -> Callable[[], None] | None:
-    """Draw the maps, their difference and the table; returns what measures, None with nothing to measure."""
     tokens, results = maps.tokens, maps.results
     tiles = {}  # a mechanism's map under its name and rule, with its index as marker
     for index, each in enumerate(results):
@@ -1126,7 +1109,6 @@ def sources(
     tokens: Tokens,
     cell: Pair,
 ) -> None:
-    """Draw the cell's numbers in every mechanism, equations and papers, and the code."""
     query, key = tokens.names[cell[0]], tokens.names[cell[1]]
     for config, name, each in zip(controls.mechanisms, names, results, strict=True):
         st.markdown(f"### {plain(name)}")

@@ -57,7 +57,6 @@ from dashboard.ui.run_data import (
 
 
 def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
-    """Draw the same measure twice: left over steps, right over seconds."""
     ink, factor = Ink.of(theme()), 100 if measure.share else 1
     columns, units = st.columns(2, gap="medium"), ("step", "seconds of training")
     for column, unit, field in zip(columns, units, ("step", "train_seconds"), strict=True):
@@ -148,7 +147,6 @@ FIELDS = Fields(
 
 
 def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
-    """Read the folder of each run once."""
     loaded = [load_run(item.run) for item in summaries]
     return [
         ComparedRun(
@@ -192,7 +190,6 @@ class Controls(NamedTuple):
 
 
 def _linked_ids() -> list[str]:
-    """The ids in the link, else those of the session."""
     link = st.query_params.get(LINK) or st.session_state.get(LAST) or ""
     return list(dict.fromkeys(name for name in link.split(",") if name))
 
@@ -222,7 +219,6 @@ def draw_controls(
     measures: Sequence[Measure],
     top: DeltaGenerator,
 ) -> Controls:
-    """Draw the measure in `top`, then step, example and heads of the runs `same`, which learn the same task."""
     key = FIELDS.draw("measure", into=top, measures=measures).measure
     measure = next(measure for measure in measures if measure.key == key)
     if not same:
@@ -293,7 +289,6 @@ def script(
     same: Sequence[ComparedRun],
     pair: tuple[RunMap, RunMap] | None,
 ) -> Script:
-    """The measure over training, the maps that are drawn, and the difference of two of them."""
     key = controls.measure.key
     # the head with the most weight on the expected position
     value = "max(map(max, record.expected))" if key == "expected" else f"record.{key}"
@@ -370,7 +365,6 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
 
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
-    """A row for each setting in which the runs differ, and how many they share."""
     by_run = [settings(side.required_config.to_json()) for side in sides]
     names = dict.fromkeys(name for each in by_run for name in each if name not in REPEATED)
     rows = [
@@ -402,7 +396,6 @@ HEAD = (
 def results(
     sides: Sequence[ComparedRun], parameters: Sequence[int | None]
 ) -> tuple[list[str], list[list[str]]]:
-    """A row a run with what it reached; a measure that none of them has is left out."""
     rows = [_row(side, count) for side, count in zip(sides, parameters, strict=True)]
     columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
     return [HEAD[i] for i in columns], [[row[i] for i in columns] for row in rows]
@@ -465,7 +458,6 @@ PAGE_LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (c
 
 
 def page() -> None:
-    """The choice of runs, and below it their figures and tables, polled while one of the runs is live."""
     title(
         "Compare runs",
         "You will see which run is better at equal steps and at equal seconds, and how their attention differs.",
@@ -516,7 +508,6 @@ def page() -> None:
 
 
 def _board(sides: Sequence[ComparedRun]) -> None:
-    """The curves, the maps, the differences and the tables of the compared runs."""
     measures = compute.measures(sides)
     if not measures:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
@@ -551,7 +542,6 @@ def _tiles(maps: Sequence[RunMap]) -> list[Tile]:
 
 
 def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
-    """The maps side by side, or why there are none."""
     if not maps.maps:
         st.caption("No run has a saved attention map of its source at this step.")
         return
@@ -572,7 +562,6 @@ def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
 
 
 def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] | None:
-    """One map minus another on the left, the measured sentence on the right; returns both maps."""
     if len(maps.maps) < 2:
         fact(sentence)
         return None

@@ -160,7 +160,6 @@ key = "decode:{}".format  # a widget's key, which is also its name in the link
 
 
 def run_name(run: Run) -> str:
-    """The name of a run, or its task, model and time."""
     if run.id in EXAMPLES:
         return f"{EXAMPLES[run.id]} (example)"
     config = run.config()
@@ -188,7 +187,6 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
 
 
 def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
-    """Draw two rows of controls, and a popover for the rest."""
     run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
     run_cell.selectbox(
         "Run",
@@ -218,7 +216,6 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
 
 
 def _step(run: Run) -> Checkpoint:
-    """The checkpoint of the run; a control where there are several, at first the run's default."""
     steps = run.checkpoint_steps()
     if len(steps) == 1:
         return Checkpoint.of(run, steps[0])
@@ -237,7 +234,6 @@ def _step(run: Run) -> Checkpoint:
 
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
-    """The source: typed where the task reads tokens, else the index of a held-out one."""
     examples, path = task.held_out(HELD_OUT), f"{checkpoint.path}"
     if task.input != "tokens":
         link_value(key("place"), 0, one_of(range(len(examples))))
@@ -265,7 +261,6 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
     )
 
     def another() -> None:
-        """Take the next of the held-out sources."""
         texts = [source_text(task, example) for example in examples]
         current = st.session_state.get("decode:source")
         index = texts.index(current) if current in texts else -1
@@ -304,7 +299,6 @@ show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(
 
 
 def script(controls: Controls, result: SearchResult, path: list[int]) -> Script:
-    """The tree of the search, and what the picked path attends to."""
     code = f"""
 from core.models.decoding import SearchSettings
 from core.runs.runs import open_run
@@ -357,26 +351,22 @@ END = "end"
 
 
 def names_text(task: Task) -> list[str]:
-    """The text of every target token."""
     return [
         END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)
     ]
 
 
 def output_text(task: Task, tokens: Sequence[int]) -> str:
-    """Tokens as a person would write them, up to the end mark."""
     words = task.target_vocab.decode(tokens)
     glue = " " if any(len(word) > 1 for word in words) or task.separator else ""
     return glue.join(words) or "nothing"
 
 
 def _quoted(task: Task, one: Hypothesis) -> str:
-    """An output in a sentence."""
     return plain(shorten(output_text(task, one.tokens)))
 
 
 def is_correct(result: SearchResult, task: Task, one: Hypothesis) -> bool:
-    """Whether an output is the target."""
     return tuple(task.target_vocab.decode(one.tokens)) == result.target
 
 
@@ -393,7 +383,6 @@ def _probability(logp: float) -> str:
 def fact_text(
     result: SearchResult, task: Task, settings: SearchSettings, greedy: Hypothesis
 ) -> str:
-    """The best output of the search, compared with that of greedy decoding."""
     best, *others = result.tree.hypotheses
     output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
     chance, same = _probability(best.logp), best.tokens == greedy.tokens
@@ -435,7 +424,6 @@ def fact_text(
 
 
 def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
-    """The conditions of the numbers, and how many candidates the figure leaves out."""
     count = len(result.tree.candidates)
     more = f" {count - visible} of them are not shown." if count > visible else ""
     unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
@@ -448,7 +436,6 @@ def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
 
 
 def strategy_name(settings: SearchSettings) -> str:
-    """A strategy in a few words."""
     if settings.strategy == "greedy":
         return "Greedy"
     if settings.strategy == "beam":
@@ -457,7 +444,6 @@ def strategy_name(settings: SearchSettings) -> str:
 
 
 def scores_fact(greedy: Score, other: Score) -> str:
-    """Whether the outputs of a search are more probable and more accurate than those of greedy decoding."""
     probable = "more probable" if other.logp > greedy.logp + 1e-3 else "no more probable"
     change = 100 * (other.sequence_accuracy - greedy.sequence_accuracy)
     points = f"{abs(change):.0f} points {'higher' if change > 0 else 'lower'}"
@@ -482,7 +468,6 @@ def page() -> None:
 
 @fragment
 def _explore() -> None:
-    """Draw all but the link to the next page, which reruns alone."""
     begin_before_title()
     title(
         "Decode",
@@ -550,7 +535,6 @@ def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
 
 
 def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
-    """Left the attention along the picked path; right the probabilities at its last step, and the equation."""
     model, task = load(controls.checkpoint)
     tokens = result.tree.tokens(path[-1])
     steps = force_tokens(model, result.prompt, tokens)
@@ -576,7 +560,6 @@ def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> No
 
 
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
-    """The attention of each step of the path: a map with the picked step in the accent, or pictures with patches."""
     if not steps.source_attention:
         st.caption(
             "This model has no attention: at each step it reads only the encoder's last state."
@@ -610,7 +593,6 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
 
 
 def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
-    """The head that is drawn: the sharpest one until another is chosen."""
     heads = {
         (one.layer, head): float(weights.max(-1).mean())
         for one in maps
@@ -625,7 +607,6 @@ def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
 
 
 def _comparison(controls: Controls) -> None:
-    """Greedy decoding and the chosen strategy over held-out sources; measured on request."""
     _, task = load(controls.checkpoint)
     if task.form != "pairs":
         return

@@ -83,7 +83,6 @@ key = "efficient:{}".format  # a widget's key, which is also its name in the lin
 
 
 def limits_help(device: str) -> str:
-    """The limits of a call on that device, as a sentence."""
     most = limits(device)
     return (
         f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
@@ -147,7 +146,6 @@ FIELDS = Fields(
 
 
 def draw_controls() -> Conditions:
-    """Draw the kernels, their conditions, and the button that measures them."""
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
@@ -245,7 +243,6 @@ print(errors)
 
 
 def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
-    """The points of the curves, read from the saved file or measured again, and what is exact of the table."""
     configs = {kernel: result.conditions.config(kernel) for kernel in kernels}
     points = {kernel: result.of(kernel) for kernel in kernels}
     made, chosen = source_of(configs), result.conditions
@@ -292,7 +289,6 @@ def implied_script(
     causal: bool,
     head: int,
 ) -> Script:
-    """The maps of the kernels that have them, and their errors."""
     kernels = [each.kernel for each in implied]
     code = f"""
 from core.attention import Choice
@@ -399,13 +395,11 @@ def fact_text(result: Result, kernels: list[str]) -> str:
 
 
 def kernel_name(kernel: str) -> str:
-    """A kernel's name within a sentence."""
     label = ENTRIES[kernel].name
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
 
 
 def conditions(result: Result, example: bool) -> str:
-    """The conditions of the measurement."""
     chosen = result.conditions
     keys = "the keys up to itself" if chosen.causal else "every key"
     banded = [kernel_name(kernel) for kernel in chosen.keys if kernel in BANDED]
@@ -454,7 +448,6 @@ def page() -> None:
 
 
 def running() -> Race | None:
-    """The race of this session that has not ended."""
     current = st.session_state.get(RACE)
     return current if current is not None and current.alive else None
 
@@ -550,7 +543,6 @@ def draw_progress(chosen: Conditions) -> bool:
 
 
 def _figures(result: Result, kernels: list[str]) -> None:
-    """Time and peak memory against length, side by side."""
     if not kernels:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
@@ -578,7 +570,6 @@ def _figures(result: Result, kernels: list[str]) -> None:
 
 
 def _sources() -> None:
-    """Draw each kernel's equation and paper, and the generator that measured."""
     entries_panel(ENTRIES.values())
     source_panel(race)
 
@@ -641,7 +632,6 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
 
 
 def _ends(lines: Lines) -> tuple[float, float]:
-    """The ends of the axis of all measured and calculated numbers, in steps of half a power of ten."""
     values = [y for points in lines.values() for _, *both in points for y in both if y > 0]
     low, high = math.log10(min(values) / AIR), math.log10(max(values) * AIR)
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
@@ -686,7 +676,6 @@ def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> pa.Ta
 
 @fragment
 def implied_weights() -> None:
-    """Draw the implied weights next to the exact ones."""
     st.markdown(
         "## Implied weights\n\nLinear and low-rank kernels compute no weights. These are the weights that "
         "would give their outputs, next to the weights of exact attention."
@@ -738,7 +727,6 @@ def implied_weights() -> None:
 
 
 def _fact(implied: list[Implied], features: int, few: int) -> str:
-    """The kernels with the smallest and the largest error, and the largest weight of linear."""
     approximations = [
         each for each in implied[1:] if each.kernel != "retention"
     ]  # retention approximates no softmax

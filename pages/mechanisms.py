@@ -53,7 +53,6 @@ key = "mechanisms:{}".format  # a widget's key, which is also its name in the li
 
 
 def first_choice(axis: str) -> str:
-    """The choice that an axis opens with."""
     keys = [item.key for item in AXES[axis]]
     return FIRST.get(axis) or next(
         (k for k in keys if k not in ("none", "softmax", "exact")), keys[0]
@@ -90,7 +89,6 @@ TEXT = "The same sentence through two layers with the same seed: the head in whi
 
 
 def script(item: Entry, config: AttentionConfig, result: Comparison) -> Script:
-    """The weights of the baseline and of the picked choice, and their difference."""
     made = source_of(config)
     code = f"""
 {attention_import(made)}
@@ -135,7 +133,6 @@ def page() -> None:
 
 @fragment
 def explore(axis: str) -> None:
-    """Draw a choice of the axis with its maps and its entry, which its controls rerun alone."""
     with st.grid(min_column_width=210, gap="small"):
         item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
         params = params_of(item, key=key(axis))
@@ -163,7 +160,6 @@ def explore(axis: str) -> None:
 
 
 def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) -> None:
-    """Draw the baseline and this choice side by side, and their difference."""
     add_script(partial(script, item, config, result))
     size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
@@ -227,7 +223,6 @@ def compatible_panel(axis: str, item: Entry) -> None:
 
 
 def source(axis: str, item: Entry, config: AttentionConfig) -> None:
-    """Draw the source of the class or function that the entry built."""
     piece = getattr(seeded_layer(config, SEED), axis)
     if piece is None:
         st.markdown("No code runs for this choice: no key is hidden.")
@@ -239,7 +234,6 @@ def source(axis: str, item: Entry, config: AttentionConfig) -> None:
 
 
 def axis_table(axis: str) -> None:
-    """Draw all choices of the axis in one table, by year."""
     import pandas as pd
 
     entries = sorted(AXES[axis], key=lambda item: item.year)

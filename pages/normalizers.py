@@ -76,7 +76,6 @@ key = "normalizers:{}".format  # a widget's key, which is also its name in the l
 
 
 def largest(scores: Scores) -> int:
-    """The index of the largest score."""
     return max(
         range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
     )
@@ -171,7 +170,6 @@ def draw_controls() -> Values | None:
 
 
 def choice_of(item: Entry, values: Values) -> Choice:
-    """The normalizer with the values of its own widgets and of those in the row."""
     row: dict[str, Value] = {"start": values.sink} if item.key == SINK.key else {}
     if any(param.key == TEMPERATURE for param in item.params):
         row[TEMPERATURE] = values.temperature
@@ -353,7 +351,6 @@ alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
 
 
 def script(controls: Values, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
-    """The weights of every normalizer, and the curves of those that are picked."""
     row = f"""
 from core.attention import Choice
 from core.studies.normalizers import normalize_row
@@ -402,13 +399,11 @@ HEAD = (
 
 
 def foot(row: RowWeights) -> str:
-    """Under the bars: the sum, and the zeros where there are any."""
     zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
     return f"Σ {number(row.total)}{zeros}"
 
 
 def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
-    """Which normalizer gives exact zeros, and which leaves weight to no key, beside softmax."""
     visible = sum(score is not None for score in scores)
     if not visible:
         return "Every key is masked, so every normalizer gives weights of 0, and no score has a gradient."
@@ -429,7 +424,6 @@ def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
 
 
 def snippet(choice: Choice, scores: Scores) -> str:
-    """The same row in a notebook."""
     values = ", ".join("0.0" if score is None else f"{score:g}" for score in scores)
     mask = ", ".join(str(score is not None) for score in scores)
     return (
@@ -446,7 +440,6 @@ def label(row: RowWeights, first: bool = True) -> str:
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
-    """The rule, and the weight of key j with its numbers."""
     weight = float(row.weights[j])
     live = numbers(row, j)
     left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
@@ -457,7 +450,6 @@ def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tupl
 
 
 def fraction(row: RowWeights, j: int, terms: Sequence[int], first: str = "") -> str:
-    """e^s over a sum of such powers, the largest terms of it."""
     largest = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
     below = (
         [first] * bool(first)
@@ -472,7 +464,6 @@ def power(row: RowWeights, m: int) -> str:
 
 
 def numbers(row: RowWeights, j: int) -> str:
-    """The middle of the equation; empty for a normalizer that has no such line, or a key that gets nothing."""
     normalizer, score = row.normalizer, latex(float(row.prepared[j]))
     nonzero = [int(m) for m in np.flatnonzero(row.weights)]
     if nonzero and isinstance(normalizer, Hard):
@@ -517,7 +508,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw the controls and all that they change, which reruns alone."""
     controls = draw_controls()
     if controls is not None:
         rows = show(controls)
@@ -554,7 +544,6 @@ def explore() -> None:
 
 
 def show(controls: Values) -> list[RowWeights]:
-    """Draw the bars, the sentence and the conditions; returns the numbers."""
     with one_thread():
         rows = [
             cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
@@ -585,7 +574,6 @@ def show(controls: Values) -> list[RowWeights]:
 
 
 def bars(controls: Values, rows: list[RowWeights]) -> None:
-    """Draw the scores that go in, then the weights of each normalizer."""
     tiles = [
         scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())
     ]
@@ -612,7 +600,6 @@ def bars(controls: Values, rows: list[RowWeights]) -> None:
 
 
 def curves(controls: Values, rows: list[RowWeights]) -> None:
-    """Draw the picked key's weight against its score, for up to four normalizers."""
     st.markdown("## Weight against score")
     with st.popover("Curves", icon=":material/show_chart:"):
         names = FIELDS.draw("curves", into=HERE).curves
@@ -651,7 +638,6 @@ def curves(controls: Values, rows: list[RowWeights]) -> None:
 
 
 def sources(controls: Values | None) -> None:
-    """Draw where each normalizer is from and the class that just ran."""
     if controls is None:
         return
     name = FIELDS.read("equation").equation

@@ -139,7 +139,6 @@ FIELDS = Fields(
 
 
 def draw_pages(count: int) -> int:
-    """The page of the list, from 1; a control where there are several."""
     if count < 2:
         return 1
     link_value(PAGE, 1, between(1, count))
@@ -148,7 +147,6 @@ def draw_pages(count: int) -> int:
 
 
 def select(ids: Sequence[str]) -> None:
-    """Put the selected runs into the link."""
     write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
 
 
@@ -162,7 +160,6 @@ DELETED, UPLOADS = "runs:deleted", "runs:uploads"
 
 
 def actions(selected: Sequence[RunSummary]) -> None:
-    """The row of buttons for the selected runs; several can be compared or deleted together."""
     first, count = selected[0], len(selected)
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         step = step_of("train" if first.tuned is None else "fine_tune")
@@ -234,7 +231,6 @@ def actions(selected: Sequence[RunSummary]) -> None:
 
 
 def _fork(item: RunSummary) -> None:
-    """A popover that trains a new run from a saved step of this one, perhaps with another optimizer."""
     missing = (
         "Train a new run from a saved step of this one"
         if item.checkpoint_steps
@@ -285,7 +281,6 @@ def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> Run
 
 
 def _other_formats(item: RunSummary) -> None:
-    """A popover with the run as files of other programs."""
     popover = st.popover(
         "Other formats",
         icon=":material/ios_share:",
@@ -358,7 +353,6 @@ def _discard(items: Sequence[RunSummary]) -> None:
 
 
 def undo() -> None:
-    """After a deletion: the deleted runs, and the button that restores them."""
     if not (deleted := st.session_state.get(DELETED)):
         return
     names = plain(deleted[0][1]) if len(deleted) == 1 else f"{len(deleted)} runs"
@@ -381,7 +375,6 @@ def _restore(deleted: Sequence[tuple[str, str]]) -> None:
 
 
 def upload() -> None:
-    """A popover that takes a run as a zip, or shows what is wrong with it."""
     with st.popover(
         "Upload",
         icon=":material/upload:",
@@ -418,7 +411,6 @@ def upload() -> None:
 
 
 def _try(make: Callable[[], None]) -> None:
-    """Run an action; its error is shown under the buttons."""
     flash_errors("runs", "", make, ConfigError, OSError, ValueError)
 
 
@@ -426,7 +418,6 @@ def _try(make: Callable[[], None]) -> None:
 
 
 def script(run: Run) -> Script:
-    """The curves of the first selected run."""
     cell, results = records_cell(
         run,
         "loss train_loss sequence_accuracy token_accuracy error",
@@ -438,7 +429,6 @@ def script(run: Run) -> Script:
 
 
 def room(own: int, used: int) -> str:
-    """The number and bytes of a person's runs, and which runs are deleted when the disk space is full."""
     most = at_most("megabytes", max_disk_bytes() // MB) * MB
     count = (
         f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
@@ -451,7 +441,6 @@ def room(own: int, used: int) -> str:
 
 
 def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
-    """Where runs are copied to, and what is not copied yet."""
     if trouble:
         return f"{trouble} Training goes on here, and what is new is copied once the store answers."
     late = f"{waiting} wait{'s' if waiting == 1 else ''} to be copied"
@@ -463,7 +452,6 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
 
 
 def result_text(item: RunSummary) -> str:
-    """The result of a run in a few words."""
     if item.last is None:
         return (
             f"a validation loss of {number(item.loss)}"
@@ -478,7 +466,6 @@ def result_text(item: RunSummary) -> str:
 
 
 def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
-    """The result of the selected run, compared with the best other one of the same task."""
     first = selected[0]
     text = (
         f":primary[**{plain(first.name)}**] reaches **{plain(result_text(first))}** after {first.steps:,} steps, "
@@ -493,14 +480,12 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
 
 
 def state(item: RunSummary) -> str:
-    """The state of a run, and its share of the planned steps."""
     name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
     going = item.live and planned and item.steps
     return f"{name}, {percent(item.steps / planned)}" if going else name
 
 
 def cluster_text(state: ClusterState) -> str:
-    """What the cluster has and has free, in Markdown."""
     if not state.reachable:
         return plain(state.message)
     gpus = f", {state.free_gpus:g} of {state.gpus:g} GPUs" if state.gpus else ""
@@ -513,7 +498,6 @@ def cluster_text(state: ClusterState) -> str:
 
 
 def about_text(item: RunSummary) -> str:
-    """State, saved weights, origin, machine and size of a run."""
     count, metadata = len(item.checkpoint_steps), item.run.metadata()
     machine = line(metadata.get("machines"))
     parts = (
@@ -540,7 +524,6 @@ FORMATS = {
 
 
 def page() -> None:
-    """The search, and below it the list and the selected run, polled while a run is live."""
     whose = "every run of yours" if hosted() else "every run of this machine"
     title("Runs", f"You will find {whose} here: rename it, continue it, compare it or download it.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
@@ -596,7 +579,6 @@ def page() -> None:
 
 
 def _board(query: str, board: Board) -> None:
-    """The list of the runs that match the search, and the selected run."""
     undo()
     if count := board.missing:
         runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
@@ -693,7 +675,6 @@ def _delete() -> None:
 
 
 def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total: int) -> None:
-    """Draw a page of the list of `total` runs; the selected rows go into the link."""
     ids, column = [item.run.id for item in items], st.column_config
     # Another widget for every list: it selects row numbers, which mean other runs in another list.
     key = f"runs:list:{zlib.crc32(','.join(ids).encode()):x}"
@@ -739,7 +720,6 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
 
 
 def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
-    """A row a run, as the list shows it."""
     return pd.DataFrame(
         {
             "name": [item.name for item in items],
@@ -764,7 +744,6 @@ def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
 
 
 def draw_store() -> None:
-    """Draw the state of the store, and what opens a run that is only there."""
     try:
         if (now := copier()) is None:
             return

@@ -107,7 +107,6 @@ for choice, each in zip(choices, properties):
 
 
 def script(controls: Values, maps: Sequence[ScoreMaps]) -> Script:
-    """The maps of every score, and what each can express."""
     shown = "weights" if controls.show == "weights" else "scores"
     code = f"""
 from core.attention import Choice
@@ -166,7 +165,6 @@ def favourite(scores: Sequence[ScoreMaps], query: int) -> int:
 def fact_text(
     scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch: float
 ) -> str:
-    """On which key the scores agree for one query, and the largest and smallest weight they give it."""
     column = favourite(scores, query)
     agree = sum(int(each.weights[query].argmax()) == column for each in scores)
     high = max(scores, key=lambda each: float(each.weights[query, column]))
@@ -180,7 +178,6 @@ def fact_text(
 
 
 def snippet(choice: Choice, dims: int) -> str:
-    """Code that builds the same layer in a notebook."""
     return (
         "import torch\nfrom core.attention import Attention, AttentionConfig, Choice\n\n"
         f"config = AttentionConfig({dims}, 1, score={source_of(choice)})\n"
@@ -190,7 +187,6 @@ def snippet(choice: Choice, dims: int) -> str:
 
 
 def lower(each: ScoreMaps) -> str:
-    """A score's name inside a sentence: lower case, except QK-norm."""
     text = entry("score", each.key).name
     return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
@@ -198,7 +194,6 @@ def lower(each: ScoreMaps) -> str:
 def equation(
     each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
 ) -> tuple[str, ...]:
-    """The rule, and the score of query i on key j as a sum of products."""
     left = coloured(rf"s_{{{name(tokens[i], i)},\,{name(tokens[j], j)}}}", colour)
     result = coloured(rf"\mathbf{{{latex(each.scores[i, j])}}}", colour)
     rule_latex = "s_{ij} = " + entry("score", each.key).latex
@@ -219,7 +214,6 @@ def rows(
     properties: Sequence[ScoreProperties],
     timings: Sequence[Timing | None],
 ) -> list[list[str]]:
-    """One row a score, in the order of HEAD; a dash for what was not measured."""
     dot = next(
         (time for each, time in zip(scores, timings, strict=True) if each.key == BASELINE),
         timings[0],
@@ -248,7 +242,6 @@ def rows(
 
 
 def rule(each: ScoreMaps) -> str:
-    """The score in plain signs, with its scale where that is not 1."""
     short = entry("score", each.key).short
     return short if each.scale == 1.0 else f"{short} × {number(each.scale)}"
 
@@ -276,7 +269,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw the controls and all that they change, which reruns alone."""
     # Plug-ins that fail are left out; a note says which, and why.
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
     cut = tokenize(values.tokens, MAX_TOKENS)
@@ -359,7 +351,6 @@ def explore() -> None:
 
 
 def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
-    """Draw the maps, the sentence and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
             "There is no token here. Type a word, or a sentence: each word becomes one token."
@@ -394,7 +385,6 @@ def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
 
 
 def score_maps(controls: Values) -> list[ScoreMaps]:
-    """The maps of every score."""
     return [shared(study.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
 
 
@@ -410,7 +400,6 @@ def stretches(controls: Values) -> list[Values]:
 
 
 def compute_stretches(controls: Values) -> None:
-    """Compute the maps at every length of the queries, which the browser draws as the slider moves."""
     with one_thread():
         for each in stretches(controls):
             score_maps(each)
@@ -432,7 +421,6 @@ def frames(controls: Values) -> list[list[Tile]]:
 
 
 def most_different_query(scores: Sequence[ScoreMaps]) -> int:
-    """The query on which the scores' weights differ most."""
     return int(np.ptp(np.stack([each.weights for each in scores]), axis=0).sum(1).argmax())
 
 
@@ -477,7 +465,6 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
 
 
 def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Values) -> None:
-    """Draw one score's rule, and its number at the picked query and key."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
         each = next(each for each in scores if each.key == name)
@@ -488,7 +475,6 @@ def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: 
 
 
 def sources(controls: Values) -> None:
-    """Draw where each score is from and the class that just ran."""
     name = FIELDS.read("equation", scores=[choice.key for choice in controls.choices]).equation
     choice = next(choice for choice in controls.choices if choice.key == name)
     source_panel(type(randomized_score(choice, SEED)))

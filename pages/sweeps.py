@@ -146,7 +146,6 @@ def offered(base: RunConfig, axis: str) -> dict[str, Any]:
 
 
 def _buildable(make: Callable[[Any], object], values: Iterable[Any]) -> list[Any]:
-    """The values of which `make` accepts each without a ConfigError."""
     accepted = []
     for value in values:
         with suppress(ConfigError):
@@ -196,7 +195,6 @@ def _numbers(values: tuple[Any, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def values_axes(base: RunConfig) -> tuple[str, ...]:
-    """The settings of which this run can have at least two values; the score, the default, first."""
     task = [f"task.{param.key}" for param in task_entry(base.task.key).params]
     names = [
         axis
@@ -207,7 +205,6 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
-    """The names of the default values."""
     names = offered(base, axis)
     usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
     return [name for name in usual if name in names] or list(names)[:4]
@@ -376,13 +373,11 @@ def controls(data: SweepData | None) -> SweepConfig | None:
 
 
 def _forget_unless(key: str, options: Collection[str]) -> None:
-    """Forget what the session holds of a control whose options have changed."""
     if st.session_state.get(key) not in options:
         st.session_state.pop(key, None)
 
 
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
-    """The base: a task's recipe, the base of the page's sweep, or a run; and the name that its settings' keys have."""
     runs, starts = own_runs(), {"recipe": "A recipe"}
     if data is not None and not data.is_example:
         starts[SAME_SWEEP] = "The sweep shown here"
@@ -404,7 +399,6 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
 
 
 def own_runs() -> dict[str, RunSummary]:
-    """The latest readable runs that belong to no sweep, by their ids."""
     items = map(summarize, reversed(list_runs()))
     readable = ((item.run.id, item) for item in items if item.config and not item.sweep)
     return dict(islice(readable, 20))
@@ -419,7 +413,6 @@ def _label(item: RunSummary) -> str:
 
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
-    """The selected values, in a popover where many are on offer. ConfigError for one that cannot be read."""
     names, hint = list(offered(base, axis)), ""  # how another value is typed, where one can be
     if axis in AXES:
         now = choice_text(getattr(base.model.attention, axis), axis)
@@ -549,7 +542,6 @@ def _join(names: list[str]) -> str:
 
 
 def _method(tests: list[Comparison]) -> str:
-    """The test and its number of seeds, such as paired t test, n = 3."""
     counts, paired = sorted({pair.count for pair in tests}), {pair.paired for pair in tests}
     name = (
         "paired and Welch's t tests"
@@ -566,7 +558,6 @@ def _probability(p: float) -> str:
 
 
 def _signed(value: float, pair: Comparison, measure: str) -> str:
-    """A difference with its sign, or a ratio; ∞ where no test could be made."""
     if isinf(value):
         return "∞" if value > 0 else "−∞"
     value = scaled(value, measure)
@@ -579,7 +570,6 @@ def _interval(pair: Comparison, measure: str) -> str:
 
 
 def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: every pair of values with its difference, interval, corrected p and seeds; smallest p first."""
     rows = [
         [
             f"{data.names[each.first]} {each.sign} {data.names[each.second]}",
@@ -633,7 +623,6 @@ alt.Chart(pd.DataFrame(rows, columns=["value", over, measure])).mark_line().enco
 
 
 def script(data: SweepData, measure: str, over: str) -> Script:
-    """The statistics of the drawn measure over the seeds of each value, and its curves."""
     code = f"""
 from pathlib import Path
 
@@ -685,7 +674,6 @@ measure, over = {measure!r}, {over!r}
 
 
 def measure_name(measure: str, data: SweepData) -> str:
-    """The name of a measure in a column."""
     task = data.task()
     return {
         "sequence_accuracy": "accuracy" if task.form == "label" else "sequence accuracy",
@@ -700,7 +688,6 @@ def measure_name(measure: str, data: SweepData) -> str:
 
 
 def figure_title(measure: str, data: SweepData) -> str:
-    """The title of a measure's figure."""
     name = measure_name(measure, data) + (", %" if measure in SHARES else "")
     return {
         "error": "Error, relative to repeating the last season",
@@ -717,7 +704,6 @@ def number_text(stats: SeedStats, measure: str) -> str:
 
 
 def fact_text(data: SweepData, measure: str) -> str:
-    """The best and the worst mean with intervals, which values differ significantly, and the widest range of seeds."""
     stats = data.stats(measure)
     if len(stats) < 2 or min(len(s.values) for s in stats.values()) < 2:
         return (
@@ -747,7 +733,6 @@ def fact_text(data: SweepData, measure: str) -> str:
 
 
 def caption_text(data: SweepData, over: str) -> str:
-    """The conditions: task, model, length, seeds, and the parts of the figures."""
     config, model = data.config, data.config.base.model
     held = max((outcome.held_out for outcome in data.outcomes.values()), default=0)
     equal = (
@@ -778,7 +763,6 @@ def _count(count: int, noun: str) -> str:
 
 
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
-    """Head and rows: each value, every measure with its 95 % interval, seconds, and how many seeds finished."""
     measures = data.measures()
     shown = [m for m in measures if m != "token_accuracy" or "sequence_accuracy" not in measures]
     stats = {measure: data.stats(measure) for measure in (*shown, "train_seconds")}
@@ -801,7 +785,6 @@ def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
 
 
 def failures(data: SweepData) -> list[str]:
-    """The message of each failed run."""
     return [
         f"{data.names[value]}, seed {seed}: {outcome.message}"
         for (value, seed), outcome in sorted(data.outcomes.items())
@@ -810,7 +793,6 @@ def failures(data: SweepData) -> list[str]:
 
 
 def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
-    """One run in a line: its value, its seed and its result."""
     measure = (data.measures() or ["loss"])[0]
     result = outcome.message or outcome.state
     if (last := outcome.last(measure)) is not None:
@@ -834,7 +816,6 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
 
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:
-    """How much of a run is done, 0 to 1."""
     done, whole = outcome.train_seconds, config.seconds
     if config.equal == "steps":
         done, whole = outcome.steps, config.base.steps
@@ -844,7 +825,6 @@ def _share(outcome: Outcome, config: SweepConfig) -> float:
 
 
 def numbers_csv(data: SweepData) -> bytes:
-    """A row a run: value, seed, state, and its last numbers."""
     rows = [
         [
             data.names[value],
@@ -962,7 +942,6 @@ def _poll(
 
 
 def _draw(data: SweepData) -> None:
-    """Draw everything that has been measured so far."""
     measures = data.measures()
     if not measures:
         placeholder(
@@ -990,7 +969,6 @@ def _draw(data: SweepData) -> None:
 
 
 def _differences(data: SweepData, measure: str) -> None:
-    """Draw every pair of values with its test."""
     head, rows = pairs(data, measure)
     if not rows:
         st.caption("The tests need two finished seeds of two values, after all runs have ended.")
@@ -1009,7 +987,6 @@ def _differences(data: SweepData, measure: str) -> None:
 
 
 def _figures(data: SweepData, measure: str, over: str) -> None:
-    """The means over training and every seed at its end, on one scale of the measure."""
     means, ends = data.lines(measure, over), data.stats(measure)
     if not means:
         return
@@ -1044,7 +1021,6 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
 
 
 def _runs(data: SweepData) -> None:
-    """Draw every run with its numbers and a link to it; and all numbers as CSV."""
     folders, train = data.sweep.runs(), step_of("train").page()
     st.download_button(
         "Download as CSV",
@@ -1063,7 +1039,6 @@ def _runs(data: SweepData) -> None:
 
 
 def draw_progress(data: SweepData) -> None:
-    """The progress of the sweep, or how it ended."""
     count = len(data.config.cells)
     if data.live:
         st.progress(*progress(data, jobs.max_workers()))
@@ -1078,7 +1053,6 @@ def draw_progress(data: SweepData) -> None:
 
 
 def picker() -> None:
-    """A list of the sweeps, the example first; the selected one can be deleted."""
     sweeps = list(reversed(list_sweeps()))
     if not sweeps:
         return
@@ -1170,7 +1144,6 @@ def stop(sweep: Sweep) -> None:
 
 
 def draw_claim(data: SweepData) -> None:
-    """Draw the two values, the measure, the bound and the download."""
     paragraph(
         "A claim is a rule that is written before a run. This one compares two values of the sweep from seeds "
         "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
