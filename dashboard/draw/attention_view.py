@@ -52,7 +52,6 @@ class Blocks:
 
     @property
     def pooled(self) -> bool:
-        """Whether a cell stands for several tokens."""
         return any(int(np.diff(axis).max()) > 1 for axis in (self.rows, self.columns))
 
     def weights(self, weights: np.ndarray, mask: np.ndarray | None, pool: Pool) -> np.ndarray:
@@ -263,7 +262,6 @@ class Patches:
         return cls(picture.numpy(), rows, columns, len(line) - rows * columns)
 
     def payload(self) -> dict[str, Any]:
-        """The picture's colours for the browser, thinned where it is large."""
         pixels = self.picture
         if pixels.dtype != np.uint8:
             pixels = np.rint(np.clip(pixels, 0, 1) * 255).astype(np.uint8)
@@ -460,7 +458,6 @@ def picture_of(
     row: int | None,
     reads: str,
 ) -> MapsPicture:
-    """The picture that is drawn: the head, all heads, or the frame of a step."""
     pick, attention, is_grid = (state.layer, state.head), trace.maps[state.layer], layout == "grid"
     heads = [
         (layer, head) for layer, each in enumerate(trace.maps) for head in range(len(each.weights))

@@ -393,7 +393,6 @@ def points(records: Sequence[Record], name: str, scale: float = 1.0) -> Points:
 
 
 def loss_curves(records: Sequence[Record]) -> list[Curve]:
-    """The validation loss and the training loss."""
     return [
         Curve("validation", points(records, "loss")),
         Curve("training", points(records, "train_loss")),

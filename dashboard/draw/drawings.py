@@ -268,7 +268,6 @@ def _number(one: Candidate, chance: float) -> str:
 
 
 def candidate_text(tree: Tree, index: int, words: Names) -> str:
-    """A candidate in a sentence."""
     one = tree.candidates[index]
     before = (
         " ".join(words[token] for token in tree.tokens(one.parent)) if one.step else "the start"

@@ -153,7 +153,6 @@ def cut(text: str, max_length: int) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """1 sequence, 2 sequences."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
@@ -186,7 +185,6 @@ def latex_signed(value: float) -> str:
 
 
 def added(value: float) -> str:
-    """A number with its own sign as operator."""
     return f" - {latex(-value)}" if value < 0 else f" + {latex(value)}"
 
 

@@ -510,11 +510,9 @@ def explain_markdown(text: str) -> str:
 
 
 def find_terms(text: str) -> list[Term]:
-    """The terms of a text in order, each once."""
     pattern, forms = _pattern()
     return list(dict.fromkeys(forms[match.group()] for match in pattern.finditer(text)))
 
 
 def terms_help(label: str) -> str | None:
-    """The explanations of the terms in a label, for its help; None where it has none."""
     return "  \n".join(f"**{term.name}**: {term.text}" for term in find_terms(label)) or None

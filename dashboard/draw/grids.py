@@ -292,7 +292,6 @@ def tinted(
 
 
 def image(pixels: np.ndarray, alt_text: str, height: int = TILE) -> str:
-    """An <img> of those bytes, each pixel a square."""
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "png")
     data = base64.b64encode(out.getvalue()).decode()

@@ -142,7 +142,6 @@ def head_bars(scores: RoleScores, head: Head, theme: Theme) -> Spec:
 
 
 def role_figure(scores: RoleScores, index: int, head: Head) -> str:
-    """A head's score in a role, with its chance level."""
     score, chance, spread = (
         number(one[index][head]) for one in (scores.score, scores.chance, scores.std)
     )

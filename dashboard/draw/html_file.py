@@ -45,7 +45,6 @@ class Part:
 
 
 def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
-    """A whole file that shows the parts below each other; `source` is its last line."""
     names = list(dict.fromkeys(part.name for part in parts if part.name))
     values = {
         "parts": [vars(part) | {"data": dict(part.data)} for part in parts],
@@ -161,7 +160,6 @@ def live_part(
 
 
 def scrolled(svg: str) -> str:
-    """A drawing that scrolls in its own box where it is wide."""
     return f'<div style="overflow-x:auto">{svg}</div>'
 
 
@@ -176,7 +174,6 @@ def _cells(trace: AttentionTrace) -> int:
 
 
 def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table whose first column names its rows; all text is escaped."""
     texts = ([escape(cell_text(value)) for value in row] for row in rows)
     lines = "".join(
         f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'

@@ -47,7 +47,6 @@ def legend(item: PictureMap, x: float, y: float, masks: bool) -> str:
 
 
 def width_of_legend(item: PictureMap, masks: bool) -> float:
-    """How wide a legend is, in pixels."""
     return (
         BAR
         + 8
@@ -89,7 +88,6 @@ def text(
 
 
 def svg_of(width: float, height: float, inner: str, more: str = "") -> str:
-    """An SVG document of this size in pixels; `more` are further attributes."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}" {more}>{inner}</svg>'
@@ -97,7 +95,6 @@ def svg_of(width: float, height: float, inner: str, more: str = "") -> str:
 
 
 def placed(svg: str, x: float, y: float) -> str:
-    """An SVG at its place in another one."""
     return svg[svg.index("<svg") :].replace("<svg", f'<svg x="{x}" y="{y}"', 1)
 
 
@@ -138,7 +135,6 @@ class PictureMap:
 
     @property
     def allowed(self) -> np.ndarray:
-        """The cells (T, S) that are not masked."""
         shape = self.values.shape
         return np.broadcast_to(True if self.mask is None else self.mask, shape)
 
@@ -153,7 +149,6 @@ class PictureMap:
 
     @property
     def scale(self) -> tuple[float, float, bool, str]:
-        """What its colours mean: the ends, whether zero is in the middle, and what the numbers are of."""
         return self.low, self.high, self.signed, self.noun
 
 
@@ -385,7 +380,6 @@ def _image(box: _Box, top: float) -> str:
 
 
 def _masks(maps: Sequence[PictureMap]) -> bool:
-    """Whether a cell of them is masked."""
     return not all(item.allowed.all() for item in maps)
 
 

@@ -152,7 +152,6 @@ def difference_span(first: Tile, second: Tile) -> float:
 
 
 def telling_column(tile: Tile, query: int) -> int:
-    """The key with the largest finite weight in a row."""
     return int(np.nan_to_num(np.float64(tile.weights[query]), nan=-np.inf).argmax())
 
 
@@ -247,7 +246,6 @@ def difference_map(
 def picture_of(
     maps: Sequence[Tile], data: dict[str, Any], rows: list[str], columns: list[str]
 ) -> MapsPicture:
-    """The maps as they are drawn, with the difference after them, or alone where it is."""
     named = [
         PictureMap(
             tile.name,

@@ -105,7 +105,6 @@ class Script:
 
 
 def join(scripts: Iterable[Script]) -> Script:
-    """The cells of several scripts, one after the other, as one."""
     parts = list(scripts)
     return Script(
         tuple(cell for part in parts for cell in part.cells),
@@ -152,7 +151,6 @@ def source_of(value: Any, indent: int = 0) -> str:
 
 
 def attention_import(code: str) -> str:
-    """The line that imports what the code uses of core.attention."""
     names = [
         name
         for name in ("Attention", "AttentionConfig", "Choice", "attend")
@@ -176,7 +174,6 @@ def _wrapped(start: str, parts: Arguments, end: str, indent: int) -> str:
 
 
 def _call(value: Any) -> tuple[str, Arguments]:
-    """The name of what makes a dataclass, and its arguments that are not defaults."""
     name = type(value).__name__
     if hasattr(type(value), "of") and hasattr(value, "params"):  # a Choice or a TaskConfig
         arguments = [
@@ -253,7 +250,6 @@ class PageNotes:
 
 
 def notes() -> PageNotes:
-    """The notes of the page that is drawn."""
     page: PageNotes = st.session_state.setdefault("page_pictures", PageNotes())
     return page
 
@@ -269,7 +265,6 @@ def add(key: str, make: Callable[[], Picture]) -> None:
 
 
 def describe(**about: str) -> None:
-    """Note what the page's pictures are of, such as the model."""
     notes().about.update(about)
 
 

@@ -60,7 +60,6 @@ def mask_board(
     }
 
     def picture() -> MapsPicture:
-        """The board as a map of 1, may attend, and 0."""
         rows, name, cells = tuple(names), title or "Mask", allowed.astype(float)
         drawn = PictureMap(name, cells, rows, rows, note, allowed, noun="may attend")
         return MapsPicture(name, (drawn,), query, READS["self"])
@@ -207,7 +206,6 @@ def translation_view(
     }
 
     def picture() -> MapsPicture:
-        """The arrows as a map, the picked output word outlined."""
         values, (rows, columns) = np.array(weights, np.float32), (tuple(target), tuple(source))
         drawn = PictureMap("Attention", values, rows, columns, noun="weight")
         about = {"text": " ".join(source)}
@@ -295,12 +293,10 @@ def diagram(
 
 
 def picked(key: str) -> str:
-    """The path of the row that was pressed last."""
     return str(dict(st.session_state[key].get("pick") or {}).get("path", ""))
 
 
 def row(part: Part, whole: Part, most: float) -> dict[str, Any]:
-    """A part for the browser: its texts, and its shares of the model's numbers."""
     shares = [
         part.parameters / max(1, whole.parameters),
         part.flops / max(1, whole.flops),
@@ -356,7 +352,6 @@ class Block:
 
 
 def _bytes(unit: np.ndarray) -> str:
-    """Values from 0 to 1 as base64, one byte each."""
     return encode(np.round(255 * np.clip(unit, 0, 1)).astype(np.uint8))
 
 

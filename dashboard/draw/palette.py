@@ -105,8 +105,6 @@ READABLE = 4.5  # the least contrast of text (WCAG 2.2)
 
 @dataclass(frozen=True)
 class Ink:
-    """The colours of a figure on a light or a dark page."""
-
     text: str
     quiet: str
     hairline: str
@@ -193,12 +191,10 @@ def _hex(rgb: np.ndarray) -> str:
 
 
 def rgb_of(colour: str) -> list[int]:
-    """Red, green and blue of #RRGGBB."""
     return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]
 
 
 def for_browser() -> dict[str, dict[str, object]]:
-    """Every palette under its theme, as the browser components take it."""
     return {
         theme: {
             "weights": WEIGHTS[theme],

@@ -71,7 +71,6 @@ class Source:
 
     @property
     def line(self) -> str:
-        """What stands below the picture."""
         about = (
             text if len(text) <= LINE_LENGTH else f"{text[:LINE_LENGTH]}…"
             for text in self.about.values()
@@ -504,7 +503,6 @@ class _Piece(NamedTuple):
 
 
 def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
-    """The report as a PDF with `line` under its title; its links lead to the pages that reopen the views."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.annotations import Link
 
@@ -582,7 +580,6 @@ def _lines(
     style: str = "normal",
     link: str = "",
 ) -> list[_Piece]:
-    """A text broken at the width of the sheet."""
     letters = int((WIDE - 2 * SHEET_MARGIN) / (size * (0.5 if weight == 400 else 0.56)))
     return [
         _Piece(

@@ -134,7 +134,6 @@ def render(jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
 
 
 def drawing_file(svg: str, file_format: str, scale: float = 1.0) -> bytes:
-    """An SVG as "pdf" or, enlarged by `scale`, "png"."""
     return render({"": {"svg": svg, "format": file_format, "scale": scale}})[""]
 
 
@@ -180,7 +179,6 @@ def as_wide_as(svg: str, most: float, unit: str) -> str:
 
 
 def size_of(svg: str) -> tuple[float, float]:
-    """The width and height of an SVG in pixels."""
     head = svg[svg.index("<svg") :].partition(">")[0]
     sizes = dict(re.findall(r'\s(width|height)="([\d.]+)', head))
     return float(sizes["width"]), float(sizes["height"])
@@ -211,11 +209,9 @@ class Picture:
     about: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def table(self) -> tuple[list[str], Rows]:
-        """Its numbers and words as rows under a head."""
         raise NotImplementedError
 
     def arrays(self) -> Arrays:
-        """The columns of its table by name."""
         head, rows = self.table()
         return {
             name or f"column {at + 1}": _column([row[at] for row in rows])
@@ -223,7 +219,6 @@ class Picture:
         }
 
     def svg(self) -> str:
-        """The drawing; ValueError for what is not drawn."""
         raise ValueError(f"{self.title} is a table, which has no drawing.")
 
 
@@ -358,8 +353,6 @@ class ChartPicture(Picture):
 
 @dataclass(frozen=True, eq=False)
 class TablePicture(Picture):
-    """A table of words and numbers."""
-
     drawn = False
     head: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -416,7 +409,6 @@ def _channels(spec: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _title(channel: Mapping[str, Any]) -> str:
-    """The title of an axis, a legend or a line of a tooltip; empty where it has none."""
     parts = (channel, *(channel.get(name) or {} for name in ("axis", "legend", "header")))
     titles = (part["title"].strip() for part in parts if isinstance(part.get("title"), str))
     return next(filter(None, titles), "")

@@ -64,7 +64,6 @@ class Reading:
 
     @property
     def sum(self) -> float:
-        """What the weights of the chosen query add up to."""
         return float(self.weights[self.query].sum())
 
     @property
@@ -73,7 +72,6 @@ class Reading:
 
     @property
     def signed(self) -> bool:
-        """Whether any weight is below zero."""
         return bool((self.weights < 0).any())
 
     @property
@@ -387,7 +385,6 @@ def step_view(
 
 
 def picture_of(reading: Reading, titles: Sequence[str]) -> MapsPicture:
-    """All stages of one head as maps: queries, scores, scaled, masked, weights, output."""
     vectors, (_, scores, most) = top_of(reading.q, reading.out), tops(reading)
     dims, widths = (tuple(map(str, range(one.shape[1]))) for one in (reading.q, reading.out))
     stages = (

@@ -35,7 +35,6 @@ def wrong_tokens(target: Sequence[str], predicted: Sequence[str]) -> list[bool]:
 
 
 def missing(target: Sequence[str], predicted: Sequence[str]) -> int:
-    """Tokens of the target that a shorter prediction lacks."""
     return max(0, len(target) - len(predicted))
 
 
@@ -126,7 +125,6 @@ def confusion(counts: Sequence[Sequence[int]], classes: Sequence[str], ink: Ink)
 
 
 def marked(example: Prediction, separator: str, pick: str) -> str:
-    """The output as HTML, wrong tokens underlined."""
     mark = f'<b style="color:{pick};text-decoration:underline;text-underline-offset:3px">'
     tokens, wrong = example.predicted, wrong_tokens(example.target, example.predicted)
     return (
@@ -147,7 +145,6 @@ def _cell(content: str, line: str, more: str = "", tag: str = "td") -> str:
 def html_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], line: str, styles: Sequence[str]
 ) -> str:
-    """Rows of HTML under their names; `styles` are those of the columns."""
     head = "".join(
         _cell(name, line, f"opacity:.75{';' + RIGHT if style == RIGHT else ''}", "th")
         for name, style in zip(names, styles, strict=True)

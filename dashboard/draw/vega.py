@@ -32,7 +32,6 @@ Spec = dict[str, Any]  # what st.vega_lite_chart takes as its spec
 
 
 def figure(layers: Sequence[Spec], height: int | Spec) -> Spec:
-    """Layers over each other, as wide as the page gives."""
     return {
         "layer": list(layers),
         "height": height,
@@ -77,7 +76,6 @@ def each_press_counts(spec: Spec) -> Spec:
 
 
 def titled_figure(title: str, layers: Sequence[Spec], height: int, ink: Ink, **more: Any) -> Spec:
-    """Layers over each other under a title, in the theme of `config`."""
     heading = {
         "text": title,
         "anchor": "start",
@@ -139,7 +137,6 @@ def with_names(spec: Spec) -> Spec:
 
 
 def layer(mark: str, rows: Sequence[Spec], encoding: Spec, **look: Any) -> Spec:
-    """One mark of rows."""
     return {"data": {"values": list(rows)}, "mark": {"type": mark, **look}, "encoding": encoding}
 
 
@@ -219,7 +216,6 @@ def field(
 
 
 def literal(field: str) -> Spec:
-    """The encoding by a field that holds colours."""
     return {"field": field, "type": "nominal", "scale": None, "legend": None}
 
 
@@ -234,12 +230,10 @@ def series_encoding(name: str, domain: Sequence[str], values: Sequence[Any]) -> 
 
 
 def whole_tip(name: str, title: str) -> Spec:
-    """A whole number in a tooltip."""
     return {"field": name, "type": "quantitative", "title": title, "format": ",d"}
 
 
 def text_tip(name: str, title: str) -> Spec:
-    """A field that holds a written number, in a tooltip."""
     return {"field": name, "type": "nominal", "title": title}
 
 
@@ -271,7 +265,6 @@ def quoted(text: str) -> str:
 
 
 def axis_style(ink: Ink) -> Spec:
-    """The style of one axis without a line."""
     return {
         "labelColor": ink.quiet,
         "labelFontSize": 12,
@@ -297,7 +290,6 @@ def names_axis(field: str, names: Sequence[str], limit: int, ink: Ink, **more: A
 
 
 def config(ink: Ink, **axis: Any) -> Spec:
-    """The theme of a whole figure."""
     axes = {
         "labelFontSize": 12,
         "titleFontSize": 12,

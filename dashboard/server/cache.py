@@ -71,7 +71,6 @@ class ByteLRUCache:
         return value
 
     def evict(self, key: Any) -> None:
-        """Forget an entry."""
         with self.budget.lock:
             self.budget.entries.pop((self, key), None)
 
@@ -129,7 +128,6 @@ CACHE_BYTES, CACHE_PART, MIN_BYTES = (
 
 @cache
 def budget() -> Budget:
-    """What results, models and uploads share."""
     return Budget(min(CACHE_BYTES, max(MIN_BYTES, CACHE_PART * (total_bytes() - LIBRARIES))))
 
 
@@ -143,13 +141,11 @@ LIMITS = {
 
 @cache
 def cache_of(kind: str) -> ByteLRUCache:
-    """The cache of a kind in LIMITS."""
     max_bytes, share, max_entries = LIMITS[kind]
     return ByteLRUCache(at_most(max_bytes, share), max_entries, budget())
 
 
 def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[str, str]:
-    """What names a result."""
     return f"{function.__module__}.{function.__qualname__}", repr(args)
 
 
@@ -183,6 +179,5 @@ def remembered(function: Callable[..., Any], *args: Hashable) -> bool:
 
 
 def sizes() -> dict[str, int]:
-    """The bytes of what all sessions share: results and models."""
     each = {kind: cache_of(kind).bytes for kind in LIMITS}
     return {"results": each["results"] + each["copied"], "models": each["models"]}

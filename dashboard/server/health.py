@@ -34,13 +34,11 @@ _lock = threading.Lock()
 
 
 def add_count(name: str, amount: float = 1) -> None:
-    """Add to a counter of this server; FAMILIES names them."""
     with _lock:
         _counts[name] += amount  # type: ignore[assignment]  # seconds
 
 
 def count(name: str) -> int:
-    """What the server has counted since it began."""
     return int(_counts[name])
 
 
@@ -64,7 +62,6 @@ class Health:
     refused: str = ""
 
     def problem(self) -> str:
-        """Why it cannot serve, or nothing."""
         if self.refused:
             return self.refused
         if self.disk_free < MIN_DISK:
@@ -112,7 +109,6 @@ def health() -> Health:
 
 
 def route(base: str) -> Route:
-    """The route, after `server.baseUrlPath`."""
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
@@ -139,7 +135,6 @@ def route(base: str) -> Route:
 
 
 def memory_bytes() -> dict[tuple[str, str], float]:
-    """The proportional set size of the server and of its workers."""
     server, *workers = process_bytes()
     return {("process", "server"): server, ("process", "workers"): sum(workers)}
 

@@ -170,7 +170,6 @@ _ticked: tuple[Path | None, float] = None, 0.0  # the folder that was updated la
 
 
 def max_workers() -> int:
-    """How many runs train at once, here or on the cluster."""
     return executor().slots()
 
 

@@ -126,12 +126,10 @@ def at_most(name: str, value: int) -> int:
 
 
 def max_run_steps() -> int:
-    """The most steps of a run."""
     return at_most("steps", int(BOUNDS["steps"][1]))
 
 
 def max_run_seconds() -> float:
-    """The most seconds of a run."""
     return float(at_most("seconds", int(BOUNDS["max_seconds"][1])))
 
 
@@ -336,7 +334,6 @@ def delete_old() -> None:
 
 
 def watch() -> None:
-    """Delete what is old from now on, for a thread of its own."""
     while True:
         delete_old()
         time.sleep(INTERVAL)

@@ -20,7 +20,6 @@ OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}
 
 
 def start() -> None:
-    """Install the log that `ATTENTION_LAB_LOG` names, if any."""
     if style := event_log.style():
         for name, value in OPTIONS.items():
             config.set_option(name, value)
@@ -41,7 +40,6 @@ def unify() -> None:
 
 @contextmanager
 def page_run(page: str) -> Iterator[None]:
-    """Log a run of a page with its milliseconds; one that another interrupts counts, too."""
     begin = time.perf_counter()
     try:
         yield

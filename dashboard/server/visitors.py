@@ -111,7 +111,6 @@ def neighbours() -> set[str]:
 
 
 def forget_person(key: str) -> None:
-    """Forget when and from where a person was here."""
     with _lock:
         _visits.pop(key, None)
 

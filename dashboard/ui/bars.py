@@ -59,7 +59,6 @@ def controls_of(page: str) -> dict[str, str] | None:
 
 
 def note_draft(page: str) -> None:
-    """Note which page the draft is about; an empty text for none."""
     st.session_state[DRAFT] = page
 
 
@@ -121,7 +120,6 @@ def teacher_markdown(text: str) -> str:
 
 
 def ask(lesson: Lesson) -> None:
-    """Draw the questions, each with its verdict, and the code to hand in."""
     results = _results(lesson)
     for index, question in enumerate(lesson.questions):
         st.markdown(
@@ -206,7 +204,6 @@ def _code(lesson: Lesson, results: Sequence[Result], name: str = "") -> str:
 
 
 def write_short(name: str, text: str) -> None:
-    """Write a text into the link, unless it is too long for one."""
     if len(text) <= MAX_LINK:
         write_link(name, text)
 
@@ -307,7 +304,6 @@ def _end() -> None:
 
 
 def _introduce(lesson: Lesson) -> None:
-    """Hide the lesson's controls, also those in popovers, and draw the title and the teacher's text."""
     if lesson.hide:
         classes = (f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in lesson.hide)
         st.html(f"<style>{','.join(classes)}{{display:none!important}}</style>")
@@ -411,7 +407,6 @@ def open_stop(index: int) -> None:
 
 
 def tour_bar(page: str) -> None:
-    """Draw the bar above a page while a tour runs: the sentence, Back, Next and Skip."""
     if not tour_runs():
         return
     at, last = st.session_state[TOUR_AT], len(STOPS) - 1

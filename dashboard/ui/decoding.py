@@ -203,14 +203,12 @@ def search_fields(
 
 
 def draw_row(fields: Fields, values: Values, cells: Sequence[Any]) -> Values:
-    """Draw the settings of the strategy in a row, one a cell."""
     for name, cell in zip(IN_ROW[values.strategy], cells, strict=False):
         values = fields.draw(name, into=cell, **values)
     return values
 
 
 def search_settings(values: Values) -> SearchSettings:
-    """The settings of the fields that are drawn."""
     drawn = {name: value for name, value in values.items() if value is not None}
     return SearchSettings(**drawn | {"strategy": STRATEGIES[values.strategy]})
 

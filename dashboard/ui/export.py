@@ -87,21 +87,17 @@ class ReportView:
 
 @dataclass(frozen=True)
 class Report:
-    """Views in their order under a title."""
-
     id: str
     title: str = ""
     views: tuple[ReportView, ...] = field(default=())
 
     def change(self, view: str, **values: Any) -> Report:
-        """The report with other values for the view of that id."""
         return replace(
             self,
             views=tuple(replace(one, **values) if one.id == view else one for one in self.views),
         )
 
     def without(self, view: str) -> Report:
-        """The report without the view of that id."""
         return replace(self, views=tuple(one for one in self.views if one.id != view))
 
     def move(self, view: str, by: int) -> Report:
@@ -113,7 +109,6 @@ class Report:
 
 
 def new_id() -> str:
-    """The id of a report or a view; that of a report is as secret as its link."""
     return secrets.token_hex(8)
 
 
@@ -148,7 +143,6 @@ def read_report(name: str) -> Report | None:
 
 
 def size_of(report: Report) -> int:
-    """The bytes of a report's file; 0 before it is written."""
     with suppress(OSError):
         return _path(report.id).stat().st_size
     return 0
@@ -233,7 +227,6 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
 
 
 def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture]) -> bytes:
-    """The notebook, in which each cell that draws already has the page's drawing."""
     used = {cell.picture for cell in script.cells}
     drawings = {
         key: picture.svg() for key, picture in pictures.items() if key in used and picture.drawn
@@ -297,7 +290,6 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
 
 
 def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str) -> ReportView:
-    """The picked picture as a view of a report."""
     picture = pictures[key]
     head, rows = picture.table()
     part = live_part(key, pictures, notes().drawn)
@@ -333,7 +325,6 @@ REQUESTED = "export:requested"
 
 
 def request() -> None:
-    """Ask for the dialog; for a callback."""
     st.session_state[REQUESTED] = True
 
 
@@ -347,7 +338,6 @@ def begin_before_title() -> None:
 
 
 def show_where_requested(page: str) -> None:
-    """Open the dialog if it was asked for; `page` is the page's name."""
     if st.session_state.pop(REQUESTED, False):
         _dialog(page)
 
@@ -447,6 +437,5 @@ def _files(picture: Picture, source: Source) -> None:
 
 
 def source_of(page: str, picture: Picture | None = None) -> Source:
-    """The source of the page or of a picture of it, with the controls of its link."""
     about = {**notes().about, **(picture.about if picture else {})}
     return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))

@@ -134,8 +134,6 @@ class Number(Field):
 
 @dataclass(frozen=True)
 class Toggle(Field):
-    """On or off."""
-
     default: bool | Of = field(default=False, kw_only=False)
 
     def start(self, values: Values) -> Any:

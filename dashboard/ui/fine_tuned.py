@@ -28,8 +28,6 @@ LINK = "run"  # the link's word
 
 
 class FineTuneData(RunView[FineTuneConfig]):
-    """The data of a fine-tuning run."""
-
     @cached_property
     def about(self) -> dict[str, Any]:
         """What was noted at its start: `core.pretrained.finetune_run.about`."""
@@ -41,7 +39,6 @@ class FineTuneData(RunView[FineTuneConfig]):
 
     @property
     def watched(self) -> list[str]:
-        """The sentences whose attention it recorded."""
         return [str(sentence["text"]) for sentence in self.sentences]
 
     @property
@@ -91,25 +88,21 @@ def read_link() -> None:
 
 
 def current_run(task: str) -> Run:
-    """The session's last run of a task, or the example."""
     return find_run(st.session_state.get(LAST, {}).get(task)) or EXAMPLE_RUNS[task]
 
 
 def select_run(run: Run, task: str) -> None:
-    """Make this the run of the page and of its link."""
     st.query_params[LINK] = run.id
     st.session_state.setdefault(LAST, {})[task] = run.id
     st.session_state.pop(FOLLOW, None)
 
 
 def select_example(task: str) -> None:
-    """Select the example of a task."""
     st.query_params.pop(LINK, None)
     st.session_state.get(LAST, {}).pop(task, None)
 
 
 def before(model: str) -> ModelRef:
-    """The model that a run started from."""
     if model == MINILM:
         return EMBEDDED
     if model.startswith(LAB):

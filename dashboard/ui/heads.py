@@ -53,7 +53,6 @@ def roles_of(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> HeadRoles:
 
 
 def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> bool:
-    """Whether `roles_of` takes no time."""
     return (
         kind == "cross"
         or ref.source == "array"
@@ -63,7 +62,6 @@ def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> boo
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
-    """The readings on which roles were measured."""
     if ref.source == "array":
         return (reading_of(ref, inputs.givens[0]),)
     return study_of(read_all, ref, inputs, kind)
@@ -105,7 +103,6 @@ STYLE = (
 
 
 def swatch(index: int) -> str:
-    """A role's mark in a table of roles."""
     return (
         f'<span style="display:inline-block;width:10px;height:10px;border-radius:2px;'
         f'background:{CATEGORIES[theme()][index]}"></span>'

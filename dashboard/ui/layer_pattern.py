@@ -40,7 +40,6 @@ HELP = {
 
 
 def attention_key(name: str) -> str:
-    """The session key of the attention chosen for a task and model."""
     return f"{name}:attention:now"
 
 
@@ -163,7 +162,6 @@ def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[s
 
 
 def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
-    """The session's values for the pattern of a model."""
     return {
         f"{name}:{field}": getattr(model, field)
         for field in ("following", "kv_shared_layers", *PLACES)
@@ -305,7 +303,6 @@ def _published(name: str, model: ModelConfig) -> None:
 
 
 def pattern_label(key: str) -> str:
-    """The name of a pattern in a list."""
     return "Custom" if key == CUSTOM else value_text("pattern", key)
 
 
@@ -341,7 +338,6 @@ def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
 
 
 def _resized(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
-    """The attention at the first one's sizes where it can have them."""
     try:
         return _at(config, first)
     except ConfigError:

@@ -73,7 +73,6 @@ def went_back(name: str) -> bool:
 
 
 def by_history() -> bool:
-    """Whether this run was started by the browser's Back or Forward."""
     context = script_run()
     return context is not None and context.is_history_navigation
 
@@ -266,7 +265,6 @@ def request_reset(values: Mapping[str, Any] | None = None) -> None:
 
 
 def is_pending() -> bool:
-    """Whether a page waits to be reset."""
     return PENDING in st.session_state
 
 
@@ -345,7 +343,6 @@ VISITED = "start:visited"  # its name in the session and in the link
 
 
 def remember_visit(key: str) -> None:
-    """Note that a page of the path was opened."""
     visited = st.session_state.get(VISITED, ())
     if key in PATH and key not in visited:
         st.session_state[VISITED] = (*visited, key)

@@ -208,7 +208,6 @@ def choice_state(key: str, choice: Choice) -> dict[str, Any]:
 
 
 def entry_label(axis: str, name: str) -> str:
-    """An entry in a list: its name, and its paper's year."""
     item = entry(axis, name)
     return f"{item.name} · {item.year}" if item.paper else item.name
 
@@ -244,7 +243,6 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
 
 
 def is_text(param: Param) -> bool:
-    """Whether a parameter is typed freely."""
     return isinstance(param.default, str) and not param.choices
 
 
@@ -567,7 +565,6 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
 
 
 def refusal(fields: Fields) -> ConfigError | None:
-    """Why these fields cannot go together, or None."""
     try:
         AttentionConfig(**fields)
     except ConfigError as error:
@@ -638,7 +635,6 @@ def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
 
 
 def preset_label(name: str) -> str:
-    """A preset in a list: its name, and its paper's year."""
     item = preset(name)
     return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
 

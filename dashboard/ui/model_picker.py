@@ -189,7 +189,6 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
 
 
 def select_model(name: str) -> None:
-    """Select this model from the next run on; for callbacks."""
     st.session_state[MODEL], st.session_state[PICKED] = name, True
 
 
@@ -368,7 +367,6 @@ def array_panel(container: Any) -> None:
 
 
 def example_arrays() -> bytes:
-    """The weights of the embedded model on its example sentence, as a file that could be uploaded."""
     return trace_npz(reading_of(EMBEDDED, ModelInputs(example_inputs.TEXT)).trace)
 
 
@@ -395,7 +393,6 @@ def loopback(address: object) -> bool:
 
 
 def secret(name: str) -> str | None:
-    """A line of Streamlit's secrets, or None."""
     with suppress(FileNotFoundError, KeyError):
         return str(st.secrets[name]) or None
     return None
@@ -689,7 +686,6 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
 
 
 def position_key(page: str, reading: Reading) -> str:
-    """The widget's key of `position_field`, which belongs to one text."""
     return f"{page}:place:{hash((reading.target or reading.source).ids)}"
 
 
@@ -797,7 +793,6 @@ def choose_head(ref: ModelRef, kind: Kind, head: Head) -> None:
 
 
 def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
-    """The kind of attention and the head that was chosen in this model, if any."""
     choice = st.session_state.get(HEAD)
     return choice[1:] if choice and choice[0] == ref else None
 

@@ -75,7 +75,6 @@ _OF_RUN = re.compile(r"\./([0-9a-f-]+)/((?!\.)[\w.-]+)")
 
 
 def folder_name(folder: Path) -> str:
-    """The name of a folder, as links and the model picker have it."""
     return f"{HERE}{script_path(folder)}" if hosted() else str(folder)
 
 
@@ -138,7 +137,6 @@ EMBEDDED = ModelRef("embedded", MINILM)
 
 
 def local_models() -> tuple[ModelRef, ...]:
-    """The models that need no download: the embedded one and the lab's own."""
     return (EMBEDDED, *(ModelRef("lab", name) for name in lab_models()))
 
 
@@ -204,8 +202,6 @@ def refuse_model(repo: str, revision: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Upload:
-    """A file's name, the tokens that were typed for it, and its reading."""
-
     file: str
     tokens: str
     reading: Reading
@@ -239,7 +235,6 @@ def load_model(ref: ModelRef) -> Pretrained:
 
 
 def is_loaded(ref: ModelRef) -> bool:
-    """Whether this server has the model in memory."""
     return remembered(_load, ref)
 
 
@@ -409,7 +404,6 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
 
 
 def question_code(question: Question) -> str:
-    """A question about `inputs`."""
     named = {item.name: getattr(question, item.name) for item in fields(question)[1:]}
     changed = [f"{name}={value!r}" for name, value in named.items() if value not in (None, "")]
     return f"Question({', '.join(['inputs', *changed])})"

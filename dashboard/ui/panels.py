@@ -44,7 +44,6 @@ STYLE = f"""<style>
 
 
 def presenting() -> bool:
-    """Whether this session presents."""
     return bool(st.session_state.get(PRESENT))
 
 
@@ -105,7 +104,6 @@ LEFT_OUT = "lesson:left_out"
 
 
 def guide_is_hidden() -> bool:
-    """Whether its lesson hides the page's own questions and moves."""
     return bool(st.session_state.get(LEFT_OUT))
 
 
@@ -180,22 +178,18 @@ def title(
 
 
 def paragraph(text: str, **layout: Any) -> None:
-    """Draw a paragraph of Markdown that explains the first use of each term."""
     st.markdown(explain_markdown(text), unsafe_allow_html=True, **layout)
 
 
 def caption(text: str) -> None:
-    """Draw the conditions of a picture or number, in Markdown that explains the first use of each term."""
     st.caption(explain_markdown(text), unsafe_allow_html=True)
 
 
 def field_error(error: object) -> None:
-    """Draw an error below the field that it is about."""
     st.markdown(f":small[:red[{plain(str(error))}]]")
 
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:
-    """Draw the small title of a chart, which explains its terms, and after it a legend in HTML."""
     column.markdown(
         f":small[{explain_markdown(f'**{text}**')}{legend and '&ensp;'}{legend}]",
         unsafe_allow_html=True,
@@ -203,7 +197,6 @@ def chart_title(text: str, column: Any = st, legend: str = "") -> None:
 
 
 def theme() -> Theme:
-    """The browser's theme; light until it is known."""
     return "dark" if st.context.theme.type == "dark" else "light"
 
 
@@ -245,7 +238,6 @@ def entries_panel(entries: Iterable[Entry]) -> None:
 
 
 def source_panel(*functions: Any) -> None:
-    """The source of functions, as they just ran."""
     for function in functions:
         st.code(inspect.getsource(function), language="python")
 
@@ -266,7 +258,6 @@ def details(label: str, draw: Callable[[], object], key: str | None = None) -> N
 
 
 def placeholder(text: str, height: int = 420) -> None:
-    """A box of the figures' size with a line of text."""
     with st.container(
         border=True, height=height, vertical_alignment="center", horizontal_alignment="center"
     ):
@@ -401,7 +392,6 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
 
 
 def close_notices() -> None:
-    """Forget what was tried last, on every page."""
     for name in [name for name in map(str, st.session_state) if name.endswith(TRIED)]:
         del st.session_state[name]
 

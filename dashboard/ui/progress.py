@@ -130,7 +130,6 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
 
 
 def flash(page: str, message: str) -> None:
-    """Keep a message for the page's next run."""
     st.session_state[f"{page}:trouble"] = message
 
 
@@ -153,7 +152,6 @@ def flash_errors(
 
 @contextmanager
 def plugin_problems() -> Iterator[None]:
-    """Draw a page, and above it a warning for each plug-in that its import of core could not load."""
     if plugins.folder() is None:
         yield
         return

@@ -219,7 +219,6 @@ def limits_line(steps: bool = True) -> None:
 
 
 def show_flash(page: str) -> None:
-    """Show the message that a callback left for this page."""
     if message := pop_flash(page):
         st.warning(plain(message))
 

@@ -46,7 +46,6 @@ def find_any_run(name: object) -> Run | None:
 
 
 def came_with_lab(run: Run) -> bool:
-    """Whether a run came with the lab."""
     return run.path.is_relative_to(HERE)
 
 
@@ -198,13 +197,10 @@ class RunView(Generic[Config]):
         return [step for step in self.run.frame_steps() if step in measured]
 
     def at(self, step: int | None) -> Record:
-        """The record of a step, or the last one."""
         return next((r for r in self.records if r.step == step), self.records[-1])
 
 
 class RunData(RunView[RunConfig]):
-    """The data of a training run."""
-
     def task(self) -> Task:
         return task_of(self.required_config.task)
 
@@ -232,13 +228,11 @@ def linked_run() -> Run:
 
 
 def select_run(run: Run) -> None:
-    """Make this the run of the page, whose config the controls already show."""
     st.query_params["run"] = run.id
     st.session_state[SETTINGS_OF] = run.id
 
 
 def select_example() -> None:
-    """Select the example run."""
     st.query_params.pop("run", None)
     st.session_state.pop(LAST, None)
 
@@ -347,7 +341,6 @@ class RunSummary:
 
     @property
     def plain_name(self) -> str:
-        """The name without the mark of an example."""
         return self.name.removesuffix(EXAMPLE)
 
     @property
@@ -417,7 +410,6 @@ def _shown(data: dict[str, Any], name: str) -> str:
 
 
 def describe(run: Run) -> Details:
-    """What the index of runs has of a run."""
     item = summarize(run)
     words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
     task = config = None
@@ -440,7 +432,6 @@ def _digest(data: object) -> str:
 
 
 def list_summaries() -> list[RunSummary]:
-    """The newest runs, the newest first, examples last."""
     return [summarize(run) for run in (*reversed(list_runs(latest=LISTED)), *EXAMPLE_RUNS)]
 
 
@@ -489,7 +480,6 @@ class Board:
         return -(-len(self.ids) // ROWS)
 
     def rows(self, page: int) -> list[RunSummary]:
-        """The runs on a page of the list, from 1."""
         return list(map(_summary, self.ids[(page - 1) * ROWS : page * ROWS]))
 
 
@@ -598,7 +588,6 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
 
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens of a map's rows and columns."""
     config = data.required_config
     watched = watched_examples(config.task, config.num_examples)[example]
     return map_tokens(config.model, kind, *axis_tokens(data.task(), watched))

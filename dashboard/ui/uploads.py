@@ -97,7 +97,6 @@ def link_data(key: str, default: str) -> None:
 
 
 def _from_link(text: str) -> str:
-    """The data of a link; a reference to a text of more than LONG characters, or to a missing one, stays."""
     try:
         data = reading.read(text)
     except ConfigError:
@@ -177,7 +176,6 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
 
 
 def names_of(data: str, header: str) -> tuple[str, ...]:
-    """The columns of a table; none where it cannot be read."""
     try:
         return column_names(data, header)
     except ConfigError:
@@ -185,7 +183,6 @@ def names_of(data: str, header: str) -> tuple[str, ...]:
 
 
 def clear_data(key: str) -> None:
-    """Forget the data and its error; for a callback."""
     st.session_state[key] = ""
     st.session_state.pop(f"{key}:trouble", None)
 

@@ -157,7 +157,6 @@ def _component(name: str, root: str, shipped: bool) -> Any:
 
 
 def css_of(name: str) -> str:
-    """The styles of a component, after the shared ones."""
     return "\n".join(
         (folder / "style.css").read_text("utf-8")
         for folder in (COMPONENTS / "lib", COMPONENTS / name)

@@ -284,12 +284,10 @@ class Lesson:
 
     @property
     def parameters(self) -> dict[str, list[str]]:
-        """The parameters of the page's link."""
         return grouped(self.query)
 
 
 def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The values of each name, in order."""
     values: dict[str, list[str]] = {}
     for name, value in pairs:
         values.setdefault(name, []).append(value)
@@ -331,7 +329,6 @@ def from_json(text: str) -> Lesson:
 
 
 def encode(lesson: Lesson) -> str:
-    """The lesson as one parameter of a link."""
     return urlsafe_b64encode(zlib.compress(to_json(lesson).encode(), 9)).decode().rstrip("=")
 
 
@@ -372,7 +369,6 @@ def parse_link(link: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def page_query(parameters: Mapping[str, list[str]]) -> tuple[tuple[str, str], ...]:
-    """The parameters that belong to the page's controls, in order."""
     return tuple(
         (name, value)
         for name, values in parameters.items()
@@ -402,8 +398,6 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """What a code says."""
-
     name: str
     lesson: str  # its id
     results: tuple[Result, ...]

@@ -21,7 +21,6 @@ SEED = 126
 
 
 def attention() -> Lesson:
-    """Implement attention: the reader's own function and formulas are compared with the reference."""
     steps = attend(*(torch.tensor(rows)[None, None] for rows in (QUERIES, KEYS, VALUES)))
     weights, out = (torch.as_tensor(each).flatten().tolist() for each in (steps.weights, steps.out))
     rows = "q = [[1, 2], [0, 1]], k = [[1, 0], [0, 1], [1, 1]]"
@@ -130,7 +129,6 @@ def patterns() -> Lesson:
 
 
 def variants() -> Lesson:
-    """Compare variants of the score, by numbers of the table on Scores."""
     names = {
         "dot": "Dot product",
         "scaled_dot": "Scaled dot product",
@@ -193,7 +191,6 @@ def variants() -> Lesson:
 
 
 def positions() -> Lesson:
-    """Relative positions and extrapolation: what a shift and a longer text change."""
     names = {"sinusoidal": "Sinusoidal", "learned": "Learned", "rope": "RoPE"}
     (steady,) = (key for key in names if _shift_change(key) < 1e-4)
     tables = {"sinusoidal": "Sinusoidal", "learned": "Learned", "rope": "RoPE", "alibi": "ALiBi"}
@@ -245,8 +242,6 @@ def positions() -> Lesson:
 
 
 def efficient() -> Lesson:
-    """Efficient attention: the closed forms of exact and linear attention."""
-
     def flops(kernel: str, tokens: int) -> float:
         return attention_cost(
             AttentionConfig(HEADS * SIZE, HEADS, kernel=Choice(kernel)), tokens, tokens
@@ -337,7 +332,6 @@ def _typed(values: Sequence[float]) -> str:
 
 
 def _names(heads: Sequence[tuple[int, int]]) -> str:
-    """Each head as L3·H1, and as 3·1."""
     return "\n".join(f"L{layer}·H{head}\n{layer}·{head}" for layer, head in heads)
 
 
