@@ -19,6 +19,7 @@ from core.pretrained.base import (
     PretrainedError,
     display_tokens,
     marks_words,
+    reject_if,
 )
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 
@@ -70,11 +71,11 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
         return Answer("class", output.logits[row])
     if pretrained.head == "none":
         states = getattr(output, "last_hidden_state", None)
-        if states is None or states.ndim != 3:
-            raise PretrainedError(
-                f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
-                "token, a class or an embedding that is shown here; take a model with one of these."
-            )
+        reject_if(
+            states is None or states.ndim != 3,
+            f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "
+            "token, a class or an embedding that is shown here; take a model with one of these.",
+        )
         mask = None if "decoder_input_ids" in batch else batch.get("attention_mask")
         mask = None if mask is None else mask[row : row + 1]
         return Answer("embedding", vector=mean_state(states[row : row + 1], mask))
@@ -115,8 +116,7 @@ def maskable_words(line: Line) -> dict[int, str]:
     for token, word, segment in zip(line.tokens, line.word, line.segment, strict=True):
         if word is not None and segment == 0:
             words[word] = words.get(word, "") + token.removeprefix(CONTINUES)
-    if not words:
-        raise PretrainedError("The text has no word that could be masked; write one or more.")
+    reject_if(not words, "The text has no word that could be masked; write one or more.")
     return words
 
 
@@ -126,13 +126,12 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
     PretrainedError when the model fills no masks, or the text has no such word.
     """
     mask = getattr(pretrained.tokenizer, "mask_token", None)
-    if pretrained.head != "masked" or mask is None:
-        raise PretrainedError(
-            f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT."
-        )
+    reject_if(
+        pretrained.head != "masked" or mask is None,
+        f"{pretrained.name} cannot fill masks; take a model of masked words, such as BERT.",
+    )
     encoding = tokenized(pretrained, text)
-    if word not in encoding.word_ids():
-        raise PretrainedError(f"The text has no word {word}.")
+    reject_if(word not in encoding.word_ids(), f"The text has no word {word}.")
     start, end = encoding.word_to_chars(word)
     start = end - len(text[start:end].lstrip())
     return f"{text[:start]}{mask}{text[end:]}"
@@ -149,10 +148,9 @@ def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
     """The position of the first mask token; PretrainedError when there is none."""
     token = pretrained.tokenizer.mask_token
     masked = (ids[0] == pretrained.tokenizer.mask_token_id).nonzero()
-    if not len(masked):
-        raise PretrainedError(
-            f"{pretrained.name} fills masks: write {token} where a word is missing."
-        )
+    reject_if(
+        not len(masked), f"{pretrained.name} fills masks: write {token} where a word is missing."
+    )
     return int(masked[0])
 
 
@@ -184,10 +182,9 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
         raise PretrainedError(
             f"The output of {named} is an embedding: it has no classes and no tokens."
         )
-    if not text:
-        raise PretrainedError(
-            "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
-        )
+    reject_if(
+        not text, "Type a class." if answer.kind == "class" else "Type a token of the vocabulary."
+    )
     if answer.kind == "class":
         classes = {int(one): str(name) for one, name in pretrained.model.config.id2label.items()}
         matching = (
@@ -209,11 +206,11 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
             f"{', '.join(names)}{more}; a number such as #0 also names one."
         )
     ids, tokenizer = _encoded(pretrained, text), tokenizer_of(pretrained)
-    if ids in ([], [tokenizer.unk_token_id]):
-        raise PretrainedError(
-            f"{quoted} is not in the vocabulary of {named}. Type another token, or its number, "
-            "such as #17."
-        )
+    reject_if(
+        ids in ([], [tokenizer.unk_token_id]),
+        f"{quoted} is not in the vocabulary of {named}. Type another token, or its number, "
+        "such as #17.",
+    )
     pieces = [*display_tokens(tokenizer, ids[:LISTED]), *(["…"] if len(ids) > LISTED else [])]
     raise PretrainedError(
         f"{quoted} is no token of {named}: its tokenizer cuts it into {len(ids)} "

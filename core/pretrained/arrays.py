@@ -22,6 +22,7 @@ from core.pretrained.base import (
     Reading,
     first_line,
     format_count,
+    reject_if,
     words_of,
     wrap_errors,
 )
@@ -60,20 +61,20 @@ def _npz(data: bytes, name: str) -> Arrays:
                     version = "1_0" if first else "2_0"
                     header = getattr(np.lib.format, f"read_array_header_{version}")
                     shape, _, kind = header(file)
-                if kind.hasobject:
-                    raise PretrainedError(
-                        f"{member} in {name} holds Python objects, which could run code, so it is not "
-                        "opened. Save text as numpy.array([...], dtype=str)."
-                    )
+                reject_if(
+                    kind.hasobject,
+                    f"{member} in {name} holds Python objects, which could run code, so it is not "
+                    "opened. Save text as numpy.array([...], dtype=str).",
+                )
                 size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
                 text = kind.kind == "U" and _label(key) and len(shape) == 1
                 if text:
                     _refuse_large(key, shape, MAX_TOKENS * 2, name)
-                    if kind.itemsize > 4 * MAX_LETTERS:
-                        raise PretrainedError(
-                            f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
-                            f"at most {MAX_LETTERS:,} are read."
-                        )
+                    reject_if(
+                        kind.itemsize > 4 * MAX_LETTERS,
+                        f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
+                        f"at most {MAX_LETTERS:,} are read.",
+                    )
                 elif kind.kind not in "fiu":
                     raise PretrainedError(
                         f"{key} in {name} holds {kind}, not numbers. Weights are numbers; tokens are "
@@ -121,8 +122,10 @@ def _safetensors(data: bytes, name: str) -> Arrays:
             ) from error
     for key, shape in shapes.items():
         _refuse_large(key, shape, MAX_NUMBERS, name)
-    if sum(map(math.prod, shapes.values())) > MAX_NUMBERS:
-        raise PretrainedError(f"{name} holds more than {MAX_NUMBERS:,} numbers.")
+    reject_if(
+        sum(map(math.prod, shapes.values())) > MAX_NUMBERS,
+        f"{name} holds more than {MAX_NUMBERS:,} numbers.",
+    )
     with wrap_errors(f"{name} is not a readable safetensors file"):
         tensors = load(data)
         return {key: to_numpy(tensors[key].float()) for key in shapes}, labels
@@ -134,11 +137,11 @@ def _label(key: str) -> bool:
 
 def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
     count = math.prod(map(int, shape))
-    if count > most:
-        raise PretrainedError(
-            f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
-            f"{MAX_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens."
-        )
+    reject_if(
+        count > most,
+        f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
+        f"{MAX_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens.",
+    )
 
 
 SHAPES = "(layers, heads, queries, keys), or one array (heads, queries, keys) for each layer"
@@ -154,14 +157,13 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     prefix self, causal or cross gives the kind. `tokens`, or `queries` and `keys`, in the file name rows and columns:
     arrays of text in an NPZ, JSON lists in the metadata of safetensors. PretrainedError for what does not fit.
     """
-    if len(data) > MAX_BYTES:
-        raise PretrainedError(
-            f"{name} has {len(data) / 1e6:,.0f} MB; at most {MAX_BYTES // 10**6} MB are read."
-        )
+    reject_if(
+        len(data) > MAX_BYTES,
+        f"{name} has {len(data) / 1e6:,.0f} MB; at most {MAX_BYTES // 10**6} MB are read.",
+    )
     weights, labels = (_npz if data[:2] == b"PK" else _safetensors)(data, name)
     layers = [layer for key, values in weights.items() for layer in _layers(key, values)]
-    if not layers:
-        raise PretrainedError(f"{name} holds no weights; expected {SHAPES}.")
+    reject_if(not layers, f"{name} holds no weights; expected {SHAPES}.")
     kinds = _sort(layers)
     reading = _lined(kinds, labels, tuple(tokens.split()), name)
     maps = []
@@ -188,12 +190,14 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
         values = values.squeeze(values.shape[:-3].index(1))
     if values.ndim == 2:
         values = values[None]
-    if values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5:
-        raise PretrainedError(f"{key} has the shape {shape}; expected {SHAPES}.")
-    if max(values.shape[-2:]) > MAX_TOKENS:
-        raise PretrainedError(
-            f"{key} has {max(values.shape[-2:]):,} tokens; at most {MAX_TOKENS:,} are drawn."
-        )
+    reject_if(
+        values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5,
+        f"{key} has the shape {shape}; expected {SHAPES}.",
+    )
+    reject_if(
+        max(values.shape[-2:]) > MAX_TOKENS,
+        f"{key} has {max(values.shape[-2:]):,} tokens; at most {MAX_TOKENS:,} are drawn.",
+    )
     if reason := why_not_weights(key, values):
         raise PretrainedError(reason)
     if values.ndim == 3:
@@ -232,31 +236,29 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
     sizes: dict[str, tuple[int, int]] = {}
     for kind, layers in kinds.items():
         shapes = {values.shape[1:] for values in layers}
-        if len(shapes) > 1:
-            raise PretrainedError(
-                f"The layers of {name} have maps of different sizes, {min(shapes)} and "
-                f"{max(shapes)}; expected the same tokens in each."
-            )
+        reject_if(
+            len(shapes) > 1,
+            f"The layers of {name} have maps of different sizes, {min(shapes)} and "
+            f"{max(shapes)}; expected the same tokens in each.",
+        )
         rows, columns = shapes.pop()
-        if kind != "cross" and rows != columns:
-            raise PretrainedError(
-                f"The {kind} maps of {name} are {rows} × {columns}; maps of {kind}-attention are "
-                "square. Name them cross_0, cross_1, …"
-            )
+        reject_if(
+            kind != "cross" and rows != columns,
+            f"The {kind} maps of {name} are {rows} × {columns}; maps of {kind}-attention are "
+            "square. Name them cross_0, cross_1, …",
+        )
         sizes[kind] = rows, columns
     own, cross = sizes.get("self"), sizes.get("cross")
-    if (
+    reject_if(
         own
         and cross
         and own[0] != cross[1]
         or cross
         and "causal" in sizes
-        and sizes["causal"][0] != cross[0]
-    ):
-        raise PretrainedError(
-            f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
-            "tokens of self-attention, its queries those of causal attention."
-        )
+        and sizes["causal"][0] != cross[0],
+        f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
+        "tokens of self-attention, its queries those of causal attention.",
+    )
     one_line = len({size for both in sizes.values() for size in both}) == 1 and not cross
     width = (own or cross or sizes["causal"])[1]
     source = _line(
@@ -276,11 +278,11 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
            name: str) -> tuple[str, ...]:  # fmt: skip
     """The names of rows or columns: as typed, from the file's labels, or their numbers."""
     if typed:
-        if len(typed) != size:
-            raise PretrainedError(
-                f"{len(typed)} tokens are typed and {name} has {size} columns; type one token for "
-                "each column."
-            )
+        reject_if(
+            len(typed) != size,
+            f"{len(typed)} tokens are typed and {name} has {size} columns; type one token for "
+            "each column.",
+        )
         return typed
     exact = [
         key
@@ -290,10 +292,10 @@ def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: in
     for key in exact:
         if len(labels[key]) == size:
             return labels[key]
-        if key != "tokens" or kind != "cross":
-            raise PretrainedError(
-                f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}."
-            )
+        reject_if(
+            key != "tokens" or kind != "cross",
+            f"{key} in {name} names {len(labels[key])} tokens; its maps have {size}.",
+        )
     return tuple(str(index) for index in range(size))
 
 

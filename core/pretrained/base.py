@@ -291,11 +291,11 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
             "model."
         )
     rows, columns = size[0] // patch[0], size[1] // patch[1]
-    if rows * columns > MAX_PATCHES:
-        raise PretrainedError(
-            f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
-            f"{MAX_PATCHES:,} are drawn. Take a model with larger patches."
-        )
+    reject_if(
+        rows * columns > MAX_PATCHES,
+        f"The model cuts a picture into {rows:,} × {columns:,} patches; at most "
+        f"{MAX_PATCHES:,} are drawn. Take a model with larger patches.",
+    )
     before, after = _learned_tokens(model)
     tokens = (*before, *(f"{i},{j}" for i in range(rows) for j in range(columns)), *after)
     word = (*(None for _ in before), *range(rows * columns), *(None for _ in after))

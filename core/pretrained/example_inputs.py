@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from core.interpret.trace import to_numpy
-from core.pretrained.base import Array, PretrainedError
+from core.pretrained.base import Array, PretrainedError, reject_if
 from core.tasks import TaskConfig, make_task
 from core.tasks.pictures import digits
 
@@ -82,11 +82,11 @@ def decode_picture(data: bytes) -> Array:
 
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        if image.width * image.height > MAX_PIXELS:
-            raise PretrainedError(
-                f"The picture has {image.width:,} × {image.height:,} pixels; at most "
-                f"{MAX_PIXELS // 10**6} million are opened."
-            )
+        reject_if(
+            image.width * image.height > MAX_PIXELS,
+            f"The picture has {image.width:,} × {image.height:,} pixels; at most "
+            f"{MAX_PIXELS // 10**6} million are opened.",
+        )
         return small(np.asarray(image.convert("RGB")))
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise PretrainedError("The file is not a readable picture; use a PNG or JPEG.") from error
@@ -110,8 +110,10 @@ def decode_wav(data: bytes, rate: int) -> Array:
         raise PretrainedError(
             "The file is not a readable WAV; save the sound as a 16-bit WAV."
         ) from error
-    if width != 2 or len(frames) < 2 * channels or not own_rate:
-        raise PretrainedError(f"The WAV has {8 * width} bits per sample; save it with 16.")
+    reject_if(
+        width != 2 or len(frames) < 2 * channels or not own_rate,
+        f"The WAV has {8 * width} bits per sample; save it with 16.",
+    )
     samples = np.frombuffer(frames[: len(frames) // (2 * channels) * 2 * channels], "<i2").reshape(
         -1, channels
     )

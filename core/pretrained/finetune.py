@@ -20,7 +20,7 @@ from core.entries import ConfigError, quote, refuse_if
 from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
-from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
 from core.pretrained.hub import COMMIT, check_folder, format_bytes, repo_of
 from core.pretrained.load import (
     LAB_MODELS,
@@ -228,8 +228,10 @@ def folder_of(model: str) -> Path:
     if model == MINILM:
         return minilm_folder()
     folder = LAB_MODELS / model.removeprefix(LAB) if model.startswith(LAB) else Path(model)
-    if not (folder / "config.json").is_file():
-        raise PretrainedError(f"There is no model at {model}; take {MINILM} or a model of the lab.")
+    reject_if(
+        not (folder / "config.json").is_file(),
+        f"There is no model at {model}; take {MINILM} or a model of the lab.",
+    )
     return folder
 
 

@@ -17,7 +17,7 @@ from core.entries import complete
 from core.models import ModelConfig, Shape, build_model
 from core.models.config import PATTERN_FIELDS
 from core.models.transformer import Decoder
-from core.pretrained.base import PretrainedError
+from core.pretrained.base import PretrainedError, reject_if
 from core.seeding import seeded_rng
 from core.tasks import BOS, EOS, PAD, Task, Vocabulary, make_task
 from core.training.config import RunConfig
@@ -110,16 +110,14 @@ def conversion_of(config: ModelConfig, shape: Shape) -> HFConversion:
     candidates = [
         one for one in HF_CONVERSIONS if (one.kind, one.input) == (config.kind, shape.input)
     ]
-    if (
+    reject_if(
         not candidates
         or shape.output == "values"
-        or (config.kind == "decoder" and not shape.one_vocabulary)
-    ):
-        raise PretrainedError(
-            f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
-            "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
-            "pictures."
-        )
+        or (config.kind == "decoder" and not shape.one_vocabulary),
+        f"A {config.kind} that reads {shape.input} has no equivalent in transformers. These "
+        "have one: an encoder–decoder, a decoder of one vocabulary, and a classifier of "
+        "pictures.",
+    )
     nearest = min(candidates, key=lambda one: len(one.lacks(config)))
     if unlike := [name for name in PATTERN_FIELDS if getattr(config, name)]:
         raise PretrainedError(

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from core.files import folder_bytes, modified, text_of
 from core.memory import free_bytes
-from core.pretrained.base import Pretrained, PretrainedError, first_line
+from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
 from core.pretrained.load import (
     BESIDE,
     MAX_CONFIG,
@@ -64,11 +64,11 @@ def fetch_file(
         for left in reversed(range(TRIES)):
             try:
                 for chunk in _stream(repo, commit, file.name, token, out.tell()):
-                    if out.tell() + len(chunk) > file.size:
-                        raise PretrainedError(
-                            f"The hub sent more than the {file.size:,} bytes that it stated for "
-                            f"{file.name}, so the file is not saved."
-                        )
+                    reject_if(
+                        out.tell() + len(chunk) > file.size,
+                        f"The hub sent more than the {file.size:,} bytes that it stated for "
+                        f"{file.name}, so the file is not saved.",
+                    )
                     step(len(chunk))
                     digest.update(chunk)
                     out.write(chunk)
@@ -76,10 +76,10 @@ def fetch_file(
             except (httpx2.TransportError, TimeoutError):
                 if not left:
                     raise
-    if into.stat().st_size < file.size or file.sha256 not in (None, digest.hexdigest()):
-        raise PretrainedError(
-            f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again."
-        )
+    reject_if(
+        into.stat().st_size < file.size or file.sha256 not in (None, digest.hexdigest()),
+        f"{file.name} of {repo} arrived incomplete or changed, so it is not saved; try again.",
+    )
 
 
 def _stream(
@@ -201,11 +201,11 @@ def downloaded_commits(repo: str) -> tuple[str, ...]:
 def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
     most = int(limits().models_mb * 1e6)
-    if need > most:
-        raise PretrainedError(
-            f"The model has {format_bytes(need)} and the folder for downloads holds at most "
-            f"{format_bytes(most)}; set models_mb in ATTENTION_LAB_LIMITS higher, or take a smaller model."
-        )
+    reject_if(
+        need > most,
+        f"The model has {format_bytes(need)} and the folder for downloads holds at most "
+        f"{format_bytes(most)}; set models_mb in ATTENTION_LAB_LIMITS higher, or take a smaller model.",
+    )
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
         if time.time() - modified(part) > STALE_SECONDS:  # its process has ended
@@ -215,12 +215,12 @@ def make_room(need: int) -> None:
         shutil.rmtree(oldest := next(iter(sizes)), ignore_errors=True)
         del sizes[oldest]
     free = shutil.disk_usage(storage_folder()).free
-    if free < need + MARGIN:
-        raise PretrainedError(
-            f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
-            f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
-            "space, or take a smaller model."
-        )
+    reject_if(
+        free < need + MARGIN,
+        f"There is no room for {format_bytes(need)}: the disk of {storage_folder()} has "
+        f"{format_bytes(free)} free, of which {format_bytes(MARGIN)} must stay free. Free some "
+        "space, or take a smaller model.",
+    )
 
 
 def _folders() -> list[Path]:
@@ -236,17 +236,17 @@ def check_folder(text: str, limit: int) -> Path:
     """
     folder = Path(text.strip()).expanduser()
     try:
-        if not text.strip() or "\0" in text or not folder.is_dir():
-            raise PretrainedError(
-                f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
-                "page; write the path of one that holds config.json and model.safetensors."
-            )
+        reject_if(
+            not text.strip() or "\0" in text or not folder.is_dir(),
+            f"There is no folder {text.strip() or '(empty)'} on the computer that runs this "
+            "page; write the path of one that holds config.json and model.safetensors.",
+        )
         folder = folder.resolve()
-        if not (folder / "config.json").is_file():
-            raise PretrainedError(
-                f"The folder {folder} has no config.json, so it holds no model. Write the path of "
-                "one that holds config.json and model.safetensors."
-            )
+        reject_if(
+            not (folder / "config.json").is_file(),
+            f"The folder {folder} has no config.json, so it holds no model. Write the path of "
+            "one that holds config.json and model.safetensors.",
+        )
         weights = folder_weights(folder, folder.name)
         refuse_config(read_config(folder / "config.json", folder.name), folder.name)
         total = sum(file.stat().st_size for file in weights)
@@ -254,11 +254,11 @@ def check_folder(text: str, limit: int) -> Path:
         raise PretrainedError(
             f"The folder {text.strip()} cannot be read: {error.strerror}."
         ) from error
-    if total > limit:
-        raise PretrainedError(
-            f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
-            f"{format_bytes(limit)}. Take a smaller one."
-        )
+    reject_if(
+        total > limit,
+        f"{folder.name} has {format_bytes(total)} of weights; this page opens models of at most "
+        f"{format_bytes(limit)}. Take a smaller one.",
+    )
     return folder
 
 
@@ -323,10 +323,10 @@ def parse(text: str) -> tuple[str, str]:
         raise PretrainedError(
             f"{message}; write owner/name, such as distilbert/distilgpt2, or name@revision."
         )
-    if revision and (not REVISION.fullmatch(revision) or ".." in revision):
-        raise PretrainedError(
-            f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit."
-        )
+    reject_if(
+        revision and (not REVISION.fullmatch(revision) or ".." in revision),
+        f"“{revision[:80]}” is not the name of a revision; write a branch, a tag or a commit.",
+    )
     return repo, revision or "main"
 
 
@@ -348,8 +348,10 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         )
     listed = {item.rfilename: item for item in info.siblings or ()}
     weights, commit = weight_files(listed, repo), str(info.sha or "")
-    if not COMMIT.fullmatch(commit):
-        raise PretrainedError(f"The hub states no commit for {repo}, so its version is not known.")
+    reject_if(
+        not COMMIT.fullmatch(commit),
+        f"The hub states no commit for {repo}, so its version is not known.",
+    )
     needed = [item for name, item in listed.items() if name in weights or BESIDE.fullmatch(name)]
     if unknown := [item.rfilename for item in needed if item.size is None]:
         raise PretrainedError(
@@ -363,10 +365,10 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
     with hub_errors(repo, commit, token):
         for chunk in _stream(repo, commit, "config.json", token):
             data += chunk
-            if len(data) > MAX_CONFIG:
-                raise PretrainedError(
-                    f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read."
-                )
+            reject_if(
+                len(data) > MAX_CONFIG,
+                f"config.json of {repo} is larger than {MAX_CONFIG:,} bytes, so it is not read.",
+            )
     config = parse_config(data, repo)
     refuse_config(config, repo)
     # Bytes in fp32: 4 a parameter, where the hub counts them, or by the type that the config names.
@@ -377,12 +379,12 @@ def plan(repo: str, revision: str = "main", *, token: str | None = None) -> Down
         stored = sum(file.size for file in files if file.name.endswith(".safetensors"))
         memory = stored * (2 if kind.endswith("float16") else 1)
     plan, limit = DownloadPlan(repo, commit, str(config["model_type"]), files, memory), max_bytes()
-    if plan.size > limit:
-        raise PretrainedError(
-            f"{repo} is {format_bytes(plan.size)}; this page downloads at most "
-            f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
-            "small in its name."
-        )
+    reject_if(
+        plan.size > limit,
+        f"{repo} is {format_bytes(plan.size)}; this page downloads at most "
+        f"{format_bytes(limit)}. Take a smaller one, such as one with distil, tiny, mini or "
+        "small in its name.",
+    )
     if memory > (room := min(4 * limit, free_bytes())):
         raise PretrainedError(
             f"{repo} needs {format_bytes(memory)} of memory in fp32, and "
@@ -436,7 +438,8 @@ def open_model(repo: str, revision: str = "main") -> Pretrained:
 def load(repo: str, commit: str) -> Pretrained:
     """A downloaded model; PretrainedError when it is no longer there."""
     folder = model_folder(repo, commit)
-    if not folder.is_dir():
-        raise PretrainedError(f"{repo} is no longer on this computer; look it up again to load it.")
+    reject_if(
+        not folder.is_dir(), f"{repo} is no longer on this computer; look it up again to load it."
+    )
     os.utime(folder)  # as the most recently used
     return load_folder(folder, repo)

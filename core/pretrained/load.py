@@ -31,6 +31,7 @@ from core.pretrained.base import (
     PretrainedError,
     Reads,
     format_count,
+    reject_if,
     text_config,
     wrap_errors,
 )
@@ -105,8 +106,7 @@ def refuse_config(config: Mapping[str, Any], name: str) -> None:
             f"is a {shown}, which the installed transformers has no code for.{code} Take a model "
             "of a family that it knows, such as BERT, GPT-2, Llama, T5 or ViT."
         )
-    if why is not None:
-        raise PretrainedError(f"{name} {why}")
+    reject_if(why is not None, f"{name} {why}")
 
 
 def weight_files(names: Iterable[str], name: str) -> tuple[str, ...]:
@@ -149,10 +149,10 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
             for path in folder.glob("additional_chat_templates/*")
         }
         for file, path in files.items():
-            if path.exists() and not path.is_file() or file in weights and not path.exists():
-                raise PretrainedError(
-                    f"{name} has {file} as something other than a regular file, so it is not opened."
-                )
+            reject_if(
+                path.exists() and not path.is_file() or file in weights and not path.exists(),
+                f"{name} has {file} as something other than a regular file, so it is not opened.",
+            )
             if (
                 READ.fullmatch(file)
                 and path.exists()
@@ -181,10 +181,10 @@ def folder_weights(folder: Path, name: str) -> list[Path]:
 def read_config(file: Path, name: str) -> dict[str, Any]:
     """A config.json of at most 1 MB; PretrainedError when it is none."""
     try:
-        if file.exists() and not file.is_file():
-            raise PretrainedError(
-                f"{name} has a config.json that is not a regular file, so it is not opened."
-            )
+        reject_if(
+            file.exists() and not file.is_file(),
+            f"{name} has a config.json that is not a regular file, so it is not opened.",
+        )
         if (size := file.stat().st_size) > MAX_CONFIG:
             raise PretrainedError(
                 f"{name} has a config.json of {size:,} bytes; at most {MAX_CONFIG:,} are read."
@@ -202,8 +202,7 @@ def parse_config(data: bytes, name: str) -> dict[str, Any]:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{name} has a config.json that is not JSON.") from error
-    if not isinstance(config, dict):
-        raise PretrainedError(f"{name} has a config.json that is not a JSON object.")
+    reject_if(not isinstance(config, dict), f"{name} has a config.json that is not a JSON object.")
     return config
 
 
@@ -220,19 +219,19 @@ def check_sizes(config: PreTrainedConfig, kind: Any, folder: Path, name: str) ->
         with safe_open(file, framework="pt") as weights:
             stored += [math.prod(weights.get_slice(key).get_shape()) for key in weights.keys()]  # noqa: SIM118
     for field, count, usual in counts(config):
-        if count > max(len(stored), MAX_PARTS, usual):
-            raise PretrainedError(
-                f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
-                f"are {len(stored):,} tensors; the two do not fit together. Take a complete model."
-            )
+        reject_if(
+            count > max(len(stored), MAX_PARTS, usual),
+            f"{name} has a config.json with {field} = {format_count(count)}, and its weights "
+            f"are {len(stored):,} tensors; the two do not fit together. Take a complete model.",
+        )
     with torch.device("meta"):
         model = kind(config)
     needed = sum(one.numel() for one in (*model.parameters(), *model.buffers()))
-    if needed > 2 * sum(stored) + SPARE:
-        raise PretrainedError(
-            f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
-            f"weights are {sum(stored):,}; the two do not fit together. Take a complete model."
-        )
+    reject_if(
+        needed > 2 * sum(stored) + SPARE,
+        f"{name} has a config.json that asks for {format_count(needed)} numbers, and its "
+        f"weights are {sum(stored):,}; the two do not fit together. Take a complete model.",
+    )
 
 
 def counts(data: Any, name: str = "", kind: type = object) -> Iterator[tuple[str, int, int]]:
@@ -286,21 +285,21 @@ class ImageProcessor:
                 edge = size.get("shortest_edge", 224)
                 size = (size.get("height", edge), size.get("width", edge))
             height, width = map(int, size if isinstance(size, tuple | list) else (size, size))
-            if not 0 < height * width <= MAX_PIXELS:
-                raise PretrainedError(
-                    f"{folder.name} reads pictures of {format_count(height)} × "
-                    f"{format_count(width)} pixels; at most {MAX_PIXELS // 10**6} million are "
-                    "made here. Take a smaller model."
-                )
+            reject_if(
+                not 0 < height * width <= MAX_PIXELS,
+                f"{folder.name} reads pictures of {format_count(height)} × "
+                f"{format_count(width)} pixels; at most {MAX_PIXELS // 10**6} million are "
+                "made here. Take a smaller model.",
+            )
             mean, std = (
                 tuple(map(float, settings.get(key) or usual))
                 for key, usual in (("image_mean", cls.mean), ("image_std", cls.std))
             )
-            if not {len(mean), len(std)} <= {1, 3} or not all(std):
-                raise PretrainedError(
-                    f"{file} whose image_mean and image_std are not one or three numbers each, or "
-                    "in which a deviation is 0."
-                )
+            reject_if(
+                not {len(mean), len(std)} <= {1, 3} or not all(std),
+                f"{file} whose image_mean and image_std are not one or three numbers each, or "
+                "in which a deviation is 0.",
+            )
             if settings.get("do_normalize") is False:
                 mean, std = (0.0,) * 3, (1.0,) * 3
             return cls((height, width), mean, std, int(settings.get("resample") or cls.resample))
@@ -380,10 +379,10 @@ def lab_models() -> tuple[str, ...]:
 def load_lab_model(name: str) -> Pretrained:
     """One of the lab's own small models, by the name of its folder; PretrainedError lists those there are."""
     names = lab_models()
-    if name not in names:
-        raise PretrainedError(
-            f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}."
-        )
+    reject_if(
+        name not in names,
+        f"The lab has no model named {quote(name)}; it has {', '.join(names) or 'none'}.",
+    )
     return load_folder(LAB_MODELS / name, name)
 
 
@@ -469,10 +468,10 @@ def maps_bytes(model: Any, tokens: int) -> int:
         most = int(
             np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
         )
-        if most < 1:
-            raise PretrainedError(
-                f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more."
-            )
+        reject_if(
+            most < 1,
+            f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more.",
+        )
         count *= most
     return count
 
@@ -501,11 +500,11 @@ def model_class(config: PreTrainedConfig) -> Any:
             candidate = getattr(one, name, None)
             if isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel):
                 return candidate
-    if type(config) not in transformers.MODEL_MAPPING:
-        raise PretrainedError(
-            f"The config.json is of the type {config.model_type}, which is a part of a model, and "
-            "names no class of the library (architectures). Take a whole model."
-        )
+    reject_if(
+        type(config) not in transformers.MODEL_MAPPING,
+        f"The config.json is of the type {config.model_type}, which is a part of a model, and "
+        "names no class of the library (architectures). Take a whole model.",
+    )
     return transformers.AutoModel
 
 
@@ -589,13 +588,12 @@ def _reader(folder: Path, model: Any) -> Any:
             for name in ("tokenizer.json", "vocab.json", "tokenizer_config.json")
         )
         kind = transformers.AutoProcessor if writes else transformers.AutoFeatureExtractor
-    if kind is not transformers.AutoFeatureExtractor and not any(
-        map(VOCABULARY.fullmatch, os.listdir(folder))
-    ):
-        raise PretrainedError(
-            f"{folder.name} has no tokenizer: none of the files that hold a vocabulary "
-            "(tokenizer.json, vocab.json, vocab.txt, *.model, *.spm) is in its folder."
-        )
+    reject_if(
+        kind is not transformers.AutoFeatureExtractor
+        and not any(map(VOCABULARY.fullmatch, os.listdir(folder))),
+        f"{folder.name} has no tokenizer: none of the files that hold a vocabulary "
+        "(tokenizer.json, vocab.json, vocab.txt, *.model, *.spm) is in its folder.",
+    )
     with wrap_errors(f"{folder.name} has no readable tokenizer or processor"):
         reader = kind.from_pretrained(folder, **SAFE)
     # Some say left; a text is read from its beginning.

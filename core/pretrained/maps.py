@@ -19,7 +19,15 @@ from core.pretrained.attention_recorder import (
     numbers_by_layer,
     other_layers,
 )
-from core.pretrained.base import Line, Pretrained, PretrainedError, Reading, first_line, text_config
+from core.pretrained.base import (
+    Line,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    first_line,
+    reject_if,
+    text_config,
+)
 
 # Messages that explain why a model cannot be read or drawn.
 
@@ -201,13 +209,12 @@ def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, numbe
             f"{pretrained.name} returned maps of {height} × {width} for {len(rows)} × {len(columns)} tokens: {why}, so "
             f"they are not drawn. {_take(pretrained)}"
         )
-    if not pretrained.recordable and (
-        bool((weights < 0).any()) or float(weights.sum(-1).max()) > MAX_SUM
-    ):
-        raise PretrainedError(
-            f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
-            "Take a model that returns the output of its softmax, such as BERT."
-        )
+    reject_if(
+        not pretrained.recordable
+        and (bool((weights < 0).any()) or float(weights.sum(-1).max()) > MAX_SUM),
+        f"{pretrained.name} returned numbers that are not weights: some are below 0, or rows sum to more than 1. "
+        "Take a model that returns the output of its softmax, such as BERT.",
+    )
     allowed = allowed_of(mask, weights.shape[-1])
     if mask is None and kind == "causal":
         allowed = torch.ones(1, *weights.shape[-2:], dtype=torch.bool).tril()

@@ -32,6 +32,7 @@ from core.pretrained.base import (
     PretrainedError,
     Reading,
     picture_line,
+    reject_if,
     sound_line,
     text_config,
     text_line,
@@ -53,11 +54,11 @@ def end_tokens(pretrained: Pretrained) -> frozenset[int]:
     """The tokens that end an output; a model may have none."""
     value = generation_setting(pretrained, "eos_token_id")
     ids = () if value is None else (value,) if isinstance(value, int) else value
-    if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
-        raise PretrainedError(
-            f"{pretrained.name} has eos_token_id = {quote(value)} in its generation settings; "
-            "expected a number or a list of numbers."
-        )
+    reject_if(
+        not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids),
+        f"{pretrained.name} has eos_token_id = {quote(value)} in its generation settings; "
+        "expected a number or a list of numbers.",
+    )
     return frozenset(ids)
 
 
@@ -134,11 +135,10 @@ def read_ids(pretrained: Pretrained, ids: Sequence[int]) -> Reading:
         (ordinary[0], ordinary[-1] + 1) if len(ordinary) else (0, len(example["input_ids"]))
     )
     framed = [*example["input_ids"][:first], *ids, *example["input_ids"][last:]]
-    if len(framed) > pretrained.max_tokens:
-        raise PretrainedError(
-            f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are "
-            f"{len(framed)}."
-        )
+    reject_if(
+        len(framed) > pretrained.max_tokens,
+        f"{pretrained.name} reads at most {pretrained.max_tokens} tokens; these are {len(framed)}.",
+    )
     batch = {
         "input_ids": torch.tensor([framed]),
         "attention_mask": torch.ones(1, len(framed), dtype=torch.long),
@@ -217,11 +217,11 @@ def forward(pretrained: Pretrained, batch: Batch, with_qkv: bool = False, off: H
     that is not recordable.
     """
     if not pretrained.recordable:
-        if with_qkv or off or probe or uniform or patches:
-            raise PretrainedError(
-                f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
-                "family computes attention in its own code. Take one such as BERT or GPT-2."
-            )
+        reject_if(
+            with_qkv or off or probe or uniform or patches,
+            f"The layers of {pretrained.name} can be drawn, but not opened or switched off: its "
+            "family computes attention in its own code. Take one such as BERT or GPT-2.",
+        )
         more.setdefault("output_attentions", True)
     if "use_cache" in inspect.signature(pretrained.model.forward).parameters:
         more.setdefault("use_cache", False)  # FSMT masks its decoder only then
@@ -260,8 +260,10 @@ def tokenized(pretrained: Pretrained, *texts: str, **how: Any) -> Any:
 
 
 def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str | None]:
-    if not inputs.text.strip():
-        raise PretrainedError("There is nothing to read yet: write a sentence of one word or more.")
+    reject_if(
+        not inputs.text.strip(),
+        "There is nothing to read yet: write a sentence of one word or more.",
+    )
     texts = tuple(text for text in (inputs.text, inputs.second) if text and text.strip())
     both, cut, longest = tuple(text[:MAX_CHARACTERS] for text in texts), None, max(map(len, texts))
     if longest > MAX_CHARACTERS:
@@ -274,8 +276,10 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
         encoding = tokenized(
             pretrained, *both, truncation=True, max_length=most, return_tensors="pt"
         )
-    if not encoding["input_ids"].shape[1]:
-        raise PretrainedError(f"{pretrained.name} has no token for this text; write other words.")
+    reject_if(
+        not encoding["input_ids"].shape[1],
+        f"{pretrained.name} has no token for this text; write other words.",
+    )
     line = text_line(tokenizer, encoding["input_ids"][0].tolist(), encoding)
     known = ("input_ids", "attention_mask", "token_type_ids")
     return {key: value for key, value in encoding.items() if key in known}, line, cut
@@ -285,11 +289,11 @@ def _picture(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line]:
     model = pretrained.model
     if inputs.picture is None:
         raise PretrainedError(f"{pretrained.name} reads pictures: give it one.")
-    if hasattr(model.config, "num_frames") or hasattr(model.config, "tubelet_size"):
-        raise PretrainedError(
-            f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
-            "reads one picture, such as ViT or DINOv2."
-        )
+    reject_if(
+        hasattr(model.config, "num_frames") or hasattr(model.config, "tubelet_size"),
+        f"{pretrained.name} reads videos, and this page has one picture. Take a model that "
+        "reads one picture, such as ViT or DINOv2.",
+    )
     channels = int(getattr(model.config, "num_channels", 3))
     pixels = pretrained.tokenizer.prepare(inputs.picture.numpy(), channels)
     batch = {"pixel_values": pixels}
@@ -324,11 +328,11 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
         # The wave itself is cut into stretches by the model's convolutions.
         taken = len(sound) if name == "input_values" else torch.tensor(features[name].shape[1])
         length = int(cuts(taken))
-    if not length or name not in features:
-        raise PretrainedError(
-            f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
-            "Wav2Vec2 model."
-        )
+    reject_if(
+        not length or name not in features,
+        f"{pretrained.name} needs sound in a form that is not supported here. Take a Whisper or "
+        "Wav2Vec2 model.",
+    )
     return {name: features[name]}, sound_line(length, seconds), cut
 
 
@@ -362,11 +366,11 @@ def layer_qkv(pretrained: Pretrained, text: str, layer: int) -> LayerQKV:
     """
     batch, line, _, cut = encode(pretrained, ModelInputs(text))
     output, recorder = forward(pretrained, batch, with_qkv=True, output_hidden_states=True)
-    if not 0 <= layer < len(recorder.calls):
-        raise PretrainedError(
-            f"{pretrained.name} has no readable queries in layer {layer}; it has "
-            f"{len(recorder.calls)} layers whose attention can be read."
-        )
+    reject_if(
+        not 0 <= layer < len(recorder.calls),
+        f"{pretrained.name} has no readable queries in layer {layer}; it has "
+        f"{len(recorder.calls)} layers whose attention can be read.",
+    )
     call = recorder.calls[layer]
     assert call.q is not None and call.k is not None and call.v is not None
     number = layer_numbers(pretrained.model, [one.name for one in recorder.calls])[layer]
