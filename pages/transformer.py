@@ -14,7 +14,7 @@ from core.interpret.trace import AttentionTrace, Kind
 from core.models import ModelConfig
 from core.models.config import STACKED
 from core.models.model_summary import Part, with_layers
-from core.models.transformer import CausalLayer, DecoderLayer, EncoderLayer, Residual
+from core.models.transformer import DecoderLayer, EncoderLayer, Residual
 from core.runs.runs import Run, find_run, list_runs
 from core.studies.transformer import (
     BATCH,
@@ -696,7 +696,7 @@ def _sources() -> None:
         "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
         "[Shazeer 2020](https://arxiv.org/abs/2002.05202)."
     )
-    for built in (Residual, EncoderLayer, DecoderLayer, CausalLayer):
+    for built in (Residual, EncoderLayer, DecoderLayer):
         source_panel(built)
 
 

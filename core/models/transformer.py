@@ -3,6 +3,7 @@ made of them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -138,16 +139,19 @@ class EncoderLayer(nn.Module):
         return self.around_feed_forward.wrap(x, self.feed_forward), steps
 
 
-class CausalLayer(nn.Module):
-    """Causal self-attention, then feed-forward: a layer of a decoder-only model. Radford 2018."""
+class DecoderLayer(nn.Module):
+    """Causal self-attention, cross-attention to the memory, then feed-forward; without `cross` a layer of a decoder-only
+    model (Radford 2018)."""
 
-    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0, cross: bool = True) -> None:
         super().__init__()
-        attention = causal_config(config.layer_attention(layer))
-        self.causal = Attention(
-            attention, takes_kv=config.kv_source(layer) is not None, layer=layer
-        )
+        attention = causal_config(config.layer_attention(layer, "causal"))
+        shares = config.kv_source(layer) is not None
+        self.causal = Attention(attention, takes_kv=shares, layer=layer)
         self.around_causal = Residual(config)
+        if cross:
+            self.cross = Attention(cross_config(config.layer_attention(layer, "cross")))
+            self.around_cross = Residual(config)
         self.feed_forward, self.around_feed_forward = feed_forward(config)
 
     def forward(
@@ -157,73 +161,27 @@ class CausalLayer(nn.Module):
         record: bool = False,
         kv: tuple[Tensor, ...] | None = None,
         shared: dict[str, Tensor] | None = None,
-    ) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
-        """x after the layer, what self-attention has stored of all tokens (the next `past`), and its Steps; `kv` are
-        another layer's keys and values of all tokens."""
-        x, cache, causal = causal_attention(
-            self.causal, self.around_causal, x, past, record, kv, shared
-        )
-        return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention to the memory, then feed-forward."""
-
-    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
-        super().__init__()
-        causal, cross = (
-            config.layer_attention(layer, "causal"),
-            config.layer_attention(layer, "cross"),
-        )
-        self.causal, self.around_causal = (
-            Attention(causal_config(causal), layer=layer),
-            Residual(config),
-        )
-        self.cross, self.around_cross = Attention(cross_config(cross)), Residual(config)
-        self.feed_forward, self.around_feed_forward = feed_forward(config)
-
-    def forward(
-        self,
-        x: Float[Tensor, "B T C"],
-        memory: Float[Tensor, "B S C"],
-        memory_mask: Bool[Tensor, "B S"] | None,
-        past: Cache | None = None,
-        record: bool = False,
+        memory: Float[Tensor, "B S C"] | None = None,
+        memory_mask: Bool[Tensor, "B S"] | None = None,
         cross_kv: tuple[Tensor, ...] | None = None,
-        shared: dict[str, Tensor] | None = None,
-    ) -> tuple[Float[Tensor, "B T C"], Cache, Steps, Steps]:
-        """x after the layer, what self-attention has stored of all tokens (the next `past`), and both Steps;
-        `cross_kv` are the memory's keys and values for cross-attention, where they are computed already."""
-        offset = 0 if past is None else past.length
-        x, cache, causal = causal_attention(
-            self.causal, self.around_causal, x, past, record, shared=shared
-        )
-        cross = self.cross(
-            self.around_cross.enter(x),
-            memory,
-            key_mask=memory_mask,
-            offset=offset,
-            record=record,
-            kv=cross_kv,
-        )
-        assert cross.merged is not None
-        x = self.around_cross.leave(x, cross.merged)
-        return self.around_feed_forward.wrap(x, self.feed_forward), cache, causal, cross
-
-
-def causal_attention(
-    attention: Attention,
-    around: Residual,
-    x: Float[Tensor, "B T C"],
-    past: Cache | None,
-    record: bool,
-    kv: tuple[Tensor, ...] | None = None,
-    shared: dict[str, Tensor] | None = None,
-) -> tuple[Float[Tensor, "B T C"], Cache, Steps]:
-    """x after causal self-attention to `past` and itself, the longer cache, and the Steps."""
-    steps, cache = attention.step(around.enter(x), past, record, kv, shared)
-    assert steps.merged is not None
-    return around.leave(x, steps.merged), cache, steps
+    ) -> tuple[Float[Tensor, "B T C"], Cache, dict[str, Steps]]:
+        """x after the layer, what self-attention has stored of all tokens (the next `past`), and the Steps by kind; `kv`
+        are another layer's keys and values of all tokens, `cross_kv` the memory's, where they are computed already."""
+        causal, cache = self.causal.step(self.around_causal.enter(x), past, record, kv, shared)
+        assert causal.merged is not None
+        x, steps = self.around_causal.leave(x, causal.merged), {"causal": causal}
+        if memory is not None:
+            steps["cross"] = self.cross(
+                self.around_cross.enter(x),
+                memory,
+                key_mask=memory_mask,
+                offset=0 if past is None else past.length,
+                record=record,
+                kv=cross_kv,
+            )
+            assert steps["cross"].merged is not None
+            x = self.around_cross.leave(x, steps["cross"].merged)
+        return self.around_feed_forward.wrap(x, self.feed_forward), cache, steps
 
 
 def run_layer(layer: nn.Module, recompute: bool, *inputs: Any) -> Any:
@@ -330,27 +288,63 @@ class DecoderState:
     cross: tuple[tuple[Tensor, ...], ...] = ()
 
 
-class TransformerSeq2Seq(Seq2Seq):
+class CausalStack(Seq2Seq):
+    """Decoder layers and the logits over them: what an encoder–decoder and a decoder-only model share."""
+
+    target: TokenEmbedding
+
+    def add_layers(self, config: ModelConfig, shape: Shape, cross: bool) -> None:
+        """The layers, the last norm and the output, which may be the embedding of the target."""
+        self.layers = nn.ModuleList(
+            DecoderLayer(config, layer, cross) for layer in range(config.layers)
+        )
+        self.kv_sources = [config.kv_source(layer) for layer in range(config.layers)]
+        self.norm = final_norm(config)
+        self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
+        if config.tied:
+            self.target.tie(self.output, self.layers)
+
+    def start(self, memory: EncoderOutput | None) -> DecoderState:
+        return DecoderState(0, (None,) * len(self.layers))
+
+    def run_layers(
+        self,
+        x: Float[Tensor, "B T C"],
+        state: DecoderState,
+        record: bool,
+        memory: EncoderOutput | None = None,
+    ) -> tuple[Float[Tensor, "B T C"], DecoderState, dict[str, list[Steps]]]:
+        """x after all layers and the last norm, the new state, and the Steps where recorded."""
+        encoded = () if memory is None else (memory.states, mask_if_padded(memory.mask))
+        caches, maps = list[Cache](), defaultdict[str, list[Steps]](list)
+        shared, cross_kv = dict[str, Tensor](), state.cross or (None,) * len(self.layers)
+        length = state.length + x.shape[1]
+        for index, layer in enumerate(self.layers):
+            source = self.kv_sources[index]
+            kv = None if source is None else caches[source].heads
+            more = (*encoded, cross_kv[index]) if encoded else ()
+            x, cache, steps = run_layer(
+                layer, self.checkpointing, x, state.past[index], record, kv, shared, *more
+            )
+            caches.append(cache)
+            for kind, one in steps.items() if record else ():
+                maps[kind].append(one)
+        return self.norm(x), DecoderState(length, tuple(caches), state.cross), dict(maps)
+
+
+class TransformerSeq2Seq(CausalStack):
     """An encoder, and a decoder with cross-attention; over the patches of a picture it is image-to-text."""
 
     def __init__(self, config: ModelConfig, shape: Shape) -> None:
         super().__init__()
         check_shape(config, shape, ("tokens", "patches"), ("tokens",))
         self.config = config
-        self.source, self.source_places = (
-            source_embedding(config, shape),
-            Positions(config, shape.longest),
-        )
+        self.source = source_embedding(config, shape)
+        self.source_places = Positions(config, shape.longest)
         self.encoder = Encoder(config)
-        self.target, self.target_places = (
-            TokenEmbedding(shape.target, config.d_model),
-            Positions(config, shape.longest),
-        )
-        self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.layers))
-        self.norm = final_norm(config)
-        self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
-        if config.tied:
-            self.target.tie(self.output, self.layers)
+        self.target = TokenEmbedding(shape.target, config.d_model)
+        self.target_places = Positions(config, shape.longest)
+        self.add_layers(config, shape, cross=True)
 
     def encode(
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
@@ -359,28 +353,12 @@ class TransformerSeq2Seq(Seq2Seq):
         states, steps = self.encoder(x, source_mask, record, self.checkpointing)
         return EncoderOutput(states, source_mask, steps=tuple(steps))
 
-    def start(self, memory: EncoderOutput) -> DecoderState:
-        return DecoderState(0, (None,) * len(self.layers))
-
     def read(
         self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
-        x, memory_mask = (
-            self.target_places(self.target(tokens), state.length),
-            mask_if_padded(memory.mask),
-        )
-        caches, maps = [], dict[str, list[Steps]](causal=[], cross=[])
-        cross_kv, shared = state.cross or (None,) * len(self.layers), dict[str, Tensor]()
-        for layer, past, kv in zip(self.layers, state.past, cross_kv, strict=True):
-            x, cache, causal, cross = run_layer(
-                layer, self.checkpointing, x, memory.states, memory_mask, past, record, kv, shared
-            )
-            caches.append(cache)
-            if record:
-                maps["causal"].append(causal)
-                maps["cross"].append(cross)
-        state = DecoderState(state.length + tokens.shape[1], tuple(caches), state.cross)
-        return self.output(self.norm(x)), state, maps if record else {}
+        x = self.target_places(self.target(tokens), state.length)
+        x, state, maps = self.run_layers(x, state, record, memory)
+        return self.output(x), state, maps
 
     def step(
         self,
@@ -404,7 +382,7 @@ def mask_if_padded(mask: Bool[Tensor, "B S"]) -> Bool[Tensor, "B S"] | None:
     return None if bool(torch.all(mask)) else mask
 
 
-class Decoder(Seq2Seq):
+class Decoder(CausalStack):
     """A stack of causal layers over one sequence (Radford 2018): the source, then the target from its start mark on.
 
     Without a target it predicts the next token of the source at every position. Source and target share an embedding
@@ -420,12 +398,7 @@ class Decoder(Seq2Seq):
         self.target = TokenEmbedding(shape.target, config.d_model)
         self.source = self.target if shape.one_vocabulary else source_embedding(config, shape)
         self.places = Positions(config, 2 * shape.longest)
-        self.layers = nn.ModuleList(CausalLayer(config, layer) for layer in range(config.layers))
-        self.kv_sources = [config.kv_source(layer) for layer in range(config.layers)]
-        self.norm = final_norm(config)
-        self.output = nn.Linear(config.d_model, shape.target, bias=config.output_bias)
-        if config.tied:
-            self.target.tie(self.output, self.layers)
+        self.add_layers(config, shape, cross=False)
 
     def forward(
         self,
@@ -441,9 +414,11 @@ class Decoder(Seq2Seq):
             positions = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
         else:
             x, positions = concatenate(x, source_mask, self.target(target_in))
-        x, _, steps = self._run(x, self.start(None), record)
-        maps = {"causal": steps} if record else {}
-        attention = [gather_rows(weights, positions, source_mask) for weights in weights_of(steps)]
+        x, _, maps = self.run_layers(self.places(x), self.start(None), record)
+        attention = [
+            gather_rows(weights, positions, source_mask)
+            for weights in weights_of(maps.get("causal", ()))
+        ]
         return ModelOutput(
             self.output(gather_positions(x, positions)), maps, attention, positions + 1
         )
@@ -457,8 +432,9 @@ class Decoder(Seq2Seq):
             raise ValueError(
                 "A decoder-only model decodes sources of one length together; group sources by length."
             )
-        x, state, steps = self._run(self.source(source[:, :length]), self.start(None), record)
-        return EncoderOutput(x, source_mask[:, :length], state, tuple(steps))
+        x = self.places(self.source(source[:, :length]))
+        x, state, maps = self.run_layers(x, self.start(None), record)
+        return EncoderOutput(x, source_mask[:, :length], state, tuple(maps.get("causal", ())))
 
     def decode(
         self, memory: EncoderOutput, target_in: Int[Tensor, "B T"], record: bool = False
@@ -474,7 +450,7 @@ class Decoder(Seq2Seq):
         return ModelOutput(logits, maps, attention, visible)
 
     def start(self, memory: EncoderOutput | None) -> DecoderState:
-        return DecoderState(0, (None,) * len(self.layers)) if memory is None else memory.last
+        return super().start(memory) if memory is None else memory.last
 
     def read(
         self,
@@ -483,23 +459,9 @@ class Decoder(Seq2Seq):
         tokens: Int[Tensor, "B T"],
         record: bool,
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
-        x, state, steps = self._run(self.target(tokens), state, record)
-        return self.output(x), state, {"causal": steps} if record else {}
-
-    def _run(
-        self, x: Float[Tensor, "B T C"], state: DecoderState, record: bool
-    ) -> tuple[Float[Tensor, "B T C"], DecoderState, list[Steps]]:
-        """x after all layers and the last norm, the new state, and the Steps where recorded."""
-        length, caches, recorded = state.length + x.shape[1], list[Cache](), []
-        shared: dict[str, Tensor] = {}
-        x = self.places(x, state.length)
-        for layer, past, source in zip(self.layers, state.past, self.kv_sources, strict=True):
-            kv = None if source is None else caches[source].heads
-            x, cache, steps = run_layer(layer, self.checkpointing, x, past, record, kv, shared)
-            caches.append(cache)
-            if record:
-                recorded.append(steps)
-        return self.norm(x), DecoderState(length, tuple(caches)), recorded
+        x = self.places(self.target(tokens), state.length)
+        x, state, maps = self.run_layers(x, state, record)
+        return self.output(x), state, maps
 
 
 class Classifier(Model):
