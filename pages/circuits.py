@@ -8,7 +8,13 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import circuits as core_circuits
-from core.interpret.circuits import Composer, CompositionKind, fold_gain, thin_svd
+from core.interpret.circuits import (
+    Composer,
+    CompositionKind,
+    fold_gain,
+    head_weights,
+    thin_svd,
+)
 from core.interpret.trace import to_numpy
 from core.pretrained import PretrainedError
 from core.studies.circuits import (
@@ -25,7 +31,6 @@ from core.studies.circuits import (
     default_token,
     directions,
     extremes,
-    head_weights,
     induction_circuit,
     measure_attention,
     singular_values,

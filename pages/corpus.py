@@ -49,6 +49,7 @@ from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.example_inputs import text_of
+from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
 from core.studies.corpus import (
     MAP_TEXTS,
@@ -61,7 +62,6 @@ from core.studies.corpus import (
     read_measurement,
     text_examples,
     texts_of_map,
-    token_bytes,
 )
 from core.tasks import reading
 from core.tasks.reading import MAX_SIGNS
@@ -798,13 +798,13 @@ def failing(measurement: Measurement, measure: Measure, head: Head) -> str:
     )
 
 
-def caption_text(measurement: Measurement, pretrained: Pretrained, token_bytes: int) -> str:
-    """Under which conditions the page's numbers hold; `token_bytes` are those of all maps of one token."""
+def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
+    """Under which conditions the page's numbers hold."""
     corpus, data = measurement.corpus, measurement.run.metadata()
     day = time.strftime("%Y-%m-%d", time.gmtime(float(data.get("created", 0))))
     kind = "causal self-attention" if measurement.config.kind == "causal" else "self-attention"
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
-    most = token_bytes * (CELLS if ablation else MAX_TOKENS**2)
+    most = maps_bytes(pretrained.model, 1) * (CELLS if ablation else MAX_TOKENS**2)
     sums = [*vars(corpus.means).values(), *vars(corpus.roles).values()]
     of_answer = "the change of the probability of the likeliest answer"
     failed = len(corpus.failed)
@@ -979,7 +979,7 @@ def _measurement(controls: Values) -> Measurement | None:
 
 @input_errors()
 def _draw(measurement: Measurement, controls: Values) -> None:
-    if measurement.corpus.means is None:
+    if not measurement.corpus.read:
         if measurement.live:
             placeholder(
                 "The model is loaded; the first heads appear in about five seconds.", HEIGHT
@@ -1045,7 +1045,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
                     query_params=query | {MODEL: ref.written},
                 )
     add_script(partial(script, measurement, controls, chosen, vectors))
-    words = caption_text(measurement, load_model(ref), study_of(token_bytes, ref))
+    words = caption_text(measurement, load_model(ref))
     caption(plain(about(words, noun)))
     st.download_button(
         "All heads, CSV",

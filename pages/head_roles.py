@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from core.entries import ConfigError, refuse_if
+from core.interpret.circuits import head_weights
 from core.interpret.head_tests import (
     GOULD,
     TESTS,
@@ -50,7 +51,6 @@ from core.interpret.syntax import (
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, Reading
 from core.studies import head_roles as study
-from core.studies.circuits import head_weights
 from core.studies.head_roles import (
     CHOICES,
     MAX_PARSES,
@@ -60,7 +60,6 @@ from core.studies.head_roles import (
     default_test,
     known_sentences,
     queries_by_sentence,
-    successors,
 )
 from core.tasks import reading
 from core.tasks.reading import decode_text
@@ -908,7 +907,7 @@ def draw_tests(choice: ModelChoice) -> None:
     test = TEST_NAMES.index(drawn.test)
     if is_successor := drawn.test == SUCCESSOR:
         with st.spinner("Reading the weights of every head, once per model"):
-            ranks = study_of(successors, ref, kind, given=(head_weights,))
+            ranks = study_of(score_successors, ref, kind, given=(head_weights,))
     ranked = ranks.ranked() if is_successor else scores.ranked(test)
     options = {scores.name(head): head for head in ranked}
     head = head_field("test_head", options, (of, test), head_column, "score")
@@ -1274,7 +1273,7 @@ import numpy as np
 
 from core.interpret.head_tests import score_successors
 
-scores = score_successors(model, {kind!r})
+scores = score_successors(model, kind={kind!r})
 print("best head", scores.name(scores.ranked()[0]), scores.score.max(), "of", scores.count, "items")
 order = scores.orders[{order}]
 logits = np.nan_to_num(scores.logits[{order}][{head[0]}, {head[1]}])  # (items, items): from an item, added to each

@@ -113,7 +113,7 @@ def fact_text(comparison: Comparison, head: HeadChange) -> str:
 def conditions(comparison: Comparison, mode: str) -> str:
     """The conditions under which the numbers hold."""
     pair, sides = comparison.pair, comparison.sides
-    shared, rows = len(pair.rows.both), len(pair.rows.pairs)
+    shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
     paired = any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys))
     holds = {

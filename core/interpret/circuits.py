@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import methodcaller
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -287,9 +286,6 @@ def _same(one: Tensor, other: Tensor) -> bool:
 # Tokens at both ends of a head: what its circuits make of the embedding of one token for all others.
 
 
-INPUT = methodcaller("get_input_embeddings")
-
-
 @dataclass(frozen=True, eq=False)
 class Vocabularies:
     """The embedding of each stream that heads read, and the unembedding of each that they write.
@@ -353,7 +349,7 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
     embeddings = {
         kind: table if (scale := _scale(pretrained, parts[kind])) == 1 else table * scale
         for kind, part in parts.items()
-        if (table := _table(partial(INPUT, part))) is not None
+        if (table := _table(part.get_input_embeddings)) is not None
     }
     unembeddings = {kind: table.T for kind, table in embeddings.items()}
     output = _table(partial(output_embeddings, model))
@@ -365,6 +361,20 @@ def read_vocabularies(pretrained: Pretrained) -> Vocabularies:
         unembeddings |= dict.fromkeys(("causal",) if two else embeddings, fold_gain(output.T, last))
     by_embedding = {kind for kind in embeddings if output is None or (two and kind == "self")}
     return Vocabularies(embeddings, unembeddings, frozenset(by_embedding))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadWeights:
+    """The matrices of all heads, in the order in which they run, and the vocabularies at both ends."""
+
+    heads: tuple[HeadMatrices, ...]
+    vocabularies: Vocabularies
+
+
+def head_weights(pretrained: Pretrained) -> HeadWeights:
+    """The weights of a model's heads. PretrainedError as in `read_heads`."""
+    with torch.no_grad():
+        return HeadWeights(read_heads(pretrained), read_vocabularies(pretrained))
 
 
 def _table(getter: Callable[[], Any]) -> Float[Tensor, "V C"] | None:

@@ -241,7 +241,7 @@ class Corpus:
     a part was left out. `seconds` is the mean time of a text in the last worker.
     """
 
-    means: RunningMean | None = None
+    means: RunningMean = field(default_factory=lambda: RunningMean.of((len(MEASURES), 0, 0)))
     roles: RoleSums | None = None
     numbers: tuple[int, ...] = ()
     texts: int = 0
@@ -257,7 +257,7 @@ class Corpus:
             self.failed.append(self.texts - 1)
             self.error = self.error or record.error
             return
-        if self.means is None:
+        if not self.means.mean.size:
             self.means, self.numbers = RunningMean.of(record.values.shape), record.numbers
         self.means.add(record.values)
         self.roles = record.roles if self.roles is None else self.roles + record.roles
@@ -269,17 +269,14 @@ class Corpus:
 
     def mean(self, measure: str) -> Float[np.ndarray, "L H"]:
         """The mean of a measure over texts; nan where no text can show it."""
-        assert self.means is not None
         return np.where(self.texts_of(measure) > 0, self.means.mean[INDEX[measure]], np.nan)
 
     def texts_of(self, measure: str) -> Int[np.ndarray, "L H"]:
         """The number of texts that show a measure."""
-        assert self.means is not None
         return np.asarray(self.means.count[INDEX[measure]])
 
     def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
         """Half of the 95 % interval of that mean."""
-        assert self.means is not None
         return np.asarray(self.means.half_width[INDEX[measure]])
 
     def role_scores(self, kind: Kind) -> RoleScores:
@@ -329,14 +326,14 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
     trace = reading.trace.of(kind)
     heads = [(item.layer, head) for item in trace.maps for head in range(len(item.weights))]
     changes = np.full(trace.shape, np.nan)
-    most = max(1, min(MAX_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
+    rows = max(1, min(MAX_ROWS, CELLS // max(item.weights[0].size for item in reading.trace.maps)))
     with suppress(PretrainedError):
         baseline = ask(
             pretrained,
             Question(inputs, quantity=None if pretrained.head == "none" else "probability"),
         )
-        for start in range(0, len(heads), most):
-            part = heads[start : start + most]
+        for start in range(0, len(heads), rows):
+            part = heads[start : start + rows]
             batch = {
                 name: values.expand(len(part), *values.shape[1:])
                 for name, values in baseline.batch.items()
@@ -363,7 +360,7 @@ def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float
     return scores
 
 
-DECILES = tuple(round(0.1 * step, 1) for step in range(1, 10))
+DECILES = tuple(step / 10 for step in range(1, 10))
 
 TextValues = Float[np.ndarray, " N"]
 
@@ -472,7 +469,7 @@ def nearness(points: JointMap, vectors: HeadVectors, layer: int, head: int) -> f
 def head_vectors(
     pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind, max_tokens: int
 ) -> HeadVectors:
-    """The queries and keys of every head on these texts, until they have `most` tokens.
+    """The queries and keys of every head on these texts, until they have `max_tokens` tokens.
 
     PretrainedError where they are not recorded.
     """

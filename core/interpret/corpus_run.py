@@ -52,16 +52,14 @@ from core.tasks.reading import validate_text
 
 
 LONGEST = 1_000  # characters of a text
-SENTENCES_FILE = Path(__file__).with_name("sentences.txt")
 
 
 @cache
 def own_texts() -> tuple[str, ...]:
     """The lab's 300 English texts: 150 sentences, the 30 on which roles are measured, and 120 messages."""
+    sentences = Path(__file__).with_name("sentences.txt").read_text("utf-8").splitlines()
     messages = [row[0] for row in csv.reader(own_rows("classify").splitlines()[1:])]
-    return tuple(
-        dict.fromkeys((*SENTENCES, *SENTENCES_FILE.read_text("utf-8").splitlines(), *messages))
-    )
+    return tuple(dict.fromkeys((*SENTENCES, *sentences, *messages)))
 
 
 def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
@@ -146,7 +144,6 @@ def from_json(line: str) -> ModelInputs:
 
 SAVE_SECONDS = 0.25
 STATISTICS, VALUES, INPUTS = "statistics.safetensors", "values.f32", "inputs.jsonl"
-OnText = Callable[[Corpus], None]
 
 
 def corpora_folder() -> Path:
@@ -184,7 +181,7 @@ def load_inputs(run: Run) -> tuple[ModelInputs, ...]:
 
 
 def work(
-    run: Run, stop: Callable[[], bool], on_text: OnText = lambda corpus: None
+    run: Run, stop: Callable[[], bool], on_text: Callable[[Corpus], None] = lambda corpus: None
 ) -> tuple[str, str]:
     """Measure the texts that are left; returns the final state and its message."""
     config, inputs, corpus = config_of(run), load_inputs(run), load(run)
@@ -196,7 +193,7 @@ def work(
     saved, before, began = 0.0, corpus.texts, time.monotonic()
     with open(run.path / VALUES, "ab") as file:
         # The texts after the last saved statistics are measured again.
-        file.truncate(0 if corpus.means is None else 4 * corpus.read * corpus.means.mean.size)
+        file.truncate(4 * corpus.read * corpus.means.mean.size)
         for record in measure_texts(pretrained, inputs[before:], config.kind, config.ablation):
             corpus.add(record)
             corpus.seconds = (time.monotonic() - began) / (corpus.texts - before)
@@ -225,7 +222,7 @@ def save_statistics(run: Run, corpus: Corpus) -> None:
     arrays = {
         f"{part}.{name}": value
         for part, sums in (("mean", corpus.means), ("roles", corpus.roles))
-        if sums is not None
+        if corpus.read
         for name, value in vars(sums).items()
     }
     write_atomically(run.path / STATISTICS, save(arrays, {"facts": json.dumps(facts)}))
@@ -252,11 +249,10 @@ def load(run: Run) -> Corpus:
                 for index, one in enumerate(now):
                     if one.key in keys:
                         parts[part][name][index] = values[list(keys).index(one.key)]
-        return Corpus(
-            RunningMean(**parts["mean"]) if parts["mean"] else None,
-            RoleSums(**parts["roles"]) if parts["roles"] else None,
-            **facts | {"numbers": tuple(facts["numbers"])},
-        )
+        facts["numbers"] = tuple(facts["numbers"])
+        if not parts["mean"]:
+            return Corpus(**facts)
+        return Corpus(RunningMean(**parts["mean"]), RoleSums(**parts["roles"]), **facts)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
 
@@ -272,7 +268,7 @@ def values_of(
     """One measure of one head on each text so far; nan where a text cannot show it or could not be read."""
     values = np.full(corpus.texts, np.nan, dtype=np.float32)
     keys = measure_keys(run)
-    if corpus.means is None or measure not in keys:
+    if not corpus.read or measure not in keys:
         return values
     shape = corpus.read, len(keys), *corpus.means.mean.shape[1:]
     rows = np.memmap(run.path / VALUES, "<f4", "r", shape=shape)

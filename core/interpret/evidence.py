@@ -17,7 +17,6 @@ from core.interpret.trace import (
     graph,
     rollout,
     to_numpy,
-    total,
 )
 from core.memory import free_bytes
 from core.pretrained.answers import (
@@ -440,6 +439,7 @@ def token_scores(
         scores["gradient"] = np.abs(np.sum(gradients, 0))
     through, answering = graph(trace, kind, maps[-1].layer), np.flatnonzero(rows).tolist()
     scores["rollout"] = rows @ rollout(through)[:, :size]
-    if total(through.steps) * len(answering) * size <= MAX_FLOW:
+    edges = sum(map(np.count_nonzero, through.steps))
+    if edges * len(answering) * size <= MAX_FLOW:
         scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
     return scores

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, head_weights
 from core.interpret.roles import OLSSON, VOITA, ranked_heads, stack_layers
 from core.interpret.syntax import wilson_interval
 from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
@@ -247,9 +247,7 @@ class SuccessorScores(NumberedHeads):
 
 
 def score_successors(
-    pretrained: Pretrained,
-    kind: Kind = "self",
-    weights: tuple[Sequence[HeadMatrices], Vocabularies] | None = None,
+    pretrained: Pretrained, weights: HeadWeights | None = None, kind: Kind = "self"
 ) -> SuccessorScores:
     """Rank the items of each order by W_E W_V W_O W_U of every head, from each of its items.
 
@@ -266,8 +264,9 @@ def score_successors(
         f"The vocabulary of {pretrained.name} has {count} numbers, days, months or letters "
         f"with their successor; the test needs {MIN_ITEMS}.",
     )
-    heads, vocabularies = weights or (read_heads(pretrained), read_vocabularies(pretrained))
-    layers = [one for one in heads if one.kind == kind and vocabularies.serves(one)]
+    weights = weights or head_weights(pretrained)
+    vocabularies = weights.vocabularies
+    layers = [one for one in weights.heads if one.kind == kind and vocabularies.serves(one)]
     reject_if(
         not layers, "The model has no heads between an embedding and an unembedding of one size."
     )

@@ -180,6 +180,8 @@ def token_transform(
 Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
 MAX_ROWS = 64  # on which every head is compared with every other
+# The corresponding positions of two lines, in their order; None where there is no counterpart
+Pairs = tuple[tuple[int | None, int | None], ...]
 
 
 @dataclass(frozen=True)
@@ -223,23 +225,11 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
     return Aligned.of(first, second).in_place()
 
 
-@dataclass(frozen=True)
-class Alignment:
-    """The pairs of corresponding positions of two lines, in their order; None where there is no counterpart.
+def align(first: Sequence[str], second: Sequence[str]) -> Pairs:
+    """Pair the tokens of two lines by their longest common stretches (Ratcliff & Obershelp 1988).
 
     A span that replaces another is paired with it from the beginning.
     """
-
-    pairs: tuple[tuple[int | None, int | None], ...]
-
-    @property
-    def both(self) -> tuple[tuple[int, int], ...]:
-        """The pairs in which both have a token."""
-        return tuple((a, b) for a, b in self.pairs if a is not None and b is not None)
-
-
-def align(first: Sequence[str], second: Sequence[str]) -> Alignment:
-    """Align the tokens of two lines by their longest common stretches (Ratcliff & Obershelp 1988)."""
     left, right = ([token.casefold() for token in line] for line in (first, second))
     pairs: list[tuple[int | None, int | None]] = []
     for tag, a, a_end, b, b_end in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
@@ -249,12 +239,10 @@ def align(first: Sequence[str], second: Sequence[str]) -> Alignment:
             a, b = a + count, b + count
         pairs += [(i, None) for i in range(a, a_end)]
         pairs += [(None, j) for j in range(b, b_end)]
-    return Alignment(tuple(pairs))
+    return tuple(pairs)
 
 
-def names(
-    first: Sequence[str], second: Sequence[str], pairs: Sequence[tuple[int | None, int | None]]
-) -> list[str]:
+def names(first: Sequence[str], second: Sequence[str], pairs: Pairs) -> list[str]:
     """A name for each aligned position: the token, or both where they differ, as in "cat / dog"."""
     labels = []
     for a, b in pairs:
@@ -269,8 +257,8 @@ class Aligned:
 
     first: AttentionTrace
     second: AttentionTrace
-    rows: Alignment
-    columns: Alignment
+    rows: Pairs
+    columns: Pairs
 
     @classmethod
     def of(cls, first: AttentionTrace, second: AttentionTrace) -> Aligned:
@@ -282,11 +270,11 @@ class Aligned:
 
     @cached_property
     def queries(self) -> list[str]:
-        return names(self.first.map(0).queries, self.second.map(0).queries, self.rows.pairs)
+        return names(self.first.map(0).queries, self.second.map(0).queries, self.rows)
 
     @cached_property
     def keys(self) -> list[str]:
-        return names(self.first.map(0).keys, self.second.map(0).keys, self.columns.pairs)
+        return names(self.first.map(0).keys, self.second.map(0).keys, self.columns)
 
     @property
     def same_shape(self) -> bool:
@@ -300,7 +288,7 @@ class Aligned:
         A position without a token in this line has no weight and no visible key.
         """
         item = (self.first, self.second)[which].map(layer)
-        rows, columns = ([pair[which] for pair in line.pairs] for line in (self.rows, self.columns))
+        rows, columns = ([pair[which] for pair in line] for line in (self.rows, self.columns))
         return place_on_grid(item.weights[head], rows, columns), place_on_grid(
             item.visible[head], rows, columns
         )
@@ -344,7 +332,8 @@ class Aligned:
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
         """`moved` and mean |a − b| on the rows that both have."""
         (rows, other_rows), (columns, other_columns) = (
-            np.array(line.both, int).reshape(-1, 2).T for line in (self.rows, self.columns)
+            np.array([pair for pair in line if None not in pair], int).reshape(-1, 2).T
+            for line in (self.rows, self.columns)
         )
         if most is not None and len(rows) > most:
             some = np.linspace(0, len(rows) - 1, most).round().astype(int)

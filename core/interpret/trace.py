@@ -13,9 +13,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-# AttentionTrace: the attention maps of one model on one input, from any source; every figure is drawn from it.
-
-
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
 LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
@@ -171,12 +168,7 @@ def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:
 
 def breadth(weights: Weights) -> Float[np.ndarray, " H"]:
     """Mean entropy of the rows as a share of log S, the largest possible; 0 for a single key."""
-    keys = weights.shape[-1]
-    return (
-        entropy(weights).mean(-1) / np.log(keys)
-        if keys > 1
-        else np.zeros(len(weights), weights.dtype)
-    )
+    return entropy(weights).mean(-1) / np.log(max(weights.shape[-1], 2))
 
 
 def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
@@ -263,17 +255,19 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
 
     ValueError when the trace has no such layer.
     """
+    from scipy.linalg import block_diag
+
     stack = [item for item in trace.of(kind).maps if item.layer <= layer]
     if not stack or stack[-1].layer != layer:
         raise ValueError(f"the trace has no {kind}-attention of layer {layer}")
     if kind != "cross":
         return Graph(tuple(_own(item) for item in stack), slice(None), slice(None))
     size, others = len(stack[0].keys), len(stack[0].queries)
-    steps = [_beside(_own(item), np.eye(others)) for item in trace.of("self").maps]
+    steps = [block_diag(_own(item), np.eye(others)) for item in trace.of("self").maps]
     causal = {item.layer: item for item in trace.of("causal").maps}
     for item in stack:
         if item.layer in causal:
-            steps.append(_beside(np.eye(size), _own(causal[item.layer])))
+            steps.append(block_diag(np.eye(size), _own(causal[item.layer])))
         # From the decoder's positions to the encoder's.
         low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
         steps.append(np.concatenate([np.eye(size, size + others), _shared(low)]))
@@ -290,36 +284,23 @@ def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
 
 def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
     """The maximum flow from each column to one row, with weights as capacities (section 3.2)."""
+    from scipy.sparse import block_diag, csr_array
     from scipy.sparse.csgraph import maximum_flow
 
-    edges, places = _network(layer_graph), layer_graph.steps[-1].shape[0]
-    source = len(layer_graph.steps) * places + range(places)[layer_graph.rows][row]
-    sinks = range(places)[layer_graph.columns]
-    return np.array([maximum_flow(edges, source, sink).flow_value / UNITS for sink in sinks])
+    steps, size = layer_graph.steps, len(layer_graph.steps[0])
+    # One network from the last step's positions down to the input's
+    edges = block_diag([np.rint(step * UNITS).astype(np.int32) for step in steps], format="coo")
+    nodes = (len(steps) + 1) * size
+    network = csr_array((edges.data, (edges.row + size, edges.col)), shape=(nodes, nodes))
+    source = len(steps) * size + range(size)[layer_graph.rows][row]
+    sinks = range(size)[layer_graph.columns]
+    return np.array([maximum_flow(network, source, sink).flow_value / UNITS for sink in sinks])
 
 
 def flows(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
     """The flow of every row."""
     rows = range(layer_graph.steps[-1].shape[0])[layer_graph.rows]
     return np.stack([flow(layer_graph, row) for row in range(len(rows))])
-
-
-def _network(layer_graph: Graph):  # type: ignore[no-untyped-def]
-    """The steps as one network from the last step's positions down to the input's, with one capacity per edge."""
-    from scipy.sparse import coo_array
-
-    size = layer_graph.steps[0].shape[0]
-    rows, columns, capacities = [], [], []
-    for at, step in enumerate(layer_graph.steps):
-        to, come = np.nonzero(step)
-        rows.append((at + 1) * size + to)
-        columns.append(at * size + come)
-        capacities.append(np.rint(step[to, come] * UNITS).astype(np.int32))
-    joined = [np.concatenate(part) for part in (rows, columns)]
-    nodes = (len(layer_graph.steps) + 1) * size
-    return coo_array(
-        (np.concatenate(capacities), (joined[0], joined[1])), shape=(nodes, nodes)
-    ).tocsr()
 
 
 def _own(item: AttentionMap) -> Step:
@@ -331,17 +312,5 @@ def _own(item: AttentionMap) -> Step:
     return _shared(np.abs(item.weights[:, :, :size]).mean(0, dtype=np.float64) + np.eye(size))
 
 
-def _beside(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    step = np.zeros((len(first) + len(second),) * 2)
-    step[: len(first), : len(first)] = first
-    step[len(first) :, len(first) :] = second
-    return step
-
-
 def _shared(step: np.ndarray) -> np.ndarray:
     return step / step.sum(-1, keepdims=True)
-
-
-def total(steps: Sequence[np.ndarray]) -> int:
-    """The number of edges of a graph."""
-    return int(sum(np.count_nonzero(step) for step in steps))

@@ -16,15 +16,12 @@ from core.interpret.circuits import (
     Composer,
     CompositionKind,
     Compositions,
-    HeadMatrices,
-    Vocabularies,
+    HeadWeights,
     copying_scores,
     effective_rank,
     ov_factors,
     qk_factors,
     random_composition,
-    read_heads,
-    read_vocabularies,
 )
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked
@@ -54,20 +51,6 @@ NAME_PAIRS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class HeadWeights:
-    """The matrices of all heads, in the order in which they run, and the vocabularies at both ends."""
-
-    heads: tuple[HeadMatrices, ...]
-    vocabularies: Vocabularies
-
-
-def head_weights(model: Pretrained) -> HeadWeights:
-    """The weights of a model's heads. PretrainedError as in `read_heads`."""
-    with torch.no_grad():
-        return HeadWeights(read_heads(model), read_vocabularies(model))
-
-
 @dataclass(frozen=True)
 class Edge:
     """A composition of two heads, less the mean of random matrices."""
@@ -88,11 +71,9 @@ class AttentionMeasures:
 
 
 @dataclass(frozen=True, eq=False)
-class Circuits:
+class Circuits(HeadWeights):
     """The matrices of all heads and the measures of each attention."""
 
-    heads: tuple[HeadMatrices, ...]
-    vocabularies: Vocabularies
     measures: tuple[AttentionMeasures, ...]
     _pairs: dict[CompositionKind, list[Edge]] = field(default_factory=dict, repr=False)
 

@@ -25,7 +25,6 @@ from core.interpret.corpus_run import config_of, load, load_inputs, values_of
 from core.interpret.roles import ROLES, RoleScores, ranked_heads
 from core.interpret.trace import Head
 from core.pretrained import ModelInputs, Pretrained
-from core.pretrained.load import maps_bytes
 from core.runs.folder import Status
 from core.runs.runs import Run
 
@@ -55,7 +54,6 @@ class Measurement:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """The measures that some text shows."""
-        assert self.corpus.means is not None
         return tuple(
             one for one, count in zip(MEASURES, self.corpus.means.count, strict=True) if count.any()
         )
@@ -72,7 +70,6 @@ class Measurement:
     def default_head(self) -> Head:
         """The head whose own role, one that acts, differs most from text to text; the first one where none acts."""
         means = self.corpus.means
-        assert means is not None
 
         def variance(head: Head) -> float:
             at = MEASURES.index(self.role_measure(head)), *head
@@ -157,8 +154,3 @@ def text_examples(
 def texts_of_map(pretrained: Pretrained, folder: str) -> list[ModelInputs]:
     """The first texts of a measurement, which the joint map of queries and keys shows."""
     return first_texts(shorten(pretrained), load_inputs(Run(Path(folder)))[:MAP_TEXTS], MAP_TOKENS)
-
-
-def token_bytes(pretrained: Pretrained) -> int:
-    """The bytes of all attention maps of one token, which grow with the square of the length."""
-    return maps_bytes(pretrained.model, 1)

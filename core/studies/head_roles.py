@@ -5,11 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from core.interpret.head_tests import (
-    RepeatScores,
-    SuccessorScores,
-    score_successors,
-)
+from core.interpret.head_tests import RepeatScores
 from core.interpret.roles import ROLES, RoleScores
 from core.interpret.syntax import (
     RELATIONS,
@@ -23,9 +19,8 @@ from core.interpret.syntax import (
     parse_conllu,
     score_relation,
 )
-from core.interpret.trace import Head, Kind
+from core.interpret.trace import Head
 from core.pretrained import Pretrained
-from core.studies.circuits import HeadWeights
 from core.tasks import reading
 
 MAX_PARSES = 500
@@ -46,11 +41,6 @@ def default_test(scores: RepeatScores) -> int:
     """The first test in which a head has half of its weight on the keys of the test, else that of the top score."""
     best = [float(each[scores.ranked(index)[0]]) for index, each in enumerate(scores.score)]
     return next((index for index, score in enumerate(best) if score >= 0.5), best.index(max(best)))
-
-
-def successors(pretrained: Pretrained, weights: HeadWeights, kind: Kind) -> SuccessorScores:
-    """Rank the successors of numbers, days and letters by every head's matrices, as `score_successors` does."""
-    return score_successors(pretrained, kind, (weights.heads, weights.vocabularies))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,8 @@ import numpy as np
 from core.interpret.map_transform import (
     Aligned,
     HeadChange,
-    MapTransform,
-    group_by_word,
-    transform_map,
+    token_transform,
+    transform_trace,
 )
 from core.interpret.patching import (
     Direction,
@@ -24,7 +23,7 @@ from core.interpret.patching import (
     pair_of,
     patch_source,
 )
-from core.interpret.trace import AttentionTrace, Kind
+from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
 from core.pretrained.answers import Answer, output_name, top_candidates
 from core.pretrained.attention_recorder import numbers_by_layer
@@ -82,22 +81,17 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
     one, two = first.reading.trace.of(kind), second.reading.trace.of(second_kind)
     merged = first.name == "Model A" and one.map(0).keys != two.map(0).keys
     if merged:
-        one, two = _words(first, kind, one), _words(second, second_kind, two)
+        one, two = (
+            transform_trace(trace, token_transform(trace, *side.reading.lines(of), words=True))
+            for trace, side, of in ((one, first, kind), (two, second, second_kind))
+        )
     pair = Aligned.of(one, two)
-    if len(pair.rows.pairs) * len(pair.columns.pairs) > MAX_CELLS:
+    if len(pair.rows) * len(pair.columns) > MAX_CELLS:
         raise PretrainedError(
-            f"Side by side these texts have {len(pair.rows.pairs):,} × {len(pair.columns.pairs):,} "
+            f"Side by side these texts have {len(pair.rows):,} × {len(pair.columns):,} "
             "cells; at most 512 × 1,024 are drawn. Use shorter texts."
         )
     return pair, merged
-
-
-def _words(side: Side, kind: Kind, trace: AttentionTrace) -> AttentionTrace:
-    rows, columns = side.reading.lines(kind)
-    transform = MapTransform(group_by_word(rows.word), group_by_word(columns.word))
-    return AttentionTrace(
-        tuple(transform_map(item, transform) for item in trace.maps), trace.source
-    )
 
 
 def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
@@ -109,7 +103,7 @@ def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | No
     """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
     (first, _), (second, _) = maps_of(pair, head)
     rows, columns = (
-        [index for index, both in enumerate(line.pairs) if None not in both]
+        [index for index, both in enumerate(line) if None not in both]
         for line in (pair.rows, pair.columns)
     )
     if not rows or not columns:

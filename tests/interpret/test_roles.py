@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from core.interpret.circuits import HeadMatrices, Vocabularies, read_heads, read_vocabularies
+from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, head_weights
 from core.interpret.head_tests import (
     TESTS,
     item_logits,
@@ -446,7 +446,7 @@ def test_too_long_a_line_and_models_without_such_tokens_are_refused():
         (lambda: score_repeats(digits), "no tokens to repeat"),
         (lambda: score_successors(digits), "no ordered tokens"),
         (
-            lambda: score_successors(induction, "causal"),
+            lambda: score_successors(induction, kind="causal"),
             "vocabulary of induction has 4 numbers, days, months or letters",
         ),
     ):
@@ -464,9 +464,7 @@ def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
     assert (numbers.name, numbers.items[:3]) == ("number words", ("one", "two", "three"))
 
 
-def planted(
-    minilm, order_ids: list[tuple[int, ...]]
-) -> tuple[tuple[HeadMatrices, ...], Vocabularies]:
+def planted(minilm, order_ids: list[tuple[int, ...]]) -> HeadWeights:
     """Three heads over one-hot embeddings of the items: one adds to the successor, one to the item, one at random."""
     ids = [token for order in order_ids for token in order]
     size = len(ids)
@@ -478,7 +476,8 @@ def planted(
     random = torch.randn(size, size, generator=torch.Generator().manual_seed(3))
     w_v, w_o = torch.eye(size).expand(3, -1, -1), torch.stack([random, following, torch.eye(size)])
     heads = HeadMatrices("self", 0, None, None, w_v, w_o, 3, number=4)
-    return (heads,), Vocabularies({"self": embedding}, {"self": embedding.T}, frozenset({"self"}))
+    tables = Vocabularies({"self": embedding}, {"self": embedding.T}, frozenset({"self"}))
+    return HeadWeights((heads,), tables)
 
 
 def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm):
@@ -493,11 +492,12 @@ def test_a_planted_successor_head_is_found_and_a_copying_head_is_not(minilm):
 
 def test_the_logits_are_those_of_the_whole_vocabulary_at_the_items(minilm):
     """And MiniLM has no successor head."""
-    heads, vocabularies = read_heads(minilm), read_vocabularies(minilm)
+    weights = head_weights(minilm)
+    heads, vocabularies = weights.heads, weights.vocabularies
     [days] = [order for order in token_orders(minilm) if order.name == "days"]
     logits = item_logits(heads[3], vocabularies, days)[8]
     for row in (0, 5):
         whole = vocabularies.written(heads[3], 8, days.ids[row])[list(days.ids)]
         assert logits[row] == pytest.approx(whole.numpy(), abs=1e-4)
-    scores = score_successors(minilm, weights=(heads, vocabularies))
+    scores = score_successors(minilm, weights)
     assert scores.by_embedding and np.nanmax(scores.score) < 0.15 and scores.score.shape == (6, 12)
