@@ -134,16 +134,16 @@ models: $(VENV)/.installed
 	done
 
 measured: $(VENV)/.installed
-	$(BIN)/python -m core.studies.efficient
+	$(BIN)/python -c "from core.studies.efficient import main; main()"
 
 scores: $(VENV)/.installed
-	$(BIN)/python -m core.studies.scores
+	$(BIN)/python -c "from core.studies.scores import main; main()"
 
 cache: $(VENV)/.installed
-	$(BIN)/python -m core.studies.cache
+	$(BIN)/python -c "from core.studies.cache import main; main()"
 
 heads: $(VENV)/.installed
-	$(BIN)/python -m core.studies.heads
+	$(BIN)/python -c "from core.studies.heads import main; main()"
 
 claims: $(VENV)/.installed
 	for name in $$($(BIN)/python -m core.claims list --names); do \
@@ -161,10 +161,10 @@ corpus: $(VENV)/.installed
 	rm -f $(CORPORA)/*/lock
 
 bottleneck: $(VENV)/.installed
-	$(BIN)/python -m core.studies.why
+	$(BIN)/python -c "from core.studies.why import main; main()"
 
 translation: $(VENV)/.installed
-	$(BIN)/python -m core.studies.start
+	$(BIN)/python -c "from core.studies.start import main; main()"
 
 lessons: $(VENV)/.installed
 	$(BIN)/python -m dashboard.ui.lessons.exercises

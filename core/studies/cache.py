@@ -273,7 +273,3 @@ def parse_lengths(text: str) -> tuple[int, ...]:
             f"There are {len(lengths)} lengths; type 1 to {MAX_SEQUENCES}, such as 37, 5, 90."
         )
     return tuple(lengths)
-
-
-if __name__ == "__main__":
-    main()

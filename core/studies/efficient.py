@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -139,26 +139,6 @@ class Result:
                 first.setdefault(point.name, point)
         return list(first.values())
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; `asked` is the stored key of the conditions."""
-        conditions = {
-            **asdict(self.conditions),
-            "kernels": [choice.to_json() for choice in self.conditions.kernels],
-        }
-        return {
-            "machine": self.machine,
-            "asked": conditions,
-            "points": [asdict(point) for point in self.points],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Result:
-        kernels = tuple(Choice.from_json(choice) for choice in data["asked"]["kernels"])
-        conditions = Conditions(**{**data["asked"], "kernels": kernels})
-        return cls(
-            conditions, tuple(Measurement(**point) for point in data["points"]), data["machine"]
-        )
-
 
 @dataclass(frozen=True)
 class Implied:
@@ -195,7 +175,7 @@ def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
 
 def load_result() -> Result:
     """All kernels, no mask, forward, as `make measured` wrote them."""
-    return Result.from_json(json.loads(SAVED.read_text("utf-8")))
+    return msgspec.json.decode(SAVED.read_bytes(), type=Result)
 
 
 def main() -> None:
@@ -209,10 +189,5 @@ def main() -> None:
         print(f"{race.fraction:.0%}", flush=True)
     if race.error:
         raise SystemExit(race.error)
-    SAVED.write_text(
-        json.dumps(Result.of_race(conditions, race).to_json(), indent=1) + "\n", "utf-8"
-    )
-
-
-if __name__ == "__main__":
-    main()
+    result = msgspec.json.encode(Result.of_race(conditions, race))
+    SAVED.write_bytes(msgspec.json.format(result, indent=1) + b"\n")

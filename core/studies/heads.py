@@ -1,7 +1,7 @@
 """The same parameters split into heads, the key-value cache of four projections, and two maps with their λ.
 
 Each of the queries, keys and values of a random layer or of a layer of MiniLM; those on MINILM_TEXT are saved.
-`python -m core.studies.heads` saves them again.
+`make heads` saves them again.
 """
 
 import json
@@ -232,7 +232,3 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
     }
     save_file(tensors, SAVED, metadata=metadata)
-
-
-if __name__ == "__main__":
-    main()

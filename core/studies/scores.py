@@ -1,11 +1,11 @@
 """Scores of the same queries and keys by each rule, what each can express, and its cost; `make scores` saves the times."""
 
-import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -165,10 +165,7 @@ class Measurement:
 
 
 def load_measurement() -> Measurement:
-    data = json.loads(SAVED.read_text("utf-8"))
-    return Measurement(
-        {key: Timing(**time) for key, time in data["times"].items()}, data["date"], data["machine"]
-    )
+    return msgspec.json.decode(SAVED.read_bytes(), type=Measurement)
 
 
 def main() -> None:
@@ -176,13 +173,6 @@ def main() -> None:
     torch.set_num_threads(1)
     choices = tuple(Choice(item.key) for item in AXES["score"])
     measured = timings(choices, 0, ROUNDS, SECONDS)
-    data = {
-        "date": date.today().isoformat(),
-        "machine": machine(),
-        "times": {choice.key: asdict(time) for choice, time in zip(choices, measured, strict=True)},
-    }
-    SAVED.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    times = {choice.key: timing for choice, timing in zip(choices, measured, strict=True)}
+    data = msgspec.json.encode(Measurement(times, date.today().isoformat(), machine()))
+    SAVED.write_bytes(msgspec.json.format(data, indent=1) + b"\n")

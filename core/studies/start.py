@@ -175,7 +175,3 @@ def main() -> None:
         },
     }
     FILE.write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()

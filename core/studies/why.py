@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import statistics
@@ -32,9 +31,6 @@ from core.training import Record, RunConfig
 from core.training.config import BOUNDS
 from core.training.record import Bucket
 from core.training.seed_stats import SeedStats
-
-# The same translation model without attention and with it: its settings, its results, and the saved measurement.
-
 
 SIZES = (16, 32, 64, 96, 128, 192, 256)
 LONGEST = (20, 30, 40, 50, 60, 70, 80)
@@ -385,18 +381,7 @@ def train(path: Path) -> float:
     return time.process_time() - before
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m core.studies.why",
-        description=measure.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    options = parser.parse_args(arguments)
+def main() -> None:
+    """Measure all models and save the result."""
     with tempfile.TemporaryDirectory() as folder:
-        save(measure(CONTROLS, options.steps, options.seeds, Path(folder)))
-
-
-if __name__ == "__main__":
-    main()
+        save(measure(CONTROLS, STEPS, SEEDS, Path(folder)))

@@ -178,7 +178,7 @@ def test_an_error_in_a_race_is_stored_to_be_said(monkeypatch):
 def test_a_result_survives_json():
     points = Measurement("fused", 128, 1e-3, 5), Measurement("fused", 256, skipped="too long")
     result = Result(Conditions.of(["fused"], 512, True), points, "here")
-    assert Result.from_json(json.loads(json.dumps(result.to_json()))) == result
+    assert msgspec.json.decode(msgspec.json.encode(result), type=Result) == result
     assert [p.length for p in result.of("fused")] == [128] and result.skipped()[0].length == 256
 
 
