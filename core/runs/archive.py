@@ -8,6 +8,7 @@ folder before it becomes a run. Nothing in it is executed or unpickled.
 import io
 import json
 import re
+import shutil
 import tempfile
 import time
 import zipfile
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, quote, refuse_if
 from core.files import disk_refused, read_checked, runs_folder, seconds_of, sentence_of, zip_of
 from core.interpret.trace import Kind
 from core.models import build_model, map_tokens
@@ -39,11 +40,6 @@ OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
 
 
-def _refuse_if(wrong: object, message: str) -> None:
-    if wrong:
-        raise ValueError(message)
-
-
 TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
 
@@ -51,7 +47,7 @@ def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     """The config in a run.json, and the whole object."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        _refuse_if(not isinstance(data, dict), "it is not an object")
+        refuse_if(not isinstance(data, dict), "it is not an object")
         return RunConfig.from_json(data.get("config")), data
     except (ConfigError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ValueError(f"run.json does not describe a run: {error}") from error
@@ -72,8 +68,7 @@ def read_records(path: Path) -> list[Record]:
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{where} cannot be read: {error}") from error
             before, now = result[-2:][0].step, result[-1].step
-            if now < before:
-                raise ValueError(f"{where}: step {now} comes after {before}.")
+            refuse_if(now < before, f"{where}: step {now} comes after {before}.")
     raise ValueError(f"metrics.jsonl has more than {MAX_RECORDS:,} lines.")
 
 
@@ -92,13 +87,13 @@ def frames(run: Run, config: RunConfig) -> None:
             if map_kind in get_args(Kind) and index.isdecimal() and int(index) < len(examples):
                 axes = axis_tokens(task, examples[int(index)])
                 size = tuple(map(len, map_tokens(config.model, map_kind, *axes)))
-            _refuse_if(
+            refuse_if(
                 kind != "F16" or size is None or shape[2:] != size,
                 f"{where}: {name[:40]} is {kind} {shape}; expected F16 (layers, heads, "
                 f"{', '.join(map(str, size or ('rows', 'columns')))}) of a watched example.",
             )
             usual = heads.setdefault(name, shape[:2])
-            _refuse_if(
+            refuse_if(
                 usual != shape[:2] or not 0 < shape[0] * shape[1] <= 12 * 64,
                 f"{where}: {name} has {shape[:2]} layers and heads; other frames {usual}.",
             )
@@ -121,17 +116,17 @@ def checkpoints(run: Run, config: RunConfig) -> None:
         where = f"checkpoints/{step:06d}.safetensors"
         saved, text = tensors(run.checkpoint_path(step), where)
         missing = min(weights.keys() - saved.keys(), default="")
-        _refuse_if(missing, f"{where} has no {missing}, which this model needs.")
+        refuse_if(missing, f"{where} has no {missing}, which this model needs.")
         for name, (_, shape) in saved.items():
             fits: tuple[tuple[int, ...], ...] = (known[name],) if name in known else ()
             if (state := OPTIMIZER_STATE.fullmatch(name)) and int(state[1]) < len(shapes):
                 fits = shapes[int(state[1])], ()
-            _refuse_if(
+            refuse_if(
                 shape not in fits,
                 f"{where}: {name[:80]} is {shape}; expected "
                 f"{' or '.join(map(str, fits)) or 'no such tensor'}.",
             )
-        _refuse_if(
+        refuse_if(
             not generators.keys() <= saved.keys(),
             f"{where} lacks the state of the random generators.",
         )
@@ -139,7 +134,7 @@ def checkpoints(run: Run, config: RunConfig) -> None:
             now, _ = read_counters(text)
         except (KeyError, ValueError) as error:
             raise ValueError(f"{where} does not state the step of the run: {error}") from error
-        _refuse_if(
+        refuse_if(
             now.step != step or text.get("optimizer") not in OPTIMIZERS,
             f"{where} is of step {now.step}, optimizer {text.get('optimizer', 'unknown')[:40]}.",
         )
@@ -149,7 +144,7 @@ def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
     """The type and shape of every tensor in a safetensors file, and its metadata, from the header alone."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-    _refuse_if(
+    refuse_if(
         not 0 < length <= min(LONGEST_HEADER, path.stat().st_size),
         f"{where} is not a safetensors file: its header would have {length:,} bytes.",
     )
@@ -169,7 +164,6 @@ MAX_ZIPPED = 100_000_000  # bytes
 MAX_UNPACKED = 256_000_000
 MAX_FILES = 5_000
 MAX_TEXT = 500  # characters of a status message
-CHUNK = 1 << 20
 NAMES = re.compile(
     r"(?:[^/\\\0]{1,100}/)?((?:run|status)\.json|metrics\.jsonl"
     r"|(?:frames|checkpoints)/[0-9]{6}\.safetensors|data/[0-9a-f]{64}\.txt)"
@@ -202,7 +196,7 @@ def pack(run: Run) -> bytes:
         *(run.path / reading.IN_RUN).glob("*.txt"),
     ]
     room = MAX_UNPACKED - sum(map(len, texts.values())) - sum(path.stat().st_size for path in files)
-    _refuse_if(
+    refuse_if(
         room < 0 or len(files) + len(texts) > MAX_FILES,
         f"This run is larger than {MAX_UNPACKED // 1_000_000} MB or {MAX_FILES:,} files, the limit "
         "of a zip.",
@@ -222,7 +216,7 @@ def pack(run: Run) -> bytes:
 def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | None = None) -> Run:
     """A new run from a zip, of at most `max_bytes` bytes unpacked; ValueError for anything that is not a run."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
-    _refuse_if(
+    refuse_if(
         stream.seek(0, io.SEEK_END) > MAX_ZIPPED,
         f"The file is larger than {MAX_ZIPPED // 1_000_000} MB.",
     )
@@ -230,7 +224,10 @@ def unpack(data: bytes | BinaryIO, root: Path | None = None, max_bytes: int | No
         try:
             with zipfile.ZipFile(stream) as file:
                 for info, name in members(file, max_bytes):
-                    _write(file, info, folder / name)
+                    (folder / name).parent.mkdir(exist_ok=True)
+                    # zipfile reads no more than the declared size, and checks what it has read.
+                    with file.open(info) as packed, (folder / name).open("wb") as out:
+                        shutil.copyfileobj(packed, out)
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -284,16 +281,16 @@ def members(
             raise ValueError(f"The zip holds {quote(info.filename)}, which is not a file of a run.")
         name = match[1]
         tops.add(info.filename.removesuffix(name))
-        _refuse_if(
+        refuse_if(
             name in infos or len(tops) > 1,
             f"The zip holds {name} more than once; a zip holds one run.",
         )
-        _refuse_if(
+        refuse_if(
             bool(info.flag_bits & 1) or info.compress_type not in FLAT,
             f"{name} is encrypted, or packed in a way other than deflate.",
         )
         infos[name] = info
-    _refuse_if(
+    refuse_if(
         len(infos) > MAX_FILES,
         f"The zip holds {len(infos):,} files; at most {MAX_FILES:,} are allowed.",
     )
@@ -301,24 +298,13 @@ def members(
         sum(one.file_size for one in infos.values()),
         MAX_UNPACKED if max_bytes is None else max_bytes,
     )
-    _refuse_if(
+    refuse_if(
         total > max_bytes,
         f"Unpacked it would have {total / 1e6:,.0f} MB; at most {max_bytes // 1_000_000} MB are allowed.",
     )
     missing = min({"run.json", "metrics.jsonl"} - infos.keys(), default="")
-    _refuse_if(missing, f"The zip has no {missing}, so it is not a run.")
+    refuse_if(missing, f"The zip has no {missing}, so it is not a run.")
     return [(info, name) for name, info in infos.items()]
-
-
-def _write(file: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> None:
-    """Unpack one file, up to its declared size."""
-    path.parent.mkdir(exist_ok=True)
-    left = info.file_size
-    with file.open(info) as packed, path.open("wb") as out:
-        while part := packed.read(CHUNK):
-            left -= len(part)
-            _refuse_if(left < 0, f"{info.filename} unpacks to more than the zip states.")
-            out.write(part)
 
 
 TAGS = {

@@ -240,13 +240,14 @@ class Store:
             return {}
         return value if isinstance(value, dict) else {}
 
-    def write(self, name: str, data: bytes) -> None:
-        """Replace an object; a reader sees the old bytes or the new."""
+    def write(self, name: str, data: bytes, new: bool = False) -> None:
+        """Replace an object; a reader sees the old bytes or the new. With `new` FileExistsError where there is one."""
         with self._trouble():
             if "local" in self.files.protocol:
-                write_atomically(Path(f"{self.root}/{name}"), data)
+                write_atomically(Path(f"{self.root}/{name}"), data, new)
             else:
-                self.files.pipe_file(f"{self.root}/{name}", data)
+                mode = {"mode": "create"} if new else {}
+                self.files.pipe_file(f"{self.root}/{name}", data, **mode)
 
     def delete(self, name: str) -> None:
         """Delete an object, or a folder with all that is in it, if it is there."""
@@ -272,11 +273,8 @@ class Store:
         Of several servers at once one gets True: on a disk, in memory, on S3, and where else fsspec's file system
         knows the mode "create".
         """
-        with self._trouble(), suppress(FileExistsError):
-            if "local" in self.files.protocol:
-                write_atomically(Path(f"{self.root}/{name}"), data, new=True)
-            else:
-                self.files.pipe_file(f"{self.root}/{name}", data, mode="create")
+        with suppress(FileExistsError):
+            self.write(name, data, new=True)
             return True
         return False
 

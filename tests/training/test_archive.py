@@ -156,7 +156,7 @@ def lying(packed: bytes) -> bytes:
     [
         (lambda packed: appended(packed, "other/run.json"), "a zip holds one run"),
         (lambda packed: appended(zipped(parts(packed)), "run.json"), "more than once"),
-        (lying, "cannot be read|unpacks to more"),
+        (lying, "cannot be read"),
         (lambda packed: zipped(parts(packed), how=zipfile.ZIP_LZMA), "other than deflate"),
         *(
             (lambda packed, data=data: data, "cannot be read")
@@ -178,7 +178,7 @@ def test_what_is_no_zip_of_one_run_is_refused(tmp_path, packed, change, words):
 def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed, monkeypatch):
     bomb = zipped(parts(packed) | {"frames/000009.safetensors": bytes(3_000_000)})
     assert len(bomb) < 200_000
-    monkeypatch.setattr(archive, "_write", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr(archive.shutil, "copyfileobj", lambda *_: pytest.fail("unpacked"))
     for name, most, data, words in (
         ("MAX_ZIPPED", 1_000, packed, "larger than"),
         ("MAX_UNPACKED", 2_000_000, bomb, "at most 2 MB are allowed"),
@@ -433,9 +433,9 @@ def test_only_what_is_new_is_written_and_what_is_thinned_is_deleted(copied, monk
     written: list[str] = []
     write = Store.write
 
-    def note(self: Store, name: str, data: bytes) -> None:
+    def note(self: Store, name: str, data: bytes, new: bool = False) -> None:
         written.append(name)
-        write(self, name, data)
+        write(self, name, data, new)
 
     monkeypatch.setattr(Store, "write", note)
     copy_now()
