@@ -60,7 +60,7 @@ def show(
             f"Layer {item.layer_name}", item.weights[item.visible], signed
         ):
             raise ValueError(reason)
-    draw = import_module("dashboard.draw.html_file").trace_html
+    draw = import_module("dashboard.draw.picture_files").trace_html
     return Shown(
         draw(
             trace,

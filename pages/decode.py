@@ -37,12 +37,11 @@ from core.studies.decode import (
 )
 from core.tasks import Task, task_of
 from core.tokens import token_text
-from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, percent, plain, shorten
 from dashboard.draw.grids import bars, tiles
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.page_views import tree_view
+from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.draw.palette import Ink
 from dashboard.server import cache
 from dashboard.server.cache import shared
@@ -490,8 +489,9 @@ def _explore() -> None:
     add_script(partial(script, controls, result, path))
     names = names_text(task)
     tree_view(
-        partial(drawings.picture, result.tree, names, path),
-        partial(drawings.rows, result.tree, names),
+        result.tree,
+        names,
+        path,
         f"{len(result.tree.candidates)} candidates; the best output is "
         f"{output_text(task, result.tree.hypotheses[0].tokens)}.",
         theme=theme(),
@@ -509,7 +509,7 @@ def _explore() -> None:
     )
     fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
     model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
-    st.caption(plain(caption(result, task, len(drawings.spots(result.tree, path)), model)))
+    st.caption(plain(caption(result, task, len(tree_spots(result.tree, path)), model)))
     outputs = result.tree.hypotheses
     outputs_table(
         outputs,

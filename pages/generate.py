@@ -34,12 +34,11 @@ from core.pretrained.generate import (
     token_names,
 )
 from core.studies import generate as study
-from dashboard.draw import drawings
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
-from dashboard.draw.page_views import tree_view
+from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.draw.palette import Ink, Theme, shade, text_on
 from dashboard.server.cache import measurements
 from dashboard.ui.decoding import (
@@ -597,16 +596,19 @@ def _outputs_and_tree(
         fact(sentence)
     ranks = RANKS if search.length <= LONG else FEW
     tree_view(
-        partial(drawings.picture, tree, view.names, view.path, step=view.step, ranks=ranks),
-        partial(drawings.rows, tree, view.names),
+        tree,
+        view.names,
+        view.path,
         f"{len(tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
         theme=theme(),
         follow=st.session_state[PICKED] is not None,
         key="generate:tree",
         on_pick=partial(pick_candidate, tuple(view.path), tree),
+        step=view.step,
+        ranks=ranks,
     )
     st.latex(search_equation(view.settings, tree, view.path, view.step, f"{{{view.step + 1}}}"))
-    spots = drawings.spots(tree, view.path, ranks)
+    spots = tree_spots(tree, view.path, ranks)
     st.caption(plain(caption(search, len(spots), view.continuation.note)))
     sources(view.settings.strategy, key="generate:source-code")
 

@@ -15,10 +15,17 @@ from core.tokens import token_text
 from core.training.evaluate import best_head
 from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import byte_size, number, plain
-from dashboard.draw.html_file import Part, cell_text, page_html, scrolled, table_html
 from dashboard.draw.maps import PictureMap
 from dashboard.draw.page_exports import add
-from dashboard.draw.picture_files import PICTURE_FONT as FONT, Entry, report_pdf
+from dashboard.draw.picture_files import (
+    PICTURE_FONT as FONT,
+    Part,
+    ReportView,
+    page_html,
+    report_pdf,
+    scrolled,
+    table_html,
+)
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
 from dashboard.navigation import step_of
 from dashboard.ui.export import (
@@ -28,7 +35,6 @@ from dashboard.ui.export import (
     REPORT,
     Report,
     ReportFull,
-    ReportView,
     current_report,
     read_report,
     save,
@@ -179,19 +185,8 @@ def page() -> None:
                 lambda: report_pdf(
                     report.title or TITLE,
                     SOURCE.format(datetime.date.today()),
-                    [
-                        Entry(
-                            view.title,
-                            view.svg,
-                            view.head,
-                            [list(map(cell_text, row)) for row in view.rows],
-                            view.sentence,
-                            view.note,
-                            view.source,
-                            address(view, base),
-                        )
-                        for view in report.views
-                    ],
+                    report.views,
+                    partial(address, base=base),
                 ),
                 "report.pdf",
                 "application/pdf",

@@ -1,4 +1,4 @@
-"""A picture as a file of any format: images, numbers, a figure of a paper, and a report as a PDF."""
+"""Pictures as files: images, numbers, a figure of a paper, a report as a PDF, and a page as HTML that is alive."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from core.latex import latex
+from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
+from dashboard.draw.components import COMPONENTS, bundle, bundle_all, css_of
+from dashboard.draw.formats import number
 from dashboard.draw.maps import FONT, maps_svg, placed, svg_of
-from dashboard.draw.palette import LIGHT_INK
+from dashboard.draw.page_exports import Component
+from dashboard.draw.palette import LIGHT_INK, for_browser
 from dashboard.draw.pictures import (
     ChartPicture,
     MapsPicture,
@@ -479,18 +484,33 @@ TALL = 620  # px that a picture has at most
 MAX_ROWS, MAX_CELL = 24, 28  # of a table; letters of a cell
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One view in a PDF: its drawing, or else a table, and what stands above and below it."""
+# A drawing with its size, or no drawing
+Svg = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r'^(?:$|<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>)'
+    ),
+]
 
+
+@dataclass(frozen=True)
+class ReportView:
+    """One view: the drawing (SVG, empty for a table), its numbers, what is said of it, and the link that reopens it.
+
+    `part` are folder, root and data of a component that can be drawn again in a file; None where there is none.
+    """
+
+    id: str
     title: str
-    svg: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    page: str
+    query: Mapping[str, list[str]]
     sentence: str
     note: str
     source: str
-    link: str
+    svg: Svg
+    head: list[str]
+    rows: list[list[Any]]
+    part: list[Any] | None = None
 
 
 class _Piece(NamedTuple):
@@ -502,14 +522,18 @@ class _Piece(NamedTuple):
     width: float = 0.0
 
 
-def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
+def report_pdf(
+    title: str, line: str, views: Sequence[ReportView], address: Callable[[ReportView], str]
+) -> bytes:
+    """The views as a PDF with `line` under its title; its links lead to the `address` of each."""
     from pypdf import PdfReader, PdfWriter
     from pypdf.annotations import Link
 
     heading = [*_lines(title, 26, weight=600), *_lines(line, 11, fill=LIGHT_INK.quiet)]
     sheets: list[list[tuple[_Piece, float]]] = [[]]  # the pieces of each with their tops
     y: float = SHEET_MARGIN
-    for block in [heading, *(_block(entry, f"v{at}-") for at, entry in enumerate(entries))]:
+    blocks = [_block(view, address(view), f"v{at}-") for at, view in enumerate(views)]
+    for block in [heading, *blocks]:
         if sheets[-1] and y + sum(piece.height for piece in block) > HIGH - SHEET_MARGIN:
             sheets.append([])
             y = SHEET_MARGIN
@@ -547,28 +571,30 @@ def report_pdf(title: str, line: str, entries: Sequence[Entry]) -> bytes:
     return out.getvalue()
 
 
-def _block(entry: Entry, ids: str) -> list[_Piece]:
+def _block(view: ReportView, link: str, ids: str) -> list[_Piece]:
     """A view's title, its drawing or the first rows of its table, its words and its link."""
-    pieces = _lines(entry.title, 17, weight=600)
-    if entry.svg:
-        width, height = size_of(entry.svg)
+    pieces = _lines(view.title, 17, weight=600)
+    if view.svg:
+        width, height = size_of(view.svg)
         scale = min(1.0, (WIDE - 2 * SHEET_MARGIN) / width, TALL / height)
-        inner = with_own_ids(entry.svg[entry.svg.index("<svg") :].partition(">")[2], ids)
+        inner = with_own_ids(view.svg[view.svg.index("<svg") :].partition(">")[2], ids)
         drawing = (
             f'<svg y="6" width="{width * scale:.1f}" height="{height * scale:.1f}" '
             f'viewBox="0 0 {width} {height}" font-size="12">{inner}'
         )
         pieces.append(_Piece(drawing, height * scale + 16))
     else:
-        shown = (" · ".join(cell[:MAX_CELL] for cell in row) for row in entry.rows[:MAX_ROWS])
-        pieces += _lines(" · ".join(cell[:MAX_CELL] for cell in entry.head), 11, weight=600)
+        shown = (
+            " · ".join(cell_text(cell)[:MAX_CELL] for cell in row) for row in view.rows[:MAX_ROWS]
+        )
+        pieces += _lines(" · ".join(cell[:MAX_CELL] for cell in view.head), 11, weight=600)
         pieces += _lines("\n".join(shown), 11)
-        if len(entry.rows) > MAX_ROWS:
-            pieces += _lines(f"… and {len(entry.rows) - MAX_ROWS:,} more rows", 11)
-    pieces += _lines(entry.sentence, 14) + _lines(entry.note, 13, style="italic")
-    pieces += _lines(entry.source, 10, fill=LIGHT_INK.quiet)
-    if entry.link:
-        pieces += _lines("Open this view live", 11, fill=LIGHT_INK.pick, link=entry.link)
+        if len(view.rows) > MAX_ROWS:
+            pieces += _lines(f"… and {len(view.rows) - MAX_ROWS:,} more rows", 11)
+    pieces += _lines(view.sentence, 14) + _lines(view.note, 13, style="italic")
+    pieces += _lines(view.source, 10, fill=LIGHT_INK.quiet)
+    if link:
+        pieces += _lines("Open this view live", 11, fill=LIGHT_INK.pick, link=link)
     return pieces
 
 
@@ -592,3 +618,169 @@ def _lines(
         for paragraph in words.splitlines()
         for part in textwrap.wrap(paragraph, letters)
     ]
+
+
+# A page as one HTML file, alive where a component draws a picture: no server, no network, both themes, pointer and keys.
+
+
+FOLDER = COMPONENTS / "standalone"
+MAX_CELLS = 4_000_000  # of all heads: 8 MB, twice of them as a file
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a file under its heading: a component by its folder, the class of its root and its data, or HTML.
+
+    `below` is HTML that stands after it.
+    """
+
+    title: str
+    name: str = ""
+    root: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    html: str = ""
+    below: str = ""
+
+
+def page_html(parts: Sequence[Part], *, title: str, source: str = "") -> str:
+    names = list(dict.fromkeys(part.name for part in parts if part.name))
+    values = {
+        "parts": [vars(part) | {"data": dict(part.data)} for part in parts],
+        "styles": {name: css_of(name) for name in names},
+        "palette": for_browser(),
+    }
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    fields = {
+        "TITLE": escape(title),
+        "SOURCE": escape(source),
+        "DATA": text.replace("<", "\\u003c"),  # so that it cannot end the script in which it stands
+        "COMPONENTS": bundle_all({name: COMPONENTS / name / "main.js" for name in names}),
+        "DRIVER": bundle(FOLDER / "driver.js"),
+    }
+    template = (FOLDER / "page.html").read_text("utf-8")
+    return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], template)
+
+
+def trace_html(
+    trace: AttentionTrace,
+    *,
+    title: str,
+    source: str = "",
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    signed: bool = False,
+) -> str:
+    """A file with every head of a trace; ValueError for a trace without maps or with more than MAX_CELLS weights."""
+    return page_html(
+        [trace_part(trace, title, layer, head, query, signed)], title=title, source=source
+    )
+
+
+def trace_part(
+    trace: AttentionTrace,
+    title: str,
+    layer: int = 0,
+    head: int = 0,
+    query: int | None = None,
+    signed: bool = False,
+) -> Part:
+    """Every head of a trace, 16 bits a weight, opened at a head; `query` is the row in the accent."""
+    cells = _cells(trace)
+    if not cells:
+        raise ValueError("a file needs at least one map; this trace has none")
+    if cells > MAX_CELLS:
+        raise ValueError(
+            f"this trace has {cells:,} weights; a file holds {MAX_CELLS:,}: take fewer tokens or layers"
+        )
+    layers = [
+        {
+            **labels(item, None),
+            "reads": READS[item.kind],
+            **dict(zip(("heads", "rows", "cols"), item.weights.shape, strict=True)),
+            "values": packed(np.asarray(item.weights), False),
+            "mask": allowed_bits(item.mask, item.weights.shape, range(len(item.weights))),
+        }
+        for item in trace.maps
+    ]
+    data = {
+        "layer": layer,
+        "head": head,
+        "query": query,
+        "signed": signed,
+        "numbers": list(trace.numbers),
+        "layers": layers,
+    }
+    return Part(title, "attention_view", "av", data)
+
+
+def page_file(
+    source: Source, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]
+) -> bytes:
+    """One HTML file of a page's pictures: components alive, a trace with all its heads, charts drawn, tables."""
+    charts = {key: one for key, one in pictures.items() if isinstance(one, ChartPicture)}
+    svgs = render({key: {"spec": one.whole_spec(), "format": "svg"} for key, one in charts.items()})
+    parts: list[Part] = []
+    traces: set[int] = set()
+    for at, (key, picture) in enumerate(pictures.items()):
+        trace = _whole_trace(picture)
+        part = live_part(key, pictures, drawn)
+        if part is not None:
+            if trace is None or id(trace) not in traces:
+                parts.append(part)
+            traces.add(id(trace))
+        elif key in charts:
+            parts.append(
+                Part(picture.title, html=scrolled(with_own_ids(svgs[key].decode(), f"p{at}-")))
+            )
+        else:
+            parts.append(Part(picture.title, html=table_html(*picture.table())))
+    return page_html(parts, title=f"{source.page} · Attention Lab", source=source.line).encode()
+
+
+def live_part(
+    key: str, pictures: Mapping[str, Picture], drawn: Mapping[str, Component]
+) -> Part | None:
+    """A picture as a component draws it: all heads of a trace that fits into a file, else what the page shows."""
+    picture = pictures[key]
+    trace = _whole_trace(picture)
+    if trace is not None:
+        # at the head and the row that the reader picked
+        shown = [
+            one for one in pictures.values() if isinstance(one, MapsPicture) and one.trace is trace
+        ]
+        row = next((one.row for one in shown if one.row is not None), None)
+        return trace_part(trace, shown[0].title, *shown[-1].pick, row, shown[0].maps[0].signed)
+    if isinstance(picture, ChartPicture) or key not in drawn:
+        return None
+    name, root, data = drawn[key]
+    return Part(picture.title, name, root, data)
+
+
+def scrolled(svg: str) -> str:
+    return f'<div style="overflow-x:auto">{svg}</div>'
+
+
+def _whole_trace(picture: Picture) -> AttentionTrace | None:
+    """The trace of a picture that a file can hold; a larger one is shown as the page draws it."""
+    trace = picture.trace if isinstance(picture, MapsPicture) else None
+    return trace if trace and _cells(trace) <= MAX_CELLS else None
+
+
+def _cells(trace: AttentionTrace) -> int:
+    return sum(item.weights.size for item in trace.maps)
+
+
+def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    texts = ([escape(cell_text(value)) for value in row] for row in rows)
+    lines = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
+        for first, *rest in texts
+    )
+    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    return f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def cell_text(value: Any) -> str:
+    """A cell as it is read: a float as pages write numbers, nothing for None."""
+    return "" if value is None else number(value) if isinstance(value, float) else str(value)

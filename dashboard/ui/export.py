@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import streamlit as st
@@ -23,7 +23,6 @@ from core.files import REPORTS, runs_folder, sentence_of, text_of, write_atomica
 from core.runs.store import bring_all
 from dashboard.draw.components import copy_buttons
 from dashboard.draw.formats import byte_size, plain
-from dashboard.draw.html_file import live_part, page_file, table_html
 from dashboard.draw.page_exports import Script, begin, join, notes
 from dashboard.draw.picture_files import (
     FORMATS,
@@ -31,11 +30,15 @@ from dashboard.draw.picture_files import (
     MIME,
     NUMBERS,
     WIDTHS,
+    ReportView,
     Source,
     csv_file,
     latex_of,
+    live_part,
+    page_file,
     paper_file,
     picture_file,
+    table_html,
     why_not,
 )
 from dashboard.draw.pictures import Picture
@@ -48,13 +51,6 @@ from dashboard.ui.links import CURRENT
 REPORT = "report"  # its name in the session and in the link
 COOKIE = "attention_lab_report"
 ID = re.compile(r"[0-9a-f]{16}")
-# A drawing with its size, or no drawing
-Svg = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r'^(?:$|<svg [^>]*\bwidth="\d+(\.\d+)?"[^>]*\bheight="\d+(\.\d+)?"[^>]*>)'
-    ),
-]
 MAX_BYTES, MAX_VIEWS = 8_000_000, 50  # of one report
 MAX_REPORTS = 200  # in a folder of runs; the oldest go first
 MAX_ROWS = 20_000  # of a view's table
@@ -63,26 +59,6 @@ PAGES = tuple(step.key for step in STEPS)  # a view of a page that is no more is
 
 class ReportFull(ValueError):
     """What is added does not fit."""
-
-
-@dataclass(frozen=True)
-class ReportView:
-    """One view: the drawing (SVG, empty for a table), its numbers, what is said of it, and the link that reopens it.
-
-    `part` are folder, root and data of a component that can be drawn again in a file; None where there is none.
-    """
-
-    id: str
-    title: str
-    page: str
-    query: Mapping[str, list[str]]
-    sentence: str
-    note: str
-    source: str
-    svg: Svg
-    head: list[str]
-    rows: list[list[Any]]
-    part: list[Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from dashboard.draw import html_file
+from dashboard.draw import picture_files
 from dashboard.draw.components import COMPONENTS
 from dashboard.draw.formats import number
-from dashboard.draw.html_file import trace_html
+from dashboard.draw.picture_files import trace_html
 from dashboard.navigation import step_of
 from tests.draw.test_components import trace
 from tests.pages.app import open_at, page_html
@@ -75,7 +75,7 @@ NOT_IN_FILES = {"copy_buttons", "model_diagram", "page_actions", "page_list", "s
 
 
 def test_a_page_is_drawn_from_its_file_alone(browser: Browser, tmp_path, monkeypatch):
-    monkeypatch.setattr(html_file, "render", run_here)
+    monkeypatch.setattr(picture_files, "render", run_here)
     context = browser.new_context(
         offline=True, color_scheme="dark", viewport={"width": 1280, "height": 900}
     )

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.show import show, show_maps
-from dashboard.draw import attention_view as payload, html_file
+from dashboard.draw import attention_view as payload, picture_files
 from dashboard.draw.attention_view import (
     Blocks,
     Patches,
@@ -22,7 +22,6 @@ from dashboard.draw.attention_view import (
     settle,
 )
 from dashboard.draw.components import bundle, bundle_all
-from dashboard.draw.html_file import Part, page_html, trace_html
 from dashboard.draw.multiples import (
     MAX_FRAME_CELLS,
     Frames,
@@ -32,6 +31,7 @@ from dashboard.draw.multiples import (
     telling_column,
 )
 from dashboard.draw.palette import MARKS, colour_scale, for_browser, mark_html
+from dashboard.draw.picture_files import Part, page_html, trace_html
 from tests.cases import each
 
 # What travels to the canvas is what numpy says, small enough, and what a person picks comes back.
@@ -480,7 +480,7 @@ def test_a_file_holds_every_weight_and_asks_nobody():
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
     with pytest.raises(ValueError, match="at least one map"):
         trace_html(AttentionTrace((), "none"), title="T")
-    monkeypatch.setattr(html_file, "MAX_CELLS", 10)
+    monkeypatch.setattr(picture_files, "MAX_CELLS", 10)
     with pytest.raises(ValueError, match="105 weights; a file holds 10"):
         trace_html(trace(1, 3, 5, 7), title="T")
 

@@ -14,11 +14,10 @@ import pytest
 from pypdf import PdfReader
 
 from core.interpret.trace import AttentionMap, AttentionTrace
-from dashboard.draw import html_file
+from dashboard.draw import picture_files
 from dashboard.draw.curves import Curve, step_chart
-from dashboard.draw.drawings import stacks_svg
-from dashboard.draw.html_file import page_file, table_html
 from dashboard.draw.maps import MAX_RECTANGLES, PictureMap, maps_svg
+from dashboard.draw.page_views import stacks_svg
 from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.draw.picture_files import (
     POINTS,
@@ -26,9 +25,11 @@ from dashboard.draw.picture_files import (
     NotForPaper,
     Source,
     framed_svg,
+    page_file,
     paper_drawing,
     paper_file,
     picture_file,
+    table_html,
     trace_npz,
     why_not,
 )
@@ -378,7 +379,7 @@ def test_a_file_opens_a_trace_at_the_picked_head_and_row_and_a_large_one_as_the_
     (part,) = data_of(page_file(SOURCE, pictures, {}).decode())["parts"]
     opened = {name: part["data"][name] for name in ("layer", "head", "query", "signed")}
     assert opened == {"layer": 1, "head": 1, "query": 2, "signed": True}
-    monkeypatch.setattr(html_file, "MAX_CELLS", 8)
+    monkeypatch.setattr(picture_files, "MAX_CELLS", 8)
     html = page_file(SOURCE, pictures | {"b": TABLE}, drawn)
     assert b'"layout":"grid"' in html and b'"layers"' not in html
 

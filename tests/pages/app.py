@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from streamlit.testing.v1 import AppTest
 
-from dashboard.draw.html_file import page_file
 from dashboard.draw.page_exports import Script, join
-from dashboard.draw.picture_files import Source
+from dashboard.draw.picture_files import Source, page_file
 from tests.close import assert_close
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")

@@ -17,9 +17,9 @@ from core.runs.runs import create_run
 from core.studies.decode import Score
 from core.tasks import Task, TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
-from dashboard.draw import drawings
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
+from dashboard.draw.page_views import RANKS, tree_spots, tree_svg
 from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, text_on
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
@@ -193,7 +193,7 @@ def grown(width=16, longest=9) -> Tree:
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     tree = grown()
     path = tree.path(tree.hypotheses[-1].leaf)
-    spots = drawings.spots(tree, path)
+    spots = tree_spots(tree, path)
     places = {spot.place for spot in spots}
     assert set(path) <= places and len(places) < len(tree.candidates)
     by_step: dict[int, list[float]] = {}
@@ -205,16 +205,16 @@ def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     for step, totals in by_step.items():
         best = max(one.total for one in tree.candidates if one.step == step)
         assert totals == sorted(totals, reverse=True)
-        assert totals[0] == best or len(totals) > drawings.RANKS
+        assert totals[0] == best or len(totals) > RANKS
 
 
 @each("theme", ["light", "dark"])
 def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
-    svg = drawings.picture(tree, NAMES, path, theme)
+    svg = tree_svg(tree, NAMES, path, theme)
     boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [spot.place for spot in drawings.spots(tree, path)]
+    assert [int(place) for place, _ in boxes] == [spot.place for spot in tree_spots(tree, path)]
     for place, parent in boxes:
         assert tree.candidates[int(place)].parent == int(parent)
         chance = math.exp(tree.candidates[int(place)].logp)
@@ -225,7 +225,7 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
 def test_words_in_the_picture_are_escaped_and_cut():
     tree = Tree([Candidate(0, -1, 0, -0.1, -0.1, "ended")])
     tree.finish(0, -0.1)
-    svg = drawings.picture(tree, ["<script>alert(1)</script>"], [0], "light")
+    svg = tree_svg(tree, ["<script>alert(1)</script>"], [0], "light")
     assert "<script>" not in svg and "&lt;script" in svg and "…" in svg
 
 

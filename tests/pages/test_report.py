@@ -15,11 +15,11 @@ from pypdf import PdfReader
 from streamlit.testing.v1 import AppTest
 
 from dashboard.draw.glossary import TERMS
-from dashboard.draw.picture_files import Entry, report_pdf
+from dashboard.draw.picture_files import ReportView, report_pdf
 from dashboard.draw.pictures import with_own_ids
 from dashboard.navigation import STEPS
 from dashboard.ui import export
-from dashboard.ui.export import Report, ReportFull, ReportView, new_id, read_report, save
+from dashboard.ui.export import Report, ReportFull, new_id, read_report, save
 from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
 from pages.questions import ANSWERS
@@ -114,25 +114,27 @@ def test_what_is_no_report_or_damaged_is_none():
         assert read_report(report.id) is None
 
 
-def entry(word: str, width: int = 200, height: int = 100, **texts: str) -> Entry:
-    made = Entry(
-        f"Title of {word}",
-        SVG.format(w=width, h=height, word=word),
-        ["a"],
-        [["1"]],
-        "One & two.",
-        "A note\nin two lines",
-        "Source",
-        f"http://host/{word}?a=b%20c",
-    )
-    return replace(made, **texts)
+def view_of(word: str, width: int = 200, height: int = 100, **texts: str) -> ReportView:
+    drawing = SVG.format(w=width, h=height, word=word)
+    made = replace(VIEW, id=word, title=f"Title of {word}", svg=drawing, sentence="One & two.")
+    return replace(made, **{"note": "A note\nin two lines", **texts})
+
+
+def address(view: ReportView) -> str:
+    return f"http://host/{view.id}?a=b%20c"
 
 
 def test_a_pdf_holds_every_view_its_words_and_its_link_and_a_long_note_on_one_sheet():
     data = report_pdf(
         "My report",
         "today",
-        [entry("first"), entry("second"), entry("wide", 3_000, 2_000), entry("table", svg="")],
+        [
+            view_of("first"),
+            view_of("second"),
+            view_of("wide", 3_000, 2_000),
+            view_of("table", svg=""),
+        ],
+        address,
     )
     pdf = PdfReader(io.BytesIO(data))
     words = " ".join(page.extract_text() for page in pdf.pages)
@@ -157,7 +159,12 @@ def test_a_pdf_holds_every_view_its_words_and_its_link_and_a_long_note_on_one_sh
     assert pdf.metadata.title == "My report" and len(pdf.pages) == 2, "small views share a sheet"
     pdf = PdfReader(
         io.BytesIO(
-            report_pdf("T", "", [entry("a", 600, 700), entry("b", 600, 700, note="word " * 190)])
+            report_pdf(
+                "T",
+                "",
+                [view_of("a", 600, 700), view_of("b", 600, 700, note="word " * 190)],
+                address,
+            )
         )
     )
     assert ["Title of b" in page.extract_text() for page in pdf.pages] == [
