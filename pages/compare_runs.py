@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.interpret.trace import Head
 from core.serialization import OLD_NAMES
 from core.studies import compare_runs as compute
 from core.studies.compare_runs import (
@@ -27,7 +26,7 @@ from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import Ink
 from dashboard.server import people
-from dashboard.ui.fields import HERE, Fields, Segmented, Select
+from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
 from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
 from dashboard.ui.panels import (
     caption,
@@ -171,22 +170,9 @@ def names(summaries: Sequence[RunSummary]) -> list[str]:
         if same and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
-        name = cut(name, LONGEST_NAME)
+        name = cut(name, 30)
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     return names
-
-
-class Controls(NamedTuple):
-    """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
-
-    The step's `slider` is the key of its widget, "" without one.
-    """
-
-    measure: Measure
-    step: int
-    example: int = 0
-    heads: tuple[Head | None, ...] = ()
-    slider: str = ""
 
 
 def _linked_ids() -> list[str]:
@@ -218,13 +204,16 @@ def draw_controls(
     same: Sequence[ComparedRun],
     measures: Sequence[Measure],
     top: DeltaGenerator,
-) -> Controls:
+) -> Values:
+    """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
+
+    The step's `slider` is the key of its widget, "" without one.
+    """
     key = FIELDS.draw("measure", into=top, measures=measures).measure
     measure = next(measure for measure in measures if measure.key == key)
     if not same:
-        return Controls(
-            measure, max((side.records[-1].step for side in sides if side.records), default=0)
-        )
+        step = max((side.records[-1].step for side in sides if side.records), default=0)
+        return Values(measure=measure, step=step, example=0, heads=(), slider="")
     examples, ids = compute.examples(same[0]), "-".join(side.run.id for side in same)
     with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
         steps, slider = compute.steps(same), ""
@@ -249,7 +238,9 @@ def draw_controls(
             on_offer = compute.heads(side)
             drawn = FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
             heads.append(drawn or next(iter(on_offer), None))
-        return Controls(measure, step, example, tuple(heads), slider)
+        return Values(
+            measure=measure, step=step, example=example, heads=tuple(heads), slider=slider
+        )
 
 
 # What the page computes as Python.
@@ -284,7 +275,7 @@ show_maps(maps, read.rows, read.columns)
 
 def script(
     sides: Sequence[ComparedRun],
-    controls: Controls,
+    controls: Values,
     maps: Maps,
     same: Sequence[ComparedRun],
     pair: tuple[RunMap, RunMap] | None,
@@ -341,10 +332,6 @@ for name, curve in curves.items():
 
 
 MISSING = "–"
-LONGEST, LONGEST_NAME = 40, 30  # characters of a setting, and of a name beside a curve
-REPEATED = tuple(
-    f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")
-)  # the model's own
 
 
 def settings(data: Any, name: str = "") -> dict[str, str]:
@@ -361,12 +348,13 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
     is_number = isinstance(data, float | int) and not isinstance(data, bool)
     words = {None: "none", True: "yes", False: "no"}
     text = f"{data:g}" if is_number else words.get(data, str(data))
-    return {name.replace(".params.", "."): cut(text, LONGEST)}
+    return {name.replace(".params.", "."): cut(text, 40)}
 
 
 def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     by_run = [settings(side.required_config.to_json()) for side in sides]
-    names = dict.fromkeys(name for each in by_run for name in each if name not in REPEATED)
+    repeated = {f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")}
+    names = dict.fromkeys(name for each in by_run for name in each if name not in repeated)
     rows = [
         [name.removeprefix("model."), *(each.get(name, MISSING) for each in by_run)]
         for name in names
@@ -393,27 +381,18 @@ HEAD = (
 )
 
 
-def results(
-    sides: Sequence[ComparedRun], parameters: Sequence[int | None]
-) -> tuple[list[str], list[list[str]]]:
-    rows = [_row(side, count) for side, count in zip(sides, parameters, strict=True)]
-    columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
-    return [HEAD[i] for i in columns], [[row[i] for i in columns] for row in rows]
-
-
-def _row(side: ComparedRun, parameters: int | None) -> list[str]:
+def _results(side: ComparedRun) -> list[str]:
     def last(value: Value) -> float | None:
         return latest(side.records, value, lambda _: True)
 
-    weight, even, speed = (
-        last(expected),
-        last(lambda r: r.even),
-        last(lambda r: r.tokens_per_second),
-    )
+    values = (expected, lambda r: r.even, lambda r: r.tokens_per_second)
+    weight, even, speed = map(last, values)
     end = side.records[-1] if side.records else None
     return [
         side.name,
-        MISSING if parameters is None else f"{parameters:,}",
+        MISSING
+        if side.config is None
+        else f"{count_parameters(side.config.model, side.task.shape):,}",
         f"{end.step:,}" if end else MISSING,
         duration(end.train_seconds) if end else MISSING,
         *(
@@ -425,19 +404,19 @@ def _row(side: ComparedRun, parameters: int | None) -> list[str]:
     ]
 
 
-def _value_text(value: float | None, measure: Measure) -> str:
-    write = percent if measure.share else score if measure.key in ("bleu", "chrf") else number
-    return "no measurement" if value is None else write(value)
-
-
 def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
     """The value of each run at equal steps, and at equal seconds of training."""
     sides = [side for side in sides if side.records]
     if len(sides) < 2:
         return "Only one of these runs has measurements yet."
     seconds = min(side.records[-1].train_seconds for side in sides)
+    write = percent if measure.share else score if measure.key in ("bleu", "chrf") else number
     by_step, by_time = (
-        [_value_text(latest(side.records, measure.value, until), measure) for side in sides]
+        [
+            "no measurement" if value is None else write(value)
+            for side in sides
+            for value in (latest(side.records, measure.value, until),)
+        ]
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
     at_step = ", ".join(
@@ -521,8 +500,23 @@ def _board(sides: Sequence[ComparedRun]) -> None:
         over_time = maps_over_time(tuple(same), example, heads)
         at = compute.steps(same).index(step)
         frames = Frames(controls.slider, at, list(map(_tiles, over_time)))
-    if same:
-        _maps(maps, step, frames)
+    if same and not maps.maps:
+        st.caption("No run has a saved attention map of its source at this step.")
+    elif same:
+        multiples(
+            _tiles(maps.maps),
+            maps.rows,
+            maps.columns,
+            key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+            height=HEIGHT,
+            link=PAGE_LINK,
+            reads=READS,
+            frames=frames,
+            fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
+        )
+        if maps.others:
+            names = ", ".join(plain(side.name) for side in maps.others)
+            st.caption(f"{names}: these maps have another size and are not shown.")
     with top:
         curves(sides, controls.measure, step)
     pair = _difference(maps, step, fact_text(sides, controls.measure, step))
@@ -539,26 +533,6 @@ def _board(sides: Sequence[ComparedRun]) -> None:
 
 def _tiles(maps: Sequence[RunMap]) -> list[Tile]:
     return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
-
-
-def _maps(maps: Maps, step: int, frames: Frames | None) -> None:
-    if not maps.maps:
-        st.caption("No run has a saved attention map of its source at this step.")
-        return
-    multiples(
-        _tiles(maps.maps),
-        maps.rows,
-        maps.columns,
-        key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
-        height=HEIGHT,
-        link=PAGE_LINK,
-        reads=READS,
-        frames=frames,
-        fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
-    )
-    if maps.others:
-        names = ", ".join(plain(side.name) for side in maps.others)
-        st.caption(f"{names}: these maps have another size and are not shown.")
 
 
 def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] | None:
@@ -593,12 +567,14 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] |
 
 
 def _tables(sides: Sequence[ComparedRun]) -> None:
-    parameters = [
-        None if side.config is None else count_parameters(side.config.model, side.task.shape)
-        for side in sides
-    ]
-    head, rows = results(sides, parameters)
-    table(head, rows, caption="Results of each run")
+    rows = [_results(side) for side in sides]
+    # a measure that none of them has is left out
+    columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]
+    table(
+        [HEAD[i] for i in columns],
+        [[row[i] for i in columns] for row in rows],
+        caption="Results of each run",
+    )
     different, same = differences(sides)
     chart_title("Settings that differ")
     if different:

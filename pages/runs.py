@@ -22,7 +22,7 @@ from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from dashboard.draw.curves import Curve, loss_curves, points
-from dashboard.draw.formats import byte_size, duration, number, percent, plain
+from dashboard.draw.formats import byte_size, duration, number, percent, plain, plural
 from dashboard.draw.page_exports import Script, add_script
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
@@ -138,16 +138,15 @@ FIELDS = Fields(
 )
 
 
-def draw_pages(count: int) -> int:
-    if count < 2:
-        return 1
-    link_value(PAGE, 1, between(1, count))
-    st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), count)
-    return st.pagination(count, key=PAGE, persist_state="session")
-
-
 def select(ids: Sequence[str]) -> None:
     write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
+
+
+def _saying_errors(act: Callable[..., object]) -> Callable[..., object]:
+    """A callback whose error is shown under the buttons."""
+    return lambda *args: flash_errors(
+        "runs", "", partial(act, *args), ConfigError, OSError, ValueError
+    )
 
 
 # The actions on runs: name, open, compare, fork, duplicate, download, delete and upload.
@@ -189,7 +188,7 @@ def actions(selected: Sequence[RunSummary]) -> None:
             "Duplicate",
             icon=":material/content_copy:",
             key="runs:duplicate",
-            on_click=lambda: _try(
+            on_click=_saying_errors(
                 lambda: select([copy_run(first.run, f"{first.plain_name}, copy").id])
             ),
             disabled=first.config is None,
@@ -341,37 +340,22 @@ def hf_problem(item: RunSummary) -> str:
     return ""
 
 
+@_saying_errors
 def _discard(items: Sequence[RunSummary]) -> None:
-    def make() -> None:
-        for item in items:
-            if people.mine(item.run):
-                discard(item.run)
-        st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
-        select([])
-
-    _try(make)
+    for item in items:
+        if people.mine(item.run):
+            discard(item.run)
+    st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
+    select([])
 
 
-def undo() -> None:
-    if not (deleted := st.session_state.get(DELETED)):
-        return
-    names = plain(deleted[0][1]) if len(deleted) == 1 else f"{len(deleted)} runs"
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(f"Deleted {names}.")
-        st.button(
-            "Restore", icon=":material/undo:", key="runs:undo", on_click=_restore, args=(deleted,)
-        )
-
-
+@_saying_errors
 def _restore(deleted: Sequence[tuple[str, str]]) -> None:
-    def make() -> None:
-        restored = [run_id for run_id, _ in deleted if restore(run_id) is not None]
-        st.session_state.pop(DELETED)
-        select(restored)
-        if len(restored) < len(deleted):
-            flash("runs", "Not every deleted run could be restored: its disk space was needed.")
-
-    _try(make)
+    restored = [run_id for run_id, _ in deleted if restore(run_id) is not None]
+    st.session_state.pop(DELETED)
+    select(restored)
+    if len(restored) < len(deleted):
+        flash("runs", "Not every deleted run could be restored: its disk space was needed.")
 
 
 def upload() -> None:
@@ -410,10 +394,6 @@ def upload() -> None:
     st.rerun()
 
 
-def _try(make: Callable[[], None]) -> None:
-    flash_errors("runs", "", make, ConfigError, OSError, ValueError)
-
-
 # What the page computes as Python.
 
 
@@ -426,18 +406,6 @@ def script(run: Run) -> Script:
         more="# for record in core.training.train(run.config()): print(record.step, record.loss)  # trains it again\n",
     )
     return Script((cell,), results)
-
-
-def room(own: int, used: int) -> str:
-    most = at_most("megabytes", max_disk_bytes() // MB) * MB
-    count = (
-        f"{own:,} run{'s' if own != 1 else ''} of your own" if own else "No runs of your own yet"
-    )
-    number = at_most("runs", MAX_RUNS)
-    return (
-        f"{count}, {byte_size(used)} of {byte_size(most)}. At most {number:,} are stored; at the limit, "
-        f"the oldest unnamed runs are deleted. A deleted run can be restored for {GRACE / 3600:.0f} hour."
-    )
 
 
 def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
@@ -515,12 +483,6 @@ def about_text(item: RunSummary) -> str:
 
 
 ROW, HEAD, MAX_ROWS = 35, 38, 8  # pixels, pixels, rows
-FORMATS = {
-    "sequence_accuracy": percent,
-    "loss": number,
-    "train_seconds": duration,
-    "size": byte_size,
-}
 
 
 def page() -> None:
@@ -579,13 +541,27 @@ def page() -> None:
 
 
 def _board(query: str, board: Board) -> None:
-    undo()
+    if deleted := st.session_state.get(DELETED):
+        names = plain(deleted[0][1]) if len(deleted) == 1 else f"{len(deleted)} runs"
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(f"Deleted {names}.")
+            st.button(
+                "Restore",
+                icon=":material/undo:",
+                key="runs:undo",
+                on_click=_restore,
+                args=(deleted,),
+            )
     if count := board.missing:
         runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
-        deleted = "was" if count == 1 else "were"
-        st.warning(f"{runs} not on this machine, or {deleted} deleted.")
+        st.warning(f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted.")
     if board.ids:
-        run_list(board.rows(draw_pages(board.pages)), board.selected, len(board.ids))
+        page = 1
+        if board.pages > 1:
+            link_value(PAGE, 1, between(1, board.pages))
+            st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), board.pages)
+            page = st.pagination(board.pages, key=PAGE, persist_state="session")
+        run_list(board.rows(page), board.selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
         selected = board.selected
         first = selected[0]
@@ -594,13 +570,11 @@ def _board(query: str, board: Board) -> None:
             with name:
                 key = f"runs:name:{first.run.id}"
 
+                @_saying_errors
                 def rename() -> None:
                     if people.mine(first.run):
-                        _try(
-                            lambda: first.run.update_metadata(
-                                name=st.session_state[key].strip()[:LONGEST_NAME] or None
-                            )
-                        )
+                        name = st.session_state[key].strip()[:LONGEST_NAME] or None
+                        first.run.update_metadata(name=name)
 
                 st.text_input(
                     "Name",
@@ -630,7 +604,14 @@ def _board(query: str, board: Board) -> None:
             icon=":material/search_off:",
         )
     unread = f"The list is being read again: a search does not find {board.unread:,} of the older runs yet. "
-    st.caption(unread * bool(board.unread) + room(board.own, board.bytes))
+    own = f"{plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
+    # the disk space, and which runs are deleted when it is full
+    space = at_most("megabytes", max_disk_bytes() // MB) * MB
+    st.caption(
+        f"{unread * bool(board.unread)}{own}, {byte_size(board.bytes)} of {byte_size(space)}. At most "
+        f"{at_most('runs', MAX_RUNS):,} are stored; at the limit, the oldest unnamed runs are deleted. A deleted "
+        f"run can be restored for {GRACE / 3600:.0f} hour."
+    )
     if (cluster := cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 
@@ -682,8 +663,34 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
     def write_link() -> None:
         select([ids[row] for row in st.session_state[key].selection.rows if row < len(ids)])
 
+    frame = pd.DataFrame(
+        {
+            "name": [item.name for item in items],
+            "sequence_accuracy": [
+                None if item.last is None else item.last.sequence_accuracy for item in items
+            ],
+            "loss": [item.loss for item in items],
+            "curve": [list(item.curve) for item in items],
+            "steps": [item.steps for item in items],
+            "train_seconds": [item.train_seconds for item in items],
+            "state": [state(item) for item in items],
+            "created": [
+                datetime.fromtimestamp(item.created, UTC) if item.created else None
+                for item in items
+            ],
+            "size": [item.bytes for item in items],
+        }
+    )
     st.dataframe(
-        _frame(items).style.format(FORMATS, na_rep="–"),
+        frame.style.format(
+            {
+                "sequence_accuracy": percent,
+                "loss": number,
+                "train_seconds": duration,
+                "size": byte_size,
+            },
+            na_rep="–",
+        ),
         key=key,
         on_select=write_link,
         selection_mode="multi-row",
@@ -716,27 +723,6 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
             "size": column.NumberColumn("size", width=60),
         },
         alt=f"{total:,} runs, the newest first; the first here is {items[0].name}: {result_text(items[0])}",
-    )
-
-
-def _frame(items: Sequence[RunSummary]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "name": [item.name for item in items],
-            "sequence_accuracy": [
-                None if item.last is None else item.last.sequence_accuracy for item in items
-            ],
-            "loss": [item.loss for item in items],
-            "curve": [list(item.curve) for item in items],
-            "steps": [item.steps for item in items],
-            "train_seconds": [item.train_seconds for item in items],
-            "state": [state(item) for item in items],
-            "created": [
-                datetime.fromtimestamp(item.created, UTC) if item.created else None
-                for item in items
-            ],
-            "size": [item.bytes for item in items],
-        }
     )
 
 
