@@ -1,10 +1,10 @@
 """The page Cost and speed, driven without a browser: a real race, Stop, the kept one, slopes, and implied weights."""
 
-import json
 import time
 from functools import partial
 from unittest.mock import Mock
 
+import msgspec
 import pytest
 import torch
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
