@@ -32,7 +32,7 @@ from core.studies.cache import (
     Paging,
     Pair,
 )
-from core.studies.racing import machine
+from core.studies.efficient import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain, plural

@@ -36,10 +36,10 @@ from core.studies.efficient import (
     USUAL,
     Conditions,
     Implied,
+    Race,
     Result,
     limits,
 )
-from core.studies.racing import Race
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.multiples import Tile, multiples

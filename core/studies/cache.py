@@ -13,7 +13,7 @@ import torch
 from core.attention import attend
 from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
-from core.studies.racing import ONE_AT_A_TIME, machine
+from core.studies.efficient import ONE_AT_A_TIME, machine
 
 MAX_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")

@@ -1,7 +1,7 @@
 """Mechanisms on the same tokens: the map of each, or why there is none, what they share, and what each costs."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from core.attention.cost import Measurement, race
 from core.interpret import trace as analysis
 from core.pretrained import LayerQKV, Pretrained, layer_qkv
 from core.seeding import seeded_layer
-from core.studies.racing import ONE_AT_A_TIME
+from core.studies.efficient import ONE_AT_A_TIME
 from core.tokens import embed, labels, tokenize
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
@@ -80,7 +80,7 @@ class Tokens:
 class MapResult:
     """The map of one mechanism's head, (T, S), and its statistics; where there is no map, `error` says why."""
 
-    weights: np.ndarray
+    weights: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     mask: np.ndarray | None = None
     implied: bool = False
     error: str = ""
@@ -166,17 +166,15 @@ def compute_map(
     try:
         sized = comparison.sized(config)
         if recorded is not None and (reason := _source_error(sized)):
-            return _no_map(reason)
+            return MapResult(error=reason)
         steps = _steps(comparison, sized, recorded)
     except (ConfigError, ValueError) as error:
-        return _no_map(str(error))
+        return MapResult(error=str(error))
     if steps.weights is None:
-        return _no_map(f"kernel = {sized.kernel.key} computes no weights; take kernel = exact.")
+        return MapResult(
+            error=f"kernel = {sized.kernel.key} computes no weights; take kernel = exact."
+        )
     return head_map(steps, comparison.layer_head[1])
-
-
-def _no_map(error: str) -> MapResult:
-    return MapResult(np.zeros((0, 0)), error=error)
 
 
 def _source_error(config: AttentionConfig) -> str | None:
@@ -278,15 +276,6 @@ def measure_costs(
     """
     while not ONE_AT_A_TIME.acquire(timeout=POLL_INTERVAL):
         yield 0.0
-    try:
-        yield from _measure_costs(configs, length, measurements)
-    finally:
-        ONE_AT_A_TIME.release()
-
-
-def _measure_costs(
-    configs: Sequence[AttentionConfig], length: int, measurements: Measurements
-) -> Iterator[float]:
     named = {str(index): config for index, config in enumerate(dict.fromkeys(configs))}
     try:
         yield from _race_configs(named, length, measurements)
@@ -298,6 +287,8 @@ def _measure_costs(
             except UNABLE as error:
                 measurements[config, length] = Measurement(name, length, skipped=str(error))
             yield count / len(named)
+    finally:
+        ONE_AT_A_TIME.release()
 
 
 def _race_configs(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,9 @@ import torch
 from torch import Tensor
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry
-from core.attention.cost import CPU, CUDA, Limits, Measurement
+from core.attention.cost import CPU, CUDA, Limits, Measurement, Progress, race
 from core.entries import complete
 from core.seeding import seeded_layer
-from core.studies.racing import Race, machine
 from core.tokens import embed
 
 HEADS, HEAD_DIM = 4, 64  # of the layers that are measured
@@ -30,6 +32,8 @@ TABLE = "max_len"  # a parameter that follows the longest text
 BANDED = ("local", "block_sparse")  # measured on a window; all other kernels see every key
 SAVED, SAVED_LONGEST = Path(__file__).parent / "data" / "efficient.json", 8192
 D_MODEL, SEED = 64, 126  # of the layer whose implied weights are computed
+ONE_AT_A_TIME = threading.Lock()  # two measurements would measure each other, of whatever session
+LEFT = 20.0  # seconds after the page's last poll until a race ends
 
 
 def limits(device: str) -> Limits:
@@ -98,19 +102,78 @@ class Conditions:
         return Choice.of("local", window=self.window)
 
 
+def machine(device: str = CPU, threads: int | None = None) -> str:
+    """Device, threads and PyTorch's version; `threads` are those of this process unless given."""
+    if device == CUDA:
+        return f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
+    threads = threads or torch.get_num_threads()
+    return (
+        f"{os.cpu_count()} CPU cores, {threads} {'thread' if threads == 1 else 'threads'}, PyTorch "
+        f"{torch.__version__.partition('+')[0]}, {platform.system()} {platform.machine()}"
+    )
+
+
+class Race:
+    """Benchmarks in a thread: a page polls their fraction, points, and error. `reports` are those of `cost.race`."""
+
+    def __init__(self, reports: Iterator[Progress]) -> None:
+        self.fraction, self.error = 0.0, ""
+        self.points: list[Measurement] = []
+        self.waiting = self.alive = True
+        self._stop, self._last_poll = threading.Event(), time.monotonic()
+        self._thread = threading.Thread(target=self._run, args=(reports,), daemon=True)
+        self._thread.start()
+
+    def poll(self) -> None:
+        """Say that the page is still there."""
+        self._last_poll = time.monotonic()
+
+    def stop(self) -> None:
+        """End after the call that is being measured."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait at most so long for the end."""
+        self._thread.join(seconds)
+
+    def _ended(self) -> bool:
+        return self._stop.is_set() or time.monotonic() - self._last_poll > LEFT
+
+    def _run(self, reports: Iterator[Progress]) -> None:
+        try:
+            while not ONE_AT_A_TIME.acquire(timeout=0.1):
+                if self._ended():
+                    return
+            try:
+                self.waiting = False
+                for report in reports:
+                    self.fraction = report.fraction
+                    self.points += report.points
+                    if self._ended():
+                        return
+            finally:
+                ONE_AT_A_TIME.release()
+        except Exception as error:  # the thread's end; the page shows it
+            self.error = str(error)
+        finally:
+            self.alive = False
+
+
 def start_race(conditions: Conditions, clock: Callable[[], float] = time.perf_counter) -> Race:
     """Start measuring these kernels in a thread, at lengths that double up to the longest."""
     lengths = [SHORTEST]
     while lengths[-1] < conditions.longest:
         lengths.append(2 * lengths[-1])
     return Race(
-        conditions.configs()[0],
-        lengths,
-        rounds=ROUNDS,
-        limits=limits(conditions.device),
-        backward=conditions.backward,
-        device=conditions.device,
-        clock=clock,
+        race(
+            conditions.configs()[0],
+            lengths,
+            rounds=ROUNDS,
+            limits=limits(conditions.device),
+            backward=conditions.backward,
+            device=conditions.device,
+            clock=clock,
+        )
     )
 
 
@@ -123,9 +186,9 @@ class Result:
     machine: str
 
     @classmethod
-    def of_race(cls, conditions: Conditions, race: Race) -> Result:
+    def of_race(cls, conditions: Conditions, current: Race) -> Result:
         """What a race has measured so far."""
-        return cls(conditions, tuple(race.points), machine(race.device))
+        return cls(conditions, tuple(current.points), machine(conditions.device))
 
     def of(self, kernel: str) -> list[Measurement]:
         """The points of one kernel that were measured, shortest first."""
@@ -182,12 +245,12 @@ def main() -> None:
     """Measure on one thread in processor time, and write the file."""
     torch.set_num_threads(1)
     conditions = Conditions.of(ENTRIES, SAVED_LONGEST)
-    race = start_race(conditions, time.process_time)
-    while race.alive:
-        race.poll()
-        race.wait(1.0)
-        print(f"{race.fraction:.0%}", flush=True)
-    if race.error:
-        raise SystemExit(race.error)
-    result = msgspec.json.encode(Result.of_race(conditions, race))
+    current = start_race(conditions, time.process_time)
+    while current.alive:
+        current.poll()
+        current.wait(1.0)
+        print(f"{current.fraction:.0%}", flush=True)
+    if current.error:
+        raise SystemExit(current.error)
+    result = msgspec.json.encode(Result.of_race(conditions, current))
     SAVED.write_bytes(msgspec.json.format(result, indent=1) + b"\n")

@@ -76,7 +76,11 @@ def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: i
         if masked.normalized is None
         else _head(masked.weights / masked.normalized.clamp_min(TINY), head)
     )
-    allowed = allowed_of(masked, head)
+    allowed, selected = allowed_of(masked, head), None
+    if any("reads content" in entry("mask", part.key).traits for part in mask.walk()):
+        full = steps_of(Choice("causal"), tokens).weights[:, head : head + 1]
+        count = max(1, round(float(allowed.sum(1).mean())))
+        selected = selection(torch.from_numpy(allowed), full, count)
     return MaskEffect(
         labels(tokens),
         _head(masked.scores, head),
@@ -85,18 +89,8 @@ def mask_effect(mask: Choice, tokens: tuple[str, ...], real: int | None, head: i
         allowed,
         factor,
         layers_needed(torch.from_numpy(allowed)).numpy(),
-        selection_of(mask, tokens, allowed, head),
+        selected,
     )
-
-
-def selection_of(
-    mask: Choice, tokens: tuple[str, ...], allowed: np.ndarray, head: int
-) -> Selection | None:
-    """What a mask that reads content has chosen, held against causal attention; None for any other mask."""
-    if not any("reads content" in entry("mask", part.key).traits for part in mask.walk()):
-        return None
-    full = steps_of(Choice("causal"), tokens).weights[:, head : head + 1]
-    return selection(torch.from_numpy(allowed), full, max(1, round(float(allowed.sum(1).mean()))))
 
 
 @dataclass(frozen=True)

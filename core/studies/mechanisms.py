@@ -43,13 +43,10 @@ def compare(config: AttentionConfig) -> Comparison:
     first, second = steps_of(BASELINE), steps_of(config)
     head = int((first.weights - second.weights).abs().amax((0, 2, 3)).argmax())
     before, after = (steps.weights[0, head].float().numpy() for steps in (first, second))
-    mask, allowed = second.mask, None
-    if mask is not None:
-        mask = mask[0] if mask.dim() == 4 else mask
-        allowed = np.broadcast_to(
-            (mask[head % len(mask)] if mask.dim() == 3 else mask).numpy(), after.shape
-        )
-    return Comparison(head, before, after, allowed, second.implied)
+    mask = (
+        None if second.mask is None else second.mask.expand(second.weights.shape)[0, head].numpy()
+    )
+    return Comparison(head, before, after, mask, second.implied)
 
 
 def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from core.attention.properties import score_properties
 from core.attention.scores import Score
 from core.plugins import describe
 from core.seeding import seeded_layer
-from core.studies.racing import ONE_AT_A_TIME, machine
+from core.studies.efficient import ONE_AT_A_TIME, machine
 from core.tokens import embed
 
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4

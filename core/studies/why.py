@@ -25,7 +25,7 @@ from core.attention.config import entry
 from core.models import ModelConfig
 from core.runs.runs import Run, create_run
 from core.runs.worker import work
-from core.studies.racing import machine
+from core.studies.efficient import machine
 from core.tasks import TaskConfig
 from core.training import Record, RunConfig
 from core.training.config import BOUNDS

@@ -9,7 +9,7 @@ import torch
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import example_config
 from core.attention.cost import CUDA, Limits, attention_cost, peak_bytes, race, seconds, workload
-from core.studies.racing import Race, machine
+from core.studies.efficient import Race, machine
 from tests.attention import drawing
 from tests.attention.test_register import listed
 from tests.cases import each
@@ -172,13 +172,7 @@ def test_a_call_is_timed_to_the_end_of_its_work():
 
 
 def test_a_race_runs_in_its_thread():
-    contest = Race(
-        {"fused": kernel_config("fused")},
-        [128, 256],
-        rounds=2,
-        limits=Limits(),
-        device=CUDA,
-    )
+    contest = Race(race({"fused": kernel_config("fused")}, [128, 256], rounds=2, device=CUDA))
     contest.wait(60)
     assert not contest.alive and not contest.error and len(contest.points) == 2
     assert machine(CUDA).startswith(torch.cuda.get_device_name())

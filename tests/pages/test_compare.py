@@ -31,7 +31,7 @@ from core.studies.compare import (
     measure_costs,
     shared_weights,
 )
-from core.studies.racing import ONE_AT_A_TIME
+from core.studies.efficient import ONE_AT_A_TIME
 from dashboard.draw.formats import number, plain
 from dashboard.ui.models import EMBEDDED, load_model
 from pages import compare

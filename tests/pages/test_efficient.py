@@ -11,7 +11,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 
 from core.attention import AttentionConfig, Choice
 from core.attention.cost import Measurement, attention_cost, output_error
-from core.studies import efficient as study, racing
+from core.studies import efficient as study
 from core.studies.efficient import ENTRIES, Conditions, Result, start_race
 from pages import efficient
 from tests.pages.app import captions, html_text, open_at, set_control
@@ -151,7 +151,7 @@ def test_the_implied_weights_follow_their_controls():
 
 @pytest.mark.parametrize("stopped", [True, False])
 def test_a_race_ends_when_told_or_when_nobody_looks(monkeypatch, stopped):
-    monkeypatch.setattr(racing, "LEFT", 20.0 if stopped else 0.0)
+    monkeypatch.setattr(study, "LEFT", 20.0 if stopped else 0.0)
     race = start_race(Conditions.of(["exact"], 8192))
     if stopped:
         race.stop()
@@ -160,7 +160,7 @@ def test_a_race_ends_when_told_or_when_nobody_looks(monkeypatch, stopped):
 
 
 def test_one_race_at_a_time_and_the_other_waits():
-    with racing.ONE_AT_A_TIME:
+    with study.ONE_AT_A_TIME:
         race = start_race(Conditions.of(QUICK, 512))
         race.wait(0.3)
         assert race.alive and race.waiting and not race.points
@@ -169,7 +169,9 @@ def test_one_race_at_a_time_and_the_other_waits():
 
 
 def test_an_error_in_a_race_is_stored_to_be_said(monkeypatch):
-    monkeypatch.setattr(racing, "race", Mock(side_effect=RuntimeError("no memory")))
+    monkeypatch.setattr(
+        study, "race", lambda *how, **limits: map(Mock(side_effect=RuntimeError("no memory")), [1])
+    )
     race = start_race(Conditions.of(QUICK, 512))
     race.wait(10)
     assert race.error == "no memory" and not race.alive
