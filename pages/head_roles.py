@@ -65,7 +65,7 @@ from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.formats import cut, number, percent, plain
-from dashboard.draw.head_roles import (
+from dashboard.draw.grids import (
     SENTENCE_STYLE,
     head_bars,
     query_lines,

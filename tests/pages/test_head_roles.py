@@ -20,7 +20,7 @@ from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
 from core.pretrained import ModelInputs, load_lab_model, load_minilm
 from core.studies.head_roles import CHOICES, NAMES, SyntaxResult, default_test, queries_by_sentence
 from core.tasks import reading
-from dashboard.draw import head_roles as charts
+from dashboard.draw import grids as charts
 from dashboard.draw.formats import number
 from dashboard.server.cache import measurements
 from dashboard.ui.models import ModelRef, local_models
