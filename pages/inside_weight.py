@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from core.interpret.trace import AttentionTrace, Head, Kind, head_name
-from core.interpret.weight_breakdown import (
+from core.interpret.evidence import (
     LayerAttention,
     WeightBreakdown,
     break_down_weight,
     find_layer,
     layer_attentions,
 )
+from core.interpret.trace import AttentionTrace, Head, Kind, head_name
 from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.attention_view import attention_view
@@ -138,7 +138,7 @@ def script(controls: Values, one: WeightBreakdown) -> Script:
     """The head's map, the score and the weight of the open cell dimension by dimension, and what it carries."""
     kind, cell = controls.kind, controls.cell
     weight = f"""
-from core.interpret.weight_breakdown import break_down_weight, find_layer, layer_attentions
+from core.interpret.evidence import break_down_weight, find_layer, layer_attentions
 
 trace = reading.trace.of({kind!r})
 weights = trace.head({cell.layer}, {cell.head})  # (T, S)

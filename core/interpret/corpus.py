@@ -15,7 +15,7 @@ from msgspec import Meta
 from core.entries import quote
 from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
-from core.interpret.evidence import Question, ask
+from core.interpret.evidence import Question, ask, layer_attentions
 from core.interpret.roles import (
     CLARK,
     MIN_KEYS,
@@ -30,7 +30,6 @@ from core.interpret.roles import (
     share_used,
 )
 from core.interpret.trace import Kind, to_numpy
-from core.interpret.weight_breakdown import layer_attentions
 from core.pretrained.answers import answer_of
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, reject_if
 from core.pretrained.finetune import MINILM

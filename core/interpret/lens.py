@@ -38,7 +38,7 @@ from core.pretrained.attention_recorder import (
     AttentionCall,
     output_embeddings,
 )
-from core.pretrained.base import Pretrained, PretrainedError
+from core.pretrained.base import Pretrained, PretrainedError, reject_if
 from core.pretrained.reading import forward
 
 TOP = 5
@@ -97,11 +97,11 @@ def read_lens(baseline: Baseline, start: int = 0, stop: int | None = None) -> Lo
 def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> Stream:
     """The states of all layers in one pass, and the model's own logits; PretrainedError as in `read_lens`."""
     pretrained, states = baseline.pretrained, dict[str, Tensor]()
-    if pretrained.head not in ("masked", "next", "seq2seq"):
-        raise PretrainedError(
-            f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
-            "tokens. Take a model that fills masks or writes text."
-        )
+    reject_if(
+        pretrained.head not in ("masked", "next", "seq2seq"),
+        f"The answer of {pretrained.name} is not a token, so its layers cannot be read as "
+        "tokens. Take a model that fills masks or writes text.",
+    )
     names = layers_of(pretrained)
 
     def hooks() -> Iterator[Any]:
@@ -146,11 +146,11 @@ def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[LensPart]
         for values in zip(*parts, strict=True)
     )
     own = stream.logits.softmax(-1).gather(-1, top[-1])
-    if (probabilities[-1] - own).abs().max() > CLOSE:
-        raise PretrainedError(
-            f"{pretrained.name} does more with its last layer's states than to read each one by "
-            "itself, so earlier states cannot be read in the same way."
-        )
+    reject_if(
+        (probabilities[-1] - own).abs().max() > CLOSE,
+        f"{pretrained.name} does more with its last layer's states than to read each one by "
+        "itself, so earlier states cannot be read in the same way.",
+    )
     return LogitLens(stream.start, stream.states, top, probabilities, entropy)
 
 
@@ -186,11 +186,11 @@ def layers_of(pretrained: Pretrained) -> tuple[str, ...]:
     for name, _ in model.named_modules():
         if match := STACK.match(name):
             stacks.setdefault(match["stack"], {})[f"{match['stack']}.{match['number']}"] = None
-    if not stacks:
-        raise PretrainedError(
-            f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
-            "read one by one. Take a model such as GPT-2, BERT or T5."
-        )
+    reject_if(
+        not stacks,
+        f"The layers of {pretrained.name} are not one numbered list, so their states cannot be "
+        "read one by one. Take a model such as GPT-2, BERT or T5.",
+    )
     decoder = set(model.get_decoder().modules())  # in ModernBERT that is its last matrix
     inside = [stack for stack in stacks if model.get_submodule(stack) in decoder] or list(stacks)
     return tuple(stacks[min(reversed(inside), key=lambda stack: stack.count("."))])
@@ -311,19 +311,19 @@ def attribute_passes(
 ) -> Iterator[Attribution | None]:
     """The same pass by pass: None after each of PASSES forward passes but the last one, which gives the parts."""
     pretrained, batch = baseline.pretrained, baseline.batch
-    if baseline.answer.kind not in ("next", "mask"):
-        raise PretrainedError(
-            f"The answer of {pretrained.name} is no token but "
-            f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
-            "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5."
-        )
+    reject_if(
+        baseline.answer.kind not in ("next", "mask"),
+        f"The answer of {pretrained.name} is no token but "
+        f"{'a class' if baseline.answer.kind == 'class' else 'an embedding'}, and only the logit "
+        "of a token is told apart into parts. Take a model such as GPT-2, BERT, Llama or T5.",
+    )
     calls = forward(pretrained, batch, with_qkv=True)[1].calls
     for call in calls:
-        if call.gated is None:
-            raise PretrainedError(
-                f"The output projection of {call.name} in {pretrained.name} was not found, so what "
-                "its heads write is unknown. Take a model such as GPT-2, Llama or T5."
-            )
+        reject_if(
+            call.gated is None,
+            f"The output projection of {call.name} in {pretrained.name} was not found, so what "
+            "its heads write is unknown. Take a model such as GPT-2, Llama or T5.",
+        )
     yield None
     stream = _Stream()
     hold = _hold(pretrained.model, calls, stream)
@@ -343,9 +343,10 @@ def attribute_passes(
     if constant := float(_logit(baseline, passed, output, contrast)):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
-    most = max(abs(result.logit), *(abs(part.value) for part in parts))
-    if not abs(result.total - result.logit) <= CLOSE * most:
-        raise PretrainedError(NO_SUM.format(pretrained.name))
+    largest = max(abs(result.logit), *(abs(part.value) for part in parts))
+    reject_if(
+        not abs(result.total - result.logit) <= CLOSE * largest, NO_SUM.format(pretrained.name)
+    )
     yield result
 
 

@@ -22,7 +22,7 @@ from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import Kind, LayerKey, to_numpy
 from core.pretrained.answers import answer_of
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch
-from core.pretrained.base import ModelInputs, Pretrained, PretrainedError
+from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.reading import forward, tokenizer_of
 
 # The places of a model whose outputs are read and replaced: layers, and their feed-forward networks.
@@ -240,11 +240,11 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
     An encoder–decoder that is given no target reads its own output for the clean text in both runs, and answers where
     its two outputs first differ. PretrainedError where the texts differ in length, or the model's answers do not.
     """
-    if not pretrained.recordable:
-        raise PretrainedError(
-            f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
-            "cannot be replaced. Take a model such as BERT, GPT-2 or Llama."
-        )
+    reject_if(
+        not pretrained.recordable,
+        f"{pretrained.name} computes attention in its own code, so the outputs of its heads "
+        "cannot be replaced. Take a model such as BERT, GPT-2 or Llama.",
+    )
     first, second = (ask(pretrained, Question(inputs, position)) for inputs in (clean, corrupted))
     if first.target is not None and second.target is not None and clean.target is None:
         outputs = first.target.ids[1:], second.target.ids[1:]
@@ -263,43 +263,35 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
         ("targets", (first.target, second.target)),
     ):
         lengths = [0 if line is None else len(line) for line in lines]
-        if lengths[0] != lengths[1]:
-            raise PretrainedError(
-                f"The {name} have {lengths[0]} and {lengths[1]} tokens. Patching puts what one "
-                "computes at a token into the same token of the other: write texts of equal length."
-            )
-    if first.answer.logits is None:
-        return _checked(TextPair(first, replace(second, reference=first.reference)))
-    assert second.answer.logits is not None
-    answers = [
-        int(one.logits.argmax()) for one in (first.answer, second.answer) if one.logits is not None
-    ]
-    followed = answers[0] if output is None else output
-    if contrast is None and followed == answers[1]:
-        raise PretrainedError(
+        reject_if(
+            lengths[0] != lengths[1],
+            f"The {name} have {lengths[0]} and {lengths[1]} tokens. Patching puts what one "
+            "computes at a token into the same token of the other: write texts of equal length.",
+        )
+    if first.answer.logits is not None and second.answer.logits is not None:
+        answers = [int(one.argmax()) for one in (first.answer.logits, second.answer.logits)]
+        followed = answers[0] if output is None else output
+        reject_if(
+            contrast is None and followed == answers[1],
             f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
-            "back. Name two answers, or change the second text."
+            "back. Name two answers, or change the second text.",
         )
-    other = answers[1] if contrast is None else contrast
-    return _checked(
-        TextPair(
-            *(
-                ask(
-                    pretrained,
-                    replace(one.question, output=followed, quantity="difference", contrast=other),
-                )
-                for one in (first, second)
+        other = answers[1] if contrast is None else contrast
+        first, second = (
+            ask(
+                pretrained,
+                replace(one.question, output=followed, quantity="difference", contrast=other),
             )
+            for one in (first, second)
         )
+    else:  # embeddings
+        second = replace(second, reference=first.reference)
+    pair = TextPair(first, second)
+    reject_if(
+        abs(pair.gap) < MIN_DIFFERENCE,
+        "Both texts have the same difference between the two answers, so there is nothing that a "
+        "part could bring back. Change the second text, or name other answers.",
     )
-
-
-def _checked(pair: TextPair) -> TextPair:
-    if abs(pair.gap) < MIN_DIFFERENCE:
-        raise PretrainedError(
-            "Both texts have the same difference between the two answers, so there is nothing that a "
-            "part could bring back. Change the second text, or name other answers."
-        )
     return pair
 
 

@@ -24,7 +24,7 @@ from core.interpret.patching import (
     patch_source,
 )
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.answers import Answer, output_name, top_candidates
 from core.pretrained.attention_recorder import numbers_by_layer
 
@@ -86,11 +86,11 @@ def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
             for trace, side, of in ((one, first, kind), (two, second, second_kind))
         )
     pair = Aligned.of(one, two)
-    if len(pair.rows) * len(pair.columns) > MAX_CELLS:
-        raise PretrainedError(
-            f"Side by side these texts have {len(pair.rows):,} × {len(pair.columns):,} "
-            "cells; at most 512 × 1,024 are drawn. Use shorter texts."
-        )
+    reject_if(
+        len(pair.rows) * len(pair.columns) > MAX_CELLS,
+        f"Side by side these texts have {len(pair.rows):,} × {len(pair.columns):,} "
+        "cells; at most 512 × 1,024 are drawn. Use shorter texts.",
+    )
     return pair, merged
 
 

@@ -13,10 +13,9 @@ from core.interpret.evidence import (
     ablate_heads,
     answering_rows,
     head_sets,
-    largest_effects,
 )
 from core.interpret.trace import AttentionTrace, Kind, head_name
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading
+from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.generate import SearchSettings, decode_text, generate
 
 MAX_SENTENCES = 12
@@ -89,7 +88,7 @@ def default_head(answer: Answer, known: Effects | None) -> Head:
     """The head without which the answer changes most; if that is not known, the one with the largest weight."""
     maps = answer.trace.maps
     if known:
-        (_, layer, head), _ = largest_effects(known, 1)[0]
+        _, layer, head = max(known, key=lambda one: abs(known[one].change))
         return head_at(answer, known, [item.layer for item in maps].index(layer), head)
     hidden, row = np.asarray(answer.baseline.source.special), _answering(answer)
     largest = [
@@ -129,11 +128,11 @@ def sentences(first: str, more: str) -> tuple[str, ...]:
     lines = tuple(
         dict.fromkeys(line.strip() for line in (first, *more.splitlines()) if line.strip())
     )
-    if len(lines) > MAX_SENTENCES:
-        raise PretrainedError(
-            f"There are {len(lines)} sentences; at most {MAX_SENTENCES} are compared at once. "
-            f"Take {len(lines) - MAX_SENTENCES} out."
-        )
+    reject_if(
+        len(lines) > MAX_SENTENCES,
+        f"There are {len(lines)} sentences; at most {MAX_SENTENCES} are compared at once. "
+        f"Take {len(lines) - MAX_SENTENCES} out.",
+    )
     return lines
 
 

@@ -12,11 +12,16 @@ import pytest
 import torch
 
 from core.interpret.circuits import read_heads, read_vocabularies
-from core.interpret.evidence import Question, ask, measure_contributions
+from core.interpret.evidence import (
+    Question,
+    ask,
+    break_down_weight,
+    layer_attentions,
+    measure_contributions,
+)
 from core.interpret.head_tests import score_repeats
 from core.interpret.lens import attribute_logit, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch, patch_source
-from core.interpret.weight_breakdown import break_down_weight, layer_attentions
 from core.models import ModelConfig
 from core.models.decoding import Prompt, Sampling, SearchSettings, beam, greedy, sample
 from core.pretrained import ModelInputs, PretrainedError, answer, load_lab_model, read

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.interpret.weight_breakdown import break_down_weight, layer_attentions
+from core.interpret.evidence import break_down_weight, layer_attentions
 from core.pretrained import ModelInputs, load_minilm, read
 from core.studies.inside_weight import Cell, default_cell
 from dashboard.draw.formats import number

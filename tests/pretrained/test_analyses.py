@@ -21,7 +21,9 @@ from core.interpret.evidence import (
     Question,
     ablate_heads,
     ask,
+    break_down_weight,
     hide_token,
+    layer_attentions,
     make_heads_uniform,
     measure_contributions,
     output_matrix,
@@ -30,7 +32,6 @@ from core.interpret.evidence import (
 from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
 from core.interpret.patching import estimate_heads, pair_of, patch_source
 from core.interpret.trace import graph, rollout
-from core.interpret.weight_breakdown import break_down_weight, layer_attentions
 from core.pretrained import Array, PretrainedError, encode, forward, read
 from core.pretrained.attention_recorder import repeat_kv
 from core.pretrained.base import first_line
