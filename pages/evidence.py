@@ -28,7 +28,7 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
-from core.pretrained.maps import with_sink
+from core.pretrained.reading import with_sink
 from core.ranks import kendall
 from core.studies import evidence as study
 from core.studies.evidence import WAYS, HeadMaps, key_agreement
@@ -920,7 +920,7 @@ def script(
     maps = f"""
 from core.interpret.evidence import {contributions.partition("(")[0]}
 from core.studies.evidence import flow_map, head_maps
-{"from core.pretrained.maps import with_sink" if sink else ""}
+{"from core.pretrained.reading import with_sink" if sink else ""}
 contributions = {contributions}
 item = {"with_sink(reading.trace)" if sink else "reading.trace"}.maps[{head[0]}]
 flowing = {flowing[0] if flowing else None}  # maximum flow to each query

@@ -39,8 +39,7 @@ from core.pretrained.attention_recorder import (
 )
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.load import maps_bytes
-from core.pretrained.maps import allowed_of
-from core.pretrained.reading import Batch, encode, forward
+from core.pretrained.reading import Batch, allowed_of, encode, forward
 
 # A question to a model, and its baseline: the full model's answer, with which ablations are compared.
 

@@ -26,7 +26,7 @@ from core.pretrained.base import (
     words_of,
     wrap_errors,
 )
-from core.pretrained.maps import KINDS
+from core.pretrained.reading import KINDS
 
 # The arrays in an NPZ or safetensors file, checked by their headers before they are unpacked; no code is run.
 

@@ -26,15 +26,18 @@ from core.pretrained.base import (
     wrap_errors,
 )
 from core.pretrained.load import sees_ahead
-from core.pretrained.maps import has_sinks, maps_of, note_of, with_sink
 from core.pretrained.reading import (
     Batch,
     encode_source,
     end_tokens,
     forward,
+    has_sinks,
     logit_rules,
+    maps_of,
+    note_of,
     target_ids,
     tokenizer_of,
+    with_sink,
 )
 
 # A pretrained model behind the decoder interface of `core.models.decoding`: encode a source, then feed one token a row.

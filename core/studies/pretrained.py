@@ -10,7 +10,7 @@ from core.interpret import map_transform
 from core.interpret.map_transform import MapTransform, token_transform, transform_trace
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading
-from core.pretrained.maps import sink_line, with_sink
+from core.pretrained.reading import sink_line, with_sink
 
 Pair = tuple[int, int]
 Order = Literal["text", "keys", "queries", "both"]

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from core.attention import Attention
 from core.models.cards import CARDS, card
 from core.models.cards.base import KINDS
-from core.models.cards.states import RETNET
+from core.models.cards.published import RETNET
 from tests.cases import each
 
 # Published configs in transformers: a card's key → model type, class, and what differs from the type's defaults.

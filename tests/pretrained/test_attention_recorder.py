@@ -29,7 +29,7 @@ from core.pretrained.generate import (
     score_continuation,
 )
 from core.pretrained.load import load_folder, prepare_model, refuse_config
-from core.pretrained.maps import unblocked
+from core.pretrained.reading import unblocked
 from tests.cases import each
 from tests.tiny_architectures import (
     ARCHITECTURES,

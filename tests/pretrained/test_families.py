@@ -19,7 +19,7 @@ from core.pretrained import (
     read,
 )
 from core.pretrained.load import max_tokens_of, untrained
-from core.pretrained.maps import SINK, with_sink
+from core.pretrained.reading import SINK, with_sink
 from dashboard.draw import attention_view
 from tests.cases import each
 from tests.tiny_models import (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from core.attention import AttentionConfig, Choice
 from core.models.cards.base import ModelCard
-from core.models.cards.dense import (
+from core.models.cards.published import (
     BERT,
     DEEPSEEK_V2,
     DEEPSEEK_V32,
@@ -12,17 +12,21 @@ from core.models.cards.dense import (
     GEMMA3,
     GPT2,
     GPT_OSS,
+    KIMI,
     LLAMA2,
     LLAMA3,
     LLAMA4,
+    MAMBA2,
+    MINIMAX,
     MISTRAL,
     MODERNBERT,
     OLMO2,
     QWEN3,
+    QWEN3_NEXT,
+    RETNET,
     SMOLLM3,
     T5,
 )
-from core.models.cards.states import KIMI, MAMBA2, MINIMAX, QWEN3_NEXT, RETNET
 
 CARDS: tuple[ModelCard, ...] = (  # by year
     BERT,
