@@ -139,7 +139,6 @@ class Seq2Seq(Model):
 
 
 def weights_of(steps: Iterable[Steps]) -> list[Float[Tensor, "B H T S"]]:
-    """The weights of each of the layers' Steps."""
     return [one.weights for one in steps if one.weights is not None]
 
 
@@ -180,10 +179,9 @@ def map_tokens(
 def sentence_spans(source: Sequence[str]) -> tuple[range, ...]:
     """The positions of each sentence's tokens; a sentence reaches up to its end mark, the last one to the end."""
     ends = [i + 1 for i, token in enumerate(source) if token == SENTENCE_END]
-    starts = [0, *ends]
     return tuple(
         range(start, end)
-        for start, end in zip(starts, [*ends, len(source)], strict=True)
+        for start, end in zip([0, *ends], [*ends, len(source)], strict=True)
         if start < end
     )
 
@@ -306,7 +304,6 @@ def concatenate(
 def gather_positions(
     x: Float[Tensor, "B L C"], positions: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T C"]:
-    """The vectors at those positions."""
     return x.gather(1, positions[..., None].expand(-1, -1, x.shape[-1]))
 
 

@@ -256,7 +256,6 @@ BOUNDS = bounds(ModelConfig)
 
 
 def _check(config: ModelConfig) -> None:
-    """ConfigError where fields that are each of their type do not fit together."""
     kind, attention = config.kind, config.attention
     refuse_if(
         attention is None and kind != "recurrent",
@@ -279,7 +278,6 @@ def _check(config: ModelConfig) -> None:
 
 
 def _check_stack(config: ModelConfig) -> None:
-    """ConfigError for attentions that cannot stand in one stack, and layers that cannot share keys and values."""
     pattern = config.pattern
     refuse_if(
         len(pattern) > LONGEST,
@@ -334,7 +332,6 @@ def _check_stack(config: ModelConfig) -> None:
 
 
 def _check_cells(config: ModelConfig) -> None:
-    """ConfigError for an attention that a model with cells cannot have beside them."""
     kind, attention = config.kind, config.attention
     refuse_if(
         config.bidirectional and config.d_model % 2,
@@ -389,5 +386,4 @@ def _first_sees_itself(mask: Choice) -> bool:
 
 
 def _is_added(attention: AttentionConfig) -> bool:
-    """Whether its positions are added to the embedding."""
     return entry("position", attention.position.key).enters == "x"

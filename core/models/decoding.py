@@ -134,8 +134,8 @@ class SearchSettings:
 
 def keep_top_k(logits: Float[Tensor, "B V"], k: int) -> Float[Tensor, "B V"]:
     """−∞ for all below the k-th largest; ties with it stay."""
-    least = logits.topk(min(k, logits.shape[-1])).values[:, -1:]
-    return logits.masked_fill(logits < least, NEVER)
+    lowest = logits.topk(min(k, logits.shape[-1])).values[:, -1:]
+    return logits.masked_fill(logits < lowest, NEVER)
 
 
 def keep_top_p(logits: Float[Tensor, "B V"], p: float) -> Float[Tensor, "B V"]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,9 +21,6 @@ from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 from core.hooks import hooked
 from core.models.base import FeatureEmbedding, Model, ModelOutput, TokenEmbedding
 from core.models.config import ModelConfig
-
-# Names of the parts of a model, in the words of the papers.
-
 
 ITSELF = "itself"  # the share of a part that is in none of its children
 NAMES = {
@@ -266,56 +264,41 @@ def _tree(model: nn.Module, stats: dict[str, ModuleStats]) -> Part:
 
     def part(path: str) -> Part:
         own = stats.get(path, ModuleStats(0))
+        parts = map(part, sorted(children_of[path], key=turn))
+        # Positions are shown in any case, other parts where they have parameters, flops or bytes.
         children = tuple(
-            child for child in map(part, sorted(children_of[path], key=turn)) if _counts(child)
+            one
+            for one in parts
+            if one.parameters or one.flops or one.bytes or one.path.endswith("places")
         )
-        name, remainder = title(path, model), f"{path}.{ITSELF}"
         if children and (own.flops or own.bytes or own.parameters):
-            children += (_leaf(remainder, title(remainder, model), own),)
-        return _branch(path, name, own, children) if children else _leaf(path, name, own)
+            rest = f"{path}.{ITSELF}"
+            children += (_part(rest, title(rest, model), replace(own, output=None)),)
+        return _part(path, title(path, model), own, children)
 
     return part("")
 
 
-def _counts(part: Part) -> bool:
-    """Whether it has parameters, flops or bytes; positions count in any case."""
-    return bool(part.parameters or part.flops or part.bytes or part.path.endswith("places"))
-
-
-def _leaf(path: str, name: str, own: ModuleStats) -> Part:
-    shape, mean, std = (
-        (None, None, None) if path.endswith(ITSELF) else own.output or (None, None, None)
-    )
+def _part(path: str, name: str, own: ModuleStats, children: tuple[Part, ...] = ()) -> Part:
+    """A part, with the sums of its children where it has any. One without an output of its own has its first child's, and
+    an only child is left out, unless it is a layer."""
+    output: tuple[Any, ...] = own.output or (None, None, None)
+    if children and own.output is None:
+        output = children[0].shape, children[0].mean, children[0].std
+    own_gradient = math.sqrt(own.gradient) if own.parameters else None
+    gradients = [one.gradient for one in children] if children else [own_gradient]
+    known = [gradient for gradient in gradients if gradient is not None]
+    alone = len(children) == 1 and not children[0].path.rpartition(".")[2].isdecimal()
     return Part(
         path,
         name,
-        shape,
-        own.parameters,
-        own.flops,
-        own.bytes,
-        mean,
-        std,
-        math.sqrt(own.gradient) if own.parameters else None,
-    )
-
-
-def _branch(path: str, name: str, own: ModuleStats, children: tuple[Part, ...]) -> Part:
-    """A part with children; one without an output of its own has its first child's, and an only child is left out,
-    unless it is a layer."""
-    shape, mean, std = own.output or (children[0].shape, children[0].mean, children[0].std)
-    gradients = [child.gradient for child in children if child.gradient is not None]
-    shown = children if len(children) > 1 or children[0].path.rpartition(".")[2].isdecimal() else ()
-    return Part(
-        path,
-        name,
-        shape,
-        sum(child.parameters for child in children),
-        sum(child.flops for child in children),
-        sum(child.bytes for child in children),
-        mean,
-        std,
-        math.hypot(*gradients) if gradients else None,
-        shown,
+        output[0],
+        sum(one.parameters for one in children or (own,)),
+        sum(one.flops for one in children or (own,)),
+        sum(one.bytes for one in children or (own,)),
+        *output[1:],
+        math.hypot(*known) if known else None,
+        () if alone else children,
     )
 
 
@@ -360,7 +343,6 @@ def _is_layer(part: Part) -> bool:
 
 
 def _moved(part: Part, path: str, cut: int) -> Part:
-    """A layer and its parts under another path."""
     return replace(
         part,
         path=path + part.path[cut:],
@@ -376,16 +358,15 @@ def record_outputs(model: Model) -> Iterator[dict[str, Tensor]]:
     """
     outputs: dict[str, Tensor] = {}
 
-    def hook(path: str):
-        def record(module: object, inputs: object, output: object) -> None:
-            tensor = main_output(output)
-            if tensor is not None:
-                before = outputs.get(path) if isinstance(module, TokenEmbedding) else None
-                outputs[path] = joined(before, tensor.detach())
-
-        return record
+    def record(path: str, module: object, inputs: object, output: object) -> None:
+        tensor = main_output(output)
+        if tensor is not None:
+            before = outputs.get(path) if isinstance(module, TokenEmbedding) else None
+            outputs[path] = joined(before, tensor.detach())
 
     with hooked(
-        module.register_forward_hook(hook(path)) for path, module in model.named_modules() if path
+        module.register_forward_hook(partial(record, path))
+        for path, module in model.named_modules()
+        if path
     ):
         yield outputs

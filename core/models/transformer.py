@@ -55,7 +55,6 @@ def final_norm(config: ModelConfig) -> nn.Module:
 
 
 def dropout(config: ModelConfig) -> nn.Module | None:
-    """Dropout, or None where its share is 0."""
     return nn.Dropout(config.dropout) if config.dropout else None
 
 
@@ -146,8 +145,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig, layer: int = 0, cross: bool = True) -> None:
         super().__init__()
         attention = causal_config(config.layer_attention(layer, "causal"))
-        shares = config.kv_source(layer) is not None
-        self.causal = Attention(attention, takes_kv=shares, layer=layer)
+        self.causal = Attention(
+            attention, takes_kv=config.kv_source(layer) is not None, layer=layer
+        )
         self.around_causal = Residual(config)
         if cross:
             self.cross = Attention(cross_config(config.layer_attention(layer, "cross")))

@@ -23,14 +23,12 @@ from core.pretrained.base import (
 )
 from core.pretrained.reading import encode, forward, tokenized, tokenizer_of
 
-AnswerKind = Literal["next", "mask", "class", "embedding"]
-
 
 @dataclass(frozen=True, eq=False)
 class Answer:
     """The answer at one position: logits (V,), or a unit vector (C,) where the model has no head."""
 
-    kind: AnswerKind
+    kind: Literal["next", "mask", "class", "embedding"]
     logits: Float[Tensor, " V"] | None = None
     vector: Float[Tensor, " C"] | None = None
     position: int = 0
@@ -221,12 +219,11 @@ def output_id(pretrained: Pretrained, answer: Answer, text: str) -> int:
 def check_output(pretrained: Pretrained, answer: Answer, output: int) -> int:
     """The number itself; PretrainedError unless the answer has such a logit."""
     assert answer.logits is not None
-    if not 0 <= output < len(answer.logits):
-        what = "class" if answer.kind == "class" else "token"
-        raise PretrainedError(
-            f"{pretrained.name} has no {what} #{output}; the numbers are 0 to "
-            f"{len(answer.logits) - 1:,}."
-        )
+    reject_if(
+        not 0 <= output < len(answer.logits),
+        f"{pretrained.name} has no {'class' if answer.kind == 'class' else 'token'} #{output}; the "
+        f"numbers are 0 to {len(answer.logits) - 1:,}.",
+    )
     return output
 
 

@@ -57,10 +57,8 @@ def _npz(data: bytes, name: str) -> Arrays:
             for member in archive.namelist():
                 key = member.removesuffix(".npy")
                 with archive.open(member) as file:
-                    first = np.lib.format.read_magic(file) == (1, 0)
-                    version = "1_0" if first else "2_0"
-                    header = getattr(np.lib.format, f"read_array_header_{version}")
-                    shape, _, kind = header(file)
+                    version = "1_0" if np.lib.format.read_magic(file) == (1, 0) else "2_0"
+                    shape, _, kind = getattr(np.lib.format, f"read_array_header_{version}")(file)
                 reject_if(
                     kind.hasobject,
                     f"{member} in {name} holds Python objects, which could run code, so it is not "
@@ -276,7 +274,6 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
 
 def _names(labels: Mapping[str, tuple[str, ...]], side: str, kind: str, size: int, typed: tuple[str, ...],
            name: str) -> tuple[str, ...]:  # fmt: skip
-    """The names of rows or columns: as typed, from the file's labels, or their numbers."""
     if typed:
         reject_if(
             len(typed) != size,

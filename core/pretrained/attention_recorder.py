@@ -110,8 +110,11 @@ class AttentionRecorder:
         if (self.with_qkv or changes) and not twice:
             call.output = output_layer(self.model, call.name, out.shape[2] * out.shape[3])
         if call.output is not None:
-            enter = partial(self._enter, call, out.shape, len(self.hooks))
-            self.hooks.append(call.output.register_forward_pre_hook(enter))
+            self.hooks.append(
+                call.output.register_forward_pre_hook(
+                    partial(self._enter, call, out.shape, len(self.hooks))
+                )
+            )
         elif changes:
             out = self._changed(key, out, out.shape[-1] if repeated else 0)
         if self.with_qkv and call.v is not None and call.out is not None:

@@ -231,8 +231,8 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """The ids as the vocabulary spells them; an id beyond the vocabulary as its number."""
-    pieces = tokenizer.convert_ids_to_tokens(list(ids))
-    return [f"[{one}]" if piece is None else piece for one, piece in zip(ids, pieces, strict=True)]
+    pieces = zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True)
+    return [f"[{one}]" if piece is None else piece for one, piece in pieces]
 
 
 def display_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
@@ -310,7 +310,6 @@ def picture_line(model: Any, size: tuple[int, int]) -> Line:
 
 
 def _patch_size(config: Any) -> tuple[int, int] | None:
-    """Height and width of a patch, of the model or of that part of it which reads pictures."""
     parts = ("vision_config", "encoder", "backbone_config")
     for part in (config, *(getattr(config, name, None) for name in parts)):
         patch = getattr(part, "patch_size", None)

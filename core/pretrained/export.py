@@ -218,12 +218,14 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
         tokens: Tensor = hf_model.generate(
             **inputs, do_sample=False, num_beams=1, max_new_tokens=count
         )[0]
-    start = 0 if two else inputs["input_ids"].shape[1]
-    output = tokenizer.decode(tokens[start:], skip_special_tokens=True)
-    after = "" if two else ', inputs["input_ids"].shape[1]:'
-    auto = "AutoModelForSeq2SeqLM" if two else "AutoModelForCausalLM"
+    if not two:
+        tokens = tokens[inputs["input_ids"].shape[1] :]
     return IN_TEXT.format(
-        auto=auto, text=text, count=count, after=after, output=" ".join(output.split())
+        auto="AutoModelForSeq2SeqLM" if two else "AutoModelForCausalLM",
+        text=text,
+        count=count,
+        after="" if two else ', inputs["input_ids"].shape[1]:',
+        output=" ".join(tokenizer.decode(tokens, skip_special_tokens=True).split()),
     )
 
 

@@ -310,8 +310,10 @@ def load_tokenizer(model: str, task: str) -> Any:
         tokenizer = transformers.AutoTokenizer.from_pretrained(check_model(model, task), **SAFE)
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         raise PretrainedError(f"{none}: {first_line(error)}") from error
-    if len(tokenizer) <= len(tokenizer.all_special_tokens):  # made from the config alone
-        raise PretrainedError(f"{none}. Take a complete model.")
+    # One without ordinary words was made from the config alone.
+    reject_if(
+        len(tokenizer) <= len(tokenizer.all_special_tokens), f"{none}. Take a complete model."
+    )
     return tokenizer
 
 

@@ -263,8 +263,7 @@ class FineTuneLoop:
     ) -> None:
         self.run, self.config, self.rows, self.learner = run, config, rows, learner
         self.stop, self.on_record = stop, on_record
-        per_epoch = math.ceil(len(rows.learned) / config.batch_size)
-        self.steps = per_epoch * config.epochs
+        self.steps = math.ceil(len(rows.learned) / config.batch_size) * config.epochs
         self.every = max(1, round(self.steps / RECORDS))
         self.inputs = recorded_inputs(config, rows)
         self.losses: list[float] = []

@@ -202,8 +202,8 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
             tokenizer.sep_token_id,
         ):
             length -= 1
-        names = ("ids", "tokens", "special", "word", "segment")
-        read = Line(*(getattr(read, name)[:length] for name in names))
+        parts = (read.ids, read.tokens, read.special, read.word, read.segment)
+        read = Line(*(part[:length] for part in parts))
         prefix = read.ids
         source, mask = torch.tensor([prefix[:-1]], dtype=torch.long), None
     if (room := pretrained.max_tokens - len(prefix)) < 1:

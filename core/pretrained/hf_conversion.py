@@ -29,7 +29,6 @@ CARRIED = frozenset(
     {("grouped_query", "kv_heads"), ("learned", "max_len"), ("rope", "base")}
 )  # what classes have
 _HEADS = ("multi_head", "grouped_query", "multi_query")
-HEAD_SIZES = frozenset((key, "head_dim") for key in _HEADS)
 USUAL = {"score": ("scaled_dot",), "normalizer": ("softmax",)}
 # The parts of a layer here, and what they are called in a layer of each class; {} is a projection.
 MARIAN_ENCODER = """
@@ -86,10 +85,9 @@ class HFConversion:
 
     def lacks(self, config: ModelConfig) -> list[str]:
         """The model's settings that this class lacks, each with those it has."""
-        needs = {**USUAL, **self.needs}
         lacks = [
             f"{name} = {' or '.join(map(str, fits))}, not {value}"
-            for name, fits in needs.items()
+            for name, fits in {**USUAL, **self.needs}.items()
             if (value := _setting(config, name, self.carried)) not in fits
         ]
         return lacks if config.d_ff or self.attention_only else [*lacks, "d_ff above 0, not 0"]
@@ -207,7 +205,6 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
         layer_names(config.layers, own, f"model.{side}.layers", lines, four)
         for side, (own, lines) in zip(("encoder", "decoder"), parts, strict=True)
     )
-    bias = state.get("output.bias", torch.zeros(shape.target))
     weights = rename_weights(state, encoder | decoder) | {
         "model.encoder.embed_tokens.weight": vocabulary_rows(
             state["source.token.weight"], source, vocabulary
@@ -216,7 +213,12 @@ def to_marian(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
             state["target.token.weight"], target, vocabulary
         ),
         "lm_head.weight": vocabulary_rows(state["output.weight"], target, vocabulary),
-        "final_logits_bias": vocabulary_rows(bias, target, vocabulary, IMPOSSIBLE_LOGIT)[None],
+        "final_logits_bias": vocabulary_rows(
+            state.get("output.bias", torch.zeros(shape.target)),
+            target,
+            vocabulary,
+            IMPOSSIBLE_LOGIT,
+        )[None],
     }
     sizes = {
         f"{side}_{name}": value
@@ -413,7 +415,7 @@ HF_CONVERSIONS = (
             "position": ("rope",),
             "mask": ("none", "causal", "padding"),
         },
-        CARRIED | HEAD_SIZES,
+        CARRIED | {(key, "head_dim") for key in _HEADS},
         attention_only=True,
     ),
     HFConversion(

@@ -85,7 +85,6 @@ def fetch_file(
 def _stream(
     repo: str, commit: str, name: str, token: str | None, start: int = 0
 ) -> Iterator[bytes]:
-    """The bytes of a file of one commit, from `start` on."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 

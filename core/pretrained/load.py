@@ -573,7 +573,6 @@ def reads_of(model: Any) -> Reads:
 
 
 def _reader(folder: Path, model: Any) -> Any:
-    """The tokenizer, or the processor of pictures or sound, from the model's folder."""
     import transformers
 
     reads = reads_of(model)

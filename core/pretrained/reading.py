@@ -169,8 +169,12 @@ def _reading(
         produced = replace(line, special=(*line.special[:-1], True), word=(*line.word[:-1], None))
     reading = Reading(AttentionTrace((), pretrained.name), source, target, produced, cut)
     trace = AttentionTrace(maps_of(pretrained, output, recorder, reading), pretrained.name)
-    note = note_of(pretrained, recorder, trace.kinds)
-    return replace(reading, trace=trace, note=note, sinks=has_sinks(recorder))
+    return replace(
+        reading,
+        trace=trace,
+        note=note_of(pretrained, recorder, trace.kinds),
+        sinks=has_sinks(recorder),
+    )
 
 
 def encode(
@@ -187,8 +191,9 @@ def encode(
     if len(ids) == 1:
         from core.pretrained.generate import generate
 
-        settings = SearchSettings(longest=MAX_PRODUCED)
-        tree = generate(pretrained, replace(inputs, target=None), settings)
+        tree = generate(
+            pretrained, replace(inputs, target=None), SearchSettings(longest=MAX_PRODUCED)
+        )
         tokens = tree.hypotheses[0].tokens
         ids += tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens
     if len(ids) > most:
@@ -247,7 +252,6 @@ def sampling_rate(pretrained: Pretrained) -> int:
 
 
 def _extractor(pretrained: Pretrained) -> Any:
-    """The feature extractor, alone or in a processor beside a tokenizer."""
     return getattr(pretrained.tokenizer, "feature_extractor", pretrained.tokenizer)
 
 
@@ -478,8 +482,7 @@ def not_taken(pretrained: Pretrained, batch: Mapping[str, Any], error: Exception
     if pretrained.model.forward.__name__ == "_forward_unimplemented":
         why = "has no forward pass; only its parts have one"
     elif reads in ("text", "pair") and books > 1 and ids:
-        codes = f"the codes of {books} codebooks at each step ({ids})"
-        why = f"does not read {what}: it takes {codes}, {lacks}"
+        why = f"does not read {what}: it takes the codes of {books} codebooks at each step ({ids}), {lacks}"
     elif needs and not batch.keys() & takes.keys():
         why = f"does not read {what}: it takes {_words(needs)}, {lacks}"
     elif needs:
@@ -496,7 +499,6 @@ def _take(pretrained: Pretrained) -> str:
 
 
 def _words(keys: Sequence[str]) -> str:
-    """Inputs in words, each with its own name."""
     meant: dict[str, list[str]] = {}
     for key in keys:
         meant.setdefault(INPUTS.get(key, ""), []).append(key)
@@ -554,12 +556,13 @@ def maps_of(
 def _map(pretrained: Pretrained, reading: Reading, kind: Kind, layer: int, number: int, weights: Tensor,
          mask: Tensor | None) -> AttentionMap:  # fmt: skip
     rows, columns = reading.lines(kind)
-    if weights.shape[-2:] != (len(rows), len(columns)):
-        height, width = weights.shape[-2:]
-        family = str(pretrained.model.config.model_type)
-        why = NO_MATRIX.get(family, "they are not between the tokens that it was given")
+    if (size := tuple(weights.shape[-2:])) != (len(rows), len(columns)):
+        why = NO_MATRIX.get(
+            str(pretrained.model.config.model_type),
+            "they are not between the tokens that it was given",
+        )
         raise PretrainedError(
-            f"{pretrained.name} returned maps of {height} × {width} for {len(rows)} × {len(columns)} tokens: {why}, so "
+            f"{pretrained.name} returned maps of {size[0]} × {size[1]} for {len(rows)} × {len(columns)} tokens: {why}, so "
             f"they are not drawn. {_take(pretrained)}"
         )
     reject_if(
@@ -581,7 +584,6 @@ def allowed_of(mask: Tensor | None, keys: int) -> Bool[Tensor, "... S"] | None:
 
 
 def _returned(output: Any) -> Iterator[One]:
-    """The attentions that a model returned itself, by kind."""
     if banded := [
         name for name in ("encoder_global_attentions", "global_attentions") if hasattr(output, name)
     ]:
@@ -687,7 +689,7 @@ def note_of(
     pretrained: Pretrained, recorder: AttentionRecorder, kinds: Sequence[Kind]
 ) -> str | None:
     """Notes that explain maps of these kinds; None where there are none."""
-    notes = []
+    notes: list[str | None] = []
     if has_sinks(recorder):
         notes.append(
             "A learned sink, which is not a token, gets part of the weight of each row, so the weights on "
@@ -704,10 +706,11 @@ def note_of(
             "The maps of the encoder are not drawn: its rows also attend to summaries of many tokens, so it "
             "returns no matrix over tokens."
         )
-    for kind in KINDS:
-        names = [call.name for call in recorder.calls if call.kind == kind]
-        notes += [sentence for sentence in (other_layers(pretrained.model, names),) if sentence]
-    return " ".join(notes) or None
+    notes += [
+        other_layers(pretrained.model, [call.name for call in recorder.calls if call.kind == kind])
+        for kind in KINDS
+    ]
+    return " ".join(filter(None, notes)) or None
 
 
 def has_sinks(recorder: AttentionRecorder) -> bool:

@@ -147,14 +147,18 @@ class FeedForward:
     def matrices(self, d_model: int, active: bool = True) -> int:
         """The parameters that a token is multiplied with: of the experts it uses, or of all."""
         maps = 3 if self.gated else 2
-        counted = (self.used if active else self.experts) if self.experts else 1
         router = d_model * (self.experts + self.shared_gate)
-        return maps * d_model * (counted * self.width + self.shared) + router
+        return maps * d_model * (self._count(active) * self.width + self.shared) + router
 
-    def biases(self, d_model: int, active: bool = True) -> int:
-        counted = (self.used if active else self.experts) if self.experts else 1
-        inner = self.width * (2 if self.gated else 1)
-        return self.bias * (counted * (inner + d_model) + self.experts)
+    def parameters(self, d_model: int, active: bool = True) -> int:
+        """The matrices and the biases: of the experts that a token uses, or of all."""
+        biases = self.width * (2 if self.gated else 1) + d_model
+        return self.matrices(d_model, active) + self.bias * (
+            self._count(active) * biases + self.experts
+        )
+
+    def _count(self, active: bool) -> int:
+        return (self.used if active else self.experts) if self.experts else 1
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,7 @@ class Block:
     """One layer of a stack: its attention, in a decoder perhaps another to the encoder's output, and what follows."""
 
     attention: AttentionLayer
-    feed_forward: FeedForward | None
+    feed_forward: FeedForward  # of width 0 where there is none
     norms: int  # parameters of its norms
     cross: AttentionLayer | None = None
 
@@ -225,7 +229,7 @@ class ModelCard:
             "Output map": self.vocabulary * self.d_model * (self.head and not self.tied),
             "Attention": sum(layer.parameters * count for layer, count in self.distinct.items()),
             "Feed-forward layers": sum(
-                self._feed_forward(block, active=False) for block in self.blocks
+                block.feed_forward.parameters(self.d_model, active=False) for block in self.blocks
             ),
             "Norms": sum(block.norms for block in self.blocks),
         }
@@ -239,18 +243,12 @@ class ModelCard:
     @cached_property
     def active(self) -> int:
         """The parameters that one token uses: all but the experts it is not sent to."""
-        return self.parameters - sum(
-            self._feed_forward(block, active=False) - self._feed_forward(block, active=True)
+        unused = (
+            block.feed_forward.parameters(self.d_model, active=False)
+            - block.feed_forward.parameters(self.d_model)
             for block in self.blocks
         )
-
-    def _feed_forward(self, block: Block, active: bool) -> int:
-        layer = block.feed_forward
-        return (
-            0
-            if layer is None
-            else layer.matrices(self.d_model, active) + layer.biases(self.d_model, active)
-        )
+        return self.parameters - sum(unused)
 
     def cache_numbers(self, length: int) -> int:
         """Numbers that all layers store of one sequence of that length."""
@@ -276,9 +274,7 @@ class ModelCard:
     def matrices(self) -> int:
         """The parameters that one token is multiplied with, the output map too."""
         attention = sum(layer.matrices * count for layer, count in self.distinct.items())
-        inner = sum(
-            block.feed_forward.matrices(self.d_model) for block in self.blocks if block.feed_forward
-        )
+        inner = sum(block.feed_forward.matrices(self.d_model) for block in self.blocks)
         beside = sum(extra.parameters for extra in self.extras if extra.multiplied)
         return attention + inner + beside + self.head * self.vocabulary * self.d_model
 

@@ -33,7 +33,6 @@ def _t5(bidirectional: bool, first: bool) -> AttentionLayer:
 
 
 def _t5_blocks() -> tuple[Block, ...]:
-    """Six blocks that read, and six that write and attend to those."""
     wide = FeedForward(2048, gated=False)
     cross = AttentionLayer(
         "to the input", AttentionConfig(512, 8, _PLAIN_T5, score="dot", mask="padding")
@@ -697,7 +696,7 @@ MAMBA2 = ModelCard(
     "No attention and no feed-forward layers: each token chooses how long a step the state takes.",
     4096,
     32768,
-    stack((Block(_SSD, None, 4096),), 64),
+    stack((Block(_SSD, FeedForward(0), 4096),), 64),
     extras=final_norm(4096),
 )
 MINIMAX = ModelCard(
