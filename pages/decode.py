@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -130,16 +130,6 @@ def most_tokens(values: Values) -> tuple[int, int]:
     return (task.max_target + 1,) * 2 if task.form == "pairs" else (LONGEST, 40)
 
 
-@dataclass(frozen=True)
-class Controls:
-    """The run, its checkpoint, the source (typed, or the index of a held-out one), and the search."""
-
-    run: Run
-    checkpoint: Checkpoint
-    source: str | int
-    settings: SearchSettings
-
-
 def load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
     """The shared model, never to be changed, and its task; ValueError or ConfigError."""
     return cache.model(Checkpoint.load, checkpoint)
@@ -185,7 +175,8 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
     return runs[run_id], trouble
 
 
-def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
+def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
+    """The run, its checkpoint, the source (typed, or the index of a held-out one), and the settings of the search."""
     run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
     run_cell.selectbox(
         "Run",
@@ -211,7 +202,8 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Controls:
         )
     source = _source(checkpoint, task, first, other)
     del more["task"]
-    return Controls(run, checkpoint, source, search_settings(more))
+    settings = search_settings(more)
+    return Values(run=run, checkpoint=checkpoint, source=source, settings=settings)
 
 
 def _step(run: Run) -> Checkpoint:
@@ -279,8 +271,6 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
 # What the page computes as Python.
 
 
-SEARCH = "A search of one source by a trained model: every candidate that it considered, and its outputs."
-PATH = "The attention of each step of one path through the tree, and the likeliest tokens at its last step."
 DRAW_TREE = """
 import altair as alt
 import pandas as pd
@@ -297,7 +287,7 @@ show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(
 """
 
 
-def script(controls: Controls, result: SearchResult, path: list[int]) -> Script:
+def script(controls: Values, result: SearchResult, path: list[int]) -> Script:
     code = f"""
 from core.models.decoding import SearchSettings
 from core.runs.runs import open_run
@@ -320,7 +310,6 @@ probabilities = steps.logp[-1].exp()  # of every token after the others
 print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
 """
     steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
-    attends = bool(steps.source_attention)
     results = {
         "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
             [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]
@@ -336,8 +325,18 @@ print([(task.target_vocab.tokens[index], float(probabilities[index])) for index 
     }
     return Script(
         (
-            Cell(SEARCH, code, DRAW_TREE, "decode:tree"),
-            Cell(PATH, forced, DRAW_MAP if attends else "", "decode:map"),
+            Cell(
+                "A search of one source by a trained model: every candidate that it considered, and its outputs.",
+                code,
+                DRAW_TREE,
+                "decode:tree",
+            ),
+            Cell(
+                "The attention of each step of one path through the tree, and the likeliest tokens at its last step.",
+                forced,
+                DRAW_MAP if steps.source_attention else "",
+                "decode:map",
+            ),
         ),
         results,
     )
@@ -346,12 +345,9 @@ print([(task.target_vocab.tokens[index], float(probabilities[index])) for index 
 # The page's sentences and equations, with the numbers of the search.
 
 
-END = "end"
-
-
 def names_text(task: Task) -> list[str]:
     return [
-        END if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)
+        "end" if i == EOS else token_text(token) for i, token in enumerate(task.target_vocab.tokens)
     ]
 
 
@@ -422,24 +418,12 @@ def fact_text(
     )
 
 
-def caption(result: SearchResult, task: Task, visible: int, model: str) -> str:
-    count = len(result.tree.candidates)
-    more = f" {count - visible} of them are not shown." if count > visible else ""
-    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
-    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
-    return (
-        f"{model}. {count:,} candidates computed in {duration(result.seconds)} on one core.{more} "
-        "Each number is the probability of a token, given the tokens before it; dashed candidates were dropped."
-        f"{target}{unknown if result.unknown else ''}"
-    )
-
-
 def strategy_name(settings: SearchSettings) -> str:
-    if settings.strategy == "greedy":
-        return "Greedy"
-    if settings.strategy == "beam":
-        return f"Beam of {settings.width}, α {settings.length_penalty:g}"
-    return f"Most frequent of {settings.samples} samples, T {settings.temperature:g}"
+    return {
+        "greedy": "Greedy",
+        "beam": f"Beam of {settings.width}, α {settings.length_penalty:g}",
+        "sampling": f"Most frequent of {settings.samples} samples, T {settings.temperature:g}",
+    }[settings.strategy]
 
 
 def scores_fact(greedy: Score, other: Score) -> str:
@@ -508,8 +492,17 @@ def _explore() -> None:
         replace(controls.settings, strategy="greedy"),
     )
     fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    model = f"{run_name(controls.run)}, step {controls.checkpoint.step:,}"
-    st.caption(plain(caption(result, task, len(tree_spots(result.tree, path)), model)))
+    count, visible = len(result.tree.candidates), len(tree_spots(result.tree, path))
+    more = f" {count - visible} of them are not shown." if count > visible else ""
+    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
+    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
+    st.caption(
+        plain(
+            f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
+            f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token, given the "
+            f"tokens before it; dashed candidates were dropped.{target}{unknown if result.unknown else ''}"
+        )
+    )
     outputs = result.tree.hypotheses
     outputs_table(
         outputs,
@@ -522,7 +515,7 @@ def _explore() -> None:
     sources(controls.settings.strategy, key="decode:source-code")
 
 
-def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
+def _picked_path(controls: Values, result: SearchResult) -> list[int]:
     """The path to the candidate that was pressed in this tree, else to the end of the best output."""
     if st.session_state.get(OF) != controls:
         st.session_state[OF], st.session_state[PICKED] = controls, None
@@ -534,7 +527,7 @@ def _picked_path(controls: Controls, result: SearchResult) -> list[int]:
     return result.tree.path(result.tree.hypotheses[0].leaf if index is None else index)
 
 
-def _along_path(controls: Controls, result: SearchResult, path: list[int]) -> None:
+def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None:
     model, task = load(controls.checkpoint)
     tokens = result.tree.tokens(path[-1])
     steps = force_tokens(model, result.prompt, tokens)
@@ -572,7 +565,17 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
         AttentionMap("cross", layer, np.ascontiguousarray(weights), generated, tuple(keys))
         for layer, weights in enumerate(arrays)
     ]
-    layer, head = _head(maps)
+    # The sharpest head, until another is chosen
+    heads = {
+        (one.layer, head): float(weights.max(-1).mean())
+        for one in maps
+        for head, weights in enumerate(one.weights)
+    }
+    layer, head = sharpest = max(heads, key=heads.__getitem__)
+    if len(heads) > 1:
+        of = f"{len(maps)}:{len(maps[0].weights)}"
+        options = {"heads": list(heads), "sharpest": sharpest, "of": of}
+        layer, head = FIELDS.draw("head", into=HERE, **options).head
     if task.input == "patches":
         st.markdown("**What each step attends to**")
         source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]
@@ -592,21 +595,7 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     )
 
 
-def _head(maps: Sequence[AttentionMap]) -> tuple[int, int]:
-    heads = {
-        (one.layer, head): float(weights.max(-1).mean())
-        for one in maps
-        for head, weights in enumerate(one.weights)
-    }
-    sharpest = max(heads, key=heads.__getitem__)
-    if len(heads) == 1:
-        return sharpest
-    of = {"heads": list(heads), "sharpest": sharpest, "of": f"{len(maps)}:{len(maps[0].weights)}"}
-    picked: tuple[int, int] = FIELDS.draw("head", into=HERE, **of).head
-    return picked
-
-
-def _comparison(controls: Controls) -> None:
+def _comparison(controls: Values) -> None:
     _, task = load(controls.checkpoint)
     if task.form != "pairs":
         return

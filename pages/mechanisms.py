@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from core.attention import AXES, AttentionConfig, ConfigError, Entry, Param, entry
@@ -43,20 +44,16 @@ NAMES = {
     "normalizer": "Normalizers",
     "kernel": "Kernels",
 }
-FIRST = {
-    "projection": "grouped_query",
-    "position": "alibi",
-}  # where the default choice would change nothing
 
 
 key = "mechanisms:{}".format  # a widget's key, which is also its name in the link
 
 
 def first_choice(axis: str) -> str:
+    # where the default choice would change nothing
+    other = {"projection": "grouped_query", "position": "alibi"}.get(axis)
     keys = [item.key for item in AXES[axis]]
-    return FIRST.get(axis) or next(
-        (k for k in keys if k not in ("none", "softmax", "exact")), keys[0]
-    )
+    return other or next((k for k in keys if k not in ("none", "softmax", "exact")), keys[0])
 
 
 FIELDS = Fields(
@@ -85,9 +82,6 @@ def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig
 # What the page computes as Python.
 
 
-TEXT = "The same sentence through two layers with the same seed: the head in which a weight changes most."
-
-
 def script(item: Entry, config: AttentionConfig, result: Comparison) -> Script:
     made = source_of(config)
     code = f"""
@@ -105,15 +99,14 @@ show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": af
 """
     before, after = result.before, result.after
     results = {"before": before, "after": after, "after - before": after - before}
-    return Script((Cell(TEXT, code, draw, "mechanisms:both"),), results)
+    text = "The same sentence through two layers with the same seed: the head in which a weight changes most."
+    return Script((Cell(text, code, draw, "mechanisms:both"),), results)
 
 
 # The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
 
 
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
-
-MAP_HEIGHT = 216  # pixels, so that both maps and their difference stand in one row
 
 
 def page() -> None:
@@ -127,7 +120,37 @@ def page() -> None:
     axis = FIELDS.draw("axis", into=HERE).axis
     explore(axis)
     st.markdown(f"## All {len(AXES[axis])} {NAMES[axis].lower()}")
-    axis_table(axis)
+    entries = sorted(AXES[axis], key=lambda item: item.year)
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "choice": [item.name for item in entries],
+                "rule": [
+                    rule(axis, complete(example(axis, item.key), AXES[axis], axis))
+                    for item in entries
+                ],
+                "paper": [item.url or None for item in entries],
+                "year": [item.year for item in entries],
+                "parameters": [mechanisms.parameter_count(axis, item.key) for item in entries],
+                "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
+            }
+        ),
+        hide_index=True,
+        column_config={
+            "paper": st.column_config.LinkColumn(
+                display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
+                help="Its number at arXiv, or the site that published it",
+            ),
+            "year": st.column_config.NumberColumn(format="%d", width="small"),
+            "parameters": st.column_config.NumberColumn(
+                format="%,d", help="Learned numbers, at d_model 64 with 4 heads"
+            ),
+            "conflicts": st.column_config.NumberColumn(
+                help="Choices of the other axes that it cannot be combined with"
+            ),
+        },
+        alt=f"All {len(entries)} choices of {NAMES[axis]}",
+    )
     next_page("mechanisms")
 
 
@@ -185,7 +208,7 @@ def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) ->
         "query": query,
         "column": column,
         "link": key("maps"),
-        "height": MAP_HEIGHT,
+        "height": 216,  # both maps and their difference stand in one row
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
@@ -231,42 +254,6 @@ def source(axis: str, item: Entry, config: AttentionConfig) -> None:
     if axis == "mask" and built.__name__ == "Rule":
         built = piece.allows if inspect.isfunction(piece.allows) else item.build
     st.code(inspect.getsource(built), language="python")
-
-
-def axis_table(axis: str) -> None:
-    import pandas as pd
-
-    entries = sorted(AXES[axis], key=lambda item: item.year)
-    st.dataframe(
-        pd.DataFrame(
-            {
-                "choice": [item.name for item in entries],
-                "rule": [
-                    rule(axis, complete(example(axis, item.key), AXES[axis], axis))
-                    for item in entries
-                ],
-                "paper": [item.url or None for item in entries],
-                "year": [item.year for item in entries],
-                "parameters": [mechanisms.parameter_count(axis, item.key) for item in entries],
-                "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
-            }
-        ),
-        hide_index=True,
-        column_config={
-            "paper": st.column_config.LinkColumn(
-                display_text=r"https?://(?:arxiv\.org/abs/|www\.)?([^/]+)",
-                help="Its number at arXiv, or the site that published it",
-            ),
-            "year": st.column_config.NumberColumn(format="%d", width="small"),
-            "parameters": st.column_config.NumberColumn(
-                format="%,d", help="Learned numbers, at d_model 64 with 4 heads"
-            ),
-            "conflicts": st.column_config.NumberColumn(
-                help="Choices of the other axes that it cannot be combined with"
-            ),
-        },
-        alt=f"All {len(entries)} choices of {NAMES[axis]}",
-    )
 
 
 # Sentences and cells of the page All mechanisms.

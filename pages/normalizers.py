@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.attention import AXES, Choice, Entry, entry
+from core.attention import AXES, Choice, entry
 from core.attention.basics import Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
-from core.entries import Value
 from core.studies import normalizers
 from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
@@ -53,32 +52,14 @@ from dashboard.ui.panels import (
 
 
 MAX_SCORES, LARGEST = 32, 1e4
-FACTORS = [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
-TEMPERATURES = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0]
 NAMES = {item.key: item.name for item in AXES["normalizer"]}
 BASELINE = "softmax"
-CURVES = ("softmax", "sink", "sigmoid", "sparsemax")
 MAX_CURVES = 4
 MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
 MASKED = "x"
 TEMPERATURE = "temperature"
 SINK = entry("normalizer", "sink")
-# The sink's score stands in the row of controls, and starts at 1 on this page.
-SINK_START = replace(next(param for param in SINK.params if param.key == "start"), default=1.0)
-ELSEWHERE = {"sink": (TEMPERATURE, "start")}  # parameters that stand in the row, not in the popover
-
-
-class ScoresError(ValueError):
-    """Typed scores that cannot be read; the message names the first and what would fit."""
-
-
 key = "normalizers:{}".format  # a widget's key, which is also its name in the link
-
-
-def largest(scores: Scores) -> int:
-    return max(
-        range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
-    )
 
 
 # The list of keys: pills, or where these do not fit, a list that opens.
@@ -96,16 +77,23 @@ FIELDS = Fields(
         help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
     ),
     spread=SelectSlider(
-        "Scores times", FACTORS, 1.0, help="Every score is multiplied by this number first."
+        "Scores times",
+        [0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
+        1.0,
+        help="Every score is multiplied by this number first.",
     ),
     temperature=SelectSlider(
         "Temperature τ",
-        TEMPERATURES,
+        [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0],
         1.0,
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
     ),
-    sink=ParamField(f"{SINK.name} b", SINK_START),
+    # The sink's score stands in the row of controls, and starts at 1 on this page.
+    sink=ParamField(
+        f"{SINK.name} b",
+        replace(next(param for param in SINK.params if param.key == "start"), default=1.0),
+    ),
     pill=Segmented(
         "Key",
         lambda values: values.names,
@@ -132,7 +120,7 @@ FIELDS = Fields(
     curves=MultiSelect(
         f"Up to {MAX_CURVES} normalizers",
         NAMES,
-        CURVES,
+        ("softmax", "sink", "sigmoid", "sparsemax"),
         max_options=MAX_CURVES,
         help="Each normalizer is a curve of the figure below.",
     ),
@@ -147,16 +135,27 @@ def draw_controls() -> Values | None:
     values = FIELDS.draw("scores", "spread", "temperature", "sink")
     try:
         scores = parse(values.scores)
-    except ScoresError as error:
+    except ValueError as error:
         st.error(plain(str(error)))
         return None
     tokens, _, example = normalizers.example()
     numbered = tuple(f"key {at}" for at in range(len(scores)))
     names = tokens if len(scores) == len(tokens) else numbered
-    top = largest(scores)
+    top = max(
+        range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
+    )
     picked = FIELDS.draw("pill", "item", into=HERE, names=names, largest=top)
     name = picked.pill or picked.item
     factor = values.spread
+    choices = []
+    for item in AXES["normalizer"]:
+        # the values of its own widgets, and those in the row
+        params = params_in_session(item, key=key("params"))
+        if item.key == SINK.key:
+            params["start"] = values.sink
+        if any(param.key == TEMPERATURE for param in item.params):
+            params[TEMPERATURE] = values.temperature
+        choices.append(Choice.of(item.key, **params))
     return Values(
         values,
         scores=scores,
@@ -164,29 +163,22 @@ def draw_controls() -> Values | None:
         own=scores != example,
         factor=factor,
         scaled=tuple(None if score is None else score * factor for score in scores),
-        choices=tuple(choice_of(item, values) for item in AXES["normalizer"]),
+        choices=tuple(choices),
         picked=names.index(name) if name in names else top,
     )
 
 
-def choice_of(item: Entry, values: Values) -> Choice:
-    row: dict[str, Value] = {"start": values.sink} if item.key == SINK.key else {}
-    if any(param.key == TEMPERATURE for param in item.params):
-        row[TEMPERATURE] = values.temperature
-    return Choice.of(item.key, **(params_in_session(item, key=key("params")) | row))
-
-
 def parse(text: str) -> Scores:
-    """Numbers separated by commas, x for a masked key; ScoresError names the first that is neither."""
+    """Numbers separated by commas, x for a masked key; ValueError names the first that is neither."""
     parts = [part.strip() for part in text.replace("−", "-").split(",")]
     if not parts[-1]:
         parts.pop()  # a comma at the end is a list that is still being typed
     if not parts:
-        raise ScoresError(
+        raise ValueError(
             f"There is no score here. Type numbers with commas between them; {MASKED} masks a key."
         )
     if len(parts) > MAX_SCORES:
-        raise ScoresError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
+        raise ValueError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
     scores: list[float | None] = []
     for index, part in enumerate(parts):
         try:
@@ -195,7 +187,7 @@ def parse(text: str) -> Scores:
             score = math.nan
         if score is not None and not abs(score) <= LARGEST:
             quoted = f"“{part[:20]}”" if part else "empty"
-            raise ScoresError(
+            raise ValueError(
                 f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
                 f"write numbers with commas between them, and {MASKED} for a masked key."
             )
@@ -338,8 +330,6 @@ def figure(
 # What the page computes as Python.
 
 
-ROW = "The same scores through every normalizer, in double precision."
-SCRIPT_CURVES = "The weight of one key as its score runs from −6 to 6 while the others stay."
 DRAW = """
 import altair as alt
 import pandas as pd
@@ -370,37 +360,25 @@ picked = {controls.picked}  # {controls.names[controls.picked]!r}
 curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices
           if choice.key in {source_of([choice.key for choice in picked])}}}  # (score, weight)
 """
+    cells = [Cell("The same scores through every normalizer, in double precision.", row)]
     results = {"list(weights.values())": np.stack([each.weights for each in rows])}
     if not picked:
-        return Script((Cell(ROW, row),), results)
+        return Script(tuple(cells), results)
+    text = "The weight of one key as its score runs from −6 to 6 while the others stay."
+    cells.append(Cell(text, curves, DRAW, "normalizers:chart"))
     results["list(curves.values())"] = np.array(
         [
             cached(sweep, choice, controls.scores, controls.factor, controls.picked)
             for choice in picked
         ]
     )
-    return Script((Cell(ROW, row), Cell(SCRIPT_CURVES, curves, DRAW, "normalizers:chart")), results)
+    return Script(tuple(cells), results)
 
 
 # Sentences, equations and table cells of the page Normalizers.
 
 
-MAX_TERMS = 4
 WRITTEN = (Softmax, TopK, Sink, Sigmoid, Entmax, Hard)  # the equations that have numbers
-HEAD = (
-    "normalizer",
-    "sum of weights",
-    "to no key",
-    "weights of 0",
-    "entropy",
-    "largest weight",
-    "scores with gradient",
-)
-
-
-def foot(row: RowWeights) -> str:
-    zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
-    return f"Σ {number(row.total)}{zeros}"
 
 
 def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
@@ -449,20 +427,6 @@ def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tupl
     ).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
 
 
-def fraction(row: RowWeights, j: int, terms: Sequence[int], first: str = "") -> str:
-    largest = sorted(sorted(terms, key=lambda m: (m != j, -row.prepared[m]))[:MAX_TERMS])
-    below = (
-        [first] * bool(first)
-        + [power(row, m) for m in largest]
-        + [r"\cdots"] * (len(largest) < len(terms))
-    )
-    return rf"\frac{{{power(row, j)}}}{{{' + '.join(below)}}}"
-
-
-def power(row: RowWeights, m: int) -> str:
-    return f"e^{{{latex(float(row.prepared[m]))}}}"
-
-
 def numbers(row: RowWeights, j: int) -> str:
     normalizer, score = row.normalizer, latex(float(row.prepared[j]))
     nonzero = [int(m) for m in np.flatnonzero(row.weights)]
@@ -478,11 +442,15 @@ def numbers(row: RowWeights, j: int) -> str:
         return ""
     if isinstance(normalizer, Sigmoid):
         return rf"\sigma({score})"
-    first = ""
+    # e^s over a sum of such powers, of which four are written
+    largest = sorted(sorted(nonzero, key=lambda m: (m != j, -row.prepared[m]))[:4])
+    below = [f"e^{{{latex(float(row.prepared[m]))}}}" for m in largest]
     if isinstance(normalizer, Sink):
         rest = 0.0 if normalizer.sink is None else float(normalizer.sink.detach().max())
-        first = "1" if rest == 0 else f"e^{{{latex(rest)}}}"
-    return fraction(row, j, nonzero, first)
+        below.insert(0, "1" if rest == 0 else f"e^{{{latex(rest)}}}")
+    if len(largest) < len(nonzero):
+        below.append(r"\cdots")
+    return rf"\frac{{e^{{{score}}}}}{{{' + '.join(below)}}}"
 
 
 # The page: the same scores as bars through each normalizer, one equation, the table, curves of weight, and sources.
@@ -499,7 +467,8 @@ def page() -> None:
             "normalizer",
             key=key("params"),
             help="Parameters that only one normalizer has",
-            exclude=lambda name: ELSEWHERE.get(name, (TEMPERATURE,)),
+            # what stands in the row
+            exclude=lambda name: (TEMPERATURE, "start") if name == SINK.key else (TEMPERATURE,),
         ),
     )
     explore()
@@ -510,7 +479,29 @@ def page() -> None:
 def explore() -> None:
     controls = draw_controls()
     if controls is not None:
-        rows = show(controls)
+        with one_thread():
+            rows = [
+                cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
+                for choice in controls.choices
+            ]
+        bars(controls, rows)
+        fact(fact_text(rows, controls.scores))
+        where = (
+            "You typed these scores."
+            if controls.own
+            else (
+                f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with "
+                "head dimension 16 and seed 126."
+            )
+        )
+        factor = controls.factor
+        times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
+        hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
+        borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
+        caption(
+            f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+            f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}"
+        )
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             name = FIELDS.draw("equation", into=HERE).equation
             row = next(row for row in rows if row.key == name)
@@ -519,21 +510,27 @@ def explore() -> None:
                 r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
             )
         table(
-            HEAD,
             (
-                [
-                    [
-                        entry("normalizer", each.key).name,
-                        number(each.total),
-                        number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
-                        str(each.zeros),
-                        number(each.entropy),
-                        number(float(each.weights.max())),
-                        str(each.learning),
-                    ]
-                    for each in rows
-                ]
+                "normalizer",
+                "sum of weights",
+                "to no key",
+                "weights of 0",
+                "entropy",
+                "largest weight",
+                "scores with gradient",
             ),
+            [
+                [
+                    entry("normalizer", each.key).name,
+                    number(each.total),
+                    number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+                    str(each.zeros),
+                    number(each.entropy),
+                    number(float(each.weights.max())),
+                    str(each.learning),
+                ]
+                for each in rows
+            ],
             caption="What each normalizer's weights measure",
             markers=False,
         )
@@ -543,41 +540,12 @@ def explore() -> None:
     )
 
 
-def show(controls: Values) -> list[RowWeights]:
-    with one_thread():
-        rows = [
-            cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
-            for choice in controls.choices
-        ]
-    bars(controls, rows)
-    fact(fact_text(rows, controls.scores))
-    where = (
-        "You typed these scores."
-        if controls.own
-        else (
-            f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with head "
-            "dimension 16 and seed 126."
-        )
-    )
-    times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
-    names = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
-    borrowed = (
-        f" {' and '.join(names)} trains with the gradient of softmax: its own is zero."
-        if names
-        else ""
-    )
-    caption(
-        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed}"
-    )
-    return rows
-
-
 def bars(controls: Values, rows: list[RowWeights]) -> None:
     tiles = [
         scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())
     ]
     for row in rows:
+        zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
         item = entry("normalizer", row.key)
         weights = [
             None if score is None else float(weight)
@@ -591,7 +559,7 @@ def bars(controls: Values, rows: list[RowWeights]) -> None:
                 controls.names,
                 controls.picked,
                 row.unassigned,
-                foot(row),
+                f"Σ {number(row.total)}{zeros}",
             )
         )
     # STYLE is a separate element, which never changes

@@ -53,10 +53,7 @@ from dashboard.ui.panels import (
 
 
 SEED = 126
-MAX_TOKENS = 64
-SIZES = [2, 4, 8, 16, 32, 64, 128]
 STRETCHES = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
-SHOWS = {"weights": "Weights", "scores": "Scores", "own": "Own scales"}
 BASELINE = "scaled_dot"
 
 
@@ -66,7 +63,12 @@ key = "scores:{}".format  # a widget's key, which is also its name in the link
 FIELDS = Fields(
     "scores",
     tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
-    dims=SelectSlider("Head size D", SIZES, 16, help="How many numbers a query and a key have"),
+    dims=SelectSlider(
+        "Head size D",
+        [2, 4, 8, 16, 32, 64, 128],
+        16,
+        help="How many numbers a query and a key have",
+    ),
     stretch=SelectSlider(
         "Query length ×",
         STRETCHES,
@@ -75,7 +77,7 @@ FIELDS = Fields(
     ),
     show=Select(
         "Cells show",
-        SHOWS,
+        {"weights": "Weights", "scores": "Scores", "own": "Own scales"},
         help="Weights after the softmax, or scores before it: all maps on one scale, or each on its own",
     ),
     equation=Select(
@@ -91,8 +93,6 @@ FIELDS = Fields(
 # What the page computes as Python.
 
 
-MAPS = "Every score on the same queries and keys."
-PROPERTIES = "What each score can express, and its saved time and memory (`make scores` measures them again)."
 MEASURE = f"""
 import json
 
@@ -134,14 +134,22 @@ show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), l
             [each.seconds for each in cached(study.load_measurement).times.values()]
         ),
     }
-    return Script((Cell(MAPS, code, draw, "scores:maps0"), Cell(PROPERTIES, MEASURE)), results)
+    return Script(
+        (
+            Cell("Every score on the same queries and keys.", code, draw, "scores:maps0"),
+            Cell(
+                "What each score can express, and its saved time and memory (`make scores` measures them again).",
+                MEASURE,
+            ),
+        ),
+        results,
+    )
 
 
 # Sentences, equations and table cells of the page Scores.
 
 
 MAX_TERMS = 3
-TOLERANCE = 1e-5  # relative, in single precision: within it two scores are the same
 HEAD = (
     "score",
     "rule",
@@ -249,9 +257,6 @@ def rule(each: ScoreMaps) -> str:
 # The page: maps of every score on the same q and k, one score's equation, the table of costs, and the sources.
 
 
-MAP_HEIGHT = 260  # px, at most
-
-
 def page() -> None:
     title(
         "Scores",
@@ -271,7 +276,7 @@ def page() -> None:
 def explore() -> None:
     # Plug-ins that fail are left out; a note says which, and why.
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
-    cut = tokenize(values.tokens, MAX_TOKENS)
+    cut = tokenize(values.tokens, 64)
     why = {}
     for item in AXES["score"]:
         choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
@@ -285,9 +290,12 @@ def explore() -> None:
         choices=tuple(choice for choice in why if not why[choice]),
         notes=(*cut.notes, *filter(None, why.values())),
     )
-    result = show(controls)
-    if result is not None:
-        draw_equation(*result, controls)
+    if not controls.tokens:
+        st.warning(
+            "There is no token here. Type a word, or a sentence: each word becomes one token."
+        )
+    else:
+        show(controls)
     # Draw what each score learns, costs and can express: times as saved, or of this machine on
     # request
     st.markdown("## What each score costs and what it can express")
@@ -350,12 +358,7 @@ def explore() -> None:
     )
 
 
-def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
-    if not controls.tokens:
-        st.warning(
-            "There is no token here. Type a word, or a sentence: each word becomes one token."
-        )
-        return None
+def show(controls: Values) -> None:
     if not reruns_alone():
         compute_stretches(controls)
     with one_thread():
@@ -368,7 +371,7 @@ def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
         for at, one in enumerate(scores)
         for other in scores[at + 1 :]
         if np.abs(one.scores - other.scores).max()
-        < TOLERANCE * max(1.0, float(np.abs(one.scores).max()))
+        < 1e-5 * max(1.0, float(np.abs(one.scores).max()))  # single precision
     ]
     caption(
         " ".join(
@@ -381,7 +384,13 @@ def show(controls: Values) -> tuple[list[ScoreMaps], tuple[int, int]] | None:
             ]
         )
     )
-    return scores, cell
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
+        each = next(each for each in scores if each.key == name)
+        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+        )
 
 
 def score_maps(controls: Values) -> list[ScoreMaps]:
@@ -444,7 +453,7 @@ def maps(scores: Sequence[ScoreMaps], controls: Values, query: int) -> tuple[int
             query=query,
             frames=moved if others else None,
             column=column,
-            height=MAP_HEIGHT,
+            height=260,  # at most
             signed=noun == "score",
             noun=noun,
             link=key("maps"),
@@ -462,16 +471,6 @@ def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
         return Tile(name, note, each.weights, marker=marker)
     span = (largest_here if show == "own" else largest) or 1.0
     return Tile(name, note, each.scores, marker=marker, span=(-span, span))
-
-
-def draw_equation(scores: Sequence[ScoreMaps], cell: tuple[int, int], controls: Values) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
-        each = next(each for each in scores if each.key == name)
-        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
-        st.markdown(
-            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-        )
 
 
 def sources(controls: Values) -> None:

@@ -216,7 +216,7 @@ def test_a_link_brings_typed_scores_back():
 def test_bad_scores_are_refused_in_words(text, says):
     at = put_normalizers(open_normalizers(), "text_input", "scores", text)
     assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
-    with pytest.raises(shown_page.ScoresError, match=re.escape(says)):
+    with pytest.raises(ValueError, match=re.escape(says)):
         shown_page.parse(text)
 
 
