@@ -4,14 +4,11 @@ import streamlit as st
 
 from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.navigation import STEPS
+from dashboard.navigation import step_of
 from dashboard.ui.links import BOUND
 from dashboard.ui.panels import next_page, room, title
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
-
-
-STEP_OF = {step.key: step for step in STEPS}
 
 
 def page() -> None:
@@ -38,7 +35,7 @@ def page() -> None:
             icon=":material/search:",
         )
     for term in terms:
-        step = STEP_OF[term.page]
+        step = step_of(term.page)
         with st.container(
             horizontal=True,
             horizontal_alignment="distribute",

@@ -59,8 +59,6 @@ IDEAS = {
 }
 WEIGHTS = {"minilm": "MiniLM", "random": "Random"}
 LAYER, HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
-SIZES = [size for size in D_MODELS if 4 <= size <= 256]
-LENGTHS = [128, 512, 1024, 2048, 4096, 8192, 16384]
 D_MODEL, HEADS, SEED, LENGTH, DEPTH = 64, 4, 126, 4096, 4
 MAX_HEADS, MAX_TOKENS = 8, 32
 
@@ -77,7 +75,6 @@ def heads_key(idea: str, d_model: int) -> str:
 
 
 def is_real(values: Values) -> bool:
-    """Whether the weights are MiniLM's."""
     return bool(values.weights == "minilm")
 
 
@@ -117,7 +114,11 @@ FIELDS = Fields(
     ),
     d_model=SelectSlider(
         "d_model",
-        lambda values: [heads.MINILM_WIDTH] if is_real(values) else SIZES,
+        lambda values: (
+            [heads.MINILM_WIDTH]
+            if is_real(values)
+            else ([size for size in D_MODELS if 4 <= size <= 256])
+        ),
         lambda values: heads.MINILM_WIDTH if is_real(values) else D_MODEL,
         help="How many numbers each word's vector has",
         also=lambda values: keep_heads(
@@ -150,7 +151,7 @@ FIELDS = Fields(
     ),
     length=SelectSlider(
         "Cached tokens",
-        LENGTHS,
+        [128, 512, 1024, 2048, 4096, 8192, 16384],
         LENGTH,
         text="{:,}".format,
         when=lambda values: values.idea == "shared",
@@ -238,12 +239,10 @@ def _of_source(study: Callable[..., T], source: tuple[Any, ...], *args: Any) -> 
 
 
 def split_of(values: Values, num_heads: int) -> Split:
-    """The layer as that many heads."""
     return cached(_of_source, heads.split, values.source, num_heads)
 
 
 def caches_of(values: Values, length: int) -> list[CacheSize]:
-    """The maps and the cache of each way to store keys and values."""
     seed = SEED if values.seed is None else values.seed
     return [
         cached(_of_source, heads.share, values.source, config, seed, length)
@@ -256,7 +255,6 @@ def configs_of(values: Values) -> tuple[Any, ...]:
 
 
 def two_maps_of(values: Values) -> TwoMaps:
-    """The two maps of the head that is shown."""
     return cached(_of_source, heads.two_maps, values.source, values.head, values.depth, values.seed)
 
 
@@ -269,11 +267,6 @@ RANDOM = (
     "has no meaning before training."
 )
 
-SHARED_SYMBOLS = (
-    "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
-    "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
-    "that in a latent vector and R_rope that in its rotated key."
-)
 ABOUT_MINILM = (
     "MiniLM is a small trained model that turns a sentence into a vector, for search. It has "
     f"{heads.MINILM_LAYERS} layers: each is one attention with {heads.MINILM_HEADS} heads and a feed-forward network, "
@@ -284,7 +277,6 @@ TextCell = tuple[int, int]
 
 
 def conditions(values: Values) -> str:
-    """Where the weights come from."""
     if values.layer is None:
         return RANDOM.format(values.seed)
     saved = f", saved on {heads.saved_on()}" if values.source[0] == heads.MINILM_TEXT else ""
@@ -339,7 +331,6 @@ def jobs(many: Split, tokens: Sequence[str]) -> str:
 
 
 def split_rows(splits: Sequence[Split], d_model: int) -> list[list[str]]:
-    """One row for each number of heads: size of each, parameters, entropy, distance and overlap."""
     return [
         [
             str(each.heads),
@@ -395,15 +386,9 @@ def _optional(value: float | None) -> str:
 
 
 SMALL, LARGE = 260, 360  # pixels of a map: of one of many heads, and of three maps in a row
-NO_MARK = -1
-# On a phone the map that the sentence names comes first, before the map of one head.
-PHONE_STYLE = """<style>@media (max-width: 640px) {
-.st-key-heads-split > * > [data-testid=stHorizontalBlock] > :first-child { order: 1 }
-}</style>"""
 
 
 def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
-    """Draw maps; returns the pinned cell."""
     pin = read_linked("heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens)
     drawn = multiples(
         tiles, values.tokens, key=f"heads:{name}", link="heads:maps", pin=pin, **options
@@ -420,7 +405,7 @@ def draw_split(values: Values, one: Split, many: Split) -> tuple[TextCell, Delta
         return draw([single], values, "one", **options) or cell, st.container()
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     tiles = [
-        Tile(f"Head {head}", "", weights, marker=head if marked else NO_MARK)
+        Tile(f"Head {head}", "", weights, marker=head if marked else (-1))
         for head, weights in enumerate(many.weights)
     ]
     options["fact"] = (
@@ -428,7 +413,10 @@ def draw_split(values: Values, one: Split, many: Split) -> tuple[TextCell, Delta
         f"compared with one head of {values.d_model}"
     )
     with st.container(key="heads:split"):
-        st.html(PHONE_STYLE)
+        # On a phone the map that the sentence names comes first, before the map of one head.
+        st.html("""<style>@media (max-width: 640px) {
+.st-key-heads-split > * > [data-testid=stHorizontalBlock] > :first-child { order: 1 }
+}</style>""")
         left, right = st.columns([1, 3], gap="small")
     with left:
         draw([single], values, "one", reads="query → key", legend=False, **options)
@@ -453,95 +441,73 @@ def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
 # What the page computes as Python: of each idea, with MiniLM's weights or with random ones.
 
 
-READ = {
-    "minilm": "The queries, keys and values of one layer of MiniLM.",
-    "random": "The words as random vectors, and their queries, keys and values in a layer with seeded weights.",
-}
-TEXT = {
-    "split": "One head and several with the same queries and keys, and the length of what each adds to a token.",
-    "shared": "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
-    "subtract": "One head of differential attention: two maps, and their difference.",
-}
-CODE = {
-    "split": """
+def script(values: Values) -> Script:
+    read, made = "random_qkv", ", ".join(map(source_of, values.source))
+    imports, about = (
+        "",
+        (
+            "The words as random vectors, and their queries, keys and values in a layer with seeded weights."
+        ),
+    )
+    if is_real(values):
+        text, layer = values.source
+        read, made = "read_qkv", f"load_minilm(), {source_of(text)}, {layer}"
+        imports = "from core.pretrained import load_minilm\n"
+        about = "The queries, keys and values of one layer of MiniLM."
+    of_layer = f"""
+{imports}from core.studies.heads import {read}
+
+qkv = {read}({made})
+"""
+    if values.idea == "split":
+        words = "One head and several with the same queries and keys, and the length of what each adds to a token."
+        code = f"""
 from core.studies.heads import split
 
-one, many = split(qkv, 1).weights, split(qkv, {heads}).weights  # (H, T, T)
+one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
 lengths = qkv.lengths  # (H, T)
 print("largest weight of each head", many.max((1, 2)))
-""",
-    "shared": """
-{imports}
-from core.studies.heads import share
-
-configs, head, length = {configs}, {head}, {length}
-caches = {{config.projection.key: share(qkv, config, {seed}, length) for config in configs}}
-for name, cache in caches.items():
-    print(name, cache.bytes, "bytes of keys and values for", length, "tokens")
-""",
-    "subtract": """
-from core.studies.heads import two_maps
-
-maps = two_maps(qkv, {head}, {depth}, {λ_seed})  # λ of a layer, counted from 1
-print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.difference.max())
-""",
-}
-DRAW = """
-from core.show import show_maps
-
-show_maps({}, qkv.tokens, qkv.tokens)
 """
-DRAWN = {
-    "one": '{"One head": one[0]}',
-    "many": '{f"Head {head}": each for head, each in enumerate(many)}',
-    "shared": "{name: cache.weights[head] for name, cache in caches.items()}",
-    "subtract": '{"A1": maps.first, "λ A2": maps.weight * maps.second, "A1 − λ A2": maps.difference}',
-}
-
-
-def script(values: Values) -> Script:
-    """The maps of the picked idea, and its numbers."""
-    idea, real = values.idea, is_real(values)
-    made = source_of(list(configs_of(values))) if idea == "shared" else ""
-    code = CODE[idea].format(
-        heads=values.heads,
-        seed=SEED if values.seed is None else values.seed,
-        head=values.get("head"),
-        depth=values.depth,
-        length=values.length,
-        λ_seed=values.seed,
-        configs=made,
-        imports=attention_import(made),
-    )
-    if real:
-        text, layer = values.source
-        read = f"""
-from core.pretrained import load_minilm
-from core.studies.heads import read_qkv
-
-qkv = read_qkv(load_minilm(), {source_of(text)}, {layer})
-"""
-    else:
-        read = f"""
-from core.studies.heads import random_qkv
-
-qkv = random_qkv({", ".join(map(source_of, values.source))})
-"""
-    if idea == "split":
-        drawn = "one" if values.heads == 1 else "many"
+        several = values.heads > 1
+        drawn = "many" if several else "one"
+        maps = (
+            '{f"Head {head}": each for head, each in enumerate(many)}'
+            if several
+            else '{"One head": one[0]}'
+        )
         results = {
             "one": split_of(values, 1).weights,
             "many": split_of(values, values.heads).weights,
             "lengths": qkv_of(values.source).lengths,
         }
-    elif idea == "shared":
-        drawn, caches = idea, caches_of(values, values.length)
+    elif values.idea == "shared":
+        words = "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32."
+        configs, caches = source_of(list(configs_of(values))), caches_of(values, values.length)
+        seed = SEED if values.seed is None else values.seed
+        code = f"""
+{attention_import(configs)}
+from core.studies.heads import share
+
+configs, head, length = {configs}, {values.head}, {values.length}
+caches = {{config.projection.key: share(qkv, config, {seed}, length) for config in configs}}
+for name, cache in caches.items():
+    print(name, cache.bytes, "bytes of keys and values for", length, "tokens")
+"""
+        drawn, maps = "shared", "{name: cache.weights[head] for name, cache in caches.items()}"
         results = {
             "[each.weights for each in caches.values()]": np.stack([e.weights for e in caches]),
             "[each.bytes for each in caches.values()]": np.array([each.bytes for each in caches]),
         }
     else:
-        drawn, two = idea, two_maps_of(values)
+        words = "One head of differential attention: two maps, and their difference."
+        code = f"""
+from core.studies.heads import two_maps
+
+maps = two_maps(qkv, {values.head}, {values.depth}, {values.seed})  # λ of a layer, counted from 1
+print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.difference.max())
+"""
+        drawn, two = "subtract", two_maps_of(values)
+        maps = '{"A1": maps.first, "λ A2": maps.weight * maps.second, "A1 − λ A2": maps.difference}'
         results = {
             "maps.first": two.first,
             "maps.second": two.second,
@@ -549,21 +515,18 @@ qkv = random_qkv({", ".join(map(source_of, values.source))})
             "maps.difference": two.difference,
             "maps.weight * maps.second": two.weight * two.second,
         }
-    return Script(
-        (
-            Cell(READ[values.weights], read),
-            Cell(TEXT[idea], code, DRAW.format(DRAWN[drawn]), f"heads:{drawn}"),
-        ),
-        results,
-    )
+    draw_maps = f"""
+from core.show import show_maps
+
+show_maps({maps}, qkv.tokens, qkv.tokens)
+"""
+    return Script((Cell(about, of_layer), Cell(words, code, draw_maps, f"heads:{drawn}")), results)
 
 
 # The page: controls, maps, question and meaning.
 
 
 CELL = 28  # pixels, which two digits fill at the smallest size
-DARK = 0.5  # from here on a cell is nearer to the text's own colour than to the page's
-LONGEST = 42  # percent of the width, which leaves room for names and amounts
 
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
@@ -580,16 +543,6 @@ MEANING = {
     "both maps put on the same key cancels.",
 }
 
-ENTRIES = {
-    "split": ("multi_head",),
-    "shared": ("grouped_query", "multi_query", "latent"),
-    "subtract": ("differential",),
-}
-SOURCES = {"split": (MultiHead,), "shared": (GroupedQuery, Latent), "subtract": (Differential,)}
-SPLIT_LATEX = r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H"
-JOIN_LATEX = r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}"
-SHARED_LATEX = r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}"
-SUBTRACT_LATEX = r"w_{ij} = (A_1 - \lambda A_2)_{ij}"
 
 Shown: TypeAlias = Iterator[Question | None]  # draws the picture, asks a question, draws the rest
 
@@ -604,7 +557,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw title, controls, maps, question and meaning, which rerun alone."""
     begin_before_title()
     title(
         "Heads",
@@ -645,7 +597,6 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
 
 
 def split(values: Values) -> Shown:
-    """Draw one head and several side by side; below the equations, and what each head adds to a word."""
     one, many = (split_of(values, heads) for heads in (1, values.heads))
     cell, place = draw_split(values, one, many)
     with place:  # below the map of one head, which is the smaller picture
@@ -668,8 +619,11 @@ def split(values: Values) -> Shown:
         ),
     )
     yield question if many.heads > 1 else None
-    equation(SPLIT_LATEX, f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}")
-    equation(JOIN_LATEX, "")
+    equation(
+        r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
+        f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
+    )
+    equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
     lengths = qkv_of(values.source).lengths[:, cell[0]]
     colour, token = CATEGORIES[theme()][0], values.tokens[cell[0]]
     bars(
@@ -686,11 +640,12 @@ def bars(
     title: str, rows: Sequence[tuple[str, float, str, str]], label: int = 52, gap: int = 0
 ) -> None:
     """A bar for each (name, amount, its text, colour), as HTML, which a rerun draws at once."""
-    longest = max(amount for _, amount, _, _ in rows) or 1.0
+    # 42 % of the width leave room for names and amounts
+    percent = 42 / (max(amount for _, amount, _, _ in rows) or 1.0)
     lines = "".join(
         f'<div style="display:flex;gap:8px;margin-bottom:{gap}px"><div style="flex:0 0 {label}px;'
         f'text-align:right">{escape(name)}</div><div style="height:14px;margin-top:2px;border-radius:2px;'
-        f'background:{colour};width:{round(LONGEST * amount / longest, 1)}%"></div><div>{text}</div></div>'
+        f'background:{colour};width:{round(percent * amount, 1)}%"></div><div>{text}</div></div>'
         for name, amount, text, colour in rows
     )
     spoken = ", ".join(f"{name} {text}" for name, _, text, _ in rows)
@@ -702,7 +657,6 @@ def bars(
 
 
 def differences(values: Values, many: Split) -> None:
-    """Draw the overlap of heads, every split as a row, and every head as a row."""
     left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
         st.html(overlap_square(analysis.overlap(many.weights), theme()))
@@ -732,7 +686,6 @@ def differences(values: Values, many: Split) -> None:
 
 
 def head_rows(split: Split) -> list[list[str]]:
-    """One row for each head: its entropy and its mean distance."""
     entropy = analysis.entropy(split.weights).mean(1)
     distance = analysis.mean_distance(split.weights)
     return [[str(h), number(entropy[h]), number(distance[h])] for h in range(split.heads)]
@@ -779,10 +732,14 @@ def shared(values: Values) -> Shown:
     )
     yield question
     equation(
-        SHARED_LATEX,
+        r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}",
         f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers for each token",
     )
-    caption(SHARED_SYMBOLS)
+    caption(
+        "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
+        "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
+        "that in a latent vector and R_rope that in its rotated key."
+    )
     left, right = st.columns([0.36, 0.64], gap="medium")
     with left:
         bars(
@@ -856,7 +813,10 @@ def subtract(values: Values) -> Shown:
     yield question
     cell = pin or cell
     first, second, result = (number(map_[cell]) for map_ in (two.first, two.second, two.difference))
-    equation(SUBTRACT_LATEX, f"= {first} {MINUS} {number(two.weight)} · {second} = {result}")
+    equation(
+        r"w_{ij} = (A_1 - \lambda A_2)_{ij}",
+        f"= {first} {MINUS} {number(two.weight)} · {second} = {result}",
+    )
     size = values.d_model // values.heads
     start = f"0.8 {MINUS} 0.6·e^({MINUS}0.3·{values.depth - 1}) = {number(two.start)}"
     halves = (
@@ -881,46 +841,48 @@ def equation(symbols: str, numbers: str) -> None:
 
 
 def sources(idea: str) -> None:
-    """Draw equation, meaning and paper, and the classes that just ran."""
-    entries_panel(entry("projection", name) for name in ENTRIES[idea])
-    for built in SOURCES[idea]:
+    names, classes = {
+        "split": (("multi_head",), (MultiHead,)),
+        "shared": (("grouped_query", "multi_query", "latent"), (GroupedQuery, Latent)),
+        "subtract": (("differential",), (Differential,)),
+    }[idea]
+    entries_panel(entry("projection", name) for name in names)
+    for built in classes:
         source_panel(built)
 
 
-RANDOM_MOVE = Move(
-    "Random weights",
-    {"heads:weights": "random"},
-    "The heads differ here by chance. In MiniLM, training made them different.",
-)
-FIRST_LAYER = Move(
-    "MiniLM's first layer",
-    {"heads:weights": "minilm", "heads:layer": 0},
-    "In head 2 of layer 0 nearly all weight is on the token before.",
-)
-IDEA_MOVES = {
-    "split": Move(
-        "One head or many",
-        {"heads:idea": "split"},
-        "The same numbers are shown as one head and as several heads.",
-    ),
-    "shared": Move(
-        "Later: share keys and values",
-        {"heads:idea": "shared"},
-        "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
-        "similar the maps of two heads are then.",
-    ),
-    "subtract": Move(
-        "Later: subtract two maps",
-        {"heads:idea": "subtract"},
-        "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
-    ),
-}
-
-
-def moves(idea: str) -> tuple[Move, ...]:
+def moves(idea: str) -> list[Move]:
     """What to try with an idea: other weights, and the other ideas."""
-    others = [move for name, move in IDEA_MOVES.items() if name != idea]
-    return (*[FIRST_LAYER] * (idea == "split"), RANDOM_MOVE, *others)
+    ideas = {
+        "split": Move(
+            "One head or many",
+            {"heads:idea": "split"},
+            "The same numbers are shown as one head and as several heads.",
+        ),
+        "shared": Move(
+            "Later: share keys and values",
+            {"heads:idea": "shared"},
+            "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
+            "similar the maps of two heads are then.",
+        ),
+        "subtract": Move(
+            "Later: subtract two maps",
+            {"heads:idea": "subtract"},
+            "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
+        ),
+    }
+    del ideas[idea]
+    random = Move(
+        "Random weights",
+        {"heads:weights": "random"},
+        "The heads differ here by chance. In MiniLM, training made them different.",
+    )
+    first = Move(
+        "MiniLM's first layer",
+        {"heads:weights": "minilm", "heads:layer": 0},
+        "In head 2 of layer 0 nearly all weight is on the token before.",
+    )
+    return [*([first] if idea == "split" else []), random, *ideas.values()]
 
 
 def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
@@ -930,7 +892,7 @@ def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
     def cell(i: int, j: int) -> str:
         whole, share = number(overlap[i, j]), min(1.0, max(0.0, float(overlap[i, j])))
         fill = stops[round(share * (len(stops) - 1))]
-        colour = stops[0] if share >= DARK else stops[-1]
+        colour = stops[0] if share >= 0.5 else stops[-1]
         text = "" if i == j else formats.cell(whole)
         return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
 

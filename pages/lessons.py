@@ -82,7 +82,6 @@ def draw_hidden() -> None:
 
 
 def draw_questions() -> None:
-    """Draw the fields of each question."""
     count = st.number_input(
         "Questions",
         0,
@@ -147,7 +146,6 @@ def draw_questions() -> None:
 
 
 def draw_answer(name: str, type_: str) -> None:
-    """The field of the right answer: a list of the typed options for a choice."""
     field = key(f"{name}:answer")
     if type_ == "choice":
         if st.session_state.get(field) not in (None, *(choices := options(name))):
@@ -177,7 +175,6 @@ def draw_answer(name: str, type_: str) -> None:
 
 
 def options(name: str) -> tuple[str, ...]:
-    """The options that were typed for a question."""
     return tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
 
 
@@ -201,7 +198,6 @@ def uploaded_lesson(label: str, name: str) -> Lesson | None:
 
 
 def text(name: str) -> str:
-    """The value of a text field."""
     return str(st.session_state.get(key(name)) or "")
 
 
@@ -242,15 +238,7 @@ def read_lesson() -> Lesson:
     )
 
 
-NO_PROOF = (
-    "The answers travel with the lesson as salted hashes: reading the link does not show them. A student who "
-    "tries many answers by program can still find one, so neither the link nor a code is proof against "
-    "cheating. The link of this page holds your draft with its answers: save it for yourself."
-)
-
-
 def make() -> None:
-    """Draw the form and, once it is complete, what it gives."""
     st.text_input(
         "Title",
         key=key("title"),
@@ -325,11 +313,14 @@ def make() -> None:
                 icon=":material/play_arrow:",
                 query_params={"lesson": text},
             )
-    st.caption(NO_PROOF)
+    st.caption(
+        "The answers travel with the lesson as salted hashes: reading the link does not show them. A student who "
+        "tries many answers by program can still find one, so neither the link nor a code is proof against "
+        "cheating. The link of this page holds your draft with its answers: save it for yourself."
+    )
 
 
 MAX_LINES = 500
-HEAD = ("name", "lesson", "right", "questions", "tries", "date")
 
 
 def read() -> None:
@@ -346,7 +337,13 @@ def read() -> None:
     )
     rows, errors = read_lines(typed or "", lessons)
     if rows:
-        table(HEAD, rows, caption="What students solved", left={0, 1, 3, 4}, markers=False)
+        table(
+            ("name", "lesson", "right", "questions", "tries", "date"),
+            rows,
+            caption="What students solved",
+            left={0, 1, 3, 4},
+            markers=False,
+        )
     for sentence in errors:
         st.warning(plain(sentence))
     st.caption(
@@ -440,7 +437,6 @@ def parts() -> None:
 
 
 def work() -> None:
-    """The lessons that ship, as cards, and a field for the file of another one."""
     with st.grid(3, min_column_width=260, gap="medium"):
         for name in KEYS:
             lesson = decode(name)
@@ -464,6 +460,5 @@ def work() -> None:
 
 
 def links() -> None:
-    """The addresses of the lessons, to copy."""
     st.code("\n".join(address(name) for name in KEYS), language=None)
     st.caption("With &embed=true at its end, a link shows the lesson inside a page of a course.")

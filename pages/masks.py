@@ -57,19 +57,8 @@ from dashboard.ui.panels import (
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 
-SENTENCE = "The animal didn't cross the street because it was too tired ."
 MAX_TOKENS = 64  # as many as a drawing may have
 MASKS = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
-JOINS = {
-    "alone": "alone",
-    "not": "not",
-    "and": "and",
-    "or": "or",
-    "and_not": "and not",
-    "or_not": "or not",
-}
-TWO_MASKS = ("and", "or", "and_not", "or_not")
-CUT = 12  # letters of a mask's name that one column has room for
 TEXT_COLUMNS, PADDING = 3, 2  # cells of a typed parameter; keys that a padding mask hides at first
 
 
@@ -93,12 +82,17 @@ def apply_drawing() -> None:
 def columns_of_name(_: Values) -> int:
     """One column, or two for a mask whose name one would cut."""
     name = MASKS.get(st.session_state.get(key("first"), ""), st.query_params.get(key("first"), ""))
-    return 2 if len(name) > CUT else 1
+    return 2 if len(name) > 12 else 1
 
 
 FIELDS = Fields(
     "masks",
-    tokens=Text("Sentence", SENTENCE, span=2, help="Each word becomes one token."),
+    tokens=Text(
+        "Sentence",
+        "The animal didn't cross the street because it was too tired .",
+        span=2,
+        help="Each word becomes one token.",
+    ),
     first=Select(
         "Mask",
         MASKS,
@@ -108,14 +102,23 @@ FIELDS = Fields(
         also={"on_change": start_drawing},
     ),
     join=Select(
-        "Combine", JOINS, help="Use the mask alone, invert it, or join it with a second one"
+        "Combine",
+        {
+            "alone": "alone",
+            "not": "not",
+            "and": "and",
+            "or": "or",
+            "and_not": "and not",
+            "or_not": "or not",
+        },
+        help="Use the mask alone, invert it, or join it with a second one",
     ),
     head=Select("Head", range(HEADS), help="The head whose weights are drawn"),
     second=Select(
         "Second mask",
         MASKS,
         "causal",
-        when=lambda values: values.join in TWO_MASKS,
+        when=lambda values: values.join in ("and", "or", "and_not", "or_not"),
         help="The mask that is joined with the first",
     ),
     real=Number(
@@ -167,7 +170,6 @@ def draw_mask(
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
-    """One mask, its opposite, or two joined."""
     if join == "not":
         return Choice.of("not", first)
     if join == "alone" or second is None:
@@ -186,7 +188,6 @@ TEXT = (
 
 
 def script(controls: Values, effect: MaskEffect) -> Script:
-    """The weights of the picked head without the mask and with it, what it allows, and how far layers reach."""
     layer = f"""
 from core.attention import Choice
 from core.studies.masks import mask_effect
@@ -214,17 +215,10 @@ show_maps({"Weights with the mask": after, "Weights without the mask": before}, 
 # Sentences, equations and the table of the page Masks.
 
 
-MAX_TERMS = 3
 MAX_KEYS = 8  # columns of the table of PyTorch
-PATTERN_HEAD = ("mask", "rule", "cells", "layers", "never")
-PATTERN_NOTE = (
-    "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
-    "that no number of layers connects."
-)
 
 
 def fact_text(effect: MaskEffect) -> str:
-    """The number of cells left, and what becomes of the weights."""
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
@@ -270,7 +264,6 @@ def mask_latex(mask: Choice) -> str:
 
 
 def rule_of(mask: Choice) -> str:
-    """A mask's rule in plain signs, with its numbers."""
     return rule("mask", mask, changed=False, length="length")
 
 
@@ -287,7 +280,7 @@ def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> t
         zero = pick(r"\mathbf{0}")
         return first, second, rf"{weight} = {zero}\quad (j = {j} \notin M_i)"
     powers = effect.scores[i]
-    terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS])
+    terms = sorted(sorted(keys, key=lambda m: (m != j, -powers[m]))[:3])
     below = " + ".join(f"e^{{{latex(powers[m])}}}" for m in terms) + (
         r" + \cdots" if len(keys) > len(terms) else ""
     )
@@ -300,7 +293,6 @@ def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> t
 
 
 def index_set(keys: list[int]) -> str:
-    """A set of indices, abbreviated when it is long."""
     if not keys:
         return r"\varnothing"
     if len(keys) > 2 and keys == list(range(keys[0], keys[-1] + 1)):
@@ -310,7 +302,6 @@ def index_set(keys: list[int]) -> str:
 
 
 def stack_fact(needed: np.ndarray) -> str:
-    """The number of layers that connect every pair that can be connected."""
     pairs, never, most = needed.size, int((needed == 0).sum()), int(needed.max(initial=0))
     layers = "One layer" if most == 1 else f"**{most}** layers"
     connect = "connects" if most == 1 else "connect"
@@ -329,7 +320,6 @@ def stack_fact(needed: np.ndarray) -> str:
 
 
 def batch_fact(sentences: list[Sentence]) -> str:
-    """The weight that padding would get, and what it gets when masked."""
     worst = max(sentences, key=lambda item: item.leak)
     words = plain(" ".join(worst.names[: worst.real]))
     masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
@@ -343,7 +333,6 @@ def batch_fact(sentences: list[Sentence]) -> str:
 
 
 def torch_fact(check: TorchCheck | None) -> str:
-    """What running nn.MultiheadAttention with and without the conversion gave."""
     if check is None:
         return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
     rows = (
@@ -368,16 +357,10 @@ def torch_fact(check: TorchCheck | None) -> str:
 # The page: the mask as a board, weights with and without it, the guide, one equation, a batch; then the details.
 
 
-OPTIONS = ("Their rows", "Their columns", "Both")
 PADDED = 2  # tokens of the question
-FORMULA = "j <= i and i - j < 2 or j == 0"
+FORMULA = "j <= i and i - j < 2 or j == 0"  # to try
 
 MAP_HEIGHT = 300  # px, at most
-MAX_BESIDE = 24  # tokens; with more, the cells of a board in a column are too small to click
-COLUMNS = (
-    1,
-    2.35,
-)  # widths of the board and of the maps beside it, which keep their names from 600 px on
 
 
 def page() -> None:
@@ -393,7 +376,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw the controls and all that they change, which reruns alone."""
     figure, below, words = st.container(), st.container(), st.container()
     with figure:
         controls = draw_controls(below)
@@ -404,7 +386,33 @@ def explore() -> None:
     effect, cell = result
     add_script(partial(script, controls, effect))
     predict("masks", question(len(effect.names)))
-    try_this("masks", MOVES)
+    try_this(
+        "masks",
+        (
+            Move(
+                "Two words back",
+                _mask("causal_local", lookback=2),
+                "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how "
+                "many such layers connect the last word with the first.",
+            ),
+            Move(
+                "Hide padding",
+                _mask("padding"),
+                "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
+            ),
+            Move(
+                "The opposite of causal",
+                _mask("causal", "not"),
+                "Now each word attends only to later words. The last word has no key left, so its output is 0 here.",
+            ),
+            Move(
+                "Type a rule",
+                _mask("formula", text=FORMULA),
+                "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit "
+                "it and watch the cells.",
+            ),
+        ),
+    )
     st.markdown("## What the mask does to one weight")
     parts = equation(effect, controls.mask, *cell, Ink.of(theme()).pick)
     st.markdown(" ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center")
@@ -462,15 +470,15 @@ def show(controls: Values, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int
 
 
 def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
-    """Draw the mask as a board to draw on, and the weights without it and with it; returns the picked cell."""
     # The query whose weights the mask changes most, of those that see at least the median number
     # of keys
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
     min_keys = min(max(float(np.median(keys)), 2.0), keys.max())
     query = int(np.where(keys >= min_keys, change, -1.0).argmax())
     name, note = choice_name("mask", mask), rule_of(mask)
-    beside = len(effect.names) <= MAX_BESIDE
-    left, right = st.columns(COLUMNS, gap="small") if beside else (st.container(), st.container())
+    # Of more tokens the cells of a board in a column are too small to click; from 600 px on the maps keep their names.
+    beside = len(effect.names) <= 24
+    left, right = st.columns([1, 2.35], gap="small") if beside else (st.container(), st.container())
     with left:
         mask_board(
             effect.allowed,
@@ -534,7 +542,6 @@ def in_pytorch(effect: MaskEffect, controls: Values, query: int) -> None:
 
 
 def stack(effect: MaskEffect) -> None:
-    """Draw how many layers of this mask connect each pair of tokens."""
     fact(stack_fact(effect.needed))
     most = int(effect.needed.max(initial=0))
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
@@ -565,7 +572,7 @@ def stack(effect: MaskEffect) -> None:
         heading = f"Each mask with its default parameters, {len(effect.names)} tokens"
         st.markdown(f"**{heading}**")
         table(
-            PATTERN_HEAD,
+            ("mask", "rule", "cells", "layers", "never"),
             [
                 [name, rule, str(cells), str(layers), str(never or "–")]
                 for name, rule, cells, layers, never in cached(masks.patterns, len(effect.names))
@@ -574,11 +581,13 @@ def stack(effect: MaskEffect) -> None:
             left=2,
             markers=False,
         )
-        st.caption(PATTERN_NOTE)
+        st.caption(
+            "Cells: how many are allowed. Layers: how many connect all pairs that can be connected. Never: pairs "
+            "that no number of layers connects."
+        )
 
 
 def batch(controls: Values) -> None:
-    """Draw the same mask on three sentences of unequal length, with their padding masked."""
     sentences = cached(masks.batch, controls.mask, controls.head)
     tiles = [
         Tile(" ".join(item.names[: item.real]), padding_note(item), item.weights, item.allowed)
@@ -599,7 +608,6 @@ def batch(controls: Values) -> None:
 
 
 def padding_note(item: masks.Sentence) -> str:
-    """Which positions of a sentence are padding."""
     first, last = item.real, len(item.names) - 1
     return f"{item.real} tokens, " + (
         f"{first} to {last} are padding"
@@ -611,7 +619,6 @@ def padding_note(item: masks.Sentence) -> str:
 
 
 def sources(effect: MaskEffect, controls: Values) -> None:
-    """Draw two measures of the weights, where each mask is from, and the rule that just ran."""
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     caption(
@@ -637,7 +644,6 @@ def sources(effect: MaskEffect, controls: Values) -> None:
 
 
 def question(tokens: int) -> Question:
-    """Which cells a padding mask removes, counted on as many tokens as the page has."""
     size = max(tokens, PADDED + 1)
     words = torch.arange(size) < size - PADDED
     allowed = build_mask(Choice("padding"), size, size, key_mask=words[None])
@@ -652,7 +658,7 @@ def question(tokens: int) -> Question:
     return Question(
         f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must be hidden, so "
         "that no word takes anything from them?",
-        OPTIONS,
+        ("Their rows", "Their columns", "Both"),
         {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
         (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"),
     )
@@ -664,29 +670,3 @@ def _mask(first: str, join: str = "alone", **params: object) -> dict[str, object
         "masks:join": join,
         **{f"masks:first:{first}:{name}": value for name, value in params.items()},
     }
-
-
-MOVES = (
-    Move(
-        "Two words back",
-        _mask("causal_local", lookback=2),
-        "Each word attends to itself and the two words before it. “How far a stack of layers reaches” counts how many "
-        "such layers connect the last word with the first.",
-    ),
-    Move(
-        "Hide padding",
-        _mask("padding"),
-        "The last two tokens count as padding. Their columns are crossed out; their rows are not.",
-    ),
-    Move(
-        "The opposite of causal",
-        _mask("causal", "not"),
-        "Now each word attends only to later words. The last word has no key left, so its output is 0 here.",
-    ),
-    Move(
-        "Type a rule",
-        _mask("formula", text=FORMULA),
-        "A field appears below the maps. The rule allows a word, the one before it, and always the first one; edit it "
-        "and watch the cells.",
-    ),
-)

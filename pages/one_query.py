@@ -115,21 +115,11 @@ STARTS: dict[str, dict[str, Any]] = {
         "mask": "causal",
     },
 }
-STAGES = {
-    1: "1 Project",
-    2: "2 Score",
-    3: "3 Scale + bias",
-    4: "4 Mask",
-    5: "5 Normalize",
-    6: "6 Weigh values",
-}
 SOURCES = {
     "sentence": "Sentence",
     "matrices": "Matrices Q, K, V",
 }  # the labels are in links, as the stages' are
-NO_TOKEN = "There is no token here. Type a word, or a sentence: each word becomes one token."
 EXACT = Choice("exact")
-PADDING = 2  # keys, when a padding mask is first chosen
 WORKED, CUSTOM = "worked", "custom"
 PLAIN = ("self_attention", "vaswani")  # which have nothing to compare
 ROOMY = (16, 4)  # d_model and heads that nearly every preset fits
@@ -157,11 +147,6 @@ def put(name: str, value: Any) -> None:
 def start(name: str) -> Any:
     """What the link leaves out of a control."""
     return STARTS[get("start", "simple")].get(name)
-
-
-def default_heads(values: Values) -> int:
-    """The most heads up to the start's that divide d_model."""
-    return max(heads for heads in heads_that_divide(values.d_model) if heads <= start("heads"))
 
 
 def last_word(names: Sequence[str]) -> str:
@@ -215,7 +200,7 @@ FIELDS = Fields(
     heads=SelectSlider(
         "Heads",
         lambda values: heads_that_divide(values.d_model),
-        default_heads,
+        lambda values: max(n for n in heads_that_divide(values.d_model) if n <= start("heads")),
         when=lambda values: values.source == "sentence",
         help="Into how many heads the d_model numbers are divided; each head attends on its own",
     ),
@@ -229,14 +214,21 @@ FIELDS = Fields(
     ),
     stage=Segmented(
         "Step of attention",
-        STAGES,
+        {
+            1: "1 Project",
+            2: "2 Score",
+            3: "3 Scale + bias",
+            4: "4 Mask",
+            5: "5 Normalize",
+            6: "6 Weigh values",
+        },
         lambda values: start("stage"),
         also={"label_visibility": "collapsed", "wrap": True},
         help="A step of attention for one query.",
     ),
     real=Number(
         "Real tokens",
-        lambda values: max(0, len(values.names) - PADDING),
+        lambda values: max(0, len(values.names) - 2),  # two keys of padding at first
         0,
         512,
         1,
@@ -267,11 +259,9 @@ FIELDS = Fields(
         also=lambda values: quiet(values, 90, values.maps > MAX_HEAD_PILLS),
     ),
 )
-OTHER_NAMES = ("focus", "matrices", "predict", "root:predict", "start")  # of what a link holds
 
 
 def base_of(axis: str) -> Choice:
-    """The choice with which the page opens where none was picked."""
     opens = None if get("source") == "matrices" else start(axis)
     return complete(opens or getattr(AttentionConfig(), axis).key, AXES[axis], axis)
 
@@ -286,7 +276,6 @@ def write_choice(axis: str, choice: Choice) -> None:
 
 
 def needs_real(mask: Choice) -> bool:
-    """Whether a mask depends on which keys are real: its rule then contains their number."""
     rules = {item.key: item.short for item in MASKS}
     return any("{length}" in rules[leaf.key] for leaf in mask.leaves())
 
@@ -311,7 +300,9 @@ def read_controls() -> Values:
         elif (cut := tokenize(values.tokens)).tokens:
             given, notes = Source.sentence(cut.tokens), cut.notes
         else:
-            error = NO_TOKEN
+            error = (
+                "There is no token here. Type a word, or a sentence: each word becomes one token."
+            )
         config = AttentionConfig(**fields) if given else None
     except (ConfigError, MatrixError) as why:
         error = str(why)
@@ -362,10 +353,27 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
                 ("Columns of V", "e", parts[2]),
             )
         )
-    edited = [
-        _draw_editor(*each)
-        for each in zip(container.columns(3), "QKV", parts, (keys, keys, values), strict=True)
-    ]
+    import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
+
+    edited = list[Rows]()
+    for column, name, rows, width in zip(
+        container.columns(3), "QKV", parts, (keys, keys, values), strict=True
+    ):
+        names = [str(c) for c in range(width)]
+        frame = column.data_editor(
+            pd.DataFrame(
+                [(row + [0.0] * width)[:width] for row in rows], columns=names, dtype=float
+            ),
+            key=key(f"{name}{get('version')}-{width}"),
+            num_rows="dynamic",
+            hide_index=True,
+            column_config={
+                c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
+                for c in names
+            },
+            alt=f"Matrix {name}, editable",
+        )
+        edited.append(frame.astype(float).to_numpy().tolist())
     put("is_worked", edited == study.parse(WORKED_MATRICES))
     put("edited", edited)
     text = study.write(edited)
@@ -373,31 +381,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         st.query_params[key("matrices")] = text
 
 
-def _draw_editor(container: DeltaGenerator, name: str, rows: Rows, columns: int) -> Rows:
-    """Draw one matrix, cut or filled with 0 to `columns`; rows can be added and removed."""
-    import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
-
-    wide = [(row + [0.0] * columns)[:columns] for row in rows]
-    names = [str(c) for c in range(columns)]
-    edited = container.data_editor(
-        pd.DataFrame(wide, columns=names, dtype=float),
-        key=key(f"{name}{get('version')}-{columns}"),
-        num_rows="dynamic",
-        hide_index=True,
-        column_config={
-            c: st.column_config.NumberColumn(f"{name} {c}", format="%.3g", width="small")
-            for c in names
-        },
-        alt=f"Matrix {name}, editable",
-    )
-    return [
-        [float("nan") if value is None else float(value) for value in row]
-        for row in edited.to_numpy().tolist()
-    ]
-
-
 def _draw_more() -> None:
-    """Draw what to start from, the presets, the sizes, the six choices with their parameters, and the seed."""
     source = FIELDS.draw("source", into=HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
@@ -440,7 +424,6 @@ def _draw_more() -> None:
 
 
 def draw_picks(values: Values) -> None:
-    """Draw query, head, and the map where a projection combines several; then the six steps, Back and Next."""
     last = last_word(values.names)
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
@@ -531,8 +514,6 @@ def sentences(values: Values) -> list[str]:
 
 
 FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
-MAX_HEAD = 8  # a longer rule does not fit over a column, so "score" stands there
-LINEAR_TOLERANCE = 1e-4  # within which a bias counts as linear in the distance
 
 
 def stage_words(
@@ -543,7 +524,7 @@ def stage_words(
     places = enters(config.position)
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
     score = rule("score", config.score, changed=False)
-    head = score if len(score) <= MAX_HEAD else "score"
+    head = score if len(score) <= 8 else "score"  # a longer rule does not fit over a column
     normalizer = entry("normalizer", config.normalizer.key)
     name, params = normalizer.name.lower(), {param.key: param for param in normalizer.params}
     changed = "".join(
@@ -611,9 +592,7 @@ def slope_of(reading: Reading) -> float | None:
     if not distance.any():
         return 0.0
     slope = round(-float(row[distance.argmax()]) / float(distance.max()), 9)
-    return (
-        slope if np.allclose(row, -slope * distance, atol=LINEAR_TOLERANCE) and slope >= 0 else None
-    )
+    return slope if np.allclose(row, -slope * distance, atol=1e-4) and slope >= 0 else None
 
 
 def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
@@ -639,9 +618,7 @@ def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
 
 
 MAX_TERMS = 6
-LARGEST_POWER = 8  # above it e^s is a long number, and only the fraction of powers is written
 BREAK = " \\\\ "  # where a long line may be broken
-ROOT = re.compile(r" */ *\\sqrt\{D\}$")
 
 Pick = Callable[[str], str]
 
@@ -671,7 +648,6 @@ def pair(reading: Reading, j: int) -> str:
 
 
 def vector(values: np.ndarray) -> str:
-    """The first numbers of a vector, in brackets."""
     return f"({listed(values.tolist())})"
 
 
@@ -704,7 +680,8 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     i, result = reading.query, reading.raw[reading.query, j]
     left, value = pick(f"s_{{{pair(reading, j)}}}"), pick(rf"\mathbf{{{latex(result)}}}")
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
-        return "s_{ij} = " + ROOT.sub("", first_latex("score", config.score)), f"{left} = {value}"
+        rule = re.sub(r" */ *\\sqrt\{D\}$", "", first_latex("score", config.score))
+        return f"s_{{ij}} = {rule}", f"{left} = {value}"
     return (
         r"s_{ij} = q_i \cdot k_j",
         f"{left} = {' + '.join(products(reading.q[i], reading.k[j], 4))} = {value}",
@@ -751,7 +728,6 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
 
 
 def mask_latex(mask: Choice) -> str:
-    """The condition under which a key is visible; a composed mask by its parts."""
     if not mask.parts:
         return first_latex("mask", mask)
     parts = [
@@ -816,7 +792,7 @@ def softmax(
     terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
     terms += r" + \cdots" if len(allowed) > MAX_TERMS else ""
     live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
-    if max(abs(p) for p in powers.values()) < LARGEST_POWER:
+    if max(abs(p) for p in powers.values()) < 8:  # above it e^s is a long number
         total = sum(math.exp(p) for p in powers.values())
         live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
     return symbols, f"{live} = {value}"
@@ -855,12 +831,6 @@ _MARKS = {
     ";": "the semicolon",
     ":": "the colon",
 }
-MIN_COST = 5e-3  # a smaller difference, which two decimals would not show, is not written
-_REASONS = {
-    "padding": "is padding, so ",
-    "too far": "is too far, so ",
-    "comes later": "comes later, so ",
-}
 
 
 def token_name(token: str) -> str:
@@ -870,7 +840,6 @@ def token_name(token: str) -> str:
 def facts_fact(
     reading: Reading, config: AttentionConfig, stage: int, whys: dict[int, str], head: int = 0
 ) -> Parts:
-    """The sentence of the stage, or of an output that is not finite or a query that sees no key."""
     if not np.isfinite(reading.out[reading.query]).all():
         return [
             [reading.name, "pick"],
@@ -911,7 +880,6 @@ def facts_fact(
 
 
 def sharing(config: AttentionConfig, head: int) -> str:
-    """Which heads share the picked head's keys and values, where there are fewer of these."""
     group = config.num_heads // config.kv_heads
     if group <= 1:
         return ""
@@ -1038,13 +1006,17 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
         )
         return [*parts, [even if reading.sees > 1 else " It may attend to no other key.", ""]]
     if top in whys:
-        why = _REASONS.get(whys[top], "")
+        why = {
+            "padding": "is padding, so ",
+            "too far": "is too far, so ",
+            "comes later": "comes later, so ",
+        }.get(whys[top], "")
         return [
             *parts,
             [f" {named} has the highest score, {high}, but {why}the mask removes it.", ""],
         ]
     cost = float(reading.raw[i, top] * reading.scale - reading.scores[i, top])
-    if cost < MIN_COST:  # equal scores, split by rounding
+    if cost < 5e-3:  # equal scores, split by rounding, which two decimals would not show
         return parts
     return [
         *parts,
@@ -1101,7 +1073,6 @@ def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
 
 
 def largest_fact(points: tuple[Scaling, ...]) -> str:
-    """The largest weight of a query at the largest D, with and without √D."""
     last = points[-1]
     return (
         f"At D = {last.dims} one of {KEYS} keys gets **{number(last.largest)}** of the weight on average. After "
@@ -1110,7 +1081,6 @@ def largest_fact(points: tuple[Scaling, ...]) -> str:
 
 
 def scaling_fact(points: tuple[Scaling, ...]) -> str:
-    """Variance and entropy at the largest D, with and without √D."""
     last, even = points[-1], math.log(KEYS)
     return (
         f"At D = {last.dims} the scores have variance {number(last.variance)}, and the entropy of the weights is "
@@ -1122,62 +1092,23 @@ def scaling_fact(points: tuple[Scaling, ...]) -> str:
 # What the page computes as Python.
 
 
-STEPS = (
-    "A layer with seeded weights, and every step of one of its heads; the picked query is one row."
-)
-SCRIPT_ROOT = "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows."
-SCALING = f"""
-from core.attention import attend
-from core.seeding import seeded_generator
-
-generator, largest = seeded_generator({SEED}, "scaling"), {{}}
-for dims in (2**power for power in range(10)):
-    a, b = (torch.randn(1, 1, 64, dims, generator=generator) for _ in range(2))  # queries and keys
-    largest[dims] = [float(attend(a, b, b, scale=scale).weights.max(-1).values.mean()) for scale in (1.0, None)]
-for dims, pair in largest.items():
-    print(dims, *pair)
-"""
-DRAW = """
-from core.show import show_maps
-
-show_maps({"Scores": scores, "Weights": weights}, queries, keys, row=query)
-"""
-
-
 def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
-    """The steps of the picked head on the picked input, and what √D does."""
-    each, given, real = config.score_heads // config.num_heads, values.given, values.real
+    each, given = config.score_heads // config.num_heads, values.given
     score_head = values.head * each + values.half
     of_scores = "head" if each == 1 else f"{score_head}"
-    key_mask = "" if real is None else ", key_mask=key_mask"
-    padding = (
-        "" if real is None else f"\nkey_mask = (torch.arange({len(given.keys)}) < {real})[None]"
-    )
-    if given.matrices is None:
-        call = f"layer(x{key_mask})"
-        inputs = f"""from core.tokens import embed, labels
-
-tokens = {source_of(given.tokens)}
-queries = keys = labels(tokens)
-config = {source_of(config)}
-x = embed(tokens, {config.d_model}, seed={values.seed})  # (1, T, C){padding}"""
-    else:
-        call = f"layer.attend_heads(q, k, v{key_mask})"
-        q, k, v = (f"torch.tensor({source_of(part, 17)})[None, None]" for part in given.matrices)
-        inputs = f"""
-q = {q}  # (1, 1, T, D)
-k = {k}
-v = {v}
-queries, keys = {source_of(given.queries)}, {source_of(given.keys)}
-config = {source_of(config)}{padding}"""
+    imports, source = "Source, run", f"Source.sentence({source_of(given.tokens)})"
+    if given.matrices is not None:
+        imports = f"Matrices, {imports}"
+        source = f"Source.of_matrices(Matrices({', '.join(source_of(part, 17) for part in given.matrices)}))"
     code = f"""
 import torch
 
 {attention_import(source_of(config))}
-from core.seeding import seeded_layer
-{inputs}
-layer = seeded_layer(config, {values.seed})
-steps = {call}
+from core.studies.one_query import {imports}
+
+source = {source}
+config = {source_of(config)}
+steps = run(config, source, {values.seed}{"" if values.real is None else f", real={values.real}"})
 query, head = {values.row}, {values.head}{f"  # its scores are those of {score_head} of {config.score_heads}" * (each > 1)}
 q, k, v = steps.q[0, {of_scores}], steps.k[0, {of_scores}], steps.v[0, head]  # (T, D), (S, D), (S, D)
 raw, scores = steps.raw[0, {of_scores}], steps.scores[0, {of_scores}]  # (T, S): q · k, then scaled and with the bias
@@ -1186,10 +1117,33 @@ allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
 weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their sum of the values (T, D)
 print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
 """
+    draw = """
+from core.show import show_maps
+
+show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, row=query)
+"""
+    scaling = f"""
+from core.studies.one_query import measure_scaling
+
+largest = {{point.dims: (point.largest, point.scaled_largest) for point in measure_scaling({SEED})}}
+for dims, pair in largest.items():
+    print(dims, *pair)
+"""
     names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
     largest = [[point.largest, point.scaled_largest] for point in cached(measure_scaling, SEED)]
     return Script(
-        (Cell(STEPS, code, DRAW, "one:view"), Cell(SCRIPT_ROOT, SCALING)),
+        (
+            Cell(
+                "A layer with seeded weights, and every step of one of its heads; the picked query is one row.",
+                code,
+                draw,
+                "one:view",
+            ),
+            Cell(
+                "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
+                scaling,
+            ),
+        ),
         {name: getattr(reading, name) for name in names}
         | {"list(largest.values())": np.array(largest)},
     )
@@ -1197,10 +1151,8 @@ print("weights of the query", weights[query].tolist(), "output", out[query].toli
 
 # The page: one query's picture in six steps, a question, things to try, and what each step means.
 
-ONE_THREAD = 2**20  # products in the score matrix up to which one thread is enough
 SMALL, LARGE = 4, 64  # head sizes of the question on √D
 MUCH = 0.8  # an entropy below this share of the other's is much lower
-TEMPERATURE = key("normalizer:softmax:temperature")
 MEANING = {
     1: "Each word starts as a vector x, a row of numbers. Three matrices, which training learns, turn it "
     "into a query (what the word looks for), a key (what it is found by) and a value (what it passes on).",
@@ -1213,12 +1165,9 @@ MEANING = {
     6: "The output is the sum of the values, each multiplied by its weight. It is the new vector of the word.",
 }
 
-SHOWN = (4, 64, 512)  # sizes of the bars
 NAMES = ["without √D", "divided by √D"]
 WEIGHTS = 5  # the stage whose picture tells the answer of the question
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
-WIDE = "\u2003"  # a space that Markdown keeps
-STAGE_ORDER = ("projection", "position", "score", "mask", "normalizer")
 
 
 def page() -> None:
@@ -1237,7 +1186,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw controls, picture, question and meaning, which rerun without the rest of the page."""
     refused = st.container()
     source = FIELDS.read("source").source
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -1289,20 +1237,19 @@ def explore() -> None:
             )
         # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
-        st.markdown(f"{symbols} {WIDE} {' '.join(live)}", text_alignment="center")
+        st.markdown(f"{symbols} \u2003 {' '.join(live)}", text_alignment="center")
         details("Equation, paper and code of each step", partial(sources, config), key("sources"))
     sync_link()
     write_start("one")
 
 
 def picture(values: Values) -> Reading | None:
-    """Draw the six steps with sentence and conditions, or the error; returns the numbers."""
     if values.config is None:
         return None
     given, stage, seed = values.given, values.stage, values.seed
     config: AttentionConfig = values.config.with_(kernel=EXACT)  # which alone makes every step
     try:
-        with one_thread(len(given.queries) * len(given.keys) * config.d_model <= ONE_THREAD):
+        with one_thread(len(given.queries) * len(given.keys) * config.d_model <= 2**20):
             steps = study.run(config, given, seed, values.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
@@ -1357,20 +1304,20 @@ def focus_of(reading: Reading, focus: tuple[str, int] | None) -> int:
 
 
 def sources(config: AttentionConfig) -> None:
-    """Draw where each step's equation is from and the function that just ran."""
     st.markdown(
         "The formula as a textbook writes it. Every choice on this page is tested against it:"
     )
     source_panel(reference.attention)
     entries_panel(
-        entry(axis, leaf.key) for axis in STAGE_ORDER for leaf in getattr(config, axis).leaves()
+        entry(axis, leaf.key)
+        for axis in ("projection", "position", "score", "mask", "normalizer")
+        for leaf in getattr(config, axis).leaves()
     )
     st.markdown("The code that just ran. It has the same steps for every choice:")
     source_panel(exact)
 
 
 def root_of_d() -> None:
-    """Draw the largest weight with and without √D, and why a large one is bad."""
     st.markdown("## What √D does")
     points = cached(measure_scaling, SEED)
     # What happens to the weights at a larger head size when scores are not divided by √D
@@ -1420,7 +1367,6 @@ def root_of_d() -> None:
 
 
 def curves(points: tuple[Scaling, ...]) -> None:
-    """Draw variance (both axes logarithmic) and entropy over D, without √D and divided by it."""
     ink, even = Ink.of(theme()), math.log(KEYS)
     uniform = Curve(f"uniform: {number(even)}", [(d, even) for d in DIMS], (), ink.quiet, 3)
     for column, alt, unit, log, bound in zip(
@@ -1499,7 +1445,9 @@ def link_errors() -> list[str]:
     unknown = [
         f"The link says {plain(name[:40])} = {plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
-        if name not in (*FIELDS.fields, *AXES, *OTHER_NAMES) and "matrices" not in name
+        if name
+        not in (*FIELDS.fields, *AXES, "focus", "matrices", "predict", "root:predict", "start")
+        and "matrices" not in name
     ]
     typed = link.get("source", get("source")) in ("matrices", SOURCES["matrices"])
     of_sentence = () if typed else ("tokens", "d_model", "heads", "query", "head")
@@ -1507,11 +1455,10 @@ def link_errors() -> list[str]:
 
 
 def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
-    """Two bars at each of three sizes: the largest weight of a query without √D and divided by it."""
     rows = [
         {"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
         for p in points
-        if p.dims in SHOWN
+        if p.dims in (4, 64, 512)
         for name, value in zip(NAMES, (p.largest, p.scaled_largest), strict=True)
     ]
     y = {
@@ -1624,5 +1571,5 @@ def moves(reading: Reading) -> tuple[Move, ...]:
 def axes_of(**axes: str) -> dict[str, object]:
     """Every axis's choice; axes that are not named get their first choice."""
     return {key(axis): axes.get(axis, getattr(AttentionConfig(), axis).key) for axis in AXES} | {
-        TEMPERATURE: 1.0
+        key("normalizer:softmax:temperature"): 1.0
     }

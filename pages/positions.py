@@ -70,19 +70,11 @@ IDEAS = {
     "shift": "Shift",
 }
 ENTRIES = {item.key: item for item in AXES["position"]}
-SIZES = [size for size in D_MODELS if 4 <= size <= 128]
 D_MODEL, HEADS, SEED, MAX_TOKENS = 64, 4, 126, 48
-MAX_IN_ROW = 2  # parameters that stand in the row of controls; more go into the popover
 PARAMS, ORDER = "positions:position", "positions:order"  # how often the words were shuffled
 
 
-def default_heads(d_model: int) -> int:
-    """The most heads up to the usual number that divide d_model."""
-    return max(heads for heads in heads_that_divide(d_model) if heads <= HEADS)
-
-
 def needs_words(values: Values) -> bool:
-    """Whether the picture is drawn for words, not for positions alone."""
     return values.idea == "shuffle" or (
         values.idea == "shift" and ENTRIES[values.position].enters != "x"
     )
@@ -100,7 +92,7 @@ FIELDS = Fields(
     idea=Segmented("Picture", IDEAS, help="What the picture shows", also={"wrap": True}),
     d_model=SelectSlider(
         "d_model",
-        SIZES,
+        [size for size in D_MODELS if 4 <= size <= 128],
         D_MODEL,
         help="How many numbers the vector of each word has",
         also=keep_heads("positions:d_model", "positions:heads:{}".format, heads_that_divide),
@@ -108,7 +100,7 @@ FIELDS = Fields(
     heads=SelectSlider(
         "Heads",
         lambda values: heads_that_divide(values.d_model),
-        lambda values: default_heads(values.d_model),
+        lambda values: max(n for n in heads_that_divide(values.d_model) if n <= HEADS),
         key=lambda values: f"heads:{values.d_model}",
         hidden=True,
         help="How many heads share these numbers",
@@ -168,7 +160,7 @@ def draw_controls() -> Values:
     with row:
         parts = draw_parts("position", item.key, Choice(item.key), key=PARAMS, keep=BOUND)
     params = {}
-    for param in item.params[:MAX_IN_ROW]:
+    for param in item.params[:2]:
         with row.cell(column_span=2 if is_text(param) else 1):
             params[param.key] = param_widget(param, key=f"{PARAMS}:{item.key}:{param.key}")
     with rest:
@@ -234,9 +226,6 @@ def chart(
     draw_chart(st, spec, theme=None, key=f"positions:{name}", alt=alt, width="stretch")
 
 
-LAYER = "The page's layer: a position encoding, and weights from a seed."
-
-
 def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
     """Note cells, and what they compute, as the page's Python."""
 
@@ -244,7 +233,13 @@ def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
         code = source_of(values.config)
         words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
         layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
-        return Script((Cell(LAYER, layer), *cells), {k: np.asarray(v) for k, v in results.items()})
+        return Script(
+            (
+                Cell("The page's layer: a position encoding, and weights from a seed.", layer),
+                *cells,
+            ),
+            {k: np.asarray(v) for k, v in results.items()},
+        )
 
     add_script(script)
 
@@ -281,9 +276,7 @@ DRAW_BY_DISTANCE = CHART.format(
 CURVE_COUNT = 4
 HANDS, SLOWEST = 4, 8  # pairs drawn as hands; times the positions: a slower hand seems not to move
 EXAMPLE = 3  # the position in the equation
-CLOSE = 0.05  # of the largest cosine
 SAME = 1e-3  # of a vector's length; a map that misses by less is the map
-TABLE = "What is added at each position, and the cosine of the vectors of two positions by their distance."
 
 
 def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.ndarray]:
@@ -293,7 +286,7 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
     note(
         values,
         called(
-            TABLE,
+            "What is added at each position, and the cosine of the vectors of two positions by their distance.",
             f"table = table_of(config, seed, {values.places})  # (T, C)",
             BY_DISTANCE.format("cosines(table).numpy()"),
             draw,
@@ -306,7 +299,6 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
 
 
 def encoding(values: Values) -> Equation:
-    """Draw what is added as a map of positions and dimensions, and some dimensions as curves."""
     draw = SHOW_MAPS.format(
         '{"What is added": table}', *(f"[str(i) for i in range(table.shape[{n}])]" for n in (0, 1))
     )
@@ -338,13 +330,11 @@ def encoding(values: Values) -> Equation:
 
 
 def example_row(values: Values, table: np.ndarray) -> Equation:
-    """The encoding's equation, and the numbers that it adds at one position."""
     example = min(EXAMPLE, len(table) - 1)
     return values.item.latex, rf"P_{{{example}}} = ({listed(table[example].tolist())})"
 
 
 def distance(values: Values) -> Equation:
-    """Draw the cosine of two positions' vectors against their distance, mean and range."""
     _, similarity = table_of(values, "alike", DRAW_BY_DISTANCE)
     mean, low, high = by_distance(similarity).T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
@@ -372,11 +362,6 @@ def shift(values: Values) -> Equation:
     linear = cached(study.linear_maps, values.config, values.seed, values.shift)
     k, closed, fit, unseen, still = next(row for row in linear.rows if row[0] == values.shift)
     dims = names(len(linear.closed))
-    results = {
-        "maps.closed": linear.closed,
-        "maps.fitted": linear.fitted,
-        "errors": (closed, fit, unseen),
-    }
     note(
         values,
         called(
@@ -390,7 +375,11 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
             ),
             "linear",
         ),
-        results=results,
+        results={
+            "maps.closed": linear.closed,
+            "maps.fitted": linear.fitted,
+            "errors": (closed, fit, unseen),
+        },
     )
     maps(
         "linear",
@@ -457,7 +446,6 @@ print("mean change in each head", [each[0] for each in by_distance], "of the far
 
 
 def bias_encoding(values: Values) -> Equation:
-    """Draw the change of each score, a map a head, all on one scale."""
     draw = SHOW_MAPS.format(
         '{f"Head {head}": change for head, change in enumerate(changes[:4])}',
         *["[str(i) for i in range(changes.shape[1])]"] * 2,
@@ -494,7 +482,6 @@ def bias_encoding(values: Values) -> Equation:
 
 
 def bias_distance(values: Values) -> Equation:
-    """Draw the mean change of a score against the distance of the key, a curve a head."""
     draw = CHART.format(
         '[{"head": head, "distance": distance, "mean": mean} for head, row in enumerate(by_distance)\n'
         "                        for distance, mean in zip(distances, row)]",
@@ -536,20 +523,10 @@ def bias_distance(values: Values) -> Equation:
 
 
 FIRST_NUMBERS = 12  # of each vector, in the picture of a sum: more leave no room for the words
-WORD = "display:inline-block;padding:2px 8px 2px 0;text-align:center"
-ROUNDING = 1e-5  # of weights and scores in fp32
 SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # of a share of the length, and of a score: rounding
-SUM = f"""
-from core.show import show_maps
-
-shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
-maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))
-show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
-"""
 
 
 def shuffled(values: Values) -> Equation:
-    """Draw what shuffling changes in each word's output, what an added encoding adds, and one head's weights."""
     tokens, config = values.tokens, values.config
     effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
     row, added = int(effect.change.argmax()), values.item.enters == "x"
@@ -589,14 +566,27 @@ def shuffled(values: Values) -> Equation:
             height=240,
             link="positions:added",
         )
-        call = "words, places = added_vectors(config, tokens, seed)  # (T, C)"
-        text = "What attention reads: the vector of each word plus that of its position."
-        cells.append(called(text, call, "", SUM, "sum"))
+        cells.append(
+            called(
+                "What attention reads: the vector of each word plus that of its position.",
+                "words, places = added_vectors(config, tokens, seed)  # (T, C)",
+                "",
+                f"""
+from core.show import show_maps
+
+shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
+maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))
+show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
+""",
+                "sum",
+            )
+        )
         results |= {"words": words, "places": places, "words + places": words + places}
         if "positions:cell" in st.query_params:
             st.session_state.setdefault("positions:weights", True)
-        show = partial(weights, tokens, effect, row)
-        details("The weights in both orders", show, "positions:weights")
+        details(
+            "The weights in both orders", partial(weights, tokens, effect, row), "positions:weights"
+        )
     else:
         weights(tokens, effect, row)
     note(values, *cells, results=results)
@@ -608,7 +598,6 @@ def shuffled(values: Values) -> Equation:
 
 
 def weights(tokens: Sequence[str], effect: ShuffleEffect, row: int) -> None:
-    """Draw one head's weights in order, shuffled with rows and columns restored, and their difference."""
     ordered, mixed = " ".join(tokens), " ".join(tokens[index] for index in effect.order)
     short = [cut(text, 34) for text in (ordered, f"from {mixed}")]
     maps_with_difference(
@@ -656,7 +645,8 @@ def sentence_rows(names: Sequence[str], effect: ShuffleEffect, encoding: str) ->
                 "" if change is None else f'<small style="display:block;opacity:.7">{below}</small>'
             )
             words.append(
-                f'<span role="listitem" style="{WORD}">{escape(names[index])}{small}</span>'
+                '<span role="listitem" style="display:inline-block;padding:2px 8px 2px 0;text-align:center">'
+                f"{escape(names[index])}{small}</span>"
             )
         return (
             f'<div style="margin-bottom:10px"><div style="font-size:14px;font-weight:600">{escape(label)}</div>'
@@ -733,7 +723,7 @@ def maps_with_difference(
     **options: Any,
 ) -> None:
     """Two maps, and the second minus the first; no picture shows where they differ by rounding alone."""
-    rounding = np.abs(after.weights - before.weights) < ROUNDING
+    rounding = np.abs(after.weights - before.weights) < 1e-5
     after = replace(after, weights=np.where(rounding, before.weights, after.weights))
     pin = read_linked("positions", "positions:cell", (len(tokens), len(tokens)), name)
     left, right = st.columns([3, 1], gap="small")
@@ -759,10 +749,6 @@ def rotations_of(
     """The pairs of dimensions that rotate, and the mean score of a vector with itself, noted as Python."""
     rotations = cached(study.rotations_of, values.config, values.seed, values.places)
     pairs, similarity = measure.rotation_pairs(rotations), measure.alignment(rotations).numpy()
-    results = {
-        "wavelengths": [pair.wavelength for pair in pairs],
-        "by_distance": by_distance(similarity),
-    }
     note(
         values,
         called(
@@ -774,23 +760,23 @@ def rotations_of(
             picture,
             ", by_distance\nfrom core.attention.properties import alignment, rotation_pairs",
         ),
-        results=results,
+        results={
+            "wavelengths": [pair.wavelength for pair in pairs],
+            "by_distance": by_distance(similarity),
+        },
     )
     return pairs, similarity
 
 
 def rotation_encoding(values: Values) -> Equation:
-    """Draw each pair of dimensions as a hand that rotates from position to position."""
-    config, draw = (
-        values.config,
-        """
+    config = values.config
+    draw = """
 import altair as alt
 import pandas as pd
 
 pairs = pd.DataFrame({"pair": range(len(wavelengths)), "wavelength": wavelengths})
 alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.Scale(type="log")))
-""",
-    )
+"""
     pairs, similarity = rotations_of(values, "dials", draw)
     examples, unscaled = sample_pairs(pairs), study.unscaled(config)
     before: Sequence[measure.Pair] = ()
@@ -834,7 +820,6 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
 
 
 def rotation_distance(values: Values) -> Equation:
-    """Draw the score of a vector with itself, rotated apart: mean over all directions, and two single pairs."""
     pairs, similarity = rotations_of(values, "alike", DRAW_BY_DISTANCE)
     mean, low, high = by_distance(similarity).T
     examples = sample_pairs(pairs)
@@ -891,6 +876,16 @@ PICTURES: dict[str, dict[str, Callable[[Values], Equation]]] = {
 }
 
 
+SYMBOLS = {
+    "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
+    "sine and cosine from 0.",
+    "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
+    "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
+    "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
+    "of heads.",
+}
+
+
 def page() -> None:
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
@@ -907,7 +902,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw title, controls, picture and sentence, which rerun alone."""
     begin_before_title()
     link_value(ORDER, 1, between(1, 9999))
     title(
@@ -921,7 +915,34 @@ def explore() -> None:
     if values.tokens:
         few = values.tokens[:GUIDE_TOKENS]
         predict("positions", question(cached(study.shift_changes, GUIDE_CONFIG, few, values.seed)))
-    try_this("positions", MOVES)
+    try_this(
+        "positions",
+        (
+            Move(
+                "Remove the positions",
+                {"positions:position": "none", "positions:idea": "shuffle"},
+                "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a "
+                "sentence as a set of words.",
+            ),
+            Move(
+                "Rotate with RoPE",
+                {"positions:position": "rope", "positions:idea": "encoding"},
+                "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair "
+                "fast, the last one slowly.",
+            ),
+            Move(
+                "Move the sentence",
+                {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
+                "The same words have the same scores five positions later. Pick Sinusoidal above and they change.",
+            ),
+            Move(
+                "Prefer near words",
+                {"positions:position": "alibi", "positions:idea": "distance"},
+                "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read "
+                "far and some near.",
+            ),
+        ),
+    )
     if parts is not None:
         st.markdown(f"## What it means\n\n{values.item.meaning}")
         if values.idea == "shuffle" and values.position == "sinusoidal":
@@ -953,7 +974,7 @@ def waves(values: Values) -> Equation:
     example = min(EXAMPLE, count - 1)
     alone = np.cos(pairs[0].angle * (np.arange(count) - example))
     alone[example] = -1.0
-    close = np.flatnonzero(alone >= alone.max() - CLOSE)
+    close = np.flatnonzero(alone >= alone.max() - 0.05)
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = float(measure.cosines(table)[example, twin])
     fact(
@@ -992,7 +1013,6 @@ def show(values: Values) -> Equation | None:
 
 
 def source(values: Values) -> None:
-    """Draw equation, meaning and paper, and the class that just ran."""
     entries_panel([values.item])
     if values.config is None:
         return
@@ -1038,40 +1058,3 @@ def question(changes: Mapping[str, float]) -> Question:
         keys.index(right),
         reasons,
     )
-
-
-SYMBOLS = {
-    "sinusoidal": "i is the position, C the count of numbers in a word's vector, and b the base. m counts the pairs of "
-    "sine and cosine from 0.",
-    "learned": "i is the position, x_i the vector of its word, and P_i the learned vector of the position.",
-    "rope": "i and j are the positions of query and key. R_i rotates each pair of numbers by i times the pair's angle.",
-    "alibi": "i and j are the positions of query and key. m_h is the slope of head h, counted from 0; H is the count "
-    "of heads.",
-}
-
-
-MOVES = (
-    Move(
-        "Remove the positions",
-        {"positions:position": "none", "positions:idea": "shuffle"},
-        "Each word keeps its output when the sentence is shuffled. Without positions, attention reads a sentence as a "
-        "set of words.",
-    ),
-    Move(
-        "Rotate with RoPE",
-        {"positions:position": "rope", "positions:idea": "encoding"},
-        "Each pair of dimensions is a hand that rotates by the same angle at each position: the first pair fast, the "
-        "last one slowly.",
-    ),
-    Move(
-        "Move the sentence",
-        {"positions:position": "rope", "positions:idea": "shift", "positions:shift": 5},
-        "The same words have the same scores five positions later. Pick Sinusoidal above and they change.",
-    ),
-    Move(
-        "Prefer near words",
-        {"positions:position": "alibi", "positions:idea": "distance"},
-        "ALiBi lowers a score in proportion to the distance. Each head has its own slope, so some heads read far and "
-        "some near.",
-    ),
-)

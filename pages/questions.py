@@ -28,7 +28,6 @@ def col(name: str, write: Callable[[Any], str] = str) -> Callable[[Row], str]:
 
 
 def tokens(way: str) -> Callable[[Row], str]:
-    """The tokens whose numbers a head's row gets."""
     return lambda row: " and ".join(sorted({f"token {row[f'{way} {at}']}" for at in range(2)}))
 
 
@@ -48,7 +47,6 @@ class Answer:
     sentence: Callable[[list[Row]], str] = lambda rows: ""
 
     def cells(self, rows: list[Row]) -> list[list[str]]:
-        """The table of the evidence."""
         return [[write(row) for write in self.columns.values()] for row in rows]
 
 
@@ -249,28 +247,22 @@ ANSWERS = {
 }
 
 
-IMPORTS = {
-    "torch": "import torch",
-    "attend": "from core.attention import attend",
-    "build_model": "from core.models import ModelConfig, build_model",
-    "Shape": "from core.models.base import Shape",
-    "seeded_rng": "from core.seeding import seeded_rng",
-    "D_MODEL": f"D_MODEL = {D_MODEL}",
-}
-VALUES = "[[value for value in row.values() if not isinstance(value, str)] for row in rows]"
-DRAW = """
-import pandas as pd
-
-pd.DataFrame(rows)
-"""
-
-
 def script(answer: Answer) -> Script:
-    """The numbers of the answer's table, by the function that computed them here."""
     assert answer.study is not None
     source = inspect.getsource(answer.study)
     body = (f"{inspect.getsource(questions.normal)}\n\n" if "normal(" in source else "") + source
-    lines = [line for name, line in IMPORTS.items() if re.search(rf"\b{name}\b", body)]
+    lines = [
+        line
+        for name, line in {
+            "torch": "import torch",
+            "attend": "from core.attention import attend",
+            "build_model": "from core.models import ModelConfig, build_model",
+            "Shape": "from core.models.base import Shape",
+            "seeded_rng": "from core.seeding import seeded_rng",
+            "D_MODEL": f"D_MODEL = {D_MODEL}",
+        }.items()
+        if re.search(rf"\b{name}\b", body)
+    ]
     imports = "\n".join(lines).replace("import torch\n", "import torch\n\n", 1)
     code = f"""
 {imports}
@@ -287,12 +279,29 @@ for row in rows:
         for row in cached(answer.study)
     ]
     return Script(
-        (Cell(answer.question, code, DRAW, f"table:{answer.question}"),), {VALUES: np.array(rows)}
+        (
+            Cell(
+                answer.question,
+                code,
+                (
+                    """
+import pandas as pd
+
+pd.DataFrame(rows)
+"""
+                ),
+                f"table:{answer.question}",
+            ),
+        ),
+        {
+            "[[value for value in row.values() if not isinstance(value, str)] for row in rows]": np.array(
+                rows
+            )
+        },
     )
 
 
 def page() -> None:
-    """Draw the questions and the selected answer side by side."""
     title(
         "Questions",
         "What learners ask about attention. Most answers have numbers that this page computes.",
@@ -303,7 +312,6 @@ def page() -> None:
 
 @fragment
 def explore() -> None:
-    """Draw the list of questions and, beside it, the selected answer, which rerun alone."""
     choice, answer = st.columns([2, 3], gap="large")
     key = choice.radio(
         "Question",

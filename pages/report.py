@@ -45,11 +45,6 @@ from dashboard.ui.panels import caption, fact, next_page, paragraph, table, titl
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_data import EXAMPLE_RUNS, head_over_time, load_run, tokens
 
-LEAD = "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file."
-EMPTY = (
-    "Your report is empty. Press **Export** beside the title of any page, pick a picture, and press "
-    "**Add to report**. A view in a report looks like this:"
-)
 TITLE = "A report from Attention Lab"
 SOURCE = "Attention Lab · {}"  # what stands under the title, or at the end, with the date
 MARGIN = 12  # pixels of paper around a drawing
@@ -63,7 +58,6 @@ TEXTS = (  # the fields of a view: label, name, letters, help
 
 
 def address(view: ReportView, base: str) -> str:
-    """The link that opens a view again."""
     step = step_of(view.page)
     query = urlencode(view.query, doseq=True)
     return f"{base.rstrip('/')}/{'' if step.default else step.key}{'?' if query else ''}{query}"
@@ -97,7 +91,6 @@ def html_file(report: Report, base: str) -> bytes:
 
 
 def on_paper(svg: str, start: str = "") -> str:
-    """A drawing on white with a margin; `start` before its ids makes them differ from those of other drawings."""
     width, height = size_of_svg(svg)
     inner = with_own_ids(svg, start).replace(
         "<svg", f'<svg x="{MARGIN}" y="{MARGIN}" overflow="visible"', 1
@@ -109,7 +102,6 @@ def on_paper(svg: str, start: str = "") -> str:
 
 
 def example() -> ReportView:
-    """The attention of an example run before and after its training, from its saved frames."""
     data = load_run(EXAMPLE_RUNS[0])
     ends = [data.steps[0], data.steps[-1]]
     first, last = (next(one for one in data.records if one.step == step) for step in ends)
@@ -141,8 +133,10 @@ def example() -> ReportView:
 
 
 def page() -> None:
-    """Draw the report, or what one looks like."""
-    title("Report", LEAD)
+    title(
+        "Report",
+        "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file.",
+    )
     linked = st.query_params.get(REPORT)
     lost = linked is not None and read_report(linked) is None
     if linked and not lost:
@@ -154,7 +148,13 @@ def page() -> None:
     if lost:
         st.warning("The report of this link is not on this server, or was deleted.")
     if report is None or not report.views:
-        st.info(EMPTY, icon=":material/playlist_add:")
+        st.info(
+            (
+                "Your report is empty. Press **Export** beside the title of any page, pick a picture, and press "
+                "**Add to report**. A view in a report looks like this:"
+            ),
+            icon=":material/playlist_add:",
+        )
         _draw_view(example(), 1)
     else:
         base = (st.context.url or "").partition("?")[0].rpartition("/")[0]
@@ -311,8 +311,6 @@ def _field(
     tall: bool = False,
     placeholder: str = "",
 ) -> None:
-    """A text field that saves what is typed."""
-
     def take() -> None:
         _change(lambda now: change(now, str(st.session_state[key]).strip()))
 

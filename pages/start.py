@@ -35,11 +35,6 @@ PAGE, NAMES, LIMIT = "start", "ABC", 99.0
 QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 VALUES = (10.0, 20.0, 30.0)
-HELP = {
-    "query": "The vector that is compared with every key: two numbers.",
-    "key": "What the query is compared with: two numbers.",
-    "value": "What the look-up returns: one number.",
-}
 
 
 key = "start:{}".format  # a widget's key, which is also its name in the link
@@ -55,7 +50,11 @@ def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning:
             0.5,
             format="%g",
             key=key(name),
-            help=HELP[meaning],
+            help={
+                "query": "The vector that is compared with every key: two numbers.",
+                "key": "What the query is compared with: two numbers.",
+                "value": "What the look-up returns: one number.",
+            }[meaning],
             **BOUND,
         )
     )
@@ -145,7 +144,6 @@ def _map(
     theme: Theme,
     signed: bool = False,
 ) -> str:
-    """A small map of weights (0 to 1), or of signed numbers (−1 to 1)."""
     cells = [list(row) for row in rows]
     high, wide = size / len(cells), size / len(cells[0])
     return "".join(
@@ -227,7 +225,6 @@ TEXT = (
 
 
 def script(data: Mapping[str, Any], item: Mapping[str, Any], result: Lookup) -> Script:
-    """The arrows of the translator on the picked sentence, and the look-up."""
     layer, head = data["layer"], data["head"]
     translator = f"""
 from core.pretrained import load_lab_model, read
@@ -264,7 +261,6 @@ show(trace, layer={layer}, head={head})
     )
 
 
-LEAD = "Attention lets a model decide, for each word, how much to take from every other word."
 SENTENCES = (
     "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
     "more of it is lost.",
@@ -272,10 +268,6 @@ SENTENCES = (
     "Each step has a **query** and each input word a **key**: the better they match, the higher the word's score.",
     "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
     "Each input word also has a **value**; the step receives the sum of all values, each times its weight.",
-)
-DICTIONARY = (
-    "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
-    "values, each times its weight. Change any number."
 )
 
 
@@ -299,7 +291,6 @@ PATH_STOPS = (
 
 
 def vector_text(values: tuple[float, ...]) -> str:
-    """[1, 2]"""
     return f"[{', '.join(map(typed, values))}]"
 
 
@@ -330,9 +321,11 @@ MOVES = (
 
 @fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
-    """Draw the numbers to edit, and what both look-ups return."""
     st.markdown("## Query, key and value: a soft dictionary")
-    st.markdown(DICTIONARY)
+    st.markdown(
+        "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
+        "values, each times its weight. Change any number."
+    )
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
         rows = [st.grid(3, min_column_width=90) for _ in range(1 + len(NAMES))]
@@ -396,15 +389,13 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     try_this(PAGE, MOVES)
 
 
-SENTENCE_WIDTH = 860  # px
 WORD = key("word")  # the picked output word, in the session and in the link
-FORMULA = {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")}
 DOORS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (  # a sentence, a page, and its link
     ("**I have a model.** See every head of a Hugging Face model.", "pretrained", None),
     (
         "**I invent mechanisms.** Type a formula for the score and compare.",
         "compare",
-        FORMULA,
+        {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")},
     ),
     (
         "**I teach.** Put your text and questions round a page. Five lessons are ready.",
@@ -423,7 +414,10 @@ def page() -> None:
     }
     if old:
         st.switch_page(step_of("why").page(), query_params=old)
-    title("Start here", LEAD)
+    title(
+        "Start here",
+        "Attention lets a model decide, for each word, how much to take from every other word.",
+    )
     data, visited = start.load(), {*sync_visits()}
     if st.button(
         f"Take the tour of {len(bars.STOPS)} pages",
@@ -435,7 +429,7 @@ def page() -> None:
         bars.open_stop(0)
     paragraph(
         "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
-        width=SENTENCE_WIDTH,
+        width=860,
     )
 
     dictionary(data, _pictures(data))
@@ -531,7 +525,6 @@ def _pick(word: int) -> None:
 
 
 def _links() -> None:
-    """The addresses of the path's pages, to copy."""
     base = (st.context.url or "").split("?")[0].rstrip("/")
     st.code(
         "\n".join(f"{base}/{page}" for pages, *_ in PATH_STOPS for page in pages),

@@ -110,12 +110,10 @@ from dashboard.ui.run_data import (
 
 
 def separator(task: Task) -> str:
-    """The separator of a source's tokens on one line."""
     return task.separator or ("" if task.input == "tokens" else " · ")
 
 
 def series(prediction: Prediction) -> tuple[list[float], list[float], list[float]]:
-    """The past, the target and the forecast of a series."""
     return (
         [*map(float, prediction.source)],
         [*map(float, prediction.target)],
@@ -143,7 +141,6 @@ def fact_text(
 
 
 def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) -> str:
-    """The scores of the task's form, compared with their baselines."""
     if record.error is not None:
         return f"the forecast error is **{percent(record.error)}** of the error of repeating the last season."
     if record.loss is not None and task.form == "series":
@@ -217,7 +214,6 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
 
 
 def pace(record: Record, machine: str = "") -> str:
-    """Time, speed and share of data making at a step, and the machine."""
     share, norm, speed = record.data_share, record.gradient, record.tokens_per_second
     parts = (
         f"{duration(record.elapsed)} elapsed, {duration(record.train_seconds)} of training",
@@ -248,7 +244,6 @@ class Head:
 
 
 def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
-    """A head of (layers, heads) in a sentence."""
     return f"head {head}" if shape[0] == 1 else f"head L{layer}·H{head}"
 
 
@@ -332,7 +327,6 @@ def _choose_head(data: RunData, step: int) -> Head | None:
 
 
 def example_label(data: RunData, example: int) -> str:
-    """A held-out example in a list."""
     task, config = data.task(), data.required_config
     watched = watched_examples(config.task, config.num_examples)
     source, target = task.display_tokens(watched[example])
@@ -383,16 +377,6 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
 
 
 MAX_HEADS = 4  # lines that can be told apart
-SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
-    "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
-    "rate": ("Learning rate", "rate", "rate"),
-    "speed": ("Tokens a second, while it trains", "tokens", "tokens_per_second"),
-    "indexer": (
-        "Loss of the indexer, which predicts full attention",
-        "mean of all layers",
-        "indexer_loss",
-    ),
-}
 
 
 def loss_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
@@ -412,7 +396,6 @@ def loss_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
 
 
 def score_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
-    """The scores of the task on held-out items."""
     task, records = data.task(), data.records
     if task.form == "series":
         return (
@@ -466,6 +449,18 @@ def weight_chart(data: RunData, last: Record) -> tuple[str, list[Curve], dict[st
     # all of the weight may be a rounding over one
     options = {"high": next(level for level in (0.25, 0.5, 1.01) if most <= level), "guess": guess}
     return f"Weight on {data.task().expected_name}", curves, options
+
+
+SINGLE = {  # charts of one curve: their title, the name of the curve, and its value in a record
+    "gradient": ("Gradient norm, before clipping", "all weights", "gradient"),
+    "rate": ("Learning rate", "rate", "rate"),
+    "speed": ("Tokens a second, while it trains", "tokens", "tokens_per_second"),
+    "indexer": (
+        "Loss of the indexer, which predicts full attention",
+        "mean of all layers",
+        "indexer_loss",
+    ),
+}
 
 
 def charts_details(data: RunData, step: int, findings: Sequence[Finding]) -> None:
@@ -559,7 +554,6 @@ def _draw(
 
 
 def _show(key: str, findings: Sequence[Finding]) -> None:
-    """The measurement and the advice of each finding about a curve."""
     for each in findings:
         if each.beside == key:
             st.markdown(f":small[**{plain(each.text)}** {plain(each.advice)}]")
@@ -570,7 +564,6 @@ def _show(key: str, findings: Sequence[Finding]) -> None:
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
 PLAIN = "plain"  # in a link: the default attention, which has no text
-LABELS = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
 AXES_OF = {
     **dict.fromkeys(STACKED, tuple(AXES)),
     **dict.fromkeys(RECURRENT, tuple(axis for axis in AXES if axis != "position")),
@@ -629,7 +622,9 @@ def choose_attention(
         NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
     )
     options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
-    labels = LABELS | {item.key: preset_label(item.key) for item in PRESETS}
+    labels = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"} | {
+        item.key: preset_label(item.key) for item in PRESETS
+    }
 
     def select() -> None:
         if (picked := state[f"{name}:mechanism"]) != OWN:
@@ -653,7 +648,6 @@ def choose_attention(
 
 @lru_cache(maxsize=1024)
 def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
-    """Whether a preset is made for that type of model, and can have those sizes."""
     try:
         config = preset(key).config(*sizes)
         ModelConfig(kind, *sizes, config)
@@ -695,9 +689,6 @@ def summary(model: ModelConfig) -> str:
 
 # The parameters of a model and of its training, in groups; the values of a closed group are the session's.
 
-
-WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
-RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 
 MODEL_SETTINGS = {
     param.key: param
@@ -797,16 +788,7 @@ MODEL_SETTINGS = {
         ),
     )
 }
-# What a setting is called and means in a hierarchical model.
-HIERARCHICAL: dict[str, dict[str, Any]] = {
-    "layers": {"meaning": "the number of layers of cells at each of the two levels"},
-    "cell": {"meaning": "the recurrent cell at both levels, over words and over sentences"},
-    "bidirectional": {
-        "name": "Bidirectional",
-        "meaning": "the cells read words, and sentences, in both directions",
-    },
-}
-# Only these kinds of models have the setting.
+# Only these types of models have the setting.
 KINDS_WITH = {
     **dict.fromkeys(("norm", "normalization", "activation", "d_ff"), STACKED),
     **dict.fromkeys(("cell", "bidirectional"), RECURRENT),
@@ -954,7 +936,18 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
 
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
     """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
-    words = HIERARCHICAL if start.kind == "hierarchical" else {}
+    words = (  # what a setting is called and means in a hierarchical model
+        {
+            "layers": {"meaning": "the number of layers of cells at each of the two levels"},
+            "cell": {"meaning": "the recurrent cell at both levels, over words and over sentences"},
+            "bidirectional": {
+                "name": "Bidirectional",
+                "meaning": "the cells read words, and sentences, in both directions",
+            },
+        }
+        if start.kind == "hierarchical"
+        else {}
+    )
     return tuple(
         replace(param, default=getattr(start, key), **words.get(key, {}))
         for key, param in MODEL_SETTINGS.items()
@@ -994,18 +987,10 @@ def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
 # The controls of Train: a task, a model, its mechanism and the training; the frozen `Controls` is core's RunConfig.
 
 
-BY_INPUT = {
-    ("transformer", "patches"): "Image to text",
-    ("classifier", "patches"): "Vision Transformer",
-}
 TASK = "train:task"
 MAX_HEADS_ON_OFFER, MAX_WIDTH = 16, 1024
-CELLS = (  # of the controls: those that are wide, those of the task, those with long names, and the others
-    (False, ("task", "told", "own")),
-    (True, ("param", "more")),
-    (False, ("model", "mechanism")),
-    (True, ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")),
-)
+WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
+RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 
 
 def heads_of(d_model: int) -> list[int]:
@@ -1022,7 +1007,11 @@ FIELDS = Fields(
     kind=Select(
         "Model",
         lambda values: {
-            kind: BY_INPUT.get((kind, values.input), MODEL_NAMES[kind]) for kind in values.kinds
+            kind: {
+                ("transformer", "patches"): "Image to text",
+                ("classifier", "patches"): "Vision Transformer",
+            }.get((kind, values.input), MODEL_NAMES[kind])
+            for kind in values.kinds
         },
         key=lambda values: f"{values.task}:kind",
         hidden=True,
@@ -1093,8 +1082,15 @@ FIELDS = Fields(
 )
 
 
+CELLS = (  # of the controls: those that are wide, those of the task, those with long names, and the others
+    (False, ("task", "told", "own")),
+    (True, ("param", "more")),
+    (False, ("model", "mechanism")),
+    (True, ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")),
+)
+
+
 def controls() -> RunConfig | None:
-    """Draw the controls; the config of the run, or None with the reason on the page."""
     cells: dict[str, DeltaGenerator] = {}
     with st.container(gap="small"):
         for in_grid, names in CELLS:
@@ -1269,7 +1265,6 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
 
 
 def _show_changes(changes: list[str]) -> None:
-    """The changed settings, which a closed popover hides."""
     if changes:
         st.caption(plain(f"Changed: {', '.join(changes)}."))
 
@@ -1277,16 +1272,7 @@ def _show_changes(changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-STEP = "One step: the scores, and the attention of one head on a held-out example."
-DRAW_MAP = """
-from core.show import show_maps
-
-show_maps({f"Step {step}": weights}, rows, columns)
-"""
-
-
 def script(data: RunData, moment: Moment) -> Script:
-    """The curves of the run, and the picked step with its map."""
     record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
     first, results = records_cell(
@@ -1315,7 +1301,7 @@ print(record.loss, record.sequence_accuracy, record.expected, "guessing has a lo
     if record.expected:
         results["record.expected"] = np.array(record.expected)
         results["record.even"] = np.array(record.even)
-    shown = Cell(STEP.partition(",")[0] + ".", step)
+    shown = Cell("One step: the scores.", step)
     if head is not None and moment.weights is not None:
         key = f"{head.example}:{head.kind}"
         code = f"""from core.models import map_tokens
@@ -1327,7 +1313,16 @@ tokens = axis_tokens(task, task.held_out(config.num_examples)[{head.example}])
 rows, columns = map_tokens(config.model, {head.kind!r}, *tokens)
 rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 """
-        shown = Cell(STEP, code, DRAW_MAP, f"train:map:{data.run.id}:{key}")
+        shown = Cell(
+            "One step: the scores, and the attention of one head on a held-out example.",
+            code,
+            """
+from core.show import show_maps
+
+show_maps({f"Step {step}": weights}, rows, columns)
+""",
+            f"train:map:{data.run.id}:{key}",
+        )
         results["weights"] = moment.weights
     return Script((first, shown), results)
 
@@ -1338,17 +1333,7 @@ rows, columns = rows[:weights.shape[0]], columns[:weights.shape[1]]
 WEIGHT_PANEL = "Weight on the expected position, gradients and learning rate"
 
 PAGE = "train"
-
-
 PAGE_CURVES = "train:curves"  # the panel of further curves
-
-# On a phone the run bar comes first, then the figures, then the settings; in Streamlit's order the settings are second.
-PHONE_STYLE = """<style>@media (max-width: 640px) {
-.st-key-train-board > * > [data-testid=stHorizontalBlock] {
-  > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
-  > :last-child { order: 1 }
-  > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
-}}</style>"""
 
 
 def page() -> None:
@@ -1366,7 +1351,13 @@ def page() -> None:
         if data.config is not None and not is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
-        st.html(PHONE_STYLE)
+        # On a phone the run bar comes first, then the figures, then the settings, which Streamlit would put second.
+        st.html("""<style>@media (max-width: 640px) {
+.st-key-train-board > * > [data-testid=stHorizontalBlock] {
+  > :first-child, > :first-child > [data-testid=stVerticalBlock] { display: contents }
+  > :last-child { order: 1 }
+  > :first-child > [data-testid=stVerticalBlock] > :not(:first-child) { order: 2; flex: 1 1 100% }
+}}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
         poll(lambda: load_run(run), _figures, data.live, "train:figures")
@@ -1406,7 +1397,6 @@ def page() -> None:
 
 
 def _figures(data: RunData) -> None:
-    """The figures of a run, or why there are none yet."""
     warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
@@ -1424,7 +1414,6 @@ def _figures(data: RunData) -> None:
 
 
 def draw(data: RunData) -> None:
-    """The attention over training time beside the curves; below the examples, all at one step."""
     ink, task, config = Ink.of(theme()), data.task(), data.required_config
     paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small"):
@@ -1482,7 +1471,6 @@ def draw(data: RunData) -> None:
 
 
 def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
-    """Draw the document of the picked example; nothing for a task without sentences, or before the first maps."""
     task, config, head = data.task(), data.required_config, moment.head
     if head is None or not task.shape.sentence_end:
         return
@@ -1528,7 +1516,6 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
 
 
 def examples(data: RunData, record: Record, ink: Ink) -> None:
-    """Draw the watched examples with the model's answers in a record."""
     task, predictions, config = data.task(), record.examples, data.required_config
     look, long = (task.separator, ink.pick, ink.hairline), False
     chart_title(f"Examples at step {record.step:,}")
@@ -1588,8 +1575,14 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
             "Copy to my runs",
             icon=":material/content_copy:",
             key="train:copy",
-            on_click=_copy,
-            args=(run,),
+            on_click=flash_errors,
+            args=(
+                PAGE,
+                "The run could not be copied: ",
+                lambda: select_run(copy_run(run, run.name)),
+                LimitReached,
+                OSError,
+            ),
             help="The copy is yours: continue it, name it or download it.",
         )
     run_controls.limits_line()
@@ -1611,7 +1604,6 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
 
 
 def _train_longer(data: RunData, config: RunConfig) -> None:
-    """A popover for more steps, from the last checkpoint."""
     panel = st.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1640,17 +1632,6 @@ def _train_longer(data: RunData, config: RunConfig) -> None:
             on_click=_continue,
             args=(data.run, more),
         )
-
-
-def _copy(run: Run) -> None:
-    """Copy a run of another person, and show the copy."""
-    flash_errors(
-        PAGE,
-        "The run could not be copied: ",
-        lambda: select_run(copy_run(run, run.name)),
-        LimitReached,
-        OSError,
-    )
 
 
 def _continue(run: Run, more: int = 0) -> None:
@@ -1720,7 +1701,6 @@ def run_question(data: RunData) -> Question | None:
 
 @lru_cache(maxsize=1)
 def moves() -> tuple[Move, ...]:
-    """Runs to try on the first task; each sets the controls, and Train starts it."""
     task, name = make_task(TaskConfig.of("reverse")), "train:reverse:transformer"
     base, longer = recommended(task, "transformer"), recommended(task, "recurrent").steps
     attention = base.model.required_attention

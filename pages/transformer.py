@@ -85,15 +85,7 @@ from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 
 
 EXAMPLE, WEIGHTS, LAYERS = "example", "transformer:weights", "transformer:layers"
-KINDS = {
-    "transformer": "Encoder–decoder",
-    "decoder": "Decoder only",
-    "classifier": "Classifier",
-    "one_token": "Classifier, row as one token",
-    "forecaster": "Forecaster",
-}
 NORMS = {"post": "after", "pre": "before"}
-MAX_LISTED = 50  # runs, the newest first
 BLOCKS_OF = (
     "norm",
     "normalization",
@@ -124,7 +116,13 @@ FIELDS = Fields(
     kind=Select(
         "Model",
         lambda values: {
-            kind: KINDS[kind]
+            kind: {
+                "transformer": "Encoder–decoder",
+                "decoder": "Decoder only",
+                "classifier": "Classifier",
+                "one_token": "Classifier, row as one token",
+                "forecaster": "Forecaster",
+            }[kind]
             for kind in make_task(TaskConfig.of(values.task)).recommended
             if kind in STACKED
         },
@@ -193,7 +191,7 @@ def sources() -> list[str]:
     return [
         SEEDED,
         EXAMPLE,
-        *(run.id for run in reversed(list_runs(latest=MAX_LISTED)) if _stacked(run)),
+        *(run.id for run in reversed(list_runs(latest=50)) if _stacked(run)),
     ]
 
 
@@ -253,25 +251,7 @@ def _seeded(row: Any) -> Controls:
 # What the page computes as Python.
 
 
-TRAINED = "A trained model from a checkpoint of its run."
-RANDOM = "A model with random weights from a seed."
-SUMMARY = "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples."
-ATTENTION = (
-    "The attention of every layer and head on the first example, and what the model predicts there."
-)
-MEASURE = """
-from core.studies.transformer import measurements
-
-measured = measurements(controls)
-tree = measured.tree
-print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", measured.loss)
-for part in tree.children:
-    print(part.title, part.parameters)
-"""
-
-
 def script(controls: Controls, result: Measurements, kind: Kind, layer: int, head: int) -> Script:
-    """The model of the controls, its size, and the picked kind of attention."""
     if controls.folder is None:
         made = source_of(controls)
         imports = attention_import(made) if "AttentionConfig" in made or "Choice" in made else ""
@@ -315,9 +295,32 @@ show(trace, layer={layer}, head={head})
     }
     return Script(
         (
-            Cell(RANDOM if controls.seeded else TRAINED, model),
-            Cell(SUMMARY, MEASURE),
-            Cell(ATTENTION, read, draw, f"transformer:grid:{kind}"),
+            Cell(
+                "A model with random weights from a seed."
+                if controls.seeded
+                else "A trained model from a checkpoint of its run.",
+                model,
+            ),
+            Cell(
+                "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples.",
+                (
+                    """
+from core.studies.transformer import measurements
+
+measured = measurements(controls)
+tree = measured.tree
+print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", measured.loss)
+for part in tree.children:
+    print(part.title, part.parameters)
+"""
+                ),
+            ),
+            Cell(
+                "The attention of every layer and head on the first example, and what the model predicts there.",
+                read,
+                draw,
+                f"transformer:grid:{kind}",
+            ),
         ),
         results,
     )
@@ -327,7 +330,6 @@ show(trace, layer={layer}, head={head})
 
 
 def of_model(whole: Part) -> str:
-    """The shares of attention and feed-forward in the parameters and the FLOPs."""
     parts = [part for part in whole.walk() if part.children and is_attention(part.path)]
     forward = [part for part in whole.walk() if part.path.endswith("feed_forward")]
     share = {
@@ -380,7 +382,6 @@ ABOUT = {
 
 
 def about(part: Part) -> str:
-    """What a part does, in a sentence."""
     path, last = part.path, part.path.rpartition(".")[2]
     if last.isdecimal():
         return ABOUT["layer"]
@@ -396,7 +397,6 @@ def about(part: Part) -> str:
 
 
 def predictions(result: Measurements) -> tuple[str, ...]:
-    """What the model predicts for the example, with the probability of each answer."""
     if not result.predicted:
         return ()
     shown = " · ".join(f"{token} {percent(share)}" for token, share in result.predicted[:24])
@@ -441,7 +441,6 @@ MOVES = (
         "and 5 and compare their maps. A long text then takes little memory in five layers of six.",
     ),
 )
-OPTIONS = ("All tokens", "The tokens before it", "Only the token at its own position")
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
 HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
@@ -460,7 +459,6 @@ def page() -> None:
 
 @fragment
 def _explore() -> None:
-    """Draw the page above the sources; a control reruns nothing else."""
     begin_before_title()
     controls = _header()
     result = _show(controls)
@@ -555,7 +553,6 @@ def _header() -> Controls | None:
 
 
 def _show(controls: Controls | None) -> Measurements | None:
-    """Draw the diagram; of a new model first its parts, then, measured, also its vectors and maps."""
     if controls is None:
         return None
     try:
@@ -599,7 +596,6 @@ def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> Non
 
 
 def _numbers(result: Measurements, path: str) -> None:
-    """Draw every part of the model as a table, and the gradient and output of each layer."""
     whole = result.tree
     caption(
         f"Measured on one forward and backward pass over {BATCH} held-out examples; loss {number(result.loss)}. "
@@ -647,7 +643,6 @@ def _attention_path(tree: Part) -> str:
 
 
 def _depth(controls: Controls) -> None:
-    """Draw the same model with its norms after and before, at a chosen depth."""
     row = st.columns([1, 1, 1], gap="large", vertical_alignment="center")
     layers = FIELDS.draw("depth", into=row[0]).depth
     row[1].latex(r"\text{after: } x \leftarrow \mathrm{norm}(x + f(x))")
@@ -673,7 +668,6 @@ def _depth(controls: Controls) -> None:
 
 
 def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key: str) -> None:
-    """Draw side by side the gradient in each layer's weights, and the std of each layer's output."""
     headings = "Gradient norm of each layer's weights", "Std of each layer's output"
     ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
@@ -688,7 +682,6 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
 
 
 def _sources() -> None:
-    """Draw the papers and the classes that just ran."""
     st.markdown(
         "**Attention is all you need**, encoder–decoder, norm after the residual sum: "
         "[Vaswani et al. 2017](https://arxiv.org/abs/1706.03762). **Norm before**, and why: "
@@ -712,7 +705,7 @@ def question(mixes: dict[str, bool]) -> Question:
     )
     return Question(
         "Take all attention blocks away. On which tokens could the output at one position still depend?",
-        OPTIONS,
+        ("All tokens", "The tokens before it", "Only the token at its own position"),
         0 if mixes["feed_forward"] else 2,
         (why,) * 3,
     )

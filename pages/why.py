@@ -150,7 +150,6 @@ def controls(live_pair: Pair | None) -> Controls:
 
 
 def _start(values: Controls) -> None:
-    """Start both runs, and put them into the link."""
     configs = [
         (
             values.config(model),
@@ -230,12 +229,10 @@ class Comparison:
 
     @property
     def measured(self) -> bool:
-        """Whether each model has a result."""
         return all(one.points for one in self.learned)
 
     @property
     def lengths(self) -> list[str]:
-        """The ranges of lengths, shortest first."""
         names = {bucket.lengths for one in self.learned for bucket in one.buckets}
         return sorted(names, key=lambda name: int(name.split("–")[0]))
 
@@ -245,7 +242,6 @@ class Comparison:
 
     @property
     def shown(self) -> Comparison:
-        """The two runs, or while they have no result yet, the saved measurement."""
         return load_comparison(None) if self.live and not self.measured else self
 
 
@@ -268,109 +264,81 @@ def load_comparison(pair: Pair | None) -> Comparison:
 # What the page computes as Python.
 
 
-EXACT = "Exact match in percent by the words in the source: the mean over the seeds of each model."
-ALIGNMENT = "The attention of one long sentence at the last step: a row for each output word."
-SAVED = """
-import json
+def script(data: Comparison) -> Script:
+    source = """
+from core.studies.why import by_length, load, models
 
-import numpy as np
-import pandas as pd
-from safetensors.numpy import load_file
-
-saved = lab_path("core/studies/data/why")  # `make bottleneck` trains all of these models again
-data = json.loads((saved / "result.json").read_text("utf-8"))
-rows = pd.DataFrame([
-    {"model": f"{score or 'one vector'} {size}", "words": bucket["lengths"], "exact": 100 * bucket["sequence_accuracy"]}
-    for one in data["learned"] for score, size in [one["model"]] for bucket in one["buckets"]])
-exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
-print(exact.round(1))
+saved = load()  # `make bottleneck` trains all of these models again
+learned, sentence = saved.learned, saved.sentence
 """
-LIVE_PAIR = """
-import pandas as pd
-
+    if data.parts:
+        source = f"""
 from core.runs.runs import open_run
+from core.studies.why import TrainedModel, by_length, models, sentence as read_sentence
 
-runs = [open_run(path) for path in [{paths}]]
+runs = [open_run(path) for path in [{", ".join(path_code(part.run.path) for part in data.parts)}]]
 # core.training.train(runs[0].config()) trains one again, a record after the other
-names = [attention.score.key if (attention := run.config().model.attention) else "one vector" for run in runs]
-decoded = [[record for record in run.records() if record.examples] for run in runs]
-rows = pd.DataFrame([{{"model": name, "words": bucket.lengths, "exact": 100 * bucket.sequence_accuracy}}
-                     for name, records in zip(names, decoded) for bucket in records[-1].buckets])
+learned = [TrainedModel.of(run.config(), run.records()) for run in runs]
+sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(learned, runs)}})
+"""
+    code = f"""
+import pandas as pd
+{source}
+rows = pd.DataFrame([
+    {{"model": model.name(with_size=True), "words": words, "exact": stats.mean}}
+    for model in models(learned)
+    for words, stats in by_length(learned, model, "sequence_accuracy").items()])
 exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
 print(exact.round(1))
 """
-DRAW_EXACT = """
+    chart = """
 import altair as alt
 
-alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="mean(exact)", color="model")
+alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="exact", color="model")
 """
-SAVED_ALIGNMENT = """
-frames = load_file(saved / "alignment.safetensors")
-step = max(frames, key=int)
-weights = frames[step].astype(np.float32)  # (T, S)
-source, target = data["sentence"]["source"], [*data["sentence"]["target"], "<eos>"]
-"""
-RUNS_ALIGNMENT = """
-run, records = runs[-1], decoded[-1]  # the model with attention
-examples = records[0].examples
-longest = max(range(len(examples)), key=lambda index: len(examples[index].source))
-step = STEP
-weights = run.frame(step)[f"{longest}:cross"][-1, 0]  # (T, S)
-source, target = examples[longest].source, [*examples[longest].target, "<eos>"]
-"""
-DRAW_ALIGNMENT = """
+    draw_map = """
 from core.show import show_maps
 
 show_maps({f"Step {step}": weights}, target, source)
 """
-
-
-def script(data: Comparison) -> Script:
-    """The chart by length, and the alignment once there is one: of the saved measurement, or of the two runs."""
     exact = [
-        by_length(data.learned, model, "sequence_accuracy")
-        for model in dict.fromkeys(one.model for one in data.learned)
+        by_length(data.learned, model, "sequence_accuracy").values()
+        for model in models(data.learned)
     ]
-    results = {
-        "exact.to_numpy()": np.array([[stats.mean for stats in each.values()] for each in exact])
-    }
-    first, second = SAVED, SAVED_ALIGNMENT
-    if data.parts:
-        paths = ", ".join(path_code(part.run.path) for part in data.parts)
-        first, second = LIVE_PAIR.format(paths=paths), RUNS_ALIGNMENT
-    cells = [Cell(EXACT, first, DRAW_EXACT, "why:sequence_accuracy")]
+    results = {"exact.to_numpy()": np.array([[stats.mean for stats in each] for each in exact])}
+    cells = [
+        Cell(
+            "Exact match in percent by the words in the source: the mean over the seeds of each model.",
+            code,
+            chart,
+            "why:sequence_accuracy",
+        )
+    ]
     if data.sentence is not None and data.sentence.frames:
-        step, results["weights"] = data.sentence.frames[-1]
-        code = second.replace("STEP", str(step))
-        cells.append(Cell(ALIGNMENT, code, DRAW_ALIGNMENT, f"why:map:{data.name}"))
+        results["weights"] = data.sentence.frames[-1][1]
+        cells.append(
+            Cell(
+                "The attention of one long sentence at the last step: a row for each output word.",
+                """
+step, weights = sentence.frames[-1]  # (T, S)
+source, target = sentence.source, [*sentence.target, "<eos>"]
+""",
+                draw_map,
+                f"why:map:{data.name}",
+            )
+        )
     return Script(tuple(cells), results)
 
 
 # The page's facts, conditions, equations and tables, as Markdown, LaTeX or escaped HTML.
 
 
-NAMES = {"bleu": "BLEU", "sequence_accuracy": "Exact match, %"}
 PERCENT = "\u00a0%"
-MAX_TERMS = 3  # of a sum, written out
 LEAD = 10.0  # BLEU by which attention leads clearly
-COMPARED = (
-    "Two models translate English number words into German. One writes the whole translation from **one vector**. With "
-    "**attention**, each word that is written attends to all words of the sentence."
-)
 BLEU = (
     "**BLEU**, 0 to 100: how many word sequences of the translation also occur in the right one, so that a part of "
     "a sentence counts, too. **general** multiplies the states of the encoder by a learned matrix before they are "
     "compared with the state of the decoder."
-)
-EQUATIONS = (
-    "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
-    "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
-    "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with "
-    "attention, each reads its own weighted sum. Pick a cell to change the output word."
-)
-SENTENCE = (
-    "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
-    "that is better over all of them can be worse here."
 )
 
 
@@ -510,16 +478,7 @@ def _count(steps: int) -> str:
     return f"{steps:,} step{'' if steps == 1 else 's'}"
 
 
-def ended(part: PairedRun) -> str:
-    """How a run ended; of one that finished, its steps and its seconds without measuring."""
-    how = part.status.message
-    if part.status.state == "finished":
-        how = f"Finished after {_count(part.step)} in {duration(part.seconds)} of training."
-    return f"{part.name}: {how}"
-
-
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
-    """How far a run is, 0 to 1, and a line of text."""
     if controls.seconds == FEW_STEPS:
         return min(1.0, part.step / FEW), f"{part.name}: step {part.step} of {FEW}"
     spent = min(part.seconds, controls.seconds)  # the last step may end later
@@ -542,7 +501,7 @@ def equations(
         rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
         rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
     )
-    top = np.argsort(-weights[row])[:MAX_TERMS]
+    top = np.argsort(-weights[row])[:3]
     terms = [
         rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
         for key in sorted(top)
@@ -587,7 +546,6 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
 
 
 def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[list[str]]:
-    """A row a model: BLEU / exact match in percent for each range of lengths."""
     rows = []
     for model, label in names(learned).items():
         scores = [by_length(learned, model, metric) for metric in METRICS]
@@ -620,7 +578,10 @@ def page() -> None:
         "Why attention",
         "A sentence is squeezed into one vector, or stays readable through attention.",
     )
-    paragraph(COMPARED)
+    paragraph(
+        "Two models translate English number words into German. One writes the whole translation from **one vector**. "
+        "With **attention**, each word that is written attends to all words of the sentence."
+    )
     (pair, trouble), saved = linked_pair(), shared(why.load)
     live = pair is not None and not all(run.status().ended for run in pair)
     # The charts tell the answer.
@@ -649,7 +610,6 @@ def page() -> None:
 
 
 def _results(shown: bool, live: Comparison) -> None:
-    """Exact match by the length of the source, and its sentence; until it is `shown`, of the shortest sources alone."""
     data = live.shown
     left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     labels, scores = names(data.learned), [one.score for one in models(data.learned) if one.score]
@@ -693,7 +653,7 @@ def _results(shown: bool, live: Comparison) -> None:
 def _length_chart(
     place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]
 ) -> None:
-    name = NAMES[metric]
+    name = {"bleu": "BLEU", "sequence_accuracy": "Exact match, %"}[metric]
     x = {
         "field": "name",
         "type": "nominal",
@@ -714,14 +674,16 @@ def _length_chart(
 
 
 def _board(shown: bool, data: Comparison) -> None:
-    """The progress of the two runs, if there are any, and the figures."""
     if data.parts:
         for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
+            how = part.status.message
+            if part.status.state == "finished":
+                how = f"Finished after {_count(part.step)} in {duration(part.seconds)} of training."
             with column:
                 show_progress(
                     part.run,
                     part.status,
-                    ending=ended(part),
+                    ending=f"{part.name}: {how}",
                     progress=partial(progress, part, data.setting),
                     name=f"{part.name}: waits",
                 )
@@ -793,18 +755,24 @@ def _figures(shown: bool, data: Comparison) -> None:
 
 
 def _equations(texts: Sequence[str]) -> None:
-    """What an output word reads without attention and with it."""
     for equation in texts:
         st.latex(equation)
-    caption(EQUATIONS)
+    caption(
+        "$h_i$ is the state of the encoder at word $i$: $\\overrightarrow{h}_i$ has read the sentence from its start, "
+        "$\\overleftarrow{h}_i$ from its end. $c_t$ is the vector that output word $t$ reads, and $\\alpha_{t,i}$ its "
+        "weight on word $i$. First equation: without attention, all output words read the same vector. Then: with "
+        "attention, each reads its own weighted sum. Pick a cell to change the output word."
+    )
 
 
 def _numbers(data: Comparison) -> None:
-    """A sentence as each model translates it, BLEU by the length of the source, and both measures as a table."""
     if data.sentence is not None:
         ink = Ink.of(theme())
         st.html(sentence_table(data.sentence, names(data.learned), ink.pick, ink.hairline))
-        caption(SENTENCE)
+        caption(
+            "This is one held-out sentence. The number of wrong words varies from sentence to sentence, so a model "
+            "that is better over all of them can be worse here."
+        )
     _length_chart(st.container(), "bleu", data.lengths, _lines(data.learned, "bleu"))
     caption(BLEU)
     table(
@@ -817,7 +785,6 @@ def _numbers(data: Comparison) -> None:
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
-    """A metric of every model, by the length of the source or, with a `clock`, over training."""
     return [
         Line(
             name,
@@ -860,7 +827,6 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
 
 
 def _sources() -> None:
-    """Draw the papers, and the model that just ran."""
     st.markdown(
         "Without attention: [Sutskever et al. 2014](https://arxiv.org/abs/1409.3215). The first "
         "attention: [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473). The output layer here: "
