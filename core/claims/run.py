@@ -114,18 +114,15 @@ def create(config: ClaimConfig, workers: int = 1, root: Path | None = None) -> G
     return Group(runs)
 
 
-def find_group(run_id: object, root: Path | None = None) -> Group | None:
+def find_group(run_id: object) -> Group | None:
     """The runs that began with the one of this id, from the store where they are not here; None where there is none."""
-    if root is None:
-        bring_all([run_id], CLAIMS)
-    first = find_run(run_id, root or claims_folder())
+    bring_all([run_id], CLAIMS)
+    first = find_run(run_id, claims_folder())
     ids = first.metadata().get("group") if first else None
     if not isinstance(ids, list) or ids[:1] != [run_id]:
         return None
-    if root is None:
-        bring_all(ids[1:], CLAIMS)
-    root = root or claims_folder()
-    return Group(tuple(run for one in ids if (run := find_run(one, root)) is not None))
+    bring_all(ids[1:], CLAIMS)
+    return Group(tuple(run for one in ids if (run := find_run(one, claims_folder())) is not None))
 
 
 def load_cells(run: Run) -> list[CellResult]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from core.files import hosted
+from core.files import hosted, lab_path
 from core.runs import ray_queue
 from core.runs.folder import RunFolder
 from core.runs.runs import Run
@@ -122,9 +122,6 @@ def environment(number: int | None) -> dict[str, str]:
     return {VISIBLE: names[number] if number < len(names) else str(number)}
 
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 def spawn_worker(
     arguments: Sequence[str],
     stdin: int | None = None,
@@ -143,7 +140,7 @@ def spawn_worker(
     with open(log or os.devnull, "ab") as out:
         return subprocess.Popen(
             [sys.executable, "-m", "core.runs.worker", *arguments],
-            cwd=ROOT,
+            cwd=lab_path(""),
             env=env,
             stdin=stdin or subprocess.DEVNULL,
             stdout=out,

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.files import read_object, write_atomically
+from core.files import lab_path, read_object, write_atomically
 from core.runs.folder import Changes, RunFolder, Stamp, list_files, read_changes, unpack
-from core.runs.ray_queue import ROOT, code_version
+from core.runs.ray_queue import code_version
 
 STOP_SECONDS = 3.0  # as long as a worker on the server's own machine has
 COLLECT_SECONDS = 86_400.0  # an ended run that no server has asked for in this time is given up
@@ -80,7 +80,7 @@ class NodeWorker:
         with open(self.folder / "worker.log", "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.worker", str(self.folder), "--attended"],
-                cwd=ROOT,
+                cwd=lab_path(""),
                 env=env,
                 stdin=subprocess.PIPE,
                 stdout=log,

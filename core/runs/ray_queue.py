@@ -28,6 +28,7 @@ from msgspec import Meta
 from core.files import (
     converted,
     hosted,
+    lab_path,
     modified,
     read_object,
     seconds_of,
@@ -38,7 +39,6 @@ from core.runs.folder import RunFolder
 from core.settings import settings
 
 NAMESPACE = "attention-lab"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def address() -> str:
@@ -91,8 +91,9 @@ def needs(metadata: Mapping[str, Any], cluster_has_gpu: bool) -> Needs:
 def code_version() -> str:
     """A digest of core's files and PyTorch's version: the same one gives the same numbers from the same seeds."""
     digest = hashlib.sha256(version("torch").partition("+")[0].encode())
-    for path in sorted((ROOT / "core").rglob("*.py")):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0".encode() + path.read_bytes())
+    for path in sorted(lab_path("core").rglob("*.py")):
+        name = path.relative_to(lab_path("")).as_posix()
+        digest.update(f"{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -215,7 +216,7 @@ def ensure_driver() -> None:
         with open(here / "driver.log", "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "core.runs.ray_driver"],
-                cwd=ROOT,
+                cwd=lab_path(""),
                 env=os.environ.copy(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

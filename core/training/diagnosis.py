@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from timeit import repeat, timeit
 from typing import Any
 
 import torch
@@ -62,21 +63,20 @@ def pace(config: RunConfig, task: Task) -> Pace:
         for _ in range(TIMES):
             for seed, before in enumerate(fastest):  # batches of different lengths
                 session.data.manual_seed(seed)
-                fastest[seed] = min(before, _fastest(lambda: one_step(session, 2).loss.item(), 1))
+                seconds = timeit(lambda: one_step(session, 2).loss.item(), number=1)
+                fastest[seed] = min(before, seconds)
             if time.perf_counter() - started > LONGEST:
                 break
         count, free = len(examples), 0.0
         model.eval()
-        forced = _fastest(lambda: measure_teacher_forced(model, task, examples, device), 2)
+        forced = _faster(lambda: measure_teacher_forced(model, task, examples, device))
         if task.form == "pairs" and objective(task).scored:
             right = [Prediction(one.source, one.target, one.target) for one in examples]
-            scoring = _fastest(
-                lambda: (objective(task).score(task, right), buckets(task, right)), 2
-            )
+            scoring = _faster(lambda: (objective(task).score(task, right), buckets(task, right)))
             batch = task.collate(examples).to(device)
             decoder: Any = model
             decode = partial(greedy, decoder, batch.source, batch.source_mask)
-            few, more = (_fastest(partial(decode, most), 2) for most in DECODED)
+            few, more = (_faster(partial(decode, most)) for most in DECODED)
             tokens = max(len(one.target) for one in examples) + 1  # with the end mark
             each = max(0.0, more - few) / (DECODED[1] - DECODED[0])
             free = (few + each * (tokens - DECODED[0]) + scoring) / count
@@ -111,13 +111,8 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"
 
 
-def _fastest(run: Callable[[], object], times: int) -> float:
-    seconds = []
-    for _ in range(times):
-        started = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+def _faster(run: Callable[[], object]) -> float:
+    return min(repeat(run, repeat=2, number=1))
 
 
 MIN_RECORDS = 6  # records before anything is said

@@ -444,8 +444,6 @@ def best_head(record: Record | None) -> tuple[int, int]:
     """The (layer, head) with most weight on the expected positions; the first where nothing is expected."""
     if record is None or not record.expected:
         return 0, 0
-    heads = [
-        (w, -layer, -h) for layer, row in enumerate(record.expected) for h, w in enumerate(row)
-    ]
-    _, layer, head = max(heads)
-    return -layer, -head
+    weights = np.array(record.expected)
+    layer, head = np.unravel_index(weights.argmax(), weights.shape)
+    return int(layer), int(head)

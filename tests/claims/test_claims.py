@@ -305,15 +305,13 @@ def tiny(monkeypatch):
     return TINY
 
 
-def test_runs_of_a_group_share_the_cells_and_a_timed_claim_has_one_worker(
-    tiny, tmp_path, monkeypatch
-):
-    group = create(ClaimConfig("tiny", {"seeds": 3}), 2, tmp_path)
+def test_runs_of_a_group_share_the_cells_and_a_timed_claim_has_one_worker(tiny, monkeypatch):
+    group = create(ClaimConfig("tiny", {"seeds": 3}), 2)
     assert (
         len(group.runs) == 2
-        and find_group(group.id, tmp_path).runs == group.runs
-        and find_group(group.runs[1].id, tmp_path) is None
-        and find_group("../x", tmp_path) is None
+        and find_group(group.id).runs == group.runs
+        and find_group(group.runs[1].id) is None
+        and find_group("../x") is None
     )
     for run in group.runs:
         assert worker.work(run.path) == "finished"
@@ -325,7 +323,7 @@ def test_runs_of_a_group_share_the_cells_and_a_timed_claim_has_one_worker(
         and not group.live
     )
     monkeypatch.setattr("core.claims.catalogue.CLAIMS", [Claim(**{**vars(TINY), "timed": True})])
-    assert len(create(ClaimConfig("tiny", {}), 2, tmp_path).runs) == 1
+    assert len(create(ClaimConfig("tiny", {}), 2).runs) == 1
 
 
 def test_a_stopped_run_continues_where_it_was(tiny, tmp_path):
