@@ -280,9 +280,6 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
 # What the page computes as Python.
 
 
-PATCHED = "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts."
-
-
 def script(controls: Values, circuits: Circuits) -> Script:
     """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
     ranks, copying = (
@@ -369,7 +366,12 @@ best = ranked(patch(pair), "denoise")  # ((kind, layer), head, share of the diff
 shares = [next(share for (_, layer), head, share in best if layer == number) for number in (0, 1)]
 print(best[:5])
 """
-        cells.append(Cell(PATCHED, code))
+        cells.append(
+            Cell(
+                "The same circuit by patching: the heads of each layer that bring back most of the difference of two texts.",
+                code,
+            )
+        )
         results["shares"] = circuit.effects
     return Script(tuple(cells), {name: np.asarray(value) for name, value in results.items()})
 
@@ -530,15 +532,6 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
 
 
 WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
-FIRST = ModelRef("lab", "only-attention")
-SOURCES = (
-    core_circuits.read_heads,
-    fold_gain,
-    thin_svd,
-    core_circuits.Composer,
-    core_circuits.copying_scores,
-    core_circuits.effective_rank,
-)
 
 
 def page() -> None:
@@ -546,7 +539,7 @@ def page() -> None:
         "What a head can do",
         "A head’s weights say what it can move and where it can look, before any text is read.",
     )
-    choice = choose_model(("model", "qkv"), weights_of=FIRST)
+    choice = choose_model(("model", "qkv"), weights_of=ModelRef("lab", "only-attention"))
     if choice is not None:
         _measured(choice.ref)
     next_page("circuits")
@@ -638,7 +631,20 @@ def _circuits(ref: ModelRef) -> None:
         st.latex(line)
     caption(conditions(circuits, ref.name, controls.head[0]))
     papers = f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}."
-    details("Papers and source", partial(sources, papers, *SOURCES), "circuits:source")
+    details(
+        "Papers and source",
+        partial(
+            sources,
+            papers,
+            core_circuits.read_heads,
+            fold_gain,
+            thin_svd,
+            core_circuits.Composer,
+            core_circuits.copying_scores,
+            core_circuits.effective_rank,
+        ),
+        "circuits:source",
+    )
 
 
 def _grids(controls: Values, circuits: Circuits) -> None:

@@ -136,7 +136,6 @@ from dashboard.ui.uploads import data_widget, link_data
 
 
 VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by their index
-VectorsKey = tuple[ModelRef, str, Kind]
 
 
 def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
@@ -172,7 +171,7 @@ def examples_of(
     return study_of(text_examples, ref, *arguments)
 
 
-def read_vectors(key: VectorsKey, text: int) -> HeadVectors:
+def read_vectors(key: tuple[ModelRef, str, Kind], text: int) -> HeadVectors:
     """The queries and keys of every head on one text. PretrainedError where the model does not expose them."""
     pretrained = shorten(load_model(key[0]))
     with one_thread(is_small(pretrained)):
@@ -197,8 +196,6 @@ def _all_vectors(*key: Any) -> HeadVectors:
 
 HEIGHT, SMALL = 380, 150
 EDGE = 12  # pixels right of a plot, for half of its last tick
-BINS = 24
-NAMED = 7  # tokens with a colour of their own
 CHARTS_OTHER = "other"
 
 
@@ -227,7 +224,6 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
         )
         for name in "xy"
     ]
-    tips = (("name", "head"), ("role", "role"), ("xs", "across"), ("ys", "upwards"))
     layers = [
         *whiskers,
         layer(
@@ -236,7 +232,12 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
             {
                 **at,
                 "color": literal("fill"),
-                "tooltip": [text_tip(*tip) for tip in tips],
+                "tooltip": [
+                    text_tip("name", "head"),
+                    text_tip("role", "role"),
+                    text_tip("xs", "across"),
+                    text_tip("ys", "upwards"),
+                ],
                 "description": {"field": "says", "type": "nominal"},
             },
             size=90,
@@ -258,12 +259,22 @@ def head_scatter(measurement: Measurement, x: Axis, y: Axis, picked: Head, theme
             **unread,
         ),
     ]
-    select = {"name": "head", "select": {"type": "point", "fields": ["name"]}, "views": ["heads"]}
-    return figure(layers, HEIGHT) | right_margin(EDGE) | {"params": [select]}
+    return (
+        figure(layers, HEIGHT)
+        | right_margin(EDGE)
+        | {
+            "params": [
+                {
+                    "name": "head",
+                    "select": {"type": "point", "fields": ["name"]},
+                    "views": ["heads"],
+                }
+            ]
+        }
+    )
 
 
 def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> list[Spec]:
-    """The heads that have both measures: means, ends of the intervals, role and texts of the tooltip."""
     rows, roles = [], measurement.scores.head_roles
     for name, head in measurement.heads.items():
         index = roles.get(head)
@@ -284,7 +295,7 @@ def scatter_rows(measurement: Measurement, x: Axis, y: Axis, theme: Theme) -> li
 def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) -> Spec:
     """One head's values over texts (`nouns`): how many lie in each of 24 steps, with deciles and the mean."""
     ink, valid = Ink.of(theme), values[~np.isnan(values)].astype(float)
-    counts, edges = np.histogram(valid, BINS)
+    counts, edges = np.histogram(valid, 24)
     bars = [
         {
             "low": float(low),
@@ -344,9 +355,8 @@ def histogram(values: np.ndarray, measure: Measure, nouns: str, theme: Theme) ->
 
 
 def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Theme) -> Spec:
-    """Queries as circles and keys as triangles in one plane, coloured by token or by position."""
     ink = Ink.of(theme)
-    common = [token for token, _ in Counter(vectors.tokens).most_common(NAMED)]
+    common = [token for token, _ in Counter(vectors.tokens).most_common(7)]  # which have a colour
     rows = [
         {
             "x": float(x),
@@ -372,30 +382,34 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
         "titleFontWeight": "normal",
     }
     shades = CATEGORIES[theme]
-    by_token = {
-        "field": "group",
-        "type": "nominal",
-        "title": None,
-        "legend": legend,
-        "scale": {
-            "domain": [*common, CHARTS_OTHER],
-            "range": [*shades[: len(common)], shades[-1]],
-        },
-    }
-    by_position = {
-        "field": "position",
-        "type": "quantitative",
-        "title": "position",
-        "scale": {"range": WEIGHTS[theme][2:]},
-        "legend": {**legend, "gradientLength": 120},
-    }
-    tips = (("of", "vector"), ("token", "token"), ("position", "position"), ("text", "text"))
     encoding = {
         "x": _value("x", f"first component, {percent(points.share[0])} of the variance", ink),
         "y": _value("y", f"second component, {percent(points.share[1])}", ink),
         "shape": series_encoding("of", ("query", "key"), ("circle", "triangle-up")),
-        "tooltip": [text_tip(*tip) for tip in tips],
-        "color": by_token if colour == "token" else by_position,
+        "tooltip": [
+            text_tip("of", "vector"),
+            text_tip("token", "token"),
+            text_tip("position", "position"),
+            text_tip("text", "text"),
+        ],
+        "color": {
+            "field": "group",
+            "type": "nominal",
+            "title": None,
+            "legend": legend,
+            "scale": {
+                "domain": [*common, CHARTS_OTHER],
+                "range": [*shades[: len(common)], shades[-1]],
+            },
+        }
+        if colour == "token"
+        else {
+            "field": "position",
+            "type": "quantitative",
+            "title": "position",
+            "scale": {"range": WEIGHTS[theme][2:]},
+            "legend": {**legend, "gradientLength": 120},
+        },
     }
     dots = layer("point", rows, encoding, filled=True, size=42, opacity=0.75)
     return figure([dots], HEIGHT) | right_margin(EDGE)
@@ -419,7 +433,6 @@ SOURCES = {
     "training": "Its training data",
     "texts": "Your own texts",
 }
-SPLITS = {"lines": "One a line", "paragraphs": "One a paragraph"}
 
 
 def axis_select(label: str, default: str) -> Select:
@@ -466,7 +479,7 @@ FIELDS = Fields(
     ),
     split=Segmented(
         "Texts are",
-        SPLITS,
+        {"lines": "One a line", "paragraphs": "One a paragraph"},
         when=lambda values: values.source == "texts",
         hidden=True,
         help="How the file is divided into texts.",
@@ -595,7 +608,6 @@ def _config(
 
 
 def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
-    """Draw the choice of a head, of what is measured of it, and of what is shown."""
     # Take the head that was picked on another page since
     state, scores = st.session_state, measurement.scores
     picked = current_head_of(ref, measurement.config.kind, scores.score.shape[1:])
@@ -625,19 +637,8 @@ def _store_head(measurement: Measurement, ref: ModelRef) -> None:
 def script(
     measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
 ) -> Script:
-    """The scatter of all heads, the picked head's values, and its texts or, of all its `vectors`, its map."""
     config, corpus = measurement.config, measurement.corpus
     again = source_of(config).replace("\n", "\n# ")
-    read = f"""
-from core.interpret.corpus_run import load
-from core.runs.runs import open_run
-
-run = open_run({path_code(measurement.run.path)})
-# core.interpret.corpus_run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
-# {again}
-corpus = load(run)
-print(corpus.texts, "texts,", corpus.cut, "cut")
-"""
     points, results = "", dict[str, Any]()
     if COPYING in (controls.x, controls.y):
         points = "from core.interpret.corpus import copying\n"
@@ -652,82 +653,101 @@ print(corpus.texts, "texts,", corpus.cut, "cut")
         else:
             points += f"{name} = corpus.mean({key!r})  # (layers, heads)\n{name}_half = corpus.interval({key!r})\n"
             results[f"{name}_half"] = axis.half
-    measure, (layer, head) = chosen.measure.key, chosen.head
-    one = f"""
+    measure = chosen.measure.key
+    results |= {
+        "values": measurement.values(chosen.measure, chosen.head),
+        "mean": corpus.mean(measure)[chosen.head],
+        "half": corpus.interval(measure)[chosen.head],
+    }
+    last, more = shown_cell(measurement, controls, chosen, vectors)
+    return Script(
+        (
+            model_cell(controls.ref),
+            Cell(
+                "The measurement of every head on every text, as its worker left it.",
+                f"""
+from core.interpret.corpus_run import load
+from core.runs.runs import open_run
+
+run = open_run({path_code(measurement.run.path)})
+# core.interpret.corpus_run.create(config, folder) and python -m core.runs.worker FOLDER measure it again, for the config
+# {again}
+corpus = load(run)
+print(corpus.texts, "texts,", corpus.cut, "cut")
+""",
+            ),
+            Cell(
+                "Two measures of every head: the means over the texts, and half of their 95 % intervals.",
+                points,
+                """
+import altair as alt
+import pandas as pd
+
+heads = pd.DataFrame({"layer": [layer for layer, row in enumerate(x) for _ in row], "x": x.ravel(), "y": y.ravel()})
+alt.Chart(heads).mark_circle().encode(x="x:Q", y="y:Q", color="layer:O")
+""",
+                "corpus:scatter",
+            ),
+            Cell(
+                "One head on every text, and its mean.",
+                f"""
 from core.interpret.corpus_run import values_of
 
 head = {chosen.head}
 values = values_of(run, corpus, {measure!r}, head)  # (texts,)
 mean, half = corpus.mean({measure!r})[head], corpus.interval({measure!r})[head]
 print(f"{measure} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
-"""
-    results |= {
-        "values": measurement.values(chosen.measure, chosen.head),
-        "mean": corpus.mean(measure)[chosen.head],
-        "half": corpus.interval(measure)[chosen.head],
-    }
+""",
+                """
+alt.Chart(pd.DataFrame({"value": values})).mark_bar().encode(x=alt.X("value:Q", bin=alt.Bin(maxbins=30)), y="count()")
+""",
+                "corpus:histogram",
+            ),
+            last,
+        ),
+        {name: np.asarray(value) for name, value in (results | more).items()},
+    )
+
+
+def shown_cell(
+    measurement: Measurement, controls: Values, chosen: Values, vectors: HeadVectors | None
+) -> tuple[Cell, dict[str, Any]]:
+    """The texts that show the head, or its queries and keys; and what they give."""
+    layer, head = chosen.head
     if chosen.view != "map":
         examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)
-        more = f"""
+        code = f"""
 from core.studies.corpus import text_examples
 
-examples = text_examples(model, str(run.path), {measure!r}, head, {chosen.view!r}, {corpus.texts})
+examples = text_examples(model, str(run.path), {chosen.measure.key!r}, head, {chosen.view!r}, {measurement.corpus.texts})
 for one in examples:
     tokens = one.row.line.tokens
     print(f"{{one.value:.3f}} text {{one.text}}: {{tokens[one.row.query]}} -> {{tokens[one.row.key]}}")
 """
-        last = Cell(f"The {chosen.view} texts of the head, each with one row of its map.", more)
-        results |= {
+        return Cell(f"The {chosen.view} texts of the head, each with one row of its map.", code), {
             "[one.value for one in examples]": [one.value for one in examples],
             "[weight for one in examples for weight in one.row.weights]": [
                 weight for one in examples for weight in one.row.weights
             ],
         }
-    else:
-        more = f"""
+    results = dict[str, Any]()
+    if vectors is not None:
+        plane = joint_map(*vectors.head(layer, head))
+        results = {f"points.{name}": getattr(plane, name) for name in ("q", "k", "share")}
+        results["near"] = nearness(plane, vectors, layer, head)
+    code = f"""
 from core.interpret.corpus import head_vectors, joint_map, nearness, shorten
 from core.interpret.corpus_run import load_inputs
 
-vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {config.kind!r}, {MAP_TOKENS})
+vectors = head_vectors(shorten(model), load_inputs(run)[:{MAP_TEXTS}], {measurement.config.kind!r}, {MAP_TOKENS})
 points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), and each axis's share of the variance
 near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
 print(points.share, near)
 """
-        drawn = ("", "") if vectors is None else (_PLANE, "corpus:map")
-        last = Cell(
-            "The head's queries and keys on the first texts, in the plane of most variance.",
-            more,
-            *drawn,
-        )
-        if vectors is not None:
-            plane = joint_map(*vectors.head(layer, head))
-            results |= {f"points.{name}": getattr(plane, name) for name in ("q", "k", "share")}
-            results["near"] = nearness(plane, vectors, layer, head)
-    cells = (
-        model_cell(controls.ref),
-        Cell("The measurement of every head on every text, as its worker left it.", read),
-        Cell(
-            "Two measures of every head: the means over the texts, and half of their 95 % intervals.",
-            points,
-            _SCATTER,
-            "corpus:scatter",
-        ),
-        Cell("One head on every text, and its mean.", one, _HISTOGRAM, "corpus:histogram"),
-        last,
-    )
-    return Script(cells, {name: np.asarray(value) for name, value in results.items()})
+    says = "The head's queries and keys on the first texts, in the plane of most variance."
+    return Cell(says, code, *(("", "") if vectors is None else (_PLANE, "corpus:map"))), results
 
 
-_SCATTER = """
-import altair as alt
-import pandas as pd
-
-heads = pd.DataFrame({"layer": [layer for layer, row in enumerate(x) for _ in row], "x": x.ravel(), "y": y.ravel()})
-alt.Chart(heads).mark_circle().encode(x="x:Q", y="y:Q", color="layer:O")
-"""
-_HISTOGRAM = """
-alt.Chart(pd.DataFrame({"value": values})).mark_bar().encode(x=alt.X("value:Q", bin=alt.Bin(maxbins=30)), y="count()")
-"""
 _PLANE = """
 plane = pd.concat([pd.DataFrame(one, columns=["x", "y"]).assign(of=name)
                    for name, one in (("queries", points.q), ("keys", points.k))])
@@ -751,7 +771,6 @@ def about(words: str, noun: str) -> str:
 
 
 def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
-    """The head's mean with its interval, how its texts are distributed, and its role over all rows, if any."""
     corpus, scores = measurement.corpus, measurement.scores
     values = measurement.values(measure, head)
     half = float(corpus.interval(measure.key)[head])
@@ -784,17 +803,6 @@ def in_sentence(measure: Measure) -> str:
         measure.name
         if measure.name[:2].isupper()
         else f"{measure.name[0].lower()}{measure.name[1:]}"
-    )
-
-
-def failing(measurement: Measurement, measure: Measure, head: Head) -> str:
-    """How often a role fails: the texts in which more weight lies elsewhere than on the expected keys."""
-    if measure.role is None or measure.role.targets is None:
-        return ""
-    values = measurement.values(measure, head)
-    return (
-        f"In {int((values < 0.5).sum()):,} of {int((~np.isnan(values)).sum()):,} texts the head puts less than half of "
-        f"its weight on {measure.role.attends_to}. "
     )
 
 
@@ -833,21 +841,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
     return " ".join(sentence for holds, sentence in parts if holds)
 
 
-def not_measured(measure: Measure, measurement: Measurement) -> str:
-    """Why a measure has no values, and what would give some."""
-    if measure.key == ABLATION and not measurement.config.ablation:
-        return f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
-    why = {
-        ABLATION: "the model answers none of these texts, as one that fills masks",
-        COPYING.key: "this model reads and writes no tokens, or has no matrices of single heads",
-    }
-    return (
-        f"{measure.name} has no values: {why.get(measure.key, 'none of these texts can show it')}."
-    )
-
-
 def progress(measurement: Measurement) -> tuple[float, str]:
-    """How far a measurement is, and how long the rest takes at this rate."""
     done, count = measurement.corpus.texts, measurement.count
     left = math.ceil(measurement.corpus.seconds * (count - done))
     line = f"{done:,} of {count:,} texts; about {left:,} s left"
@@ -898,9 +892,10 @@ def page() -> None:
         "Running means and intervals: Welford 1962. Queries and keys in one plane: "
         "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
     )
-    functions = (measure_texts, RunningMean, joint_map)
     details(
-        "Papers and source", partial(sources, "\n\n".join(papers), *functions), key("source-code")
+        "Papers and source",
+        partial(sources, "\n\n".join(papers), measure_texts, RunningMean, joint_map),
+        key("source-code"),
     )
     next_page("corpus")
 
@@ -918,8 +913,6 @@ def _view() -> None:
 
 
 def _measurement(controls: Values) -> Measurement | None:
-    """Draw the buttons of the measurement; returns what it gave so far."""
-
     def select(run: Run) -> None:
         st.session_state[RUN] = run.id
 
@@ -1022,8 +1015,11 @@ def _draw(measurement: Measurement, controls: Values) -> None:
         expected = before = ""
         if chosen.measure.role and chosen.measure.role.targets:
             expected = ", and the keys that the role expects are underlined"
-        if chosen.view == "weakest":
-            before = failing(measurement, chosen.measure, chosen.head)
+            if chosen.view == "weakest":  # how often the role fails
+                before = (
+                    f"In {int((values < 0.5).sum()):,} of {int((~np.isnan(values)).sum()):,} texts the head puts less "
+                    f"than half of its weight on {chosen.measure.role.attends_to}. "
+                )
         caption(
             about(
                 f"{before}{VIEW_NOTES[chosen.view]} The query is outlined, each token has the colour of its "
@@ -1060,7 +1056,16 @@ def _draw(measurement: Measurement, controls: Values) -> None:
 def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     x, y = (axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
     if missing := [one.measure for one in (x, y) if one.is_missing]:
-        st.info(not_measured(missing[0], measurement), icon=":material/edit:")
+        measure = missing[0]
+        # Why a measure has no values, and what would give some
+        why = {
+            ABLATION: "the model answers none of these texts, as one that fills masks",
+            COPYING.key: "this model reads and writes no tokens, or has no matrices of single heads",
+        }.get(measure.key, "none of these texts can show it")
+        text = f"{measure.name} has no values: {why}."
+        if measure.key == ABLATION and not measurement.config.ablation:
+            text = f"{measure.name} was not measured here. Turn on “Switch heads off” in Corpus, and measure again."
+        st.info(text, icon=":material/edit:")
         return
 
     def pick() -> None:
@@ -1134,7 +1139,6 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
 
 
 def marked_table(examples: Sequence[TextExample], measure: Measure, noun: str, theme: Theme) -> str:
-    """A table with a row a text (`noun`): its decile where it stands for one, its value, and its tokens."""
     ink, rows, head = Ink.of(theme), "", [measure.name, f"{noun}, with one row of its map"]
     cell = f"padding:6px 8px 6px 0;border-top:1px solid {ink.hairline};vertical-align:top"
     if any(one.decile is not None for one in examples):

@@ -34,13 +34,13 @@ from core.studies import evidence as study
 from core.studies.evidence import WAYS, HeadMaps, key_agreement
 from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
 from dashboard.draw.formats import distinct, number, percent, plain, signed
-from dashboard.draw.grids import bar_figure, effect_grid
+from dashboard.draw.grids import bar_figure
 from dashboard.draw.multiples import Tile, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.palette import Ink
-from dashboard.draw.vega import PICKED, Spec, series_encoding, text_tip
+from dashboard.draw.vega import Spec, series_encoding, text_tip
 from dashboard.server.cache import measurements, shared
-from dashboard.ui.heads import link_head
+from dashboard.ui.heads import effect_chart, link_head
 from dashboard.ui.links import BOUND, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     ModelChoice,
@@ -67,7 +67,6 @@ from dashboard.ui.panels import (
     fact,
     next_page,
     paragraph,
-    pressed_point,
     room,
     sources,
     table,
@@ -80,12 +79,7 @@ from dashboard.ui.progress import fragment_unless_measuring, measure_with_progre
 
 
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
-WHOLE_FLOW = (
-    48  # tokens up to which the flow to every row is computed; beyond, to the picked row alone
-)
-MAX_FLOW = 160
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
-AGAINST = "The exhausted creature stayed on its side of the road."
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 QUANTITIES: dict[str, Quantity | None] = {
     "automatic": None,
@@ -120,7 +114,6 @@ class Controls:
 
     @cached_property
     def ids(self) -> dict[Head, tuple[Kind, int, int]]:
-        """The kind, layer and number of each head."""
         return {
             (row, head): (item.kind, item.layer, head)
             for row, item in enumerate(self.maps)
@@ -129,7 +122,6 @@ class Controls:
 
     @cached_property
     def heads(self) -> dict[Head, str]:
-        """The name of each head."""
         return {
             head: f"{self.layers[kind, layer]}·H{number}"
             for head, (kind, layer, number) in self.ids.items()
@@ -137,7 +129,6 @@ class Controls:
 
     @property
     def recordable(self) -> bool:
-        """Whether heads can be switched off."""
         return self.baseline is not None and self.baseline.pretrained.recordable
 
     @property
@@ -146,7 +137,6 @@ class Controls:
 
     @property
     def contributions(self) -> Contributions:
-        """Norms and gradients of the question; shared by all sessions."""
         if self.baseline is None:
             return Contributions({}, {})
         return answer_study(measure_contributions, *self.key)
@@ -161,19 +151,17 @@ class Controls:
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
-        """The score of each token of the source by each measure."""
         return shared(_scores, *self.key)
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
-    """Draw the controls and answer the question; PretrainedError if this model cannot answer it."""
     model, ref, question = choice.pretrained, choice.ref, Question(choice.inputs)
     if model is None:
         return Controls(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
         against = st.text_input(
             "Compared with the embedding of",
-            AGAINST,
+            "The exhausted creature stayed on its side of the road.",
             key="evidence:against",
             **BOUND,
             help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
@@ -187,36 +175,30 @@ def draw_controls(choice: ModelChoice) -> Controls:
             elif model.head != "classify":
                 place = position_field("evidence", choice.reading)
                 question = replace(question, position=place)
-            question = _output_fields(ref, question)
+            baseline = baseline_of(ref, question)
+            noun = "Class" if baseline.answer.kind == "class" else "Token"
+            output = output_field("evidence", ref, baseline, f"{noun} to measure")
+            if output is not None and output != baseline.id:
+                baseline = baseline_of(ref, replace(question, output=output))
+            name = st.selectbox(
+                "Measured as",
+                list(QUANTITIES),
+                key="evidence:quantity",
+                width=room(170),
+                **BOUND,
+                help=(
+                    "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
+                    "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
+                    "the logit where the most likely has more than 0.95."
+                ),
+            )
+            question = replace(question, output=output, quantity=QUANTITIES[str(name)])
+            if question.quantity == "difference":
+                contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
+                question = replace(question, contrast=contrast)
     same = question.inputs == choice.inputs
     reading = choice.reading if same else reading_of(ref, question.inputs)
     return Controls(ref, reading, question, baseline_of(ref, question))
-
-
-def _output_fields(ref: ModelRef, question: Question) -> Question:
-    """Draw the fields of the output and its quantity; returns the question with both."""
-    baseline = baseline_of(ref, question)
-    noun = "Class" if baseline.answer.kind == "class" else "Token"
-    output = output_field("evidence", ref, baseline, f"{noun} to measure")
-    if output is not None and output != baseline.id:
-        baseline = baseline_of(ref, replace(question, output=output))
-    name = st.selectbox(
-        "Measured as",
-        list(QUANTITIES),
-        key="evidence:quantity",
-        width=room(170),
-        **BOUND,
-        help=(
-            "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. The "
-            "difference of two logits leaves out what changes all of them. Automatic: the probability, or the logit where "
-            "the most likely has more than 0.95."
-        ),
-    )
-    question = replace(question, output=output, quantity=QUANTITIES[str(name)])
-    if question.quantity != "difference":
-        return question
-    contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
-    return replace(question, contrast=contrast)
 
 
 # What is measured of the answer, for all sessions.
@@ -233,9 +215,9 @@ def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> st
 
 
 def flow_query(item: AttentionMap, query: int) -> tuple[int | None, ...]:
-    """To which query the flow is computed, None for all, as the one argument; of a very long text none at all."""
+    """The one query to which the flow is computed, None for all; of more than 160 tokens none at all."""
     longest = max(len(item.queries), len(item.keys))
-    return () if longest > MAX_FLOW else (None if longest <= WHOLE_FLOW else query,)
+    return () if longest > 160 else (None if longest <= 48 else query,)
 
 
 # The page's Vega-Lite figure of an answer with heads on and off.
@@ -296,6 +278,8 @@ SPOKEN = {
     "rollout": "rollout",
     "flow": "flow",
 }
+
+
 MEANINGS = {
     "weights": "mean of all heads",
     "written": "what all heads write",
@@ -306,7 +290,6 @@ MEANINGS = {
 
 
 def target_text(baseline: Baseline) -> str:
-    """What the page measures, in a few words."""
     if baseline.word is None:
         other = "the other sentence" if baseline.question.against else "itself"
         return f"the similarity with {other}"
@@ -332,7 +315,6 @@ def heads_fact(
     alone: Mapping[Head, Effect],
     picked: Head,
 ) -> str:
-    """The head and layer with the largest effects, the ranks of the picked and the sharpest head, how ranks agree."""
     names, ranked = controls.heads, list(alone)
     first = ranked[0]
     shown = (
@@ -379,7 +361,6 @@ def heads_fact(
 
 
 def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
-    """One cell in all measures: its weight, what is written, its gradient, and what arrives by paths of attention."""
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
     text = f"In **{plain(head)}**, :primary[**{query}**] puts **{number(weight)}** of its weight on **{key}**"
@@ -402,7 +383,6 @@ def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, co
 
 
 def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
-    """A line a head: the answer without it, the gradient's estimate, and its mean largest weight."""
     lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
     for head, effect in changes.items():
         numbers = effect.value, effect.change, controls.estimates.get(head), controls.sharp[head]
@@ -417,7 +397,6 @@ def tokens_fact(
     first: Mapping[str, int],
     agree: Mapping[str, float | None],
 ) -> str:
-    """Which token the answer needs, which one the weights rank first, and how well each measure orders all of them."""
     needed, named = max(range(len(lost)), key=lambda index: abs(lost[index])), first["weights"]
     text = (
         f"Hiding :primary[**{plain(tokens[needed])}**] changes the answer most, by **{signed(lost[needed])}**. "
@@ -466,7 +445,6 @@ VERDICTS = (
 
 
 def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
-    """How much of a head's effect is due to its weights, by the same head with uniform weights."""
     says = "The head changes nothing, so its weights change nothing either."
     if abs(off.change) >= 1e-6:
         share = even.change / off.change
@@ -507,24 +485,6 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
         f"{CAN_TELL}On your text the order by weight agrees with the measured one with τ = {signed(tau)} (1: the "
         f"same order, 0: no relation), {side}{though}."
     )
-
-
-def conditions(controls: Controls) -> str:
-    """Under which conditions the page's numbers hold."""
-    how = "; fp32, no dropout" if controls.baseline else ", as uploaded"
-    per_head, several = (
-        (", one forward pass per head.", MAY_BE_SEVERAL) if controls.recordable else (".", "")
-    )
-    decoder = DECODER if len(controls.reading.trace.kinds) > 1 else ""
-    trace, source = controls.reading.trace, controls.reading.source
-    return f"{plain(trace.source)}, {source.count}{how}{per_head}{decoder}{several}"
-
-
-DECODER = (
-    " The paper on rollout and flow covers encoders only; here the decoder's steps follow the encoder's "
-    "in one graph, and the part that reaches the source is shown."
-)
-MAY_BE_SEVERAL = " A head that changes nothing by itself may be one of several that do the same."
 
 
 # The first figure: what the answer loses without each head, and the answer with several of them off.
@@ -577,7 +537,6 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
 
 
 def _head(controls: Controls, default: Head) -> Head:
-    """The picked head."""
     heads = {at: (kind, (layer, head)) for at, (kind, layer, head) in controls.ids.items()}
     return link_head("evidence", controls.ref, controls.ref, heads, default)
 
@@ -594,7 +553,6 @@ def _grid(
     ranked: list[Head],
     picked: Head,
 ) -> None:
-    """Draw the change of the answer without each head and each layer, whose cells pick a head."""
     layers, rows = list(controls.layers.values()), list[Spec]()
     ranks = {head: rank for rank, head in enumerate(ranked, 1)}
     measured = "" if len(ranked) == len(controls.heads) else " measured"
@@ -618,20 +576,15 @@ def _grid(
             "zero. The last column is the whole layer.",
         )
         _head_field(controls, picked)
-
-    def pick() -> None:
-        point = pressed_point("evidence:grid")
-        if point and point["head"] != LAYER:
-            write_pair("head", (layers.index(point["layer"]), int(point["head"])))
-
     heads = [str(head) for head in range(max(len(item.weights) for item in controls.maps))]
-    draw_chart(
-        st,
-        effect_grid(rows, layers, [*heads, LAYER], (layers[picked[0]], str(picked[1])), theme()),
-        key="evidence:grid",
-        on_select=pick,
-        selection_mode=[PICKED],
-        alt="What the answer loses without each head",
+    effect_chart(
+        "evidence:grid",
+        "What the answer loses without each head",
+        lambda layer, head: write_pair("head", (layers.index(layer), head)),
+        rows,
+        layers,
+        [*heads, LAYER],
+        (layers[picked[0]], str(picked[1])),
     )
 
 
@@ -700,7 +653,6 @@ def _without(
 
 
 def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect]) -> None:
-    """Draw the heads that the answer needs most, with other measures of them, and all that were measured as a file."""
     rows = []
     for head, effect in list(alone.items())[:TABLE_ROWS]:
         row = {
@@ -740,7 +692,6 @@ MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
 def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
-    """Draw the measures side by side with one crosshair, and the picked cell in all of them as a sentence."""
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
@@ -773,8 +724,24 @@ def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
         )
     else:
         cross = item.kind == "cross"
+        visible = None if item.mask is None else item.visible[head[1]]
+        tiles = {
+            each: Tile(NAMES[each], NOTES[each], values, visible, index)
+            for index, (each, values) in enumerate(measures.maps.items())
+        }
+        if "flow" in tiles and (known := measures.known) is not None:
+            known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
+            mask = known if visible is None else visible & known
+            note = f"{NOTES['flow']}; this row only"
+            tiles["flow"] = replace(tiles["flow"], mask=mask, note=note)
+        if "gradient" in tiles:
+            values = measures.maps["gradient"]
+            share = values / (np.abs(values).max() or 1.0)
+            tiles["gradient"] = replace(
+                tiles["gradient"], weights=share, span=(-1.0, 1.0), signed=True
+            )
         multiples(
-            _tiles(item, head[1], measures),
+            list(tiles.values()),
             item.queries,
             item.keys,
             key=KEY,
@@ -796,27 +763,7 @@ def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
     return measures
 
 
-def _tiles(item: AttentionMap, head: int, measures: HeadMaps) -> list[Tile]:
-    """A map a measure, masked where the head cannot attend or the measure is unknown; the gradient is signed."""
-    visible = None if item.mask is None else item.visible[head]
-    tiles = {
-        name: Tile(NAMES[name], NOTES[name], values, visible, index)
-        for index, (name, values) in enumerate(measures.maps.items())
-    }
-    if "flow" in tiles and (known := measures.known) is not None:
-        known = np.pad(known, ((0, 0), (0, item.weights.shape[2] - known.shape[1])))
-        mask = known if visible is None else visible & known
-        tiles["flow"] = replace(tiles["flow"], mask=mask, note=f"{NOTES['flow']}; this row only")
-    if "gradient" in tiles:
-        values = measures.maps["gradient"]
-        share = values / (np.abs(values).max() or 1.0)
-        tiles["gradient"] = replace(tiles["gradient"], weights=share, span=(-1.0, 1.0), signed=True)
-    return list(tiles.values())
-
-
 def agreement(measures: HeadMaps) -> None:
-    """Draw how the measures of this head agree in the order of the keys."""
-
     def text(one: str, other: str) -> str:
         ρ = key_agreement(measures, one, other)
         return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
@@ -836,11 +783,9 @@ def agreement(measures: HeadMaps) -> None:
 # What the page computes as Python.
 
 
-HEADS = "What the answer loses without each head, and without each layer: one forward pass each."
-WITHOUT = "The likeliest answers with all heads, with these heads uniform, and with them off."
-MAPS = "One head on the same tokens by each measure"
-TOKENS = "The tokens by each measure, and the change of the answer when each is hidden."
-_EVERY = """
+EVERY = Cell(
+    "What the answer loses without each head, and without each layer: one forward pass each.",
+    """
 import numpy as np
 
 from core.interpret.evidence import ablate_heads, head_sets
@@ -849,16 +794,20 @@ effects = {off: ablate_heads(baseline, off) for off in head_sets(reading.trace)}
 changes = np.array([effect.change for effect in effects.values()])
 (needed,) = list(effects)[abs(changes).argmax()]
 print("largest change:", needed, changes[abs(changes).argmax()])
-"""
-_GRID = """
+""",
+    """
 import altair as alt
 import pandas as pd
 
 rows = [{"layer": f"{kind} {layer}", "head": "all" if head is None else head, "change": effect.change}
         for off, effect in effects.items() for kind, layer, head in off]
 alt.Chart(pd.DataFrame(rows)).mark_rect().encode(x="head:O", y="layer:N", color="change:Q")
-"""
-_TOKENS = """
+""",
+    "evidence:grid",
+)
+HIDE = Cell(
+    "The tokens by each measure, and the change of the answer when each is hidden.",
+    """
 import numpy as np
 
 from core.interpret.evidence import hide_token, token_scores
@@ -870,20 +819,14 @@ for name, score in scores.items():
     print(f"{name}: first {reading.source.tokens[score.argmax()]}, tau with hiding {kendall(score, abs(hidden))}")
 rows = np.stack([*scores.values(), abs(hidden)])
 shares = rows / rows.max(-1, keepdims=True).clip(1e-30)  # of the largest
-"""
-_STRIP = """
+""",
+    """
 from core.show import show_maps
 
 show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.tokens)
-"""
-_WAYS = """
-from core.studies.evidence import answers_without
-
-off = frozenset({off!r})  # (kind, layer, head); None is the whole layer
-answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
-for token, values in answers.items():
-    print(token, values)
-"""
+""",
+    "evidence:strip",
+)
 
 
 def script(
@@ -894,7 +837,6 @@ def script(
     off: HeadSet,
     answers: Answers,
 ) -> Script:
-    """The measures that the page could take: of an array, rollout and flow alone."""
     baseline, item = controls.baseline, controls.maps[head[0]]
     cells = [model_cell(controls.ref, None if baseline is None else controls.question.inputs)]
     results: dict[str, np.ndarray] = {}
@@ -904,8 +846,20 @@ def script(
         cells.append(answer_cell(controls.question, "The answer of the whole model."))
         results["baseline.value"] = np.array(baseline.value)
     if answers:
-        ways = _WAYS.format(off=set(off))
-        cells += [Cell(HEADS, _EVERY, _GRID, "evidence:grid"), Cell(WITHOUT, ways)]
+        cells += [
+            EVERY,
+            Cell(
+                "The likeliest answers with all heads, with these heads uniform, and with them off.",
+                f"""
+from core.studies.evidence import answers_without
+
+off = frozenset({set(off)!r})  # (kind, layer, head); None is the whole layer
+answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
+for token, values in answers.items():
+    print(token, values)
+""",
+            ),
+        ]
         results["[list(values.values()) for values in answers.values()]"] = np.array(
             [list(each.values()) for each in answers.values()]
         )
@@ -917,7 +871,10 @@ def script(
     query = int(cell[0] if known is None else known.any(1).argmax())
     flowing = [f"flow_map(reading.trace, {head[0]}, {to})" for to in flow_query(item, query)]
     sink = controls.reading.sinks
-    maps = f"""
+    cells.append(
+        Cell(
+            f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
+            f"""
 from core.interpret.evidence import {contributions.partition("(")[0]}
 from core.studies.evidence import flow_map, head_maps
 {"from core.pretrained.reading import with_sink" if sink else ""}
@@ -925,20 +882,21 @@ contributions = {contributions}
 item = {"with_sink(reading.trace)" if sink else "reading.trace"}.maps[{head[0]}]
 flowing = {flowing[0] if flowing else None}  # maximum flow to each query
 measures = head_maps(reading.trace, item, {head[1]}, contributions, flowing)  # each (T, S)
-"""
-    draw = f"""
+""",
+            f"""
 from core.show import show_maps
 
 shown = {{name: values for name, values in measures.maps.items() if name != "gradient"}}
 show_maps(shown, item.queries, item.keys, row={query})
-"""
-    picture = KEY if max(item.weights.shape) <= MAX_DRAWN else "evidence:row"
-    cells.append(Cell(f"{MAPS}: {', '.join(measures.maps)}.", maps, draw, picture))
+""",
+            KEY if max(item.weights.shape) <= MAX_DRAWN else "evidence:row",
+        )
+    )
     results |= {f"measures.maps[{name!r}]": values for name, values in measures.maps.items()}
     measured = measurements(WITHOUT_TOKENS, controls.key)
     tokens = range(len(controls.reading.source.tokens))
     if baseline is not None and all(token in measured for token in tokens):
-        cells.append(Cell(TOKENS, _TOKENS, _STRIP, "evidence:strip"))
+        cells.append(HIDE)
         changes = np.array([measured[token].change for token in tokens])
         rows = np.stack([*controls.scores.values(), np.abs(changes)])
         results |= {f"scores[{name!r}]": values for name, values in controls.scores.items()}
@@ -979,31 +937,7 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
     agree = {name: kendall(values, np.abs(changes)) for name, values in measures.items()}
     first = {name: int(values.argmax()) for name, values in measures.items()}
     needed = int(np.abs(changes).argmax())
-    _strip(controls, measures, changes)
-    fact(tokens_fact(tokens, changes.tolist(), first, agree))
-    rows = [
-        [NAMES[name], MEANINGS[name], tokens[first[name]], "–" if tau is None else signed(tau)]
-        for name, tau in agree.items()
-    ]
-    table(
-        ["measure", "computed from", "ranks first", "τ"],
-        [*rows, [HIDDEN, "the token hidden from every head", tokens[needed], ""]],
-        caption="Measures of tokens, compared with hiding each",
-        left=3,
-        markers=False,
-    )
-    too_long = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
-    st.caption(
-        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
-        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
-        + ("" if "flow" in measures else too_long)
-    )
-    return agree, first["weights"] == needed
-
-
-def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndarray) -> None:
-    """Draw measures × tokens; for a picture, the picture with the picked row over its patches."""
-    tokens = controls.reading.source.tokens
+    # Measures × tokens; for a picture, the picture with the picked row over its patches
     names = [*(NAMES[name] for name in measures), HIDDEN]
     values = np.stack([row / (row.max() or 1.0) for row in (*measures.values(), np.abs(changes))])
     patches = Patches.of(controls.question.inputs.picture, controls.reading.source)
@@ -1033,52 +967,49 @@ def _strip(controls: Controls, measures: dict[str, np.ndarray], changes: np.ndar
             fact=f"{len(names)} measures of {len(tokens)} tokens",
         )
     write_linked("evidence", "strip", picked)
+    fact(tokens_fact(tokens, changes.tolist(), first, agree))
+    rows = [
+        [
+            NAMES[name],
+            MEANINGS[name],
+            tokens[first[name]],
+            "–" if tau is None else signed(tau),
+        ]
+        for name, tau in agree.items()
+    ]
+    table(
+        ["measure", "computed from", "ranks first", "τ"],
+        [*rows, [HIDDEN, "the token hidden from every head", tokens[needed], ""]],
+        caption="Measures of tokens, compared with hiding each",
+        left=3,
+        markers=False,
+    )
+    too_long = f" Flow from {len(tokens)} tokens takes too long, so it is left out."
+    st.caption(
+        "Kendall’s τ compares the order of the tokens by a measure with their order by how much the answer "
+        "changes when each is hidden: 1 is the same order, 0 no relation, −1 the reverse."
+        + ("" if "flow" in measures else too_long)
+    )
+    return agree, first["weights"] == needed
 
 
 # The page Evidence.
 
 
-PAPERS = (
-    (
-        "‖α·v·W_O‖",
-        "Kobayashi et al. 2020",
-        "https://arxiv.org/abs/2004.10102",
-        "the length of the vector that a head writes at a query for one key",
-    ),
-    (
-        "Rollout and flow",
-        "Abnar and Zuidema 2020",
-        "https://arxiv.org/abs/2005.00928",
-        "attention combined over the layers, with the residual as half of every step",
-    ),
-    (
-        "Heads switched off",
-        "Michel et al. 2019",
-        "https://arxiv.org/abs/1905.10650",
-        "what the answer loses without a head, and α·∂answer/∂α as its estimate",
-    ),
-    (
-        "Weights as explanation",
-        "Jain and Wallace 2019",
-        "https://arxiv.org/abs/1902.10186",
-        "how the order of words by weight agrees with gradients and with leaving words out",
-    ),
-    (
-        "A reply",
-        "Wiegreffe and Pinter 2019",
-        "https://arxiv.org/abs/1908.04626",
-        "when another set of weights is a fair comparison, and when it is not",
-    ),
-)
-SOURCES = (
-    evidence.ablate_heads,
-    evidence.make_heads_uniform,
-    evidence.hide_token,
-    evidence.measure_contributions,
-    evidence.value_norms,
-    flow.rollout,
-    flow.flow,
-)
+PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writes at a query for one key.
+[Kobayashi et al. 2020](https://arxiv.org/abs/2004.10102)
+
+**Rollout and flow** — attention combined over the layers, with the residual as half of every step.
+[Abnar and Zuidema 2020](https://arxiv.org/abs/2005.00928)
+
+**Heads switched off** — what the answer loses without a head, and α·∂answer/∂α as its estimate.
+[Michel et al. 2019](https://arxiv.org/abs/1905.10650)
+
+**Weights as explanation** — how the order of words by weight agrees with gradients and with leaving words out.
+[Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)
+
+**A reply** — when another set of weights is a fair comparison, and when it is not.
+[Wiegreffe and Pinter 2019](https://arxiv.org/abs/1908.04626)"""
 
 
 def page() -> None:
@@ -1090,16 +1021,25 @@ def page() -> None:
     choice = choose_model()
     if choice is not None:
         fragment_unless_measuring(partial(_view, choice))
-        papers = "\n\n".join(
-            f"**{plain(name)}** — {plain(meaning)}. [{paper}]({url})"
-            for name, paper, url, meaning in PAPERS
+        details(
+            "Papers and source",
+            partial(
+                sources,
+                PAPERS,
+                evidence.ablate_heads,
+                evidence.make_heads_uniform,
+                evidence.hide_token,
+                evidence.measure_contributions,
+                evidence.value_norms,
+                flow.rollout,
+                flow.flow,
+            ),
+            "evidence:papers",
         )
-        details("Papers and source", partial(sources, papers, *SOURCES), "evidence:papers")
     next_page("evidence")
 
 
 def _view(choice: ModelChoice) -> None:
-    """Draw the controls and all that they change."""
     with input_errors():
         controls = draw_controls(choice)
         if controls.reading.note:
@@ -1140,4 +1080,17 @@ def _view(choice: ModelChoice) -> None:
             if pair is not None:
                 paragraph(even_fact(baseline, controls.heads[head], *pair))
             paragraph(can_tell(*agreed))
-        caption(conditions(controls))
+        how = "; fp32, no dropout" if baseline else ", as uploaded"
+        per_head = several = decoder = ""
+        if controls.recordable:
+            per_head = ", one forward pass per head"
+            several = (
+                " A head that changes nothing by itself may be one of several that do the same."
+            )
+        trace, source = controls.reading.trace, controls.reading.source
+        if len(trace.kinds) > 1:
+            decoder = (
+                " The paper on rollout and flow covers encoders only; here the decoder's steps follow the "
+                "encoder's in one graph, and the part that reaches the source is shown."
+            )
+        caption(f"{plain(trace.source)}, {source.count}{how}{per_head}.{decoder}{several}")

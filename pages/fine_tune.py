@@ -121,12 +121,11 @@ OURS = {
     "classify": "120 messages that are a question, a request, praise or a complaint",
     "pairs": "400 numbers in English words and the same numbers in digits",
 }
-MIN_CHANGE = 0.005  # of a head's weight: less counts as unmoved
 
 
 def gained(both: BeforeAfter, head: HeadChange) -> str:
     """The cell (query, key) of a head that gained most, and how far the head moved."""
-    if head.moved < MIN_CHANGE:
+    if head.moved < 0.005:  # unmoved
         return ""
     now = both.now.map(head.layer)
     before, weights = (tile.weights for tile in both.tiles(head))
@@ -424,19 +423,6 @@ def _settings(task: str) -> dict[str, Any]:
 # What the page computes as Python.
 
 
-CHANGED = """
-heads = changes(first, now)  # the largest change first
-print([(change.name, round(change.moved, 3)) for change in heads[:5]])
-before, after = first.head({layer}, {head}), now.head({layer}, {head})  # (T, S)
-difference = after - before
-"""
-DRAW_HEADS = """
-from core.show import show_maps
-
-show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
-"""
-
-
 def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
     """The curves of the run, and the picked head before and after."""
     task = data.config.task if data.config else "classify"
@@ -452,10 +438,26 @@ def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None
     if both is not None and head is not None:
         kind = both.now.kinds[0]
         before, after = (tile.weights for tile in both.tiles(head))
-        changed = CHANGED.format(layer=head.layer, head=head.head).lstrip()
+        changed = f"""
+heads = changes(first, now)  # the largest change first
+print([(change.name, round(change.moved, 3)) for change in heads[:5]])
+before, after = first.head({head.layer}, {head.head}), now.head({head.layer}, {head.head})  # (T, S)
+difference = after - before
+""".lstrip()
         text = "One head before training and after it, and the heads whose attention changed most."
         picture = f"fine_tune:maps:{kind}"
-        cells.append(Cell(text, _traces(data, both, kind) + changed, DRAW_HEADS, picture))
+        cells.append(
+            Cell(
+                text,
+                _traces(data, both, kind) + changed,
+                """
+from core.show import show_maps
+
+show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
+""",
+                picture,
+            )
+        )
         results |= {
             "before": before,
             "after": after,

@@ -71,12 +71,6 @@ from dashboard.ui.panels import draw_chart, fact, next_page, theme, title
 # The settings of the search, the search of this session, and one step of it with its attention.
 
 
-SHARES = {
-    "Greedy": [1.0],
-    "Beam": [1.0, 1.0, 1.8],
-    "Sampling": [1.0, 1.0, 1.0, 0.8],
-}  # widths: settings, then More
-SIDES: dict[Kind, str] = {"cross": "Source", "causal": "Earlier output"}
 FIELDS = Fields(
     "generate",
     **search_fields(
@@ -110,7 +104,9 @@ FIELDS = Fields(
     ),
     kind=Segmented(
         "Attends to",
-        lambda values: {kind: SIDES[kind] for kind in values.kinds},
+        lambda values: {
+            kind: {"cross": "Source", "causal": "Earlier output"}[kind] for kind in values.kinds
+        },
         hidden=True,
         old=lambda text, values: {"What was said": "causal"}.get(text, text),
         help="The tokens whose weights are shown: the source, or what the model wrote before.",
@@ -132,7 +128,14 @@ def draw_controls(choice: ModelChoice) -> Controls:
     """Draw the settings of the search in a row."""
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     values = FIELDS.draw("strategy", into=way)
-    *cells, rest = others.columns(SHARES[values.strategy], vertical_alignment="bottom")
+    *cells, rest = others.columns(
+        {
+            "Greedy": [1.0],
+            "Beam": [1.0, 1.0, 1.8],
+            "Sampling": [1.0, 1.0, 1.0, 0.8],
+        }[values.strategy],
+        vertical_alignment="bottom",
+    )
     values = draw_row(FIELDS, values, cells)
     with rest.popover("More", icon=":material/tune:"):
         values = FIELDS.draw("longest", "no_repeat", "samples", "seed", into=HERE, **values)
@@ -145,12 +148,10 @@ PATIENCE, BETWEEN = (
 )  # seconds until an unfinished search is drawn, and at least between two drawings
 SHARE = 4  # the time between two drawings is at least this many times that of one drawing
 LIKELIEST = 10  # tokens that are named at a step
-NO_TOKEN = -1  # the id of a sink
 FINISHED, NAMES = (
     "generate:finished",
     "generate:names",
 )  # of all sessions: searches that are over, names of tokens
-MAX_SHARED = 2000  # candidates of a search that other sessions get
 
 
 @dataclass(eq=False)
@@ -182,7 +183,7 @@ class Search:
 
     def share(self) -> None:
         """Give a finished search to all sessions."""
-        if self.done and len(self.tree.candidates) <= MAX_SHARED:
+        if self.done and len(self.tree.candidates) <= 2000:
             measurements(FINISHED, self.controls).setdefault("search", (self.start, self.tree))
 
     @property
@@ -242,7 +243,7 @@ class StepView:
         start = self.search.start
         before = *start.prompt.prefix_tokens, *self.tokens[:-1]
         ids = start.read.ids if self.kind == "cross" else before
-        return (*ids, NO_TOKEN) if self.continuation.sink else ids
+        return (*ids, -1) if self.continuation.sink else ids  # a sink is no token
 
     @cached_property
     def used(self) -> Tensor:
@@ -280,21 +281,6 @@ def step_view(
 # What the page computes as Python.
 
 
-SEARCH = "The search for a continuation; the best output first."
-ATTENTION = "The logits and the attention of each step of one output."
-STEP = "The likeliest tokens of one step, by the model and as the search uses them."
-CHART = "The likeliest next tokens of this step"  # which is its key, too
-BARS = f"""
-import altair as alt
-import pandas as pd
-
-best = model_share.topk({LIKELIEST}).indices.tolist()
-names = token_names(model, best)
-bars = pd.DataFrame({{"token": [names[one] for one in best], "probability": model_share[best].numpy()}})
-alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=None))
-"""
-
-
 def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
     """The search, the maps of the shown output, and the shares of the shown step."""
     controls, step, done = view.search.controls, view.step, view.search.done
@@ -302,33 +288,6 @@ def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Scri
     tokens = f"tree.hypotheses[{shown}].tokens"
     if shown is None or not done:
         tokens = source_of(list(view.tokens))
-    search = f"""
-from core.models.decoding import SearchSettings
-from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
-from core.pretrained.generate import step_probabilities, token_names
-
-settings = {source_of(controls.settings)}
-tree = generate(model, inputs, settings)
-for output in tree.hypotheses:
-    print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
-"""
-    attention = f"""
-tokens = {tokens}
-start = prepare_generation(model, inputs)
-continuation = score_continuation(model, start, tokens)  # logits (T, V)
-trace = continuation.trace.of({view.kind!r})  # a row for each new token
-weights = trace.head({head[0]}, {head[1]})  # (T, S)
-"""
-    draw = f"""
-from core.show import show
-
-show(trace, layer={head[0]}, head={head[1]}, query={step})
-"""
-    shares = f"""
-logits = continuation.logits[{step}]
-model_share = logits.softmax(-1)
-search_share = step_probabilities(model, start, settings, tokens[:{step}], logits)
-"""
     results = {
         "tokens": np.array(view.tokens),
         "weights": view.trace.head(*head),
@@ -345,9 +304,53 @@ search_share = step_probabilities(model, start, settings, tokens[:{step}], logit
     return Script(
         (
             model_cell(controls.ref, controls.inputs, reads=False),
-            Cell(SEARCH, search),
-            Cell(ATTENTION, attention, draw, f"generate:map:{view.kind}"),
-            Cell(STEP, shares, BARS, CHART),
+            Cell(
+                "The search for a continuation; the best output first.",
+                f"""
+from core.models.decoding import SearchSettings
+from core.pretrained.generate import decode_text, generate, prepare_generation, score_continuation
+from core.pretrained.generate import step_probabilities, token_names
+
+settings = {source_of(controls.settings)}
+tree = generate(model, inputs, settings)
+for output in tree.hypotheses:
+    print(f"{{output.logp:.3f}} {{decode_text(model, output.tokens)}}")
+""",
+            ),
+            Cell(
+                "The logits and the attention of each step of one output.",
+                f"""
+tokens = {tokens}
+start = prepare_generation(model, inputs)
+continuation = score_continuation(model, start, tokens)  # logits (T, V)
+trace = continuation.trace.of({view.kind!r})  # a row for each new token
+weights = trace.head({head[0]}, {head[1]})  # (T, S)
+""",
+                f"""
+from core.show import show
+
+show(trace, layer={head[0]}, head={head[1]}, query={step})
+""",
+                f"generate:map:{view.kind}",
+            ),
+            Cell(
+                "The likeliest tokens of one step, by the model and as the search uses them.",
+                f"""
+logits = continuation.logits[{step}]
+model_share = logits.softmax(-1)
+search_share = step_probabilities(model, start, settings, tokens[:{step}], logits)
+""",
+                f"""
+import altair as alt
+import pandas as pd
+
+best = model_share.topk({LIKELIEST}).indices.tolist()
+names = token_names(model, best)
+bars = pd.DataFrame({{"token": [names[one] for one in best], "probability": model_share[best].numpy()}})
+alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=None))
+""",
+                "The likeliest next tokens of this step",
+            ),
         ),
         results,
     )
@@ -356,10 +359,7 @@ search_share = step_probabilities(model, start, settings, tokens[:{step}], logit
 # The page's sentences and equations, with the numbers of the search.
 
 
-Names = Mapping[int, str]
-
-
-def token_fact(logits: Tensor, token: int, names: Names, step: int) -> str:
+def token_fact(logits: Tensor, token: int, names: Mapping[int, str], step: int) -> str:
     """The probability of a step's token, and of the next most likely."""
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
@@ -447,18 +447,14 @@ def caption(search: Search, visible: int, note: str | None) -> str:
 
 GOING, PICKED = "generate:going", "generate:picked"
 LINKED = "at"  # the query parameter of the pair of a candidate and a step
-OUTPUTS = 8  # outputs that can be chosen
 
 STYLE = """<style>
 .lab-strip{display:flex;flex-wrap:wrap;gap:3px 2px;font-size:14px;line-height:18px}
 .lab-strip span{border-radius:4px;padding:2px 5px;text-align:center;white-space:pre}
 .lab-strip small{display:block;font-size:11px;line-height:13px;min-height:13px;font-variant-numeric:tabular-nums}
 </style>"""
-MAX_TOKENS = 256  # tokens of which all are shown
 GAP = "<span>…</span>"  # in place of those that are not
-MIN_WEIGHT = 0.005  # a weight below it is not written
 
-ALIGNED = 32  # tokens of a source and an answer between which lines are drawn
 RANKS, FEW, LONG = (
     8,
     4,
@@ -616,7 +612,7 @@ def _outputs_and_tree(
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
     cross = view.kind == "cross"
-    few = max(len(view.tokens), len(view.keys)) <= ALIGNED
+    few = max(len(view.tokens), len(view.keys)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
     pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
@@ -675,8 +671,8 @@ def strip(
     """
     ink, cells = Ink.of(theme), list[str]()
     for index, (token, weight) in enumerate(zip(tokens, weights, strict=True)):
-        below, style, small = "", "", weight is not None and weight < MIN_WEIGHT
-        if small and len(tokens) > MAX_TOKENS:
+        below, style, small = "", "", weight is not None and weight < 0.005
+        if small and len(tokens) > 256:
             cells += [] if cells[-1:] == [GAP] else [GAP]
             continue
         if index == now:
@@ -781,7 +777,7 @@ def timeline(
         which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
         labels = {
             one.leaf: shorten(text) or "nothing"
-            for one, text in zip(hypotheses[:OUTPUTS], texts, strict=False)
+            for one, text in zip(hypotheses[:8], texts, strict=False)
         }
         labels.setdefault(path[-1], "Another path")
         st.session_state["generate:output"] = path[-1]

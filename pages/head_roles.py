@@ -117,14 +117,9 @@ from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400
-LONGEST = 38  # letters of an example's text
-MIN_LINES = 2  # of which there is an interval
 SUCCESSOR = "Successor"
 TEST_NAMES = (*(test.name for test in TESTS), SUCCESSOR)
 
-SYNTAX_HEAD = "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split(
-    "|"
-)
 
 ROLE, HEAD, SHOWN, KNOWN = (f"head_roles:{key}" for key in ("role", "head", "shown", "known"))
 RELATION, WORD_HEAD, SENTENCE, FILE, TROUBLE = (
@@ -237,7 +232,11 @@ def page() -> None:
                 icon=":material/info:",
             )
         elif choice is not None:
-            VIEWS[FIELDS.draw("view", into=HERE).view](choice)
+            {
+                "Roles": draw_roles,
+                "Syntax": draw_syntax,
+                "Standard tests": draw_tests,
+            }[FIELDS.draw("view", into=HERE).view](choice)
     next_page("head_roles")
 
 
@@ -576,7 +575,7 @@ def example_of(
         line = f"{tokens[example.query]} uses {number(example.value)} of its keys"
     if given.picture is not None:
         return f"{line}, in picture {example.reading + 1}"
-    text = cut(given.text, LONGEST)
+    text = cut(given.text, 38)
     return f"{line}, in “{text}”" if text else line
 
 
@@ -682,7 +681,7 @@ def draw_syntax(choice: ModelChoice) -> None:
         partial(syntax_script, choice, reference, result, score, head, sentence, query, trace)
     )
     table(
-        SYNTAX_HEAD,
+        "relation|instances|best head|accuracy|95 % interval|best offset|its accuracy".split("|"),
         syntax_rows(result),
         caption="The best head of each relation, and the best fixed offset",
         left=(0, 2),
@@ -899,7 +898,7 @@ def draw_tests(choice: ModelChoice) -> None:
     read = measure_with_progress(
         LINES, (ref, kind), range(len(lines)), score_line, "lines of random tokens", UNASKED
     )
-    if len(read) < MIN_LINES:
+    if len(read) < 2:  # of one there is no interval
         return
     scores = join_lines(kind, example(), list(read.values()))
     of = f"{ref} {kind}"
@@ -1113,13 +1112,6 @@ def _figure(scores: RepeatScores, test: int, head: Head) -> str:
     return f"{number(float(scores.score[test][head]))} ± {number(float(scores.margin[test][head]))}"
 
 
-VIEWS: dict[str, Callable[[ModelChoice], None]] = {
-    "Roles": draw_roles,
-    "Syntax": draw_syntax,
-    "Standard tests": draw_tests,
-}
-
-
 # The views as Python.
 
 
@@ -1139,7 +1131,13 @@ def roles_script(
     texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
     read = f"""{texts}texts = role_inputs(model, {"sentences" if sentences else "()"}, {kind!r})  # {inputs.what}
 readings = read_all(model, texts, {kind!r})"""
-    measure = f"""
+    index = 0 if example is None else example.reading
+    return Script(
+        (
+            model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
+            Cell(
+                "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
+                f"""
 from core.interpret.roles import ROLES, {"" if own else "read_all, role_inputs, "}score_roles
 
 {"readings = [reading]" if own else read}
@@ -1148,28 +1146,20 @@ role = [one.key for one in ROLES].index({ROLES[role].key!r})
 print(ROLES[role].name, "most in", scores.name(scores.best(role)))
 for head, one in scores.head_roles.items():
     print(scores.name(head), ROLES[one].name)
-"""
-    index = 0 if example is None else example.reading
-    clearest = f"""
+""",
+                GRID_CODE.format(values="scores.score[role]"),
+                "head_roles:scores",
+            ),
+            Cell(
+                "One head where it shows one role most clearly.",
+                f"""
 from core.interpret.roles import clearest_example
 
 example = clearest_example({"[reading]" if here else "readings"}, {kind!r}, ROLES[role], {head[0]}, {head[1]})
 trace = {"reading" if here else f"readings[{index}]"}.trace.of({kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S)
 print(example)
-"""
-    return Script(
-        (
-            model_cell(choice.ref, None if choice.pretrained is None else choice.inputs),
-            Cell(
-                "The score of every head in nine roles over many inputs, with its level when the keys are shuffled.",
-                measure,
-                GRID_CODE.format(values="scores.score[role]"),
-                "head_roles:scores",
-            ),
-            Cell(
-                "One head where it shows one role most clearly.",
-                clearest,
+""",
                 map_code(head, None if example is None else example.query),
                 "head_roles:map",
             ),
@@ -1197,7 +1187,12 @@ def syntax_script(
 ) -> Script:
     """The accuracy of every head in one relation, and the picked head's weights between the words of a sentence."""
     kind = result.readings.kind
-    measure = f"""
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
+                f"""
 from core.interpret.syntax import RELATIONS, read_parse, read_parses, score_relation, word_trace
 from core.studies.head_roles import parses
 
@@ -1207,24 +1202,17 @@ score = score_relation(readings, relation, reverse={score.reverse})
 accuracy = score.accuracy  # (layers, heads), over {score.count} queries
 print(relation.name({score.reverse}), "best head", readings.name(score.best), accuracy.max())
 print("best fixed offset", score.best_offset, score.offset_hits.mean(-1).max())
-"""
-    words = f"""
-sentence = readings.sentences[{sentence}]
-trace = word_trace(read_parse(model, sentence.parse), sentence.parse, sentence.tokens, {kind!r})
-weights = trace.head({head[0]}, {head[1]})  # (words, words)
-"""
-    return Script(
-        (
-            model_cell(choice.ref),
-            Cell(
-                "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
-                measure,
+""",
                 GRID_CODE.format(values="accuracy"),
                 "head_roles:accuracies",
             ),
             Cell(
                 "One head on one sentence, between words.",
-                words,
+                f"""
+sentence = readings.sentences[{sentence}]
+trace = word_trace(read_parse(model, sentence.parse), sentence.parse, sentence.tokens, {kind!r})
+weights = trace.head({head[0]}, {head[1]})  # (words, words)
+""",
                 map_code(head, query),
                 "head_roles:words",
             ),
@@ -1241,7 +1229,13 @@ weights = trace.head({head[0]}, {head[1]})  # (words, words)
 
 def repeats_script(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> Script:
     """The scores of every head in one test, and its map of the first line."""
-    measure = f"""
+    query = int(TESTS[test].cells(scores.length)[0][0]) + scores.start
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                "Every head on random tokens that repeat: its weight on the keys of three tests.",
+                f"""
 from core.interpret.head_tests import TESTS, score_repeats
 
 scores = score_repeats(model, {scores.kind!r})  # (tests, layers, heads), over lines of {scores.length} tokens, twice
@@ -1249,13 +1243,10 @@ test = scores.score[{test}]  # {TESTS[test].name}
 print("best head", scores.name(scores.ranked({test})[0]), test.max())
 trace = scores.example.trace.of({scores.kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
-"""
-    query = int(TESTS[test].cells(scores.length)[0][0]) + scores.start
-    says = "Every head on random tokens that repeat: its weight on the keys of three tests."
-    return Script(
-        (
-            model_cell(choice.ref),
-            Cell(says, measure, map_code(head, query), "head_roles:test-map"),
+""",
+                map_code(head, query),
+                "head_roles:test-map",
+            ),
         ),
         {
             "scores.score": scores.score,
@@ -1268,7 +1259,12 @@ def successor_script(
     choice: ModelChoice, kind: Kind, scores: SuccessorScores, head: Head, order: int
 ) -> Script:
     """The scores of every head, and what the picked one adds to the logits of one order."""
-    measure = f"""
+    return Script(
+        (
+            model_cell(choice.ref),
+            Cell(
+                "How often each head's matrices raise the successor of a number, a day or a letter most.",
+                f"""
 import numpy as np
 
 from core.interpret.head_tests import score_successors
@@ -1277,15 +1273,15 @@ scores = score_successors(model, kind={kind!r})
 print("best head", scores.name(scores.ranked()[0]), scores.score.max(), "of", scores.count, "items")
 order = scores.orders[{order}]
 logits = np.nan_to_num(scores.logits[{order}][{head[0]}, {head[1]}])  # (items, items): from an item, added to each
-"""
-    draw = """
+""",
+                """
 from core.show import show_maps
 
 show_maps({order.name: logits}, order.items, order.items)
-"""
-    says = "How often each head's matrices raise the successor of a number, a day or a letter most."
-    return Script(
-        (model_cell(choice.ref), Cell(says, measure, draw, "head_roles:order-map")),
+""",
+                "head_roles:order-map",
+            ),
+        ),
         {"scores.score": scores.score, "logits": np.nan_to_num(scores.logits[order][head])},
     )
 

@@ -137,34 +137,6 @@ def current_cell(
 def script(controls: Values, one: WeightBreakdown) -> Script:
     """The head's map, the score and the weight of the open cell dimension by dimension, and what it carries."""
     kind, cell = controls.kind, controls.cell
-    weight = f"""
-from core.interpret.evidence import break_down_weight, find_layer, layer_attentions
-
-trace = reading.trace.of({kind!r})
-weights = trace.head({cell.layer}, {cell.head})  # (T, S)
-layer = find_layer(layer_attentions(model, inputs), {kind!r}, {cell.layer})  # q (H, T, D), k and v (G, S, D)
-one = break_down_weight(layer, head={cell.head}, query={cell.query}, key={cell.key})
-print(f"q·k = {{one.dot:.3f}}, score {{one.score:.3f}}, weight {{one.weight:.3f}}")
-"""
-    draw = f"""
-from core.show import show
-
-show(trace, layer={cell.layer}, head={cell.head}, query={cell.query})
-"""
-    carried = """
-import numpy as np
-
-along = one.contribution @ one.out / (one.out @ one.out)  # the share of the output that came through this weight
-print(f"α·v has the length {np.linalg.norm(one.contribution):.3f} and is {along:.0%} of the output")
-"""
-    bars = """
-import altair as alt
-import pandas as pd
-
-products = pd.DataFrame({"dimension": range(len(one.products)), "product": one.products})
-alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.condition(
-    "datum.product > 0", alt.value("#316E3D"), alt.value("#8143A0")))
-"""
     names = "q k products dot score scores weights value contribution out"
     if one.unrotated_q is not None:
         names += " unrotated_q unrotated_k"
@@ -173,14 +145,38 @@ alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.
             model_cell(controls.ref, controls.inputs),
             Cell_of_scripts(
                 "The queries, keys and values of each layer; one weight of one head in its parts.",
-                weight,
-                draw,
+                f"""
+from core.interpret.evidence import break_down_weight, find_layer, layer_attentions
+
+trace = reading.trace.of({kind!r})
+weights = trace.head({cell.layer}, {cell.head})  # (T, S)
+layer = find_layer(layer_attentions(model, inputs), {kind!r}, {cell.layer})  # q (H, T, D), k and v (G, S, D)
+one = break_down_weight(layer, head={cell.head}, query={cell.query}, key={cell.key})
+print(f"q·k = {{one.dot:.3f}}, score {{one.score:.3f}}, weight {{one.weight:.3f}}")
+""",
+                f"""
+from core.show import show
+
+show(trace, layer={cell.layer}, head={cell.head}, query={cell.query})
+""",
                 "inside_weight:map",
             ),
             Cell_of_scripts(
                 "What the weight carries: the value of the key, its part of the output, and the sum over all keys.",
-                carried,
-                bars,
+                """
+import numpy as np
+
+along = one.contribution @ one.out / (one.out @ one.out)  # the share of the output that came through this weight
+print(f"α·v has the length {np.linalg.norm(one.contribution):.3f} and is {along:.0%} of the output")
+""",
+                """
+import altair as alt
+import pandas as pd
+
+products = pd.DataFrame({"dimension": range(len(one.products)), "product": one.products})
+alt.Chart(products).mark_bar().encode(x="dimension:O", y="product:Q", color=alt.condition(
+    "datum.product > 0", alt.value("#316E3D"), alt.value("#8143A0")))
+""",
                 "inside_weight:meeting",
             ),
         ),
@@ -323,7 +319,6 @@ def conditions(
 # Pixels: a strip's name, its height, what is left under it; the bars
 NAME, STRIP, GAP, BARS = 18, 16, 6, 150
 TALL, NAMES = 110, 62  # pixels: a row of bars, and the names of its keys
-MAX_NAMES = 48  # keys; beyond, their positions are written
 Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of coloured cells
 
 
@@ -528,7 +523,10 @@ def row(
     `level` is a dotted line to compare with; `named` writes the keys below.
     """
     ink, finite = Ink.of(theme), np.isfinite(values)
-    shown, few = np.where(finite, values, 0.0), len(tokens) <= MAX_NAMES
+    shown, few = (
+        np.where(finite, values, 0.0),
+        len(tokens) <= 48,
+    )  # else their positions are written
     rows = [
         {
             "at": index,

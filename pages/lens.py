@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import lens
-from core.interpret.evidence import Baseline, Question
+from core.interpret.evidence import Question
 from core.interpret.lens import (
     PASSES,
     Attribution,
@@ -28,7 +28,7 @@ from core.interpret.lens import (
     read_stream,
 )
 from core.interpret.trace import LayerKey, to_numpy
-from core.pretrained import Line, PretrainedError, Reading
+from core.pretrained import PretrainedError
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
 from core.studies import lens as study
@@ -42,7 +42,7 @@ from core.studies.lens import (
 )
 from dashboard.draw import vega
 from dashboard.draw.formats import cut, distinct, latex, number, percent, plain, signed
-from dashboard.draw.grids import bar_figure, effect_grid
+from dashboard.draw.grids import bar_figure
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
 from dashboard.draw.vega import (
@@ -56,8 +56,8 @@ from dashboard.draw.vega import (
     text_tip,
 )
 from dashboard.server.cache import measurements, shared
-from dashboard.ui.fields import HERE, Fields, Segmented, Select
-from dashboard.ui.heads import link_head, weight_link
+from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
+from dashboard.ui.heads import effect_chart, link_head, weight_link
 from dashboard.ui.links import BOUND, Pair, write_pair
 from dashboard.ui.model_picker import (
     KINDS,
@@ -108,12 +108,11 @@ from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_wi
 
 
 LENS_PARTS, ATTRIBUTED = "lens:read", "lens:attributed"  # for all sessions
-VIEWS = {"when": "When it decides", "who": "Who wrote it"}
 FIELDS = Fields(
     "lens",
     view=Segmented(
         "View",
-        VIEWS,
+        {"when": "When it decides", "who": "Who wrote it"},
         help="The answer layer by layer, or the parts that it is the sum of.",
         also={"label_visibility": "collapsed"},
     ),
@@ -126,39 +125,13 @@ FIELDS = Fields(
     ),
 )
 DECISIVE = "where it is decided"
-MAX_ADDED = 4  # that a reader adds
 
 
-@dataclass(frozen=True, eq=False)
-class Controls:
-    """The model, its reading, and the question with its answer; `contrast` is a token whose logit is subtracted."""
+def draw_controls(choice: ModelChoice) -> Values:
+    """Draw the fields above both views; PretrainedError where this model cannot answer.
 
-    choice: ModelChoice
-    view: str
-    question: Question
-    baseline: Baseline
-    contrast: int | None
-
-    @property
-    def ref(self) -> ModelRef:
-        return self.choice.ref
-
-    @property
-    def reading(self) -> Reading:
-        return self.choice.reading
-
-    @property
-    def line(self) -> Line:
-        """The tokens of the sequence that answers."""
-        return self.reading.target or self.reading.source
-
-    @property
-    def position(self) -> int:
-        return self.baseline.answer.position
-
-
-def draw_controls(choice: ModelChoice) -> Controls:
-    """Draw the fields above both views; PretrainedError where this model cannot answer."""
+    `line` are the tokens of the sequence that answers; `contrast` is a token whose logit is subtracted.
+    """
     pretrained, ref, masked = choice.pretrained, choice.ref, None
     assert pretrained is not None
     view = FIELDS.draw("view", into=HERE).view
@@ -175,32 +148,17 @@ def draw_controls(choice: ModelChoice) -> Controls:
             contrast = output_field(
                 "lens", ref, baseline, "Minus the logit of", "contrast", NOTHING
             )
-    return Controls(choice, view, question, baseline, contrast)
-
-
-def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
-    """Draw the field of further tokens, which offers those that lead in some layer; returns their ids."""
-    baseline, tokens = controls.baseline, list[int]()
-    names = output_names(controls.ref, baseline.question, tuple(leaders))
-    for text in st.multiselect(
-        "More tokens",
-        list(names),
-        key=f"lens:tokens:{controls.ref.name}",
-        width=room(360),
-        accept_new_options=True,
-        max_selections=MAX_ADDED,
-        placeholder="pick or type",
-        help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
-        "such as #17.",
-        **BOUND,
-    ):
-        try:
-            known = names.get(text)
-            answer = baseline.pretrained, baseline.answer
-            tokens.append(output_id(*answer, text) if known is None else known)
-        except PretrainedError as error:
-            field_error(error)
-    return tokens
+    return Values(
+        choice=choice,
+        ref=ref,
+        reading=choice.reading,
+        line=choice.reading.target or choice.reading.source,
+        view=view,
+        question=question,
+        baseline=baseline,
+        position=baseline.answer.position,
+        contrast=contrast,
+    )
 
 
 # The page's Vega-Lite figures: the likeliest token after each layer, curves along the layers, and parts of a logit.
@@ -208,8 +166,6 @@ def draw_tokens(controls: Controls, leaders: list[int]) -> list[int]:
 
 TALL, WIDE = 26, 46  # pixels of a cell of the grid
 NAMES = 72  # pixels of the names of the states
-SIGNS = 8  # of a token in a cell
-HIGH = 190
 DARK_CELL = 0.45  # a probability from which a cell's text is light
 
 
@@ -252,7 +208,7 @@ def token_grid(
         row
         | {
             "column": columns[row["column"]],
-            "short": cut(row["word"], SIGNS),
+            "short": cut(row["word"], 8),
         }
         for row in rows
     ]
@@ -283,7 +239,6 @@ def token_grid(
 
 
 def colours(curves: int, theme: Theme) -> list[str]:
-    """The accent for the answer, then the categories."""
     return [Ink.of(theme).pick, *CATEGORIES[theme][: max(0, curves - 1)]]
 
 
@@ -336,14 +291,13 @@ def along_layers(
             layer("line", rows, at, strokeWidth=2),
             layer("point", rows, shown, filled=True, size=50, opacity=1),
         ],
-        HIGH,
+        190,
     )
     beside = [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
     return drawn | vega.names(beside if len(names) > 1 else [])
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
-    """A signed bar a part, in the order of the model, with its number."""
     stops = SIGNED[theme]
     low, high = min(0.0, *parts.values()), max(0.0, *parts.values())
     room = 0.16 * (high - low or 1.0)
@@ -367,7 +321,7 @@ def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
 # Where the heads of a layer look from the position that answers.
 
 
-def attention(controls: Controls, state: str, only: tuple[str, int] | None = None) -> None:
+def attention(controls: Values, state: str, only: tuple[str, int] | None = None) -> None:
     """Draw what each head of a layer attends to most; `only` is one head, as (kind, head)."""
     position = controls.position
     rows = [
@@ -407,38 +361,22 @@ def attention(controls: Controls, state: str, only: tuple[str, int] | None = Non
 # What the page computes as Python.
 
 
-ASK = "The answer of the whole model at one position."
-LENS = (
-    "Every layer read as if it were the last: the likeliest tokens after each, at every position."
-)
-ALONG = "The answer and other tokens through the layers, and the layer from which the answer stays the likeliest."
-PARTS = "The logit as a sum of what each part of the model wrote, the largest first."
-
-
-def script(controls: Controls, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
-    """The model, its answer to the question, and what a view computes of it."""
+def script(controls: Values, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
     model = model_cell(controls.ref, controls.question.inputs)
-    return Script((model, answer_cell(controls.question, ASK), *cells), results)
+    return Script(
+        (
+            model,
+            answer_cell(controls.question, "The answer of the whole model at one position."),
+            *cells,
+        ),
+        results,
+    )
 
 
-def when_script(controls: Controls, decision: Decision, words: Mapping[int, str]) -> Script:
-    """The logit lens, and the probability and the rank of some tokens after each layer."""
+def when_script(controls: Values, decision: Decision, words: Mapping[int, str]) -> Script:
     lens, along = decision.lens, decision.trajectories
     window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
-    grid = f"""
-from core.interpret.lens import first_likeliest, follow_tokens, read_lens
-
-lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and each layer
-likeliest = lens.top[:, :, 0]  # (N, T) token ids
-probabilities = lens.probabilities[:, :, 0]
-"""
     names = distinct([words[token] for token in decision.tokens])
-    follow = f"""
-tokens = {source_of(dict(zip(names, decision.tokens, strict=True)))}
-along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
-first, stays = first_likeliest(along)  # states: 0 is the embedding
-print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
-"""
     leads = [-1 if one is None else one for one in (decision.first, decision.stays)]
     results = {
         "lens.top": to_numpy(lens.top),
@@ -450,34 +388,16 @@ print("the likeliest from state", stays, "on; its probability after each:", alon
     }
     return script(
         controls,
-        Cell(LENS, grid, _GRID, "lens:grid"),
-        Cell(ALONG, follow, _CURVES, "lens:probability"),
-        results=results,
-    )
+        Cell(
+            "Every layer read as if it were the last: the likeliest tokens after each, at every position.",
+            f"""
+from core.interpret.lens import first_likeliest, follow_tokens, read_lens
 
-
-def who_script(controls: Controls, attribution: Attribution) -> Script:
-    """The parts of the answer's logit, or of its difference from another."""
-    contrast = "" if controls.contrast is None else f", {controls.contrast}"
-    parts = f"""
-from core.interpret.lens import attribute_logit
-
-attribution = attribute_logit(baseline, baseline.id{contrast})
-parts = sorted(attribution.parts, key=lambda part: -abs(part.value))
-for part in parts[:10]:
-    print(f"{{part.value:+.3f}} {{part.role}} {{part.key or part.name}} {{'' if part.head is None else part.head}}")
-print("sum of the parts:", attribution.total, "logit:", attribution.logit)
-"""
-    ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
-    results = {
-        "[part.value for part in parts]": np.array([part.value for part in ranked]),
-        "attribution.total": np.array(attribution.total),
-        "attribution.logit": np.array(attribution.logit),
-    }
-    return script(controls, Cell(PARTS, parts, _PARTS_CHART, "lens:parts"), results=results)
-
-
-_GRID = """
+lens = read_lens(baseline{window})  # states (N, T, C) after the embedding and each layer
+likeliest = lens.top[:, :, 0]  # (N, T) token ids
+probabilities = lens.probabilities[:, :, 0]
+""",
+            """
 import altair as alt
 import pandas as pd
 
@@ -489,27 +409,67 @@ cells = [{"state": state, "position": lens.start + at, "token": words[one], "pro
          for at, (one, probability) in enumerate(zip(*row))]
 base = alt.Chart(pd.DataFrame(cells)).encode(x="position:O", y=alt.Y("state:O", sort="descending"))
 base.mark_rect().encode(color="probability:Q") + base.mark_text(size=9).encode(text="token:N")
-"""
-_CURVES = """
+""",
+            "lens:grid",
+        ),
+        Cell(
+            "The answer and other tokens through the layers, and the layer from which the answer stays the likeliest.",
+            f"""
+tokens = {source_of(dict(zip(names, decision.tokens, strict=True)))}
+along = follow_tokens(baseline, lens, baseline.answer.position, list(tokens.values()))
+first, stays = first_likeliest(along)  # states: 0 is the embedding
+print("the likeliest from state", stays, "on; its probability after each:", along.probabilities[:, 0].tolist())
+""",
+            """
 curves = pd.DataFrame(along.probabilities.numpy(), columns=list(tokens)).rename_axis("state").reset_index()
 alt.Chart(curves.melt("state", var_name="token", value_name="probability")).mark_line().encode(
     x="state:Q", y="probability:Q", color="token:N")
-"""
-_PARTS_CHART = """
+""",
+            "lens:probability",
+        ),
+        results=results,
+    )
+
+
+def who_script(controls: Values, attribution: Attribution) -> Script:
+    contrast = "" if controls.contrast is None else f", {controls.contrast}"
+    ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
+    results = {
+        "[part.value for part in parts]": np.array([part.value for part in ranked]),
+        "attribution.total": np.array(attribution.total),
+        "attribution.logit": np.array(attribution.logit),
+    }
+    return script(
+        controls,
+        Cell(
+            "The logit as a sum of what each part of the model wrote, the largest first.",
+            f"""
+from core.interpret.lens import attribute_logit
+
+attribution = attribute_logit(baseline, baseline.id{contrast})
+parts = sorted(attribution.parts, key=lambda part: -abs(part.value))
+for part in parts[:10]:
+    print(f"{{part.value:+.3f}} {{part.role}} {{part.key or part.name}} {{'' if part.head is None else part.head}}")
+print("sum of the parts:", attribution.total, "logit:", attribution.logit)
+""",
+            """
 import altair as alt
 import pandas as pd
 
 heads = pd.DataFrame([{"layer": str(part.key), "head": part.head, "adds": part.value}
                       for part in parts if part.role == "head"])
 alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
-"""
+""",
+            "lens:parts",
+        ),
+        results=results,
+    )
 
 
 # Sentences and figures of the page.
 
 
-def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) -> str:
-    """From which layer on the answer is the likeliest, its probability there, and what led before."""
+def decided(controls: Values, decision: Decision, words: Mapping[int, str]) -> str:
     lens, along, at = decision.lens, decision.trajectories, decision.stays
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
     states = ["the embedding", *decision.states[1:]]
@@ -538,31 +498,13 @@ def decided(controls: Controls, decision: Decision, words: Mapping[int, str]) ->
     return text
 
 
-def rows_of(decision: Decision, words: Mapping[int, str], position: int) -> list[list[str]]:
-    """The table of the layers at the picked position."""
-    lens, along = decision.lens, decision.trajectories
-    at = position - lens.start
-    return [
-        [
-            state,
-            words[int(lens.top[row, at, 0])],
-            number(float(lens.probabilities[row, at, 0])),
-            number(float(along.probabilities[row, 0])),
-            f"{int(along.ranks[row, 0]):,}",
-            number(float(lens.entropy[row, at])),
-        ]
-        for row, state in enumerate(decision.states)
-    ]
-
-
 def wrote(
-    controls: Controls,
+    controls: Values,
     attribution: Attribution,
     parts: Sequence[tuple[str, Part]],
     answer: str,
     other: str | None,
 ) -> str:
-    """The largest part, the largest head, and the sum beside the logit."""
     name, first = parts[0]
     minus = "" if other is None else f" minus that of **{plain(other)}**"
     head = next(((name, part) for name, part in parts if part.role == "head"), (name, first))
@@ -577,7 +519,6 @@ def wrote(
 
 
 def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
-    """How much of what is written towards the logit comes from heads and from few of them."""
     every = sum(abs(part.value) for _, part in parts)
     heads = [abs(part.value) for _, part in parts if part.role == "head"]  # the largest first
     if not heads or not every:
@@ -591,81 +532,6 @@ def share_of_heads(parts: Sequence[tuple[str, Part]]) -> str:
     )
 
 
-def equation(attribution: Attribution) -> str:
-    """The sum of the parts by what they are, with its numbers, as LaTeX."""
-    sums = dict[str, float]()
-    for part in attribution.parts:
-        name = ROLES.get(part.role, "biases")
-        sums[name] = sums.get(name, 0.0) + part.value
-    written = " ".join(
-        rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
-        for name in (*ROLES.values(), "biases")
-        if name in sums
-    )
-    return rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}"
-
-
-ROLES = {
-    "embedding": "embeddings",
-    "head": "heads",
-    "mixer": "mixers",
-    "feed-forward": "feed-forward",
-}
-TEXT_LENS = r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)"
-
-
-def conditions(controls: Controls) -> str:
-    """The conditions under which the numbers hold."""
-    mask = ", and the gates of the activation before the unembedding,"
-    held = f"the scales of the norms{mask if controls.baseline.answer.kind == 'mask' else ''}"
-    of_view = {
-        "when": "The last layer is the model’s own output; earlier layers were not trained to be read so.",
-        "who": f"Direct logit attribution: {held} are held at their values. What a part does by way of later "
-        "layers counts as theirs.",
-    }
-    decoder = "" if controls.reading.target is None else " The layers are those of the decoder."
-    return (
-        f"{plain(controls.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.{decoder} "
-        f"{of_view[controls.view]}"
-    )
-
-
-MOVES = (
-    Move(
-        "A passage without a repeat",
-        {
-            "inside:model": "induction",
-            "inside:language": "induction",
-            "lens:view": "when",
-            "inside:text": "the old king walked to the dark river . the young dog",
-        },
-        "Nothing can be copied here, so no layer is sure: compare the entropy of the last layer with that of a "
-        "passage that repeats.",
-    ),
-    Move(
-        "A translation",
-        {
-            "inside:model": "numbers",
-            "inside:language": "numbers",
-            "lens:view": "when",
-            "inside:text": "nine thousand three hundred and twelve",
-        },
-        "The layers are those of the decoder. Press a cell of another column to see where another word is decided.",
-    ),
-    Move(
-        "Who copies?",
-        {
-            "inside:model": "induction",
-            "inside:language": "induction",
-            "lens:view": "who",
-            "inside:text": "the old king walked to the dark river . the old king walked to the dark",
-        },
-        "The heads of the last layer write the word that they attend to: press one in the picture to see where it "
-        "looks.",
-    ),
-)
-
-
 # The view When it decides: the lens at every position, and tokens along the layers at one.
 
 
@@ -675,11 +541,9 @@ STYLE = """<style>
 .st-key-lens-cells {{ overflow-x: auto; direction: {direction} }}
 .st-key-lens-cells > div {{ min-width: {width}px; direction: ltr }}
 </style>"""
-MARGIN = 80  # pixels for the names of the layers
 
 
-def section(controls: Controls) -> None:
-    """Draw the view."""
+def section(controls: Values) -> None:
     ref, baseline = controls.ref, controls.baseline
     start = window_start(controls.position, len(controls.line))
     key = ref, Question(controls.question.inputs, 0), start
@@ -691,13 +555,34 @@ def section(controls: Controls) -> None:
     lens = shared(_lens, *key)
     fact_place, grid_place = st.container(), st.container()
     with st.container(horizontal=True, vertical_alignment="top"):
-        tokens = draw_tokens(controls, study.leaders(baseline, lens))
+        # Further tokens, of which those that lead in some layer are offered
+        tokens, leaders = list[int](), tuple(study.leaders(baseline, lens))
+        offered = output_names(ref, baseline.question, leaders)
+        for text in st.multiselect(
+            "More tokens",
+            list(offered),
+            key=f"lens:tokens:{ref.name}",
+            width=room(360),
+            accept_new_options=True,
+            max_selections=4,
+            placeholder="pick or type",
+            help="Each gets a curve of its own. Type any token of the vocabulary, or its number, "
+            "such as #17.",
+            **BOUND,
+        ):
+            try:
+                known = offered.get(text)
+                typed = output_id(baseline.pretrained, baseline.answer, text)
+                tokens.append(typed if known is None else known)
+            except PretrainedError as error:
+                field_error(error)
         names = study.state_names(lens)[1:]
         name = FIELDS.draw("layer", into=HERE, names=names, ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
     state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
+    along, at = decision.trajectories, controls.position - start
     add_script(partial(when_script, controls, decision, words))
     with fact_place:
         fact(decided(controls, decision, words))
@@ -708,7 +593,17 @@ def section(controls: Controls) -> None:
         "The layers at this position, as a table",
         lambda: table(
             ["after", "likeliest", "its probability", "the answer’s", "rank", "entropy, bits"],
-            rows_of(decision, words, controls.position),
+            [
+                [
+                    state,
+                    words[int(lens.top[row, at, 0])],
+                    number(float(lens.probabilities[row, at, 0])),
+                    number(float(along.probabilities[row, 0])),
+                    f"{int(along.ranks[row, 0]):,}",
+                    number(float(lens.entropy[row, at])),
+                ]
+                for row, state in enumerate(decision.states)
+            ],
             caption="The lens at the picked position",
             left=2,
             markers=False,
@@ -716,7 +611,7 @@ def section(controls: Controls) -> None:
         "lens:rows",
     )
     attention(controls, state)
-    st.latex(TEXT_LENS)
+    st.latex(r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)")
 
 
 def _stream(ref: ModelRef, question: Question, start: int) -> Stream:
@@ -753,12 +648,10 @@ def _trajectories(
 
 
 def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
-    """The display text of tokens by their ids."""
     return study_of(token_names, ref, tuple(dict.fromkeys(tokens)))
 
 
-def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
-    """Draw the likeliest tokens at each position; a pressed cell is the position that answers, and the layer shown."""
+def _grid(controls: Values, decision: Decision, words: dict[int, str], state: str) -> None:
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
     rows = []
@@ -802,7 +695,8 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
             if point["state"] != EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
-    st.html(STYLE.format(width=WIDE * len(tokens) + MARGIN, direction="rtl" if late else "ltr"))
+    width = WIDE * len(tokens) + 80  # of the names of the layers
+    st.html(STYLE.format(width=width, direction="rtl" if late else "ltr"))
     with st.container(key="lens:cells"):
         draw_chart(
             st,
@@ -814,8 +708,7 @@ def _grid(controls: Controls, decision: Decision, words: dict[int, str], state: 
         )
 
 
-def _curves(controls: Controls, decision: Decision, words: dict[int, str], state: str) -> None:
-    """Draw probability, rank and entropy along the layers."""
+def _curves(controls: Values, decision: Decision, words: dict[int, str], state: str) -> None:
     names = distinct([words[token] for token in decision.tokens])
     along, at = decision.trajectories, controls.position - decision.lens.start
     legend = " ".join(
@@ -858,13 +751,7 @@ def _curves(controls: Controls, decision: Decision, words: dict[int, str], state
 # The view Who wrote it: the answer's logit as a sum of what each part wrote.
 
 
-WHO_GRID = "lens:parts"
-
-
-INNER = "FF"  # the column after the heads
-
-
-def who_section(controls: Controls) -> None:
+def who_section(controls: Values) -> None:
     """Draw the view; PretrainedError where the logit is no such sum."""
     ref, reading, baseline = controls.ref, controls.reading, controls.baseline
     assert baseline.id is not None
@@ -874,7 +761,6 @@ def who_section(controls: Controls) -> None:
     )
 
     def attribute(index: int) -> Attribution | None:
-        """The passes up to one, by its index; the last one gives the parts of the answer's logit."""
         with one_thread(is_small(baseline.pretrained)):
             run.extend(islice(passes, index + 1 - len(run)))
         return run[index]
@@ -925,7 +811,23 @@ def who_section(controls: Controls) -> None:
     if picked is not None:
         kind, layer = rows[picked[0]]
         attention(controls, reading.trace.of(kind).map(layer).layer_name, (kind, picked[1]))
-    st.latex(equation(attribution))
+    # The sum of the parts by what they are
+    kinds = {
+        "embedding": "embeddings",
+        "head": "heads",
+        "mixer": "mixers",
+        "feed-forward": "feed-forward",
+    }
+    sums = dict[str, float]()
+    for part in attribution.parts:
+        name = kinds.get(part.role, "biases")
+        sums[name] = sums.get(name, 0.0) + part.value
+    written = " ".join(
+        rf"{'+' if sums[name] >= 0 else '-'} \underbrace{{{latex(abs(sums[name]))}}}_{{\text{{{name}}}}}"
+        for name in (*kinds.values(), "biases")
+        if name in sums
+    )
+    st.latex(rf"\mathrm{{logit}} = {written.removeprefix('+ ')} = {latex(attribution.total)}")
 
 
 def _who_grid(
@@ -934,60 +836,29 @@ def _who_grid(
     heads: Sequence[Pair],
     picked: Pair | None,
 ) -> None:
-    """Draw layers × heads and the feed-forward networks, each cell what it adds; one of a head picks it."""
     rows, names = list[Spec](), list(layers.values())
     columns = dict.fromkeys(map(str, range(1 + max((head for _, head in heads), default=0))))
     for part in attribution.parts:
         if part.key is not None and part.role in ("head", "feed-forward"):
-            layer, column = layers[part.key], str(part.head) if part.role == "head" else INNER
+            layer, column = layers[part.key], str(part.head) if part.role == "head" else "FF"
             name = f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
             cell = {"layer": layer, "head": column, "change": part.value}
             rows.append(cell | {"name": name, "by": signed(part.value)})
             columns.setdefault(column)
-
-    def pick() -> None:
-        point = pressed_point(WHO_GRID)
-        if point and point["head"] != INNER:
-            write_pair("head", (names.index(point["layer"]), int(point["head"])))
-
-    draw_chart(
-        st,
-        effect_grid(
-            rows,
-            names,
-            list(columns),
-            ("", "") if picked is None else (names[picked[0]], str(picked[1])),
-            theme(),
-            title="added to the logit",
-            tips=(("name", "part"), ("by", "adds")),
-        ),
-        key=WHO_GRID,
-        on_select=pick,
-        selection_mode=[PICKED],
-        alt="What each head and feed-forward layer adds to the logit",
+    effect_chart(
+        "lens:parts",
+        "What each head and feed-forward layer adds to the logit",
+        lambda layer, head: write_pair("head", (names.index(layer), head)),
+        rows,
+        names,
+        list(columns),
+        ("", "") if picked is None else (names[picked[0]], str(picked[1])),
+        title="added to the logit",
+        tips=(("name", "part"), ("by", "adds")),
     )
 
 
 # The page When it decides.
-
-
-SOURCES = (
-    lens.read_part,
-    lens._readout,
-    lens.attribute_passes,
-    lens._stream_parts,
-    lens._scaled_copy,
-)
-
-
-PAPERS = (
-    "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
-    "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
-    "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
-    "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
-    "models that normalize after each addition, such as the original Transformer, a part passes every "
-    "later norm with its scale held."
-)
 
 
 def page() -> None:
@@ -1001,7 +872,20 @@ def page() -> None:
         fragment_unless_measuring(partial(_view, choice))
     details(
         "How layers are read and summed: papers and source",
-        partial(sources, PAPERS, *SOURCES),
+        partial(
+            sources,
+            "The states after a layer stand in for the last layer’s, so that whatever the family does after it is "
+            "done to them: [nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/"
+            "interpreting-gpt-the-logit-lens). Attribution: [Elhage et al. 2021](https://transformer-circuits.pub/"
+            "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
+            "models that normalize after each addition, such as the original Transformer, a part passes every "
+            "later norm with its scale held.",
+            lens.read_part,
+            lens._readout,
+            lens.attribute_passes,
+            lens._stream_parts,
+            lens._scaled_copy,
+        ),
         "lens:how",
     )
     next_page("lens")
@@ -1012,5 +896,52 @@ def _view(choice: ModelChoice) -> None:
         controls = draw_controls(choice)
         with picture("lens"):
             {"when": section, "who": who_section}[controls.view](controls)
-        caption(conditions(controls))
-    try_this("lens", MOVES)
+        mask = ", and the gates of the activation before the unembedding,"
+        held = f"the scales of the norms{mask if controls.baseline.answer.kind == 'mask' else ''}"
+        of_view = {
+            "when": "The last layer is the model’s own output; earlier layers were not trained to be read so.",
+            "who": f"Direct logit attribution: {held} are held at their values. What a part does by way of later "
+            "layers counts as theirs.",
+        }
+        decoder = "" if choice.reading.target is None else " The layers are those of the decoder."
+        caption(
+            f"{plain(choice.reading.trace.source)}, {len(controls.line)} tokens; fp32, no dropout.{decoder} "
+            f"{of_view[controls.view]}"
+        )
+    try_this(
+        "lens",
+        (
+            Move(
+                "A passage without a repeat",
+                {
+                    "inside:model": "induction",
+                    "inside:language": "induction",
+                    "lens:view": "when",
+                    "inside:text": "the old king walked to the dark river . the young dog",
+                },
+                "Nothing can be copied here, so no layer is sure: compare the entropy of the last layer with that of a "
+                "passage that repeats.",
+            ),
+            Move(
+                "A translation",
+                {
+                    "inside:model": "numbers",
+                    "inside:language": "numbers",
+                    "lens:view": "when",
+                    "inside:text": "nine thousand three hundred and twelve",
+                },
+                "The layers are those of the decoder. Press a cell of another column to see where another word is decided.",
+            ),
+            Move(
+                "Who copies?",
+                {
+                    "inside:model": "induction",
+                    "inside:language": "induction",
+                    "lens:view": "who",
+                    "inside:text": "the old king walked to the dark river . the old king walked to the dark",
+                },
+                "The heads of the last layer write the word that they attend to: press one in the picture to see where it "
+                "looks.",
+            ),
+        ),
+    )

@@ -14,7 +14,6 @@ from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import ModelInputs, Reading
 from core.studies.pretrained import (
     COREFERENCE,
-    Order,
     Pair,
     TraceView,
     default_row,
@@ -59,22 +58,8 @@ SENTENCES: dict[Sentences, str] = {
     "aa": "within A",
     "bb": "within B",
 }
-ORDERS: dict[Order, str] = {
-    "text": "As in the text",
-    "keys": "Keys by weight",
-    "queries": "Queries by weight",
-    "both": "Both by weight",
-}
-SHOW = "pretrained:show"
 SHOWS = {"both": "Matrix and lines", "matrix": "Matrix", "lines": "Lines"}
-SCALES = {
-    "auto": "As fits the length",
-    "unit": "0 to 1",
-    "largest": "0 to the largest here",
-    "p99.5": "0 to the 99.5th percentile",
-}
 TOKENS = ("words", "special", "sinks", "sentences")  # the options of `view_of`
-POOLED_FROM = 256  # tokens, from which a pixel or a cell may pool several
 UNIT_TO = 64  # tokens: in longer texts hardly a weight comes near 1, and a map from 0 to 1 is blank
 
 
@@ -131,14 +116,24 @@ FIELDS = Fields(
     ),
     order=Select(
         "Order of rows and columns",
-        ORDERS,
+        {
+            "text": "As in the text",
+            "keys": "Keys by weight",
+            "queries": "Queries by weight",
+            "both": "Both by weight",
+        },
         radio=True,
         help="With a pinned cell: by the weights of its row or column. Otherwise: keys by the "
         "average weight that they receive, queries by their largest weight.",
     ),
     scale=Select(
         "Scale of one head",
-        SCALES,
+        {
+            "auto": "As fits the length",
+            "unit": "0 to 1",
+            "largest": "0 to the largest here",
+            "p99.5": "0 to the 99.5th percentile",
+        },
         radio=True,
         help="The weights that the colours cover. As fits the length: 0 to 1 up to "
         f"{UNIT_TO} tokens, 0 to the 99.5th percentile for longer texts.",
@@ -147,7 +142,7 @@ FIELDS = Fields(
         "Several cells in one pixel",
         {"mean": "Mean", "max": "Largest"},
         radio=True,
-        when=lambda values: max(map(len, values.lines)) > POOLED_FROM,
+        when=lambda values: max(map(len, values.lines)) > 256,  # else a pixel pools no cells
         help="A map of this length has more cells than pixels.",
         also={"horizontal": True},
     ),
@@ -212,10 +207,6 @@ def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
 # What the page computes as Python.
 
 
-MAPS = "The weights of every head; the head that attends most to the previous token."
-HEAD = "One head, and the largest weights of one query."
-
-
 def script(
     chosen: ModelChoice,
     values: Values,
@@ -228,25 +219,6 @@ def script(
     """All heads of the model on these inputs, the transform of tokens, and the picked head in its order."""
     layer, index = head
     options = "".join(f", {name}={value!r}" for name, value in values.options.items())
-    maps = f"""
-import numpy as np
-
-from core.interpret.trace import previous_token, strongest
-from core.studies.pretrained import in_order, view_of
-
-view = view_of(reading, {values.kind!r}{options})
-heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer
-layer, head, weight = strongest(view.trace, previous_token)
-print(view.trace.label(layer, head), "gives the previous token", weight)
-"""
-    one = f"""
-trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
-name, item = trace.label({layer}, {index}), trace.map({layer})
-weights = item.weights[{index}]  # (T, S)
-row = weights[{row}]
-for key in (-row).argsort()[:3]:
-    print(f"{{name}}: {{item.queries[{row}]}} -> {{item.keys[key]}} {{row[key]:.3f}}")
-"""
     show, grid = "from core.show import show", ("", "")
     draw = f"{show}\n\nshow(trace, layer={layer}, head={index}, query={row})"
     picture = "pretrained:grid"
@@ -256,8 +228,34 @@ for key in (-row).argsort()[:3]:
         picture = "pretrained:head"
     cells = (
         model_cell(chosen.ref, chosen.inputs if chosen.pretrained else None),
-        Cell(MAPS, maps, *grid),
-        Cell(HEAD, one, draw, picture),
+        Cell(
+            "The weights of every head; the head that attends most to the previous token.",
+            f"""
+import numpy as np
+
+from core.interpret.trace import previous_token, strongest
+from core.studies.pretrained import in_order, view_of
+
+view = view_of(reading, {values.kind!r}{options})
+heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer
+layer, head, weight = strongest(view.trace, previous_token)
+print(view.trace.label(layer, head), "gives the previous token", weight)
+""",
+            *grid,
+        ),
+        Cell(
+            "One head, and the largest weights of one query.",
+            f"""
+trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
+name, item = trace.label({layer}, {index}), trace.map({layer})
+weights = item.weights[{index}]  # (T, S)
+row = weights[{row}]
+for key in (-row).argsort()[:3]:
+    print(f"{{name}}: {{item.queries[{row}]}} -> {{item.keys[key]}} {{row[key]:.3f}}")
+""",
+            draw,
+            picture,
+        ),
     )
     results = {
         "np.concatenate(heads)": np.concatenate([item.weights for item in view.trace.maps]),
@@ -272,11 +270,8 @@ for key in (-row).argsort()[:3]:
 # The page Pretrained models: the grid of heads, one head, and the measures of both.
 
 
-PATCHES = "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
-
 LINK = "pretrained"
 GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thumbnail
-SKELETON_HEIGHT = 56  # pixels: about the height of the line of roles
 
 
 def page() -> None:
@@ -368,7 +363,7 @@ def _figures(
         show=controls.show,
         scale=controls.scale,
         pool=controls.pool or "mean",
-        show_choice=(SHOW, tuple(SHOWS)),
+        show_choice=("pretrained:show", tuple(SHOWS)),
         threshold=controls.threshold,
         patches=patches_of(ranked, chosen.inputs),
         fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}",
@@ -386,7 +381,7 @@ def _figures(
         weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
-        return view, st.skeleton(height=SKELETON_HEIGHT) if roles is None else None
+        return view, st.skeleton(height=56) if roles is None else None  # the line of roles
 
 
 def _save_picks(
@@ -524,7 +519,9 @@ def conditions(reading: Reading, view_: TraceView, values: Values) -> str:
         "Special tokens are hidden." if "special" in options else "",
         divided if view_.hides else "",
         plain(reading.note or ""),
-        PATCHES if view_.rows.grid else "",
+        "A patch is named by its row and its column, from 0: 2,1 is in row 2, column 1."
+        if view_.rows.grid
+        else "",
         "A weight shows where a head attends, not what the head does with the value there.",
     ]
     return " ".join(filter(None, sentences))

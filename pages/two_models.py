@@ -133,12 +133,6 @@ def conditions(comparison: Comparison, mode: str) -> str:
     return "; ".join(filter(holds.get, holds)) + "." + "".join(filter(more.get, more))
 
 
-DIRECTIONS: dict[Direction, str] = {
-    "denoise": "Bring back: from A into B",
-    "noise": "Take away: from B into A",
-}
-
-
 def _texts(model: str, language: str, first: str, second: str) -> dict[str, str]:
     """The session's values for two texts of a model; `language` is that of its examples ("": English)."""
     return {
@@ -262,7 +256,6 @@ SECOND = {
 }
 FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
-LATEST = 5  # fine-tunes listed
 NOTE_SIGNS = 34  # of a text under a map
 Second = (
     int | tuple[str, ModelRef] | ModelInputs
@@ -313,7 +306,10 @@ FIELDS = Fields(
     ),
     direction=Segmented(
         "Direction",
-        DIRECTIONS,
+        {
+            "denoise": "Bring back: from A into B",
+            "noise": "Take away: from B into A",
+        },
         help="From A into B shows what is enough to bring A’s answer back; from B into A shows what A cannot do "
         "without.",
         also={"wrap": True},
@@ -334,7 +330,7 @@ def draw_second(choice: ModelChoice, mode: str) -> Second:
                 "one text. Compare it trained and untrained, or choose a model that reads text."
             )
         latest = reversed(list_runs(latest=LISTED))
-        runs = [run for run in latest if run.job == "finetune" and result(run)][:LATEST]
+        runs = [run for run in latest if run.job == "finetune" and result(run)][:5]
         tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
         here = {one.name: one for one in local_models() if load_model(one).reads_text}
         here |= {name: parse_model(name) for name in downloaded_models()}
@@ -415,17 +411,15 @@ def shorten(text: str) -> str:
 # What the page computes as Python.
 
 
-OTHER = {
-    "texts": "The same model on the other input.",
-    "models": "The other model on the same text.",
-    "untrained": "The same model with random weights.",
-}
-HEADS = "The tokens of both aligned, and how far every head moved, beside its partner."
-SCRIPT_HEAD = "One head in both, and their difference."
-PATCHED = (
-    "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
-    "first."
-)
+MERGE = """from core.interpret.map_transform import transform_trace
+from core.interpret.map_transform import token_transform
+
+
+def of_words(reading, kind):
+    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
+    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
+
+"""
 
 
 def script(
@@ -448,7 +442,10 @@ def script(
         other = f"other = read(model, {made})"
     merge, read = "", "{}.trace.of({!r})"
     if comparison.merged:
-        merge, read = MERGE, "of_words({}, {!r})"
+        merge, read = (
+            MERGE,
+            "of_words({}, {!r})",
+        )
     one, two = (
         read.format(name, trace.map(0).kind)
         for name, trace in (("reading", pair.first), ("other", pair.second))
@@ -458,23 +455,6 @@ def script(
         if comparison.in_place
         else "nearest()  # each beside the most similar head"
     )
-    heads = f"""
-import numpy as np
-
-from core.interpret.map_transform import Aligned
-{merge}
-one, two = {one}, {two}
-pair = Aligned.of(one, two)
-heads = pair.{partner}
-moved = np.array([each.moved for each in heads])  # share of the weight on other tokens
-print("most apart:", max(heads, key=lambda each: each.moved).name, "median:", np.median(moved))
-"""
-    maps = f"""
-head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
-first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S) on the aligned tokens
-second, _ = pair.on_grid(1, *head.to)
-print(head.name, "and", head.other, head.moved)
-"""
     first, last = (weights for weights, _ in maps_of(pair, head))
     results = {
         "moved": np.array([one.moved for one in comparison.heads]),
@@ -489,9 +469,51 @@ print(head.name, "and", head.other, head.moved)
     return Script(
         (
             model_cell(choice.ref, inputs),
-            Cell(OTHER[mode], f"{import_block(imports)}\n\n{other}"),
-            Cell(HEADS, heads, _CHART, "two_models:grid"),
-            Cell(SCRIPT_HEAD, maps, _MAPS, f"two_models:maps:{comparison.kind}"),
+            Cell(
+                {
+                    "texts": "The same model on the other input.",
+                    "models": "The other model on the same text.",
+                    "untrained": "The same model with random weights.",
+                }[mode],
+                f"{import_block(imports)}\n\n{other}",
+            ),
+            Cell(
+                "The tokens of both aligned, and how far every head moved, beside its partner.",
+                f"""
+import numpy as np
+
+from core.interpret.map_transform import Aligned
+{merge}
+one, two = {one}, {two}
+pair = Aligned.of(one, two)
+heads = pair.{partner}
+moved = np.array([each.moved for each in heads])  # share of the weight on other tokens
+print("most apart:", max(heads, key=lambda each: each.moved).name, "median:", np.median(moved))
+""",
+                """
+import altair as alt
+import pandas as pd
+
+cells = pd.DataFrame([{"layer": each.number, "head": each.head, "moved": each.moved} for each in heads])
+alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
+""",
+                "two_models:grid",
+            ),
+            Cell(
+                "One head in both, and their difference.",
+                f"""
+head = next(each for each in heads if (each.layer, each.head) == {(head.layer, head.head)})
+first, _ = pair.on_grid(0, head.layer, head.head)  # (T, S) on the aligned tokens
+second, _ = pair.on_grid(1, *head.to)
+print(head.name, "and", head.other, head.moved)
+""",
+                """
+from core.show import show_maps
+
+show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
+""",
+                f"two_models:maps:{comparison.kind}",
+            ),
         ),
         results,
     )
@@ -510,16 +532,6 @@ def patch_script(
     for name, value in zip(("output", "contrast"), answers, strict=True):
         made += "" if value is None else f", {name}={value}"
     names = ("estimate_heads", "pair_of", "patch_source", "ranked")
-    code = f"""
-{import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
-
-texts = pair_of(model, inputs, {made})
-source = patch_source(texts, {direction!r})
-effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
-estimates = estimate_heads(source)  # of heads, to first order
-best = ranked(effects, {direction!r})  # (kind, layer), head, share
-print(*best[:6], sep="\\n")
-"""
     every = effects.values()
     results = {
         "[share for *_, share in best]": np.array([one[-1] for one in ranked(effects, direction)]),
@@ -534,37 +546,33 @@ print(*best[:6], sep="\\n")
     if estimates:
         joined = np.concatenate(list(estimates.values()))
         results["np.concatenate(list(estimates.values()))"] = joined
-    return Script((Cell(PATCHED, code, _PATCH_CHART, "two_models:patch:heads"),), results)
+    return Script(
+        (
+            Cell(
+                "Each part of one text's run, put into the other's: 0 is the answer to the second text, 1 that to the "
+                "first.",
+                f"""
+{import_block(imports | {f"from core.interpret.patching import {name}" for name in names})}
 
-
-MERGE = """from core.interpret.map_transform import transform_trace
-from core.interpret.map_transform import token_transform
-
-
-def of_words(reading, kind):
-    trace = reading.trace.of(kind)  # pieces of a word are merged, since two models share only words
-    return transform_trace(trace, token_transform(trace, *reading.lines(kind), words=True))
-
-"""
-_MAPS = """
-from core.show import show_maps
-
-show_maps({"first": first, "second": second, "second - first": second - first}, pair.queries, pair.keys)
-"""
-_CHART = """
-import altair as alt
-import pandas as pd
-
-cells = pd.DataFrame([{"layer": each.number, "head": each.head, "moved": each.moved} for each in heads])
-alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:O", color="moved:Q")
-"""
-_PATCH_CHART = """
+texts = pair_of(model, inputs, {made})
+source = patch_source(texts, {direction!r})
+effects = {{key: source.effect(key) for key in source.calls}}  # by (kind, layer)
+estimates = estimate_heads(source)  # of heads, to first order
+best = ranked(effects, {direction!r})  # (kind, layer), head, share
+print(*best[:6], sep="\\n")
+""",
+                """
 import altair as alt
 import pandas as pd
 
 cells = pd.DataFrame([{"layer": str(key), "head": index, "share": share} for key, index, share in best])
 alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
-"""
+""",
+                "two_models:patch:heads",
+            ),
+        ),
+        results,
+    )
 
 
 # The section on patching: which part of one text's run, put into the other's, brings the answer back.
@@ -631,7 +639,6 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
 
 
 LIKELIEST = "the most likely"
-ROWS = 6  # of the table
 PATCHED_HEADS = "two_models:patch:heads"
 
 
@@ -711,7 +718,7 @@ def _draw_effects(
             share(value),
             share(float(estimates[key][head])) if key in estimates else "–",
         ]
-        for key, head, value in best[:ROWS]
+        for key, head, value in best[:6]
     ]
     details(
         f"The {len(rows)} heads with the largest effect, and their estimates",
@@ -763,19 +770,6 @@ def _grid(
 # The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
 
 
-DEFINITIONS = r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
-The difference of two heads is the total variation between their rows, averaged:
-
-$$
-\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
-$$
-
-A head that changed need not matter for the answer: the page Evidence switches heads off to test it. On the changes by
-fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
-and keys [Trockman 2023](https://arxiv.org/abs/2305.09828)."""
-HIGH = 380
-
-
 def page() -> None:
     title(
         "Two models, two texts",
@@ -786,7 +780,21 @@ def page() -> None:
         fragment_unless_measuring(partial(_view, choice))
     details(
         "How heads are compared: definitions and source",
-        partial(sources, DEFINITIONS, difference.align, difference.weight_moved),
+        partial(
+            sources,
+            r"""Tokens are aligned by the longest sequences that both texts share (Ratcliff and Obershelp, 1988).
+The difference of two heads is the total variation between their rows, averaged:
+
+$$
+\mathrm{difference}(A, B) = \frac{1}{T}\sum_{i=1}^{T}\Big(1 - \sum_{j} \min(a_{ij}, b_{ij})\Big)
+$$
+
+A head that changed need not matter for the answer: the page Evidence switches heads off to test it. On the changes by
+fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
+and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
+            difference.align,
+            difference.weight_moved,
+        ),
         "two_models:how",
     )
     next_page("two_models")
@@ -924,7 +932,7 @@ def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> DeltaGe
         "query": row,
         "column": column,
         "reads": READS[comparison.kind],
-        "height": HIGH,
+        "height": 380,
         "absent": "absent",
     }
     multiples(

@@ -110,15 +110,6 @@ def _measure_effects(ref: ModelRef, question: Question) -> Effects:
 # The controls: the sentences to compare, the word to mask or to explain, and the start of a long measurement.
 
 
-MORE = "\n".join(
-    (
-        "The dog was too exhausted to walk over the road.",
-        "Because it was raining, she took an umbrella.",
-        "He forgot his umbrella and got wet.",
-        "The bank raised its interest rates again.",
-        "Money costs more to borrow this year.",
-    )
-)
 WORD = "use_model:word"
 Compared = tuple[tuple[str, ModelInputs], ...]
 
@@ -132,7 +123,15 @@ def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
         return (("This picture", choice.inputs), *others)
     more = st.text_area(
         "Other sentences, one per line",
-        MORE,
+        "\n".join(
+            (
+                "The dog was too exhausted to walk over the road.",
+                "Because it was raining, she took an umbrella.",
+                "He forgot his umbrella and got wet.",
+                "The bank raised its interest rates again.",
+                "Money costs more to borrow this year.",
+            )
+        ),
         key="use_model:more",
         max_chars=6_000,
         height=150,
@@ -179,22 +178,6 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
 # What the page computes as Python.
 
 
-BARS = """
-import altair as alt
-import pandas as pd
-
-alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y("word:N", sort=None))
-"""
-PAIRS = """
-import altair as alt
-import pandas as pd
-
-pairs = pd.DataFrame([{"row": names[i], "column": names[j], "cosine": float(table[i, j])}
-                      for i in range(len(names)) for j in range(len(names))])
-alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row:N", sort=None), color="cosine:Q")
-"""
-
-
 def embed_script(
     choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head
 ) -> Script:
@@ -205,21 +188,27 @@ def embed_script(
         parts = [inputs_lines(choice.ref, inputs) for _, inputs in compared[1:]]
         imports |= {more for lines, _ in parts for more in lines}
         others = ", ".join(line for _, line in parts)
-    code = f"""
-{import_block(imports)}
-
-names = {source_of([name for name, _ in compared])}
-table = similarities(model, [inputs, {others}])  # (N, N)
-print(table)
-"""
     cell, results = _head(choice, answer, head)
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
             Cell(
                 "The cosine of the embeddings of each pair.",
-                code,
-                PAIRS,
+                f"""
+{import_block(imports)}
+
+names = {source_of([name for name, _ in compared])}
+table = similarities(model, [inputs, {others}])  # (N, N)
+print(table)
+""",
+                """
+import altair as alt
+import pandas as pd
+
+pairs = pd.DataFrame([{"row": names[i], "column": names[j], "cosine": float(table[i, j])}
+                      for i in range(len(names)) for j in range(len(names))])
+alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row:N", sort=None), color="cosine:Q")
+""",
                 "Similarity of each pair of sentences",
             ),
             _ask(answer.baseline.question, "print(baseline.value)"),
@@ -233,11 +222,6 @@ def answer_script(
     choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head
 ) -> Script:
     """The likeliest answers, and the head on which the first one depends most."""
-    more = """
-likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
-for one in likeliest:
-    print(f"{one.word} {one.probability:.3f}")
-"""
     cell, results = _head(choice, answer, head)
     picture = (
         "The likeliest next tokens"
@@ -247,7 +231,21 @@ for one in likeliest:
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
-            _ask(answer.baseline.question, more, BARS, picture),
+            _ask(
+                answer.baseline.question,
+                """
+likeliest = top_candidates(model, baseline.answer, 8)  # id, word, probability
+for one in likeliest:
+    print(f"{one.word} {one.probability:.3f}")
+""",
+                """
+import altair as alt
+import pandas as pd
+
+alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y("word:N", sort=None))
+""",
+                picture,
+            ),
             cell,
         ),
         {
@@ -296,18 +294,19 @@ heads = [(item.kind, item.layer, head) for item in trace.maps for head in range(
 changes = np.array([ablate_heads(baseline, frozenset({{head}})).change for head in heads])
 print("depends most on", heads[abs(changes).argmax()], changes[abs(changes).argmax()])
 """
-    draw = f"""
+    return Cell(
+        text,
+        code,
+        f"""
 from core.show import show
 
 show(trace, layer={head.index}, head={head.head}, query={head.row})
-"""
-    return Cell(text, code, draw, "use_model:head"), results
+""",
+        "use_model:head",
+    ), results
 
 
 # Sentences of the page: the fact of each job, the conditions, and the jobs of other models.
-
-
-NOTHING = 5e-4  # a change of the answer that is none
 
 
 def short(text: str, most: int) -> str:
@@ -344,7 +343,7 @@ def _without(answer: Answer, head: Head, word: str) -> str:
         return "The effect of each head on the answer is not measured yet."
     quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
     stays = f"{quantity} stays at {number(answer.baseline.value)}"
-    if abs(head.effect.change) >= NOTHING:
+    if abs(head.effect.change) >= 5e-4:  # else it is none
         instead = _instead(answer, head.effect)
         return f"Without it {quantity} would be {instead}: {_rank(answer, head)}."
     return (
@@ -448,7 +447,14 @@ def _view() -> None:
         with input_errors():
             job = task_of(pretrained)
             st.markdown(f"**{job.name}**: {plain(pretrained.name)} {job.does}.")
-            SECTIONS[job.key](choice, pretrained)
+            {
+                "embed": embed,
+                "fill": fill,
+                "classify": probabilities,
+                "next": probabilities,
+                "translate": translate,
+                "picture": probabilities,
+            }[job.key](choice, pretrained)
             own = job
 
         def others() -> None:
@@ -581,16 +587,6 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     question, token = Question(inputs, position=position), produced.tokens[position]
     link = "Generate: see it step by step"
     _answer(choice, question, pretrained, tell, link=link, token=token)
-
-
-SECTIONS: dict[str, Callable[[ModelChoice, Pretrained], None]] = {
-    "embed": embed,
-    "fill": fill,
-    "classify": probabilities,
-    "next": probabilities,
-    "translate": translate,
-    "picture": probabilities,
-}
 
 
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:

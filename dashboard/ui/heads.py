@@ -1,8 +1,9 @@
 """What several pages read of a model's heads: their matrices, their roles, and the link to one weight."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import Any
 
 import streamlit as st
 
@@ -19,13 +20,15 @@ from core.interpret.roles import (
 from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Reading
 from dashboard.draw.formats import plain
+from dashboard.draw.grids import effect_grid
 from dashboard.draw.palette import CATEGORIES
+from dashboard.draw.vega import PICKED, Spec
 from dashboard.navigation import step_of
 from dashboard.server.cache import remembered, shared
 from dashboard.ui.links import Pair, read_pair, write_pair
 from dashboard.ui.model_picker import KINDS, ModelChoice, choose_head, current_head
 from dashboard.ui.models import ModelRef, load_model, reading_of, study_of
-from dashboard.ui.panels import theme
+from dashboard.ui.panels import draw_chart, pressed_point, theme
 
 # The roles of a model's heads, measured once and shared by every page and session.
 
@@ -150,6 +153,27 @@ def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair)
             write_pair("head", pair)
             return pair
     return default
+
+
+def effect_chart(
+    key: str,
+    alt: str,
+    pick: Callable[[str, int], object],
+    rows: Sequence[Spec],
+    layers: Sequence[str],
+    columns: Sequence[str],
+    picked: tuple[str, str],
+    **options: Any,
+) -> None:
+    """Draw layers × heads as `effect_grid`; a press of one head's cell calls `pick` with its layer's name and number."""
+
+    def press() -> None:
+        point = pressed_point(key)
+        if point and point["head"].isdecimal():
+            pick(point["layer"], int(point["head"]))
+
+    spec = effect_grid(rows, layers, columns, picked, theme(), **options)
+    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=press)
 
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
