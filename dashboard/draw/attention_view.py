@@ -561,8 +561,10 @@ def _data(
             "cols": stack.shape[2],
             "values": packed(stack, stack.size <= FRAME_CELLS),
         }
-        mask = allowed_bits(attention.mask, attention.weights.shape, [state.head])
-        more = {"frames": films, "mask": mask}
+        more = {
+            "frames": films,
+            "mask": allowed_bits(attention.mask, attention.weights.shape, [state.head]),
+        }
     return {
         "layout": layout,
         "layer": state.layer,

@@ -172,7 +172,6 @@ def line_chart(
 
 
 def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
-    """The colour and the dash of a curve, the at-th of its figure."""
     dash = at // len(ink.series) % len(vega.DASHES) if curve.dash is None else curve.dash
     return curve.colour or ink.series[at % len(ink.series)], vega.DASHES[dash]
 
@@ -352,10 +351,18 @@ def step_chart(
         beside.append((curve.name, colour, dash))
     if step is not None:
         on = [{"x": step, "y": y} for c in curves[:1] for x, y in c.defined_points() if x == step]
-        ring = {"filled": False, "size": 60, "strokeWidth": 2, "opacity": 1}
         layers += [
             layer("rule", [{"x": step}], {"x": at["x"]}, color=ink.pick, strokeWidth=1.5),
-            layer("point", on, at, color=ink.pick, **ring),
+            layer(
+                "point",
+                on,
+                at,
+                color=ink.pick,
+                filled=False,
+                size=60,
+                strokeWidth=2,
+                opacity=1,
+            ),
         ]
     return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
 
@@ -386,7 +393,6 @@ APART = 0.01  # the smallest difference between two shares that a second curve c
 
 
 def points(records: Sequence[Record], name: str, scale: float = 1.0) -> Points:
-    """(step, value) of a field of the records, times `scale`; None where it was not measured."""
     return [
         (r.step, None if (value := getattr(r, name)) is None else scale * value) for r in records
     ]
@@ -661,10 +667,17 @@ def lines(
         ]
         colour = CATEGORIES[theme][index % len(CATEGORIES[theme])]
         area = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
-        end: Spec = {"size": 44, "shape": SHAPES[index % len(SHAPES)]}
         layers += [
             layer("area", rows, area, opacity=0.09, color=colour),
-            *_line_layers(rows, {"x": x, "y": y}, tips, colour, DASHES[0], **end),
+            *_line_layers(
+                rows,
+                {"x": x, "y": y},
+                tips,
+                colour,
+                DASHES[0],
+                size=44,
+                shape=SHAPES[index % len(SHAPES)],
+            ),
         ]
         share = (line.mean[-1] - scale.low) / (scale.high - scale.low)
         ends.append((names[index], share, colour))

@@ -148,7 +148,6 @@ def distinct(tokens: Sequence[str]) -> list[str]:
 
 
 def cut(text: str, max_length: int) -> str:
-    """The start of a text, with … for what does not fit."""
     return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
@@ -180,7 +179,6 @@ SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 def latex_signed(value: float) -> str:
-    """A number that follows an operator, in brackets when it is negative."""
     return f"({latex(value)})" if latex(value).startswith("-") else latex(value)
 
 
@@ -198,13 +196,11 @@ def name(token: str, index: int) -> str:
 
 
 def listed(values: Sequence[float], max_values: int = 4) -> str:
-    """The first numbers of a row, with an ellipsis when there are more."""
     terms = [latex(float(value)) for value in values[:max_values]]
     return r",\ ".join([*terms, r"\ldots"] if len(values) > max_values else terms)
 
 
 def coloured(text: str, colour: str) -> str:
-    """LaTeX in a colour, which marks what was picked."""
     return rf"\textcolor{{{colour}}}{{{text}}}"
 
 

@@ -375,9 +375,13 @@ def forecast_chart(
         rows = [
             {"x": start + i, "y": value, "told": number(value)} for i, value in enumerate(joined)
         ]
-        tips = [whole_tip("x", "place"), text_tip("told", name)]
         return layer(
-            "line", rows, {**at, "tooltip": tips}, color=colour, strokeWidth=2, strokeDash=dash
+            "line",
+            rows,
+            {**at, "tooltip": [whole_tip("x", "place"), text_tip("told", name)]},
+            color=colour,
+            strokeWidth=2,
+            strokeDash=dash,
         )
 
     layers = [

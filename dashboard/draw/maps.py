@@ -135,8 +135,7 @@ class PictureMap:
 
     @property
     def allowed(self) -> np.ndarray:
-        shape = self.values.shape
-        return np.broadcast_to(True if self.mask is None else self.mask, shape)
+        return np.broadcast_to(True if self.mask is None else self.mask, self.values.shape)
 
     @property
     def colours(self) -> np.ndarray:
@@ -182,8 +181,9 @@ class _Box:
             )
         )
         # a narrow map has no room to say what is hatched
-        masks = _masks([item])
-        self.masks = masks and (not room or width_of_legend(item, True) <= self.left + room)
+        self.masks = _masks([item]) and (
+            not room or width_of_legend(item, True) <= self.left + room
+        )
         self.legend = width_of_legend(item, self.masks) if legend else 0.0
         least = self.left + max(MIN_SMALL if small else MIN_MAP, LETTER * len(item.name))
         self.fits = max(least, self.legend) <= self.left + room

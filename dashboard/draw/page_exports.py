@@ -250,8 +250,7 @@ class PageNotes:
 
 
 def notes() -> PageNotes:
-    page: PageNotes = st.session_state.setdefault("page_pictures", PageNotes())
-    return page
+    return st.session_state.setdefault("page_pictures", PageNotes())
 
 
 def begin(keeps_about: bool = False) -> None:

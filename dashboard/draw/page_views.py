@@ -149,8 +149,9 @@ def dials_svg(rows: Sequence[Mapping[str, Any]], positions: int) -> str:
                 for angle, colour in hands
                 if angle is not None
             ]
-    size = ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL
-    return svg_of(*size, "".join(parts), 'font-size="12"')
+    return svg_of(
+        ROW_NAME + positions * DIAL, 20 + len(rows) * DIAL, "".join(parts), 'font-size="12"'
+    )
 
 
 def sample_pairs(pairs: Sequence[Pair], max_pairs: int = MAX_PAIRS) -> list[Pair]:
@@ -233,8 +234,9 @@ def translation_view(
         values, (rows, columns) = np.array(weights, np.float32), (tuple(target), tuple(source))
         drawn = PictureMap("Attention", values, rows, columns, noun="weight")
         about = {"text": " ".join(source)}
-        title = "Attention of the translator"
-        return MapsPicture(title, (drawn,), picked, READS["cross"], about=about)
+        return MapsPicture(
+            "Attention of the translator", (drawn,), picked, READS["cross"], about=about
+        )
 
     def take() -> None:
         word = st.session_state[key].get("word")

@@ -166,8 +166,7 @@ def light_colours(text: str) -> str:
     inks = (DARK_INK.text, DARK_INK.quiet, DARK_INK.hairline)
     if not any(ink in text for ink in inks):
         return text
-    table = _light_of()
-    return re.sub("#[0-9A-F]{6}", lambda match: table.get(match[0], match[0]), text)
+    return re.sub("#[0-9A-F]{6}", lambda match: _light_of().get(match[0], match[0]), text)
 
 
 @cache

@@ -83,7 +83,6 @@ class Source:
         return " · ".join(["Attention Lab", self.page, *about, self.day])
 
     def file_name(self, title: str, suffix: str) -> str:
-        """Page, title, model, head and text as one file's name of letters, digits and hyphens."""
         parts = (_slug(part) for part in (self.page, title, *self.about.values()))
         return "_".join(part for part in parts if part) + f".{suffix}"
 

@@ -25,7 +25,6 @@ from dashboard.draw.vega import Spec, with_names
 
 
 SVG = "http://www.w3.org/2000/svg"
-XLINK = "http://www.w3.org/1999/xlink"
 FONT = (
     "font-family",
     "font-size",
@@ -49,7 +48,7 @@ TEXT = f"{{{SVG}}}text"
 def outlined(svg: str, to_pdf: Callable[[str], bytes]) -> str:
     """An SVG in which every text is a path, drawn by `to_pdf`, which writes text that clips as its outlines."""
     ElementTree.register_namespace("", SVG)
-    ElementTree.register_namespace("xlink", XLINK)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(svg)
     fonts: dict[ElementTree.Element, dict[str, str]] = {root: _some(root, FONT)}
     texts: list[tuple[ElementTree.Element, str]] = []
@@ -344,8 +343,7 @@ class ChartPicture(Picture):
         if self.data is not None:
             spec = {**spec, "data": {"values": rows_of(self.data)}}
         text = json.dumps(spec, default=lambda value: getattr(value, "item", lambda: value)())
-        whole: Spec = json.loads(light_colours(text))
-        return whole
+        return json.loads(light_colours(text))
 
     def svg(self) -> str:
         return render({"": {"spec": self.whole_spec(), "format": "svg"}})[""].decode()

@@ -1,6 +1,5 @@
 """The picture of one query in six stages; presses are returned as `pick`."""
 
-import base64
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from core.attention import Steps
 from dashboard.draw import formats
-from dashboard.draw.attention_view import READS
+from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import draw
 from dashboard.draw.formats import number
 from dashboard.draw.maps import PictureMap
@@ -233,7 +232,6 @@ def payload(
 
 
 def tops(reading: Reading) -> tuple[float, float, float]:
-    """The ends of the scales of vectors, scores and weights."""
     return (
         top_of(reading.q, reading.k, reading.v, reading.out),
         top_of(reading.raw, reading.scores),
@@ -296,7 +294,7 @@ def small_map(
         "scale": scale,
         "rows": levels.shape[0],
         "columns": levels.shape[1],
-        "data": base64.b64encode(levels.tobytes()).decode(),
+        "data": encode(levels),
         "note": note,
     }
 

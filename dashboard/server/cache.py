@@ -57,8 +57,7 @@ class ByteLRUCache:
             with lock:
                 if key in self:
                     entries.move_to_end((self, key))
-                    entry: T = entries[self, key][0]
-                    return entry
+                    return entries[self, key][0]
             value = make()
             with lock:
                 entries[self, key] = value, size_bytes(value)
@@ -77,8 +76,11 @@ class ByteLRUCache:
     def sizes(self) -> dict[Any, int]:
         """The bytes of each entry by its key, the latest used last."""
         with self.budget.lock:
-            every = self.budget.entries.items()
-            return {key: size for (cache, key), (_, size) in every if cache is self}
+            return {
+                key: size
+                for (cache, key), (_, size) in self.budget.entries.items()
+                if cache is self
+            }
 
     @property
     def bytes(self) -> int:
@@ -152,8 +154,7 @@ def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[st
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
     key = key_of(function, args)
-    value: T = pickle.loads(cache_of("copied").get(key, lambda: pickle.dumps(function(*args))))
-    return value
+    return pickle.loads(cache_of("copied").get(key, lambda: pickle.dumps(function(*args))))
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
@@ -168,8 +169,7 @@ def model(function: Callable[..., T], *args: Hashable) -> T:
 
 def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
     """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
-    values: dict[Any, Any] = cache_of("results").get((name, repr(args)), dict)
-    return values
+    return cache_of("results").get((name, repr(args)), dict)
 
 
 def remembered(function: Callable[..., Any], *args: Hashable) -> bool:

@@ -143,7 +143,6 @@ def within(config: RunConfig) -> RunConfig:
 
 
 def spent(run: Run, step: int | None = None) -> float:
-    """The seconds that a run has taken, up to a step or the last one."""
     return max(
         (record.elapsed for record in run.records() if step is None or record.step <= step),
         default=0.0,
@@ -231,7 +230,6 @@ def check_disk(more: int = 0) -> None:
 
 
 def _near() -> list[Path]:
-    """The folders of all people at the address of the person who asks."""
     keys = neighbours()
     return [folder for folder in people.folders() if folder.name in keys]
 

@@ -49,7 +49,6 @@ def unfinished_runs(of: Iterable[Path] | None = None) -> list[Run]:
 
 
 def statuses() -> list[Status]:
-    """The state of every run of everybody, and since when."""
     return [status for home in homes(folders()) for status in list_statuses(home)]
 
 
@@ -74,7 +73,6 @@ def find_run(run_id: object) -> Run | None:
 
 
 def find_measurement(run_id: object) -> Run | None:
-    """The measurement of a corpus of this id, as `find_run`."""
     bring_all([run_id], CORPORA)
     return next(
         (run for home in homes_of(run_id) if (run := find_run_in(run_id, home / CORPORA))), None

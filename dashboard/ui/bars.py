@@ -326,7 +326,6 @@ TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
-TOUR_LEFT = "This page is not part of the tour. Next stop goes on with it."
 
 # On a phone, where the page is long, the bar stays at the bottom of the window.
 TOUR_STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
@@ -416,7 +415,11 @@ def tour_bar(page: str) -> None:
         _put_back()
     at = st.session_state[TOUR_AT] = here
     write_link(TOUR_LINK, str(at))
-    sentence = STOPS[at].sentence if STOPS[at].page == page else TOUR_LEFT
+    sentence = (
+        STOPS[at].sentence
+        if STOPS[at].page == page
+        else "This page is not part of the tour. Next stop goes on with it."
+    )
     with st.container(border=True, key="tour:bar"):
         words, buttons = st.columns([0.7, 0.3], vertical_alignment="center")
     words.markdown(f":small[**Tour, {at + 1} of {last + 1}.** {sentence}]")

@@ -214,7 +214,6 @@ def search_settings(values: Values) -> SearchSettings:
 
 
 def sources(strategy: Strategy, key: str) -> None:
-    """An expander with the paper of a search strategy and the source of the search."""
     name, paper, url, meaning = PAPERS[strategy]
     details(
         "Paper and source code of the search",

@@ -166,7 +166,6 @@ def _path(name: str) -> Path:
 
 
 HEIGHT = 300  # pixels of the code; more of it scrolls
-NOTEBOOK_TYPE = "application/x-ipynb+json"
 
 
 def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
@@ -187,7 +186,7 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
                 "Notebook",
                 notebook,
                 "ipynb",
-                NOTEBOOK_TYPE,
+                "application/x-ipynb+json",
                 "The same cells for Jupyter, with the page's pictures",
             ),
         ):

@@ -328,8 +328,9 @@ class Fields:
             try:
                 values[name] = each.value_of(text, values)  # on which those after it may depend
             except ValueError:
-                expected = each.expected(values)
-                sentences.append(f"The link says {name} = {plain(text[:40])}; expected {expected}.")
+                sentences.append(
+                    f"The link says {name} = {plain(text[:40])}; expected {each.expected(values)}."
+                )
         return sentences
 
     def _shown(self, names: Sequence[str], values: Values) -> Iterable[tuple[str, Field]]:

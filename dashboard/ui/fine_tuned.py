@@ -30,7 +30,6 @@ LINK = "run"  # the link's word
 class FineTuneData(RunView[FineTuneConfig]):
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What was noted at its start: `core.pretrained.finetune_run.about`."""
         return about(self.run)
 
     @property
@@ -43,7 +42,6 @@ class FineTuneData(RunView[FineTuneConfig]):
 
     @property
     def model(self) -> Path | None:
-        """The fine-tuned model's folder, once the run has ended."""
         return None if self.live else result(self.run)
 
     def rows(self) -> Rows:
@@ -51,7 +49,6 @@ class FineTuneData(RunView[FineTuneConfig]):
         return parse(config.task, config.data, config.seed)
 
     def trace(self, step: int, sentence: int) -> AttentionTrace:
-        """The saved attention of a watched sentence at a step."""
         maps = _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns)
         return trace_of(maps, sentence, self.sentences[sentence], f"step {step:,}")
 

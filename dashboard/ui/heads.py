@@ -46,7 +46,6 @@ def inputs_of(
 def role_scores_of(
     ref: ModelRef, page_inputs: ModelInputs, kind: Kind, own: tuple[str, ...] = ()
 ) -> RoleScores:
-    """Every role's score in every head, over what `inputs_of` names."""
     return shared(_role_scores, ref, inputs_of(ref, page_inputs, kind, own), kind)
 
 

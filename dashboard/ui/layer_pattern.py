@@ -199,12 +199,10 @@ def _link(name: str, model: ModelConfig) -> None:
 
 
 def _following(name: str) -> Attentions:
-    following: Attentions = st.session_state.get(f"{name}:following", ())
-    return following
+    return st.session_state.get(f"{name}:following", ())
 
 
 def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
-    """An attention at the sizes of the first one."""
     return config.with_(d_model=first.d_model, num_heads=first.num_heads, dropout=first.dropout)
 
 
@@ -273,8 +271,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
             )
             if own is not None:
                 state[key] = _mechanism(f"{key}:editor", own, first, problems)
-    pattern = (first, *_following(name))
-    names = distinct_names([_resized(one, first) for one in pattern])
+    names = distinct_names([_resized(one, first) for one in (first, *_following(name))])
     kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
     strip.html(layer_strip(kinds, theme(), state.get(f"{name}:kv_shared_layers", 0)))
 

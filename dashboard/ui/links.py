@@ -137,12 +137,10 @@ def drop_infinite_numbers(page: st.Page) -> None:
 
 
 def _written(name: str) -> list[str | None]:
-    texts: list[str | None] = st.session_state.setdefault(WRITTEN, {}).setdefault(name, [])
-    return texts
+    return st.session_state.setdefault(WRITTEN, {}).setdefault(name, [])
 
 
 def link_param(param: Param, key: str) -> None:
-    """The same for the value of a parameter, within its bounds."""
     read = one_of([True, False]) if isinstance(param.default, bool) else type(param.default)
     link_value(key, param.default, lambda text: param.check(read(text), param.name))
 
@@ -216,7 +214,6 @@ def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
 
 
 def write_pair(name: str, *pairs: Pair | None) -> None:
-    """Write the pair or the pairs to the URL; remove it without any, or for None."""
     write_link(name, "_".join(as_text(pair) for pair in pairs if pair is not None) or None)
 
 
@@ -364,6 +361,5 @@ def sync_visits() -> tuple[str, ...]:
 
 
 def reruns_alone() -> bool:
-    """Whether a fragment runs alone: the browser still shows all that it drew in the run before."""
     context = script_run()
     return context is not None and bool(context.fragment_ids_this_run)

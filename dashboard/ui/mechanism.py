@@ -156,9 +156,15 @@ def draw_parts(
     count = len(part_starts(axis, name, base, key))
     label = entry(axis, name).name
     if axis == "mask" and name in ("and", "or"):
-        most = max(MAX_PARTS, count)
-        counter = f"{key}:{name}:parts"
-        st.number_input(f"{label}: parts", 1, most, count, key=counter, help=COUNT_HELP, **keep)
+        st.number_input(
+            f"{label}: parts",
+            1,
+            max(MAX_PARTS, count),
+            count,
+            key=f"{key}:{name}:parts",
+            help="How many masks are joined",
+            **keep,
+        )
     return [
         draw_choice(
             axis,
@@ -304,7 +310,6 @@ def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfi
 
 
 def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
-    """Several configs without their sizes, between semicolons."""
     return NEXT.join(to_text(config, sizes=False) or DEFAULT for config in configs)
 
 
@@ -465,7 +470,6 @@ AXIS_HELP = {
     "kernel": "How attention is computed: exactly, or by a cheaper approximation.",
 }
 JOINABLE = ("q, k", "scores")
-COUNT_HELP = "How many masks are joined"
 OWN = "own"  # the preset of a mechanism that is no preset
 MAX_REPAIRS = 3
 
@@ -622,8 +626,12 @@ def show_refusal(
     st.error(plain(str(error)))
     for axis, choice in repairs(fields, error):
         text = choice_text(choice, axis)
-        name = f"{key}:repair:{axis}:{text}"
-        st.button(f"Use {axis} = {text}", key=name, on_click=use, args=(axis, choice))
+        st.button(
+            f"Use {axis} = {text}",
+            key=f"{key}:repair:{axis}:{text}",
+            on_click=use,
+            args=(axis, choice),
+        )
 
 
 def _explain(config: AttentionConfig, axes: Collection[str]) -> None:

@@ -329,8 +329,8 @@ def array_panel(container: Any) -> None:
             return
         try:
             admit_upload(file)
-            typed = st.session_state.get(TOKENS) or ""
-            select_model(store_upload(file.getvalue(), file.name, typed))
+            tokens = st.session_state.get(TOKENS) or ""
+            select_model(store_upload(file.getvalue(), file.name, tokens))
         except (PretrainedError, LimitReached) as error:
             st.session_state[WRONG] = str(error)
 
@@ -484,7 +484,6 @@ def _poll_download(repo: str) -> None:
 
 
 def downloaded_models() -> list[str]:
-    """The hub models on this computer, as the picker writes them."""
     return [
         f"{repo}@{path.name}"
         for path in sorted(hub.storage_folder().glob("*/*"))
@@ -653,8 +652,7 @@ def _upload_field(
             raise PretrainedError(str(error)) from error
         st.session_state[key] = decode(file.getvalue())
     reject_if(key not in st.session_state, f"Upload a {noun}, or choose one from the list.")
-    own: Array = st.session_state[key]
-    return own
+    return st.session_state[key]
 
 
 # A question to a model: the masked word, the position that answers, and the output that is followed.
@@ -798,7 +796,6 @@ def current_head(ref: ModelRef) -> tuple[Kind, Head] | None:
 
 
 def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head | None:
-    """The chosen head, if it is of this kind and within the (layers, heads) of `shape`."""
     chosen, head = current_head(ref) or (None, (0, 0))
     return head if chosen == kind and head[0] < shape[0] and head[1] < shape[1] else None
 

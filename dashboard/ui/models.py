@@ -174,7 +174,6 @@ def stored_bytes(ref: ModelRef) -> int:
 
 
 def allowed_models() -> tuple[str, ...]:
-    """The names of the list, owner/name, which the variable has with commas between them."""
     return settings().hosted_models or HOSTED_MODELS
 
 
@@ -410,7 +409,6 @@ def question_code(question: Question) -> str:
 
 
 def answer_cell(question: Question, words: str) -> Cell:
-    """A cell that asks `model` the question about `inputs`, as `baseline`."""
     code = f"""
 from core.interpret.evidence import Question, ask
 

@@ -358,8 +358,8 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
             st.button(
                 move.label,
                 key=f"{page}:try:{index}",
-                on_click=_set_controls,
-                args=(page, move),
+                on_click=st.session_state.update,
+                args=({**move.values, page + TRIED: move},),
                 help=terms_help(move.label),
             )
     tried: Move | None = st.session_state.get(page + TRIED)
@@ -394,10 +394,6 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
 def close_notices() -> None:
     for name in [name for name in map(str, st.session_state) if name.endswith(TRIED)]:
         del st.session_state[name]
-
-
-def _set_controls(page: str, move: Move) -> None:
-    st.session_state.update({**move.values, page + TRIED: move})
 
 
 # A small table: hairlines, numbers aligned right, a marker before each name; it scrolls on a phone.

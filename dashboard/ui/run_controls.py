@@ -105,7 +105,6 @@ def _goes_on(page: str, config: object) -> bool:
 
 
 def start_button(container: Any, label: str, **options: Any) -> None:
-    """The primary button that starts runs; `options` are those of st.button."""
     container.button(
         label, icon=":material/play_arrow:", type="primary", width="stretch", **options
     )

@@ -41,7 +41,6 @@ EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 
 
 def find_any_run(name: object) -> Run | None:
-    """A run by its id: an example, or one of this machine."""
     return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
 
 
@@ -186,13 +185,11 @@ class RunView(Generic[Config]):
 
     @property
     def required_config(self) -> Config:
-        """The config of a run without `trouble`."""
         assert self.config is not None
         return self.config
 
     @property
     def steps(self) -> list[int]:
-        """The steps of which both a record and maps are there."""
         measured = {record.step for record in self.records}
         return [step for step in self.run.frame_steps() if step in measured]
 
@@ -208,7 +205,6 @@ class RunData(RunView[RunConfig]):
         return tuple(record for record in self.records if record.step <= step)
 
     def decoded_at(self, step: int) -> Record | None:
-        """The latest record up to a step in which the model ran free."""
         return next((r for r in reversed(self.until(step)) if r.examples), None)
 
 
@@ -515,7 +511,6 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
 
 
 def _summary(name: str) -> RunSummary:
-    """The summary of an example, or of an own run of the index."""
     example = next((run for run in EXAMPLE_RUNS if run.id == name), None)
     return summarize(example or Run(runs_folder() / name))
 

@@ -32,8 +32,7 @@ def bundle(entry: Path) -> str:
     "./c.js";`` and ``export`` before a function, const or class.
     """
     modules: dict[Path, str] = {}
-    exports: dict[Path, list[str]] = {}
-    body = _join(entry.resolve(), modules, exports, ())
+    body = _join(entry.resolve(), modules, {}, ())
     return "\n".join([*modules.values(), f"// {entry.parent.name}/{entry.name}", body])
 
 

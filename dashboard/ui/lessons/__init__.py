@@ -192,8 +192,9 @@ def _formula_values(kind: Any, answer: str) -> str:
         for size in SIZES:
             generator = torch.Generator().manual_seed(size)
             score = torch.randn(1, 2, size, size, generator=generator, dtype=torch.float64)
-            block = ScoreBlock.whole(size, size, num_heads=2)
-            result = formula(block, None if kind == "mask" else score)
+            result = formula(
+                ScoreBlock.whole(size, size, num_heads=2), None if kind == "mask" else score
+            )
             values += (
                 result.double().expand(2, size, size).flatten().tolist()
                 if kind == "mask"
