@@ -134,8 +134,32 @@ def draw_questions() -> None:
                     **BOUND,
                     help="How far an answer may be from the right number.",
                 )
-            with left:
-                draw_answer(name, type_)
+            field = key(f"{name}:answer")
+            if type_ == "choice":
+                if st.session_state.get(field) not in (None, *(choices := options(name))):
+                    # an option that was changed since, or an answer of another type
+                    st.session_state[field] = None
+                left.selectbox(
+                    "Right option",
+                    choices,
+                    None,
+                    key=field,
+                    placeholder="Pick one of your options",
+                    **BOUND,
+                    help="Type the options first.",
+                    disabled=not choices,
+                )
+            else:
+                more = {"text": " Several right answers: one on each line.", "numbers": ""}
+                formula = " An answer is right where it gives the same values."
+                left.text_area(
+                    "Right answer",
+                    key=field,
+                    max_chars=MAX_ANSWER,
+                    height=80,
+                    **BOUND,
+                    help=HELP[type_] + more.get(type_, formula),
+                )
             st.text_input(
                 "Hint after a wrong answer",
                 key=key(f"{name}:hint"),
@@ -143,35 +167,6 @@ def draw_questions() -> None:
                 **BOUND,
                 help="It may stay empty.",
             )
-
-
-def draw_answer(name: str, type_: str) -> None:
-    field = key(f"{name}:answer")
-    if type_ == "choice":
-        if st.session_state.get(field) not in (None, *(choices := options(name))):
-            # an option that was changed since, or an answer of another type
-            st.session_state[field] = None
-        st.selectbox(
-            "Right option",
-            choices,
-            None,
-            key=field,
-            placeholder="Pick one of your options",
-            **BOUND,
-            help="Type the options first.",
-            disabled=not choices,
-        )
-        return
-    formula = " An answer is right where it gives the same values."
-    more = {"text": " Several right answers: one on each line.", "numbers": ""}.get(type_, formula)
-    st.text_area(
-        "Right answer",
-        key=field,
-        max_chars=MAX_ANSWER,
-        height=80,
-        **BOUND,
-        help=HELP[type_] + more,
-    )
 
 
 def options(name: str) -> tuple[str, ...]:
@@ -451,14 +446,16 @@ def work() -> None:
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
                 )
+
+    def links() -> None:
+        st.code("\n".join(address(name) for name in KEYS), language=None)
+        st.caption(
+            "With &embed=true at its end, a link shows the lesson inside a page of a course."
+        )
+
     details("Links of these lessons", links, key("links"))
     uploaded = uploaded_lesson("Open the file of a lesson", "open")
     if uploaded is not None and st.button(
         f"Open {plain(uploaded.title)}", key=key("start"), icon=":material/play_arrow:"
     ):
         start_lesson(encode(uploaded))
-
-
-def links() -> None:
-    st.code("\n".join(address(name) for name in KEYS), language=None)
-    st.caption("With &embed=true at its end, a link shows the lesson inside a page of a course.")

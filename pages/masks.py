@@ -181,12 +181,6 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 # What the page computes as Python.
 
 
-TEXT = (
-    "A layer with seeded weights reads one sentence, without the mask and with it.",
-    "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
-)
-
-
 def script(controls: Values, effect: MaskEffect) -> Script:
     layer = f"""
 from core.attention import Choice
@@ -207,7 +201,18 @@ from core.show import show_maps
 show_maps({"Weights with the mask": after, "Weights without the mask": before}, effect.names, effect.names)
 """
     return Script(
-        (Cell(TEXT[0], layer, draw, "masks:maps"), Cell(TEXT[1], reach)),
+        (
+            Cell(
+                "A layer with seeded weights reads one sentence, without the mask and with it.",
+                layer,
+                draw,
+                "masks:maps",
+            ),
+            Cell(
+                "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
+                reach,
+            ),
+        ),
         {name: getattr(effect, name) for name in ("before", "after", "allowed", "needed")},
     )
 
@@ -235,18 +240,13 @@ def fact_text(effect: MaskEffect) -> str:
             " A hidden key gets the weight 0, and the keys that are left share the whole weight of a row."
         )
     )
-    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen(effect)}{share}{blind}"
-
-
-def chosen(effect: MaskEffect) -> str:
-    """What a mask that reads content has chosen; nothing for any other mask."""
-    picked = effect.selection
-    if picked is None:
-        return ""
-    return (
-        f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
-        f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
-    )
+    chosen = ""
+    if picked := effect.selection:  # of a mask that reads content
+        chosen = (
+            f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
+            f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
+        )
+    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen}{share}{blind}"
 
 
 def mask_latex(mask: Choice) -> str:

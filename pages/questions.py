@@ -1,7 +1,5 @@
 """Questions: what learners ask about attention, answered with numbers computed on the page."""
 
-import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,9 +43,6 @@ class Answer:
     study: Callable[[], list[Row]] | None = None
     columns: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
     sentence: Callable[[list[Row]], str] = lambda rows: ""
-
-    def cells(self, rows: list[Row]) -> list[list[str]]:
-        return [[write(row) for write in self.columns.values()] for row in rows]
 
 
 ANSWERS = {
@@ -249,28 +244,11 @@ ANSWERS = {
 
 def script(answer: Answer) -> Script:
     assert answer.study is not None
-    source = inspect.getsource(answer.study)
-    body = (f"{inspect.getsource(questions.normal)}\n\n" if "normal(" in source else "") + source
-    lines = [
-        line
-        for name, line in {
-            "torch": "import torch",
-            "attend": "from core.attention import attend",
-            "build_model": "from core.models import ModelConfig, build_model",
-            "Shape": "from core.models.base import Shape",
-            "seeded_rng": "from core.seeding import seeded_rng",
-            "D_MODEL": f"D_MODEL = {D_MODEL}",
-        }.items()
-        if re.search(rf"\b{name}\b", body)
-    ]
-    imports = "\n".join(lines).replace("import torch\n", "import torch\n\n", 1)
+    name = answer.study.__name__
     code = f"""
-{imports}
+from core.studies.questions import {name}
 
-
-{body}
-
-rows = {answer.study.__name__}()
+rows = {name}()
 for row in rows:
     print(row)
 """
@@ -283,13 +261,11 @@ for row in rows:
             Cell(
                 answer.question,
                 code,
-                (
-                    """
+                """
 import pandas as pd
 
 pd.DataFrame(rows)
-"""
-                ),
+""",
                 f"table:{answer.question}",
             ),
         ),
@@ -328,7 +304,7 @@ def explore() -> None:
             rows = cached(selected.study)
             table(
                 list(selected.columns),
-                selected.cells(rows),
+                [[write(row) for write in selected.columns.values()] for row in rows],
                 caption=selected.question,
                 markers=False,
             )

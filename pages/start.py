@@ -218,12 +218,6 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     )
 
 
-TEXT = (
-    "The translator's weights: one head of its cross-attention, a row for each output word.",
-    "One query looks up three keys: the soft look-up of a dictionary.",
-)
-
-
 def script(data: Mapping[str, Any], item: Mapping[str, Any], result: Lookup) -> Script:
     layer, head = data["layer"], data["head"]
     translator = f"""
@@ -250,7 +244,15 @@ from core.show import show
 show(trace, layer={layer}, head={head})
 """
     return Script(
-        (Cell(TEXT[0], translator, draw, "start:translation"), Cell(TEXT[1], dictionary)),
+        (
+            Cell(
+                "The translator's weights: one head of its cross-attention, a row for each output word.",
+                translator,
+                draw,
+                "start:translation",
+            ),
+            Cell("One query looks up three keys: the soft look-up of a dictionary.", dictionary),
+        ),
         {
             "weights.round(4)": np.array(item["weights"]),
             "(q @ k.mT).flatten()": np.array(result.products),

@@ -191,7 +191,7 @@ def sources() -> list[str]:
     return [
         SEEDED,
         EXAMPLE,
-        *(run.id for run in reversed(list_runs(latest=50)) if _stacked(run)),
+        *(run.id for run in reversed(list_runs(latest=50)) if _stacked(run)),  # more are too many
     ]
 
 
@@ -303,8 +303,7 @@ show(trace, layer={layer}, head={head})
             ),
             Cell(
                 "Parameters, FLOPs and the loss, measured on one forward and backward pass over held-out examples.",
-                (
-                    """
+                """
 from core.studies.transformer import measurements
 
 measured = measurements(controls)
@@ -312,8 +311,7 @@ tree = measured.tree
 print(tree.parameters, "parameters,", tree.flops, "FLOPs, loss", measured.loss)
 for part in tree.children:
     print(part.title, part.parameters)
-"""
-                ),
+""",
             ),
             Cell(
                 "The attention of every layer and head on the first example, and what the model predicts there.",
@@ -444,11 +442,6 @@ MOVES = (
 
 BLOCKS, DIAGRAM, PICK = "transformer:stacks", "transformer:diagram", "transformer:pick"
 HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
-PAGE_ATTENTION = {
-    "self": "self-attention",
-    "causal": "causal self-attention",
-    "cross": "cross-attention",
-}
 
 
 def page() -> None:
@@ -474,7 +467,8 @@ def _explore() -> None:
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
     pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
     weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
-    paragraph(f"**{PAGE_ATTENTION[kind].capitalize()}, every layer and head**")
+    name = {"self": "Self-attention", "causal": "Causal self-attention", "cross": "Cross-attention"}
+    paragraph(f"**{name[kind]}, every layer and head**")
     columns = st.columns([1, 2], gap="large")
     with columns[0]:
         state = attention_view(
