@@ -1,6 +1,5 @@
 """Model cards: published models layer by layer, with their sizes, caches and costs."""
 
-from collections.abc import Sequence
 from functools import partial
 from html import escape
 from itertools import groupby
@@ -12,7 +11,6 @@ from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
 from core.models.cards import CARDS, card
 from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
-from core.studies import cards
 from core.studies.cards import LENGTHS, LONG, SHORT, cache, curves
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations, percent, plain
@@ -39,9 +37,8 @@ from dashboard.ui.panels import (
 # The controls of the page: the model, and those whose caches are compared with its own.
 
 
-FIRST, COMPARED = "gemma3", ("llama3", "deepseek_v32", "qwen3_next")
+COMPARED = ("llama3", "deepseek_v32", "qwen3_next")
 MAX_BESIDE = 5  # models beside the chosen one: six curves in a figure
-STORING = tuple(one.key for one in CARDS if one.stores)
 
 
 key = "cards:{}".format  # a widget's key, which is also its name in the link
@@ -57,13 +54,13 @@ FIELDS = Fields(
     model=Select(
         "Model",
         [one.key for one in CARDS],
-        FIRST,
+        "gemma3",
         text=name,
         help="The published model whose card is drawn below.",
     ),
     compared=MultiSelect(
         f"Up to {MAX_BESIDE} models",
-        STORING,
+        [one.key for one in CARDS if one.stores],
         COMPARED,
         text=name,
         max_options=MAX_BESIDE,
@@ -75,15 +72,6 @@ FIELDS = Fields(
 # The page's sentences and tables, from the cards.
 
 
-FIGURES = (
-    "parameters",
-    "used by a token",
-    "cache a token",
-    "at 8k tokens",
-    "at 128k tokens",
-    "FLOPs a token",
-)
-PARTS = ("part", "parameters", "share")
 REFERENCE = "llama2"  # stores the keys and values of every head in every layer
 LAYER = AttentionConfig()
 
@@ -139,10 +127,15 @@ def note(one: ModelCard) -> str:
         * any(layer.kind == "latent" for layer in one.layers)
     )
     remark = f" {one.remark}" if one.remark else ""
+    checked = (
+        "The number of parameters equals that of transformers' own model, to the last one."
+        if one.key != "retnet"
+        else "transformers has no such model to compare with."
+    )
     return (
         f"Calculated from its sizes, no model is loaded: numbers of 2 bytes, and two FLOPs for each number that a "
         f"token is multiplied with, of weights, keys and values, at {read(one):,} tokens.{unfolded}{experts}"
-        f"{window}{remark}"
+        f"{window}{remark} Sizes of {plain(one.checkpoint)}, from {plain(one.source)}. {checked}"
     )
 
 
@@ -173,15 +166,6 @@ def layer_text(layer: AttentionLayer, count: int) -> str:
     )
 
 
-def source(one: ModelCard) -> str:
-    checked = (
-        "The number of parameters equals that of transformers' own model, to the last one."
-        if one.key != "retnet"
-        else "transformers has no such model to compare with."
-    )
-    return f"Sizes of {plain(one.checkpoint)}, from {plain(one.source)}. {checked}"
-
-
 def link(one: ModelCard) -> dict[str, str | list[str]]:
     """The query of Side by side with the attentions of the pattern, in small, beside the plain dot product."""
     attentions = dict.fromkeys(one.small())
@@ -199,8 +183,6 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
 # What the page computes as Python.
 
 
-ONE = "The layers of one published model, its parameters, its cache, and the FLOPs of a token."
-SIZES = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
 CACHES = """
 lengths = [2**power for power in range(10, 21)]  # tokens
 sizes = {other.name: [(length, other.cache_bytes(length)) for length in lengths
@@ -238,14 +220,16 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
         "cached": np.array(one.token_bytes),
         "size": np.array(one.cache_bytes(length) if one.stores else 0),
     }
+    text = "The layers of one published model, its parameters, its cache, and the FLOPs of a token."
+    cells = [Cell(text, code)]
     if not drawn:
-        return Script((Cell(ONE, code),), results)
+        return Script(tuple(cells), results)
     compared = f"compared = {source_of(list(dict.fromkeys((values.model, *values.compared))))}"
     assert tuple(2**power for power in range(10, 21)) == LENGTHS
-    return Script(
-        (Cell(ONE, code), Cell(SIZES, compared + CACHES, DRAW, "cards:sizes")),
-        {**results, **{f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}},
-    )
+    text = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
+    cells.append(Cell(text, compared + CACHES, DRAW, "cards:sizes"))
+    sizes = {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}
+    return Script(tuple(cells), results | sizes)
 
 
 # The page: the layers of all models, the card of one, and caches by length.
@@ -258,13 +242,6 @@ SHAPES: dict[Kind, str] = {
     "latent": "height:75%",
     "linear": "height:25%",
     "no positions": "height:100%",
-}
-MEANINGS: dict[Kind, str] = {
-    "full": "all tokens",
-    "window": "a window or chunk",
-    "latent": "all tokens, stored as small vectors",
-    "linear": "a state of fixed size",
-    "no positions": "all tokens, without positions",
 }
 STYLE = """<style>
 .cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
@@ -305,7 +282,22 @@ def models() -> None:
         values = FIELDS.draw("compared", into=HERE, **values)
     add_script(partial(script, values))
     with st.container(gap=None):
-        st.html(key_of(values.model, theme()))
+        meanings = {
+            "full": "all tokens",
+            "window": "a window or chunk",
+            "latent": "all tokens, stored as small vectors",
+            "linear": "a state of fixed size",
+            "no positions": "all tokens, without positions",
+        }
+        legend = "".join(
+            f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
+            for kind in KINDS
+        )
+        # The style marks a model in the table below, which itself is never sent again.
+        st.html(
+            f"<div class=\"cards\"><p>{legend}</p><style>.cards tr[data-model='{values.model}'] "
+            f"th{{font-weight:600;color:{PICK[theme()]}}}</style></div>"
+        )
         head = "".join(
             f'<th scope="col">{words}</th>'
             for words in (
@@ -334,18 +326,36 @@ def models() -> None:
     one = card(values.model)
     st.markdown(f"## {one.name}")
     paragraph(f"{plain(one.different)} [Paper]({one.url}) · {plain(one.checkpoint)}")
-    st.html(pattern(one, theme()))
+    st.html(f'<div class="cards">{strip(one, theme(), large=True)}</div>')
     table(
-        FIGURES,
+        (
+            "parameters",
+            "used by a token",
+            "cache a token",
+            "at 8k tokens",
+            "at 128k tokens",
+            "FLOPs a token",
+        ),
         [figures(one)],
         caption=f"The figures of {one.name}",
         left=0,
         markers=False,
     )
     fact(fact_text(one))
-    caption(f"{note(one)} {source(one)}")
+    caption(note(one))
     attentions(one)
-    sizes(one, values)
+    st.markdown("### Its cache beside others")
+    if sizes := curves((values.model, *values.compared)):
+        draw_chart(
+            st,
+            size_figure(sizes, list(sizes), LENGTHS, theme(), powers=6),
+            key=key("sizes"),
+            alt="Bytes of the cache by the length of the text, a line each model",
+        )
+        caption(
+            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
+            "a model has no more positions; caches below 1 MB lie on the lowest line."
+        )
 
 
 def attentions(one: ModelCard) -> None:
@@ -362,36 +372,20 @@ def attentions(one: ModelCard) -> None:
             width="content",
             query_params=link(one),
         )
-    named = f"The parameters of {one.name}"
-    rows = partial(table, PARTS, part_rows(one), caption=named, markers=False)
-    details("What its parameters are for", rows, key("parts"))
-
-
-def sizes(one: ModelCard, values: Values) -> None:
-    st.markdown("### Its cache beside others")
-    curves = cards.curves((values.model, *values.compared))
-    if curves:
-        draw_chart(
-            st,
-            size_figure(curves, list(curves), cards.LENGTHS, theme(), powers=6),
-            key=key("sizes"),
-            alt="Bytes of the cache by the length of the text, a line each model",
-        )
-        caption(
-            "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
-            "a model has no more positions; caches below 1 MB lie on the lowest line."
-        )
+    details(
+        "What its parameters are for",
+        partial(
+            table,
+            ("part", "parameters", "share"),
+            part_rows(one),
+            caption=f"The parameters of {one.name}",
+            markers=False,
+        ),
+        key("parts"),
+    )
 
 
 # The layers of a model as a strip of cells, alone and for all models in a table, as HTML.
-
-
-def key_of(picked: str, theme: Theme) -> str:
-    """What the cells mean, with the style that marks a model in the table below, which itself is never sent again."""
-    return (
-        f'<div class="cards">{legend(KINDS, theme)}'
-        f"<style>.cards tr[data-model='{picked}'] th{{font-weight:600;color:{PICK[theme]}}}</style></div>"
-    )
 
 
 def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
@@ -407,22 +401,7 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
     return f'<div class="layers{" large" * large}" role="img" aria-label="{escape(words)}">{cells}</div>'
 
 
-def pattern(card: ModelCard, theme: Theme) -> str:
-    return f'<div class="cards">{strip(card, theme, large=True)}</div>'
-
-
 def cell_style(kind: Kind, theme: Theme) -> str:
     colour = CATEGORIES[theme][KINDS.index(kind)]
     look = f"border:2px solid {colour}" if kind == "no positions" else f"background:{colour}"
     return f"{SHAPES[kind]};{look}"
-
-
-def legend(kinds: Sequence[Kind], theme: Theme) -> str:
-    return (
-        "<p>"
-        + "".join(
-            f'<span><b><i style="{cell_style(kind, theme)}"></i></b>{kind}: {MEANINGS[kind]}</span>'
-            for kind in kinds
-        )
-        + "</p>"
-    )

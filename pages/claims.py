@@ -65,9 +65,6 @@ from dashboard.ui.panels import (
 )
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 
-LEAD = (
-    "Classic statements about attention, each measured here, with a verdict computed from the data."
-)
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
     "holds": ("✓", "holds", "hold", "every part of it is confirmed"),
@@ -90,17 +87,6 @@ STATES: dict[State, tuple[str, Outcome, str, str]] = {
         "the intervals are too wide, the models have not learned, or the seeds are too few",
     ),
 }
-VERBS: dict[Outcome, tuple[str, str]] = {
-    "holds": ("holds", "hold"),
-    "refuted": ("is refuted", "are refuted"),
-    "cannot be told": ("cannot be told", "cannot be told"),
-}  # of one, of several
-RULE = (
-    f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
-    "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, Student's "
-    "t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It cannot be told "
-    "where the models have not learned, or where the task leaves no room."
-)
 
 
 def guess_distance(
@@ -161,8 +147,6 @@ def bounds_text(part: Part) -> str:
 
 
 Guess = Mapping[float, float]  # x -> the reader's y
-ROW, LABELS = 34, 260  # pixels of a condition's row, and of the names before the rows
-STROKES = ("solid", "dashed", "dotted", "double")  # in a legend, for each of DASHES
 GUESS = "your guess"
 
 
@@ -252,8 +236,8 @@ def results_figure(
             x,
             Ink.of(theme),
             ends=(least, math.inf),
-            height=ROW,
-            labels=LABELS,
+            height=34,
+            labels=260,
             write=partial(write, unit=figure.unit),
         )
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
@@ -270,9 +254,10 @@ def legend(
         if _curve(one, figure) is not None
     ]
     items += [(GUESS, PICK[theme], 1)] if guess else []
+    strokes = ("solid", "dashed", "dotted", "double")  # for each of DASHES
     return "".join(
         f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:20px;margin-right:'
-        f'6px;vertical-align:4px;border-top:2px {STROKES[dash]} {colour}"></span>{escape(name)}</span> '
+        f'6px;vertical-align:4px;border-top:2px {strokes[dash]} {colour}"></span>{escape(name)}</span> '
         for name, colour, dash in items
     )
 
@@ -295,15 +280,14 @@ def _curve(series: Series, figure: Figure) -> Curve | None:
     )
 
 
-WIDTH, HEIGHT = 220, 26  # pixels of the picture of an interval
 OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
     "light": {"holds": "#05806B", "refuted": "#8E2658", "cannot be told": "#6F7681"},
     "dark": {"holds": "#6DEFD0", "refuted": "#C7648B", "cannot be told": "#9A9EA5"},
 }
 
 
-def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
-    part = effect.part
+def interval_picture(effect: Effect, theme: Theme) -> str:
+    part, width, height = effect.part, 220, 26
     if not math.isfinite(effect.mean):
         return ""
     # The picture spans the interval, its finite bounds, and zero's side of a one-sided bound.
@@ -318,7 +302,7 @@ def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
     left, right, middle, colour = (
         place(part.low),
         place(part.high),
-        HEIGHT / 2,
+        height / 2,
         OUTCOME_COLOURS[theme][effect.outcome],
     )
     spoken = (
@@ -326,13 +310,13 @@ def interval_picture(effect: Effect, theme: Theme, width: int = WIDTH) -> str:
         f"{bounds_text(part)}"
     )
     return image(
-        f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{HEIGHT - 6}" '
+        f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{height - 6}" '
         f'fill="{Ink.of(theme).hairline}"/>'
         f'<line x1="{round(place(effect.low), 1)}" x2="{round(place(effect.high), 1)}" y1="{middle}" y2="{middle}" '
         f'stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
         f'<circle cx="{round(place(effect.mean), 1)}" cy="{middle}" r="5" fill="{colour}"/>',
         width,
-        HEIGHT,
+        height,
         spoken,
     )
 
@@ -436,10 +420,7 @@ ALL = ""
 SOURCES = {"shipped": "The lab's", "own": "Yours", "both": "Both"}
 
 
-def key(name: str) -> str:
-    return f"{PAGE}:{name}"
-
-
+key = "claims:{}".format  # a widget's key, which is also its name in the link
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
 
 
@@ -564,9 +545,6 @@ def _read(link: str, question: Sketch, count: int) -> list[float] | None:
     return ys
 
 
-SCRIPT_ALL = "The verdict on every claim, computed from the numbers that ship with the lab."
-ONE = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
-OWN = "The same from a run of one's own."
 VERDICTS = """
 from collections import Counter
 
@@ -581,19 +559,6 @@ for claim in CLAIMS:
         print(f"{verdicts[claim.key].state:>20}  {claim.statement}")
 print(Counter(each.state for each in verdicts.values()))
 """
-PRINT = """
-print(judged.state)
-for effect in judged.effects:
-    print(f"{effect.outcome:>14}  {effect.part.statement}: {effect.mean:.3g} [{effect.low:.3g}, {effect.high:.3g}]")
-"""
-
-
-def index(results: Sequence[Shipped]) -> Script:
-    parts = [effect.mean for result in results for effect in result.verdict.effects]
-    return Script(
-        (Cell(SCRIPT_ALL, VERDICTS),),
-        {"[effect.mean for each in verdicts.values() for effect in each.effects]": np.array(parts)},
-    )
 
 
 def script(lab: Shipped | None, own: OwnRun | None) -> Script:
@@ -607,8 +572,12 @@ from core.claims.base import verdict
 claim = claim_of({lab.claim.key!r})
 result = shipped(claim)  # measured by: {lab.command}
 judged = verdict(claim, result.settings, result.results)
-{PRINT.lstrip()}"""
-        cells["judged"] = Cell(ONE, code), lab
+print(judged.state)
+for effect in judged.effects:
+    print(f"{{effect.outcome:>14}}  {{effect.part.statement}}: {{effect.mean:.3g}} [{{effect.low:.3g}}, {{effect.high:.3g}}]")
+"""
+        text = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
+        cells["judged"] = Cell(text, code), lab
     if own is not None and own.measured.seeds:
         code = f"""
 from core.claims.catalogue import claim_of
@@ -619,7 +588,7 @@ claim, group = claim_of({own.measured.claim.key!r}), find_group({own.group.id!r}
 own = verdict(claim, group.config.settings, group.results())
 print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
 """
-        cells["own"] = Cell(OWN, code), own.measured
+        cells["own"] = Cell("The same from a run of one's own.", code), own.measured
     results = {
         f"[[effect.mean, effect.low, effect.high] for effect in {name}.effects]": np.array(
             [[effect.mean, effect.low, effect.high] for effect in measured.verdict.effects]
@@ -630,7 +599,10 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
 
 
 def page() -> None:
-    title("Claims", LEAD)
+    title(
+        "Claims",
+        "Classic statements about attention, each measured here, with a verdict computed from the data.",
+    )
     arrived = is_new("claim")
     link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
     if arrived and (linked := st.query_params.get("claim")) is not None:
@@ -646,7 +618,23 @@ def page() -> None:
 @fragment
 def _index() -> None:
     results = {claim.key: claims.lab_result(claim) for claim in CLAIMS}
-    add_script(lambda: index([each for each in results.values() if each]))
+    text = "The verdict on every claim, computed from the numbers that ship with the lab."
+    means = "[effect.mean for each in verdicts.values() for effect in each.effects]"
+    add_script(
+        lambda: Script(
+            (Cell(text, VERDICTS),),
+            {
+                means: np.array(
+                    [
+                        part.mean
+                        for each in results.values()
+                        if each
+                        for part in each.verdict.effects
+                    ]
+                )
+            },
+        )
+    )
     hidden = st.toggle(
         "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
     )
@@ -784,13 +772,18 @@ def _results(
             key=key(f"figure:{figure.measure}"),
             alt=f"{figure.title} of each condition, over seeds",
         )
+    verbs = {  # of one, of several
+        "holds": ("holds", "hold"),
+        "refuted": ("is refuted", "are refuted"),
+        "cannot be told": ("cannot be told", "cannot be told"),
+    }
     for name, each in sources.items():
         whose = {"shipped": "The lab's measurement", "own": "Your run"}[name]
         judged = each.verdict
         counts = Counter(effect.outcome for effect in judged.effects)
         parts = [
-            f"{counts[outcome]} {verbs[counts[outcome] > 1]}"
-            for outcome, verbs in VERBS.items()
+            f"{counts[outcome]} {forms[counts[outcome] > 1]}"
+            for outcome, forms in verbs.items()
             if counts[outcome]
         ]
         scope = f", {each.claim.scope}" if each.claim.scope else ""
@@ -812,7 +805,12 @@ def _results(
             for effect in judged.effects
         )
         st.html(f"<div>{rows}</div>")
-    caption(RULE)
+    caption(
+        f"A part holds where the whole interval of its mean over {MIN_SEEDS} seeds or more lies within its bounds, "
+        "and is refuted where the whole interval lies outside; the intervals cover all parts together (95 %, "
+        "Student's t, Bonferroni), those of ratios on a logarithmic scale and those of shares between 0 and 1. It "
+        "cannot be told where the models have not learned, or where the task leaves no room."
+    )
 
 
 def _download(label: str, name: str, result: Shipped) -> None:

@@ -57,6 +57,7 @@ from dashboard.draw.formats import (
     number,
     operations,
     plain,
+    plural,
     rule,
 )
 from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
@@ -91,18 +92,7 @@ from dashboard.ui.panels import (
 
 
 PLAIN = AttentionConfig()
-PLAINEST = "Dot product"
-UNNAMED_PRESETS = ("self_attention",)  # named by its score
 SAME_SHARE = 0.005  # a smaller difference of two shares is not written
-SAME_CELL = 5e-4  # a smaller difference of two weights does not show in three decimals
-SPOKEN = {
-    "score": "the {} score",
-    "mask": "the {} mask",
-    "kernel": "the {} kernel",
-    "position": "{}",
-    "projection": "{}",
-    "normalizer": "{}",
-}
 
 
 def changed_axes(config: AttentionConfig) -> list[str]:
@@ -115,9 +105,9 @@ def name_of(config: AttentionConfig) -> str:
     if len(axes) == 1:
         return choice_name(axes[0], getattr(config, axes[0]))
     known = preset_of(config)
-    if known is not None and known not in UNNAMED_PRESETS:
+    if known not in (None, "self_attention"):  # which is named by its score
         return preset(known).name
-    return " + ".join(choice_name(axis, getattr(config, axis)) for axis in axes) or PLAINEST
+    return " + ".join(choice_name(axis, getattr(config, axis)) for axis in axes) or "Dot product"
 
 
 def names_of(configs: Sequence[AttentionConfig]) -> list[str]:
@@ -155,8 +145,8 @@ def spoken(config: AttentionConfig, name: str) -> str:
         return lowered
     if not axes:
         return f"the {lowered}"
-    article = SPOKEN[axes[0]].format(lowered)
-    return article.removesuffix(" mask") if "window" in lowered else article
+    nouns = {"score": " score", "mask": "" if "window" in lowered else " mask", "kernel": " kernel"}
+    return f"the {lowered}{nouns[axes[0]]}" if axes[0] in nouns else lowered
 
 
 def fact_text(
@@ -174,7 +164,8 @@ def fact_text(
     )
     begin = name_a[:1].upper() + name_a[1:]
     even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
-    if np.abs(first.weights - second.weights).max() < SAME_CELL:
+    # a smaller difference does not show in three decimals
+    if np.abs(first.weights - second.weights).max() < 5e-4:
         sentence = (
             f"{plain(begin)} and {plain(name_b)} give the same weights, with **{number(first.near)}** of the "
             f"weight within two tokens; uniform weights would put {number(even)} there."
@@ -303,7 +294,6 @@ def tex(token: str) -> str:
 # The controls (mechanisms in order, shared tokens and sizes) in the link and in the session.
 
 
-FIRST = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
 MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
 MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
 LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
@@ -312,11 +302,10 @@ NUMBERS = {"sizes": "16.2.0", "minus": "1.0", "seed": "126", "length": "512"}  #
 # The session's keys of the controls, and of the link that they wrote.
 CONTROLS, WRITTEN = "compare:setup", "compare:written"
 
-Query = Mapping[str, str | list[str]]
-
 
 def default_controls() -> Comparison:
-    return Comparison(tuple(from_text(text, (WIDTH, HEADS)) for text in FIRST))
+    texts = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
+    return Comparison(tuple(from_text(text, (WIDTH, HEADS)) for text in texts))
 
 
 def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
@@ -344,7 +333,7 @@ def to_query(controls: Comparison) -> dict[str, str | list[str]]:
 PARAMETERS = tuple(link_texts(default_controls()))
 
 
-def from_query(query: Query) -> tuple[Comparison, list[str]]:
+def from_query(query: Mapping[str, str | list[str]]) -> tuple[Comparison, list[str]]:
     controls, refused = default_controls(), []
     for name in PARAMETERS:
         if name not in query:
@@ -393,21 +382,23 @@ def with_parameter(controls: Comparison, name: str, value: Any) -> Comparison:
         )
     numbers = [int(part) for part in value.split(".")]
     if name == "sizes":
-        check_sizes(*numbers[:2])
-        if numbers[0] > WIDEST or numbers[1] > MAX_HEADS:
+        d_model, num_heads, head = numbers
+        check_sizes(d_model, num_heads)
+        if d_model > WIDEST or num_heads > MAX_HEADS:
             raise ConfigError(
                 f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads."
             )
-    if name == "minus" and (max(numbers) > last or numbers[0] == numbers[1]):
-        raise ConfigError(f"minus = {value}; expected two different mechanisms from 0 to {last}.")
+        return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
+    if name == "minus":
+        first, second = numbers
+        if max(numbers) > last or first == second:
+            raise ConfigError(
+                f"minus = {value}; expected two different mechanisms from 0 to {last}."
+            )
+        return replace(controls, minus=(first, second))
     if name == "length" and numbers[0] not in LENGTHS:
         raise ConfigError(f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.")
-    changes: dict[str, Any] = {name: numbers[0]}
-    if name == "sizes":
-        changes = dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
-    elif name == "minus":
-        changes = {"minus": tuple(numbers)}
-    return replace(controls, **changes)
+    return replace(controls, **{name: numbers[0]})
 
 
 def load_controls() -> tuple[Comparison, list[str]]:
@@ -461,8 +452,6 @@ def heads_of(d_model: int) -> list[int]:
 
 
 EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
-WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
-LONGEST_TEXT = 20_000  # as many as are read
 UNCHANGED = ""
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
@@ -482,7 +471,7 @@ def tokens_popover(controls: Comparison) -> None:
             "Sentence",
             key="compare:text",
             height=100,
-            max_chars=LONGEST_TEXT,
+            max_chars=20_000,  # as many as are read
             **KEEP,
             help="The text that every mechanism reads. It is split into tokens.",
         )
@@ -500,7 +489,7 @@ def tokens_popover(controls: Comparison) -> None:
         d_model, fits = controls.d_model, heads_of(controls.d_model)
         st.select_slider(
             "d_model",
-            sorted({*WIDTHS, d_model}),
+            sorted({4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, d_model}),
             d_model,
             key="compare:d_model",
             **KEEP,
@@ -526,13 +515,6 @@ def tokens_popover(controls: Comparison) -> None:
         )
 
 
-def source_label(source: str) -> str:
-    if source == SEEDED:
-        return "A seeded layer"
-    layer, head = source.split(".")
-    return f"MiniLM, layer {layer}, head {head}"
-
-
 def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
     panel = st.popover(
         "Mechanisms",
@@ -553,14 +535,13 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
                 TWICE: not full,
                 REMOVE: count > MIN_MECHANISMS,
             }
-            key = f"compare:line:{index}"
             st.menu_button(
                 plain(name),
                 [action for action, can in possible.items() if can],
-                key=key,
+                key=f"compare:line:{index}",
                 width="stretch",
                 on_click=_act,
-                args=(key, index),
+                args=(index,),
             )
         st.selectbox(
             "Add a mechanism",
@@ -589,8 +570,9 @@ def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
         )
 
 
-def _act(key: str, index: int) -> None:
-    action, order = st.session_state[key], list(range(len(st.session_state[CONTROLS].mechanisms)))
+def _act(index: int) -> None:
+    action = st.session_state[f"compare:line:{index}"]
+    order = list(range(len(st.session_state[CONTROLS].mechanisms)))
     orders = {
         REMOVE: [*order[:index], *order[index + 1 :]],
         TWICE: [*order[: index + 1], *order[index:]],
@@ -692,11 +674,6 @@ MAPS = """The same head under every mechanism, of layers with seeded weights or 
 its weights, and the difference of two."""
 COSTS = """Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.
 core.attention.cost.race(configs, [{length}]) measures time and memory here."""
-DRAW = """
-from core.show import show_maps
-
-show_maps(weights, tokens, tokens)
-"""
 
 
 def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[str]) -> Script:
@@ -729,6 +706,11 @@ costs = {{name: closed_form_cost(config, {controls.length}) for name, config in 
 for name, cost in costs.items():
     print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
 """
+    draw = """
+from core.show import show_maps
+
+show_maps(weights, tokens, tokens)
+"""
     shown = np.stack([results[index].weights for index in drawn])
     known = [closed_form_cost(config, controls.length) for config in configs]
     values = {
@@ -744,7 +726,7 @@ for name, cost in costs.items():
         values["difference"] = results[first].weights - results[second].weights
     return Script(
         (
-            Cell(MAPS, maps, DRAW, "compare:maps"),
+            Cell(MAPS, maps, draw, "compare:maps"),
             Cell(COSTS.format(length=controls.length), costs),
         ),
         values,
@@ -755,14 +737,8 @@ for name, cost in costs.items():
 
 
 VISITED = "compare:visited"  # the session has seen the first measurements
-HEAD = ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters")
 MISSING = "–"
-DENSE_NOTE = "¹ This kernel computes all scores and then masks some, so it saves no time."
-
 LOADED = "compare:loaded"
-SHORT = 64  # tokens, up to which one thread is enough
-MAPS_HEIGHT = 380  # px of the placeholder while the model is loaded
-COUNTS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 
 @fragment
@@ -806,7 +782,7 @@ def page() -> None:
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
     title(
         "Side by side",
-        f"Compare the attention maps of {COUNTS[len(names)]} mechanisms on the same "
+        f"Compare the attention maps of {('two', 'three', 'four', 'five', 'six')[len(names) - 2]} mechanisms on the same "
         + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
         partial(tokens_popover, controls),
     )
@@ -820,7 +796,11 @@ def page() -> None:
             [SEEDED, *MINILM],
             key="compare:source",
             **KEEP,
-            format_func=source_label,
+            format_func=lambda source: (
+                "A seeded layer"
+                if source == SEEDED
+                else "MiniLM, layer {}, head {}".format(*source.split("."))
+            ),
             help="A head of the model MiniLM, or a layer with random parameters.",
         )
     with grid.cell(column_span=2):
@@ -856,7 +836,8 @@ def page() -> None:
 def _compute_maps(controls: Comparison) -> Maps | None:
     shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
-        with one_thread(len(tokenize(controls.text).tokens) <= SHORT):
+        # one thread is enough for a short text
+        with one_thread(len(tokenize(controls.text).tokens) <= 64):
             if controls.seeded:
                 maps = shared(study.compare, shown)
             else:
@@ -864,7 +845,7 @@ def _compute_maps(controls: Comparison) -> Maps | None:
                 words = "Loading the model, 91 MB, first time only"
                 with (
                     st.spinner(words) if new else nullcontext(),
-                    st.skeleton(height=MAPS_HEIGHT) if new else nullcontext(),
+                    st.skeleton(height=380) if new else nullcontext(),
                 ):
                     maps = study_of(study.compare_pretrained, EMBEDDED, shown)
     except PretrainedError as error:
@@ -1014,7 +995,7 @@ def cost_table(
         ]
         with table_slot.container():
             table(
-                HEAD,
+                ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters"),
                 rows,
                 caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism",
             )
@@ -1044,28 +1025,23 @@ def cost_table(
             key="compare:measure",
             help="Runs every mechanism on this machine, which takes a second or two.",
         )
-    dense = any(cost.dense for cost in closed if cost)
-    unable = [
+    notes = [
         f"{plain(name)}: {plain(each.skipped)}"
         for name, each in zip(names, measured(), strict=True)
         if each and each.skipped
     ]
-    d_model, heads = controls.sizes
-    threads = torch.get_num_threads()
-    caption(
-        " ".join(
-            [
-                (
-                    f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, {threads} CPU "
-                    f"{'thread' if threads == 1 else 'threads'}. Time and memory: the kernel's forward pass, median of "
-                    f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean "
-                    "distance of the weight, in tokens."
-                ),
-                *[DENSE_NOTE] * dense,
-                *unable,
-            ]
+    if any(cost.dense for cost in closed if cost):
+        notes.insert(
+            0, "¹ This kernel computes all scores and then masks some, so it saves no time."
         )
+    d_model, heads = controls.sizes
+    conditions = (
+        f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, "
+        f"{plural(torch.get_num_threads(), 'CPU thread')}. Time and memory: the kernel's forward pass, median of "
+        f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
+        "weight, in tokens."
     )
+    caption(" ".join([conditions, *notes]))
     new = not st.session_state.get(VISITED) and any(
         (config, controls.length) not in done for config in possible
     )

@@ -54,7 +54,7 @@ from core.training.sweeps import (
     vary,
 )
 from dashboard.draw.curves import Scale, lines, seeds
-from dashboard.draw.formats import SPACE, about_duration, number, plain, score
+from dashboard.draw.formats import SPACE, about_duration, number, plain, plural, score
 from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.picture_files import csv_file
 from dashboard.navigation import step_of
@@ -132,10 +132,6 @@ ONLY = {
     "feeding": RECURRENT,
     "pool": ("classifier",),
 }
-FIRST = {
-    "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
-    "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
-}
 
 
 @lru_cache(maxsize=256)
@@ -205,9 +201,13 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
+    usual = {
+        "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
+        "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
+    }
     names = offered(base, axis)
-    usual = [value_text(axis, choice_from_text(key, axis)) for key in FIRST.get(axis, ())]
-    return [name for name in usual if name in names] or list(names)[:4]
+    named = [value_text(axis, choice_from_text(key, axis)) for key in usual.get(axis, ())]
+    return [name for name in named if name in names] or list(names)[:4]
 
 
 def read(base: RunConfig, axis: str, text: str) -> Any:
@@ -421,8 +421,11 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
         hint = "You can type another number."
     few = len(names) <= 6  # so many need no popover
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
-    popover = partial(st.popover, "Values", width="stretch", icon=":material/checklist:")
-    with st.container() if few else popover():
+    with (
+        st.container()
+        if few
+        else st.popover("Values", width="stretch", icon=":material/checklist:")
+    ):
         selected = st.multiselect(
             "Values",
             names,
@@ -741,13 +744,13 @@ def caption_text(data: SweepData, over: str) -> str:
         else f"{config.seconds:g}{SPACE}s of training"
     )
     sizes = (
-        f", {_count(model.num_heads, 'head')}, {_count(model.layers, 'layer')}"
+        f", {plural(model.num_heads, 'head')}, {plural(model.layers, 'layer')}"
         if model.kind not in RECURRENT
         else ""
     )
     parts = [
         f"{data.task().name}, {model.kind}, d_model {model.d_model}{sizes}",
-        f"{equal} per run, {_count(len(config.seeds), 'seed')} per value",
+        f"{equal} per run, {plural(len(config.seeds), 'seed')} per value",
         *[f"{held:,} held-out items at the end"] * bool(held),
     ]
     end = " Over seconds, a line ends where the first of its seeds ends."
@@ -756,10 +759,6 @@ def caption_text(data: SweepData, over: str) -> str:
         f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
         f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
     )
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
@@ -918,8 +917,11 @@ def page() -> None:
         if readable is not None:
             details("All runs and their numbers", partial(_runs, readable), "sweeps:runs")
             details("Make a claim of this sweep", partial(draw_claim, readable), "sweeps:claim")
-    how = partial(sources, HOW, vary, compare)
-    details("How a setting is varied and how differences are tested", how, "sweeps:source")
+    details(
+        "How a setting is varied and how differences are tested",
+        partial(sources, HOW, vary, compare),
+        "sweeps:source",
+    )
     next_page("sweeps")
     jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
 
