@@ -1055,7 +1055,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
 
 def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
     x, y = (axis_of(measurement, controls.ref, one) for one in (controls.x, controls.y))
-    if missing := [one.measure for one in (x, y) if one.is_missing]:
+    if missing := [one.measure for one in (x, y) if np.isnan(one.mean).all()]:
         measure = missing[0]
         # Why a measure has no values, and what would give some
         why = {

@@ -22,6 +22,7 @@ from core.interpret.lens import (
     Trajectories,
     attribute_passes,
     count_parts,
+    first_likeliest,
     follow_tokens,
     join_parts,
     read_part,
@@ -377,7 +378,7 @@ def when_script(controls: Values, decision: Decision, words: Mapping[int, str]) 
     lens, along = decision.lens, decision.trajectories
     window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
     names = distinct([words[token] for token in decision.tokens])
-    leads = [-1 if one is None else one for one in (decision.first, decision.stays)]
+    leads = [-1 if one is None else one for one in first_likeliest(along)]
     results = {
         "lens.top": to_numpy(lens.top),
         "lens.probabilities": to_numpy(lens.probabilities),
@@ -470,7 +471,8 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 
 
 def decided(controls: Values, decision: Decision, words: Mapping[int, str]) -> str:
-    lens, along, at = decision.lens, decision.trajectories, decision.stays
+    lens, along = decision.lens, decision.trajectories
+    first, at = first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
     states = ["the embedding", *decision.states[1:]]
     answer = plain(words[decision.tokens[0]])
@@ -493,8 +495,8 @@ def decided(controls: Values, decision: Decision, words: Mapping[int, str]) -> s
             f" After {states[at - 1]} it was number {ranks[at - 1]:,}, with "
             f"{number(shares[at - 1])}, and **{before}** led."
         )
-    if decision.first is not None and decision.first < at:
-        text += f" It led once before, after {states[decision.first]}."
+    if first is not None and first < at:
+        text += f" It led once before, after {states[first]}."
     return text
 
 

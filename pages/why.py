@@ -434,7 +434,11 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 def _first_result(setting: Controls) -> str:
     """When a model has its first result."""
-    after = "" if setting.seconds == FEW_STEPS else f", or after {setting.planned} of training"
+    after = (
+        ""
+        if setting.seconds == FEW_STEPS
+        else f", or after {training_label(setting.seconds)} of training"
+    )
     return f"at step {FEW}{after}"
 
 
@@ -456,7 +460,7 @@ def conditions(data: Comparison, result: Result | None) -> str:
             for model, label in labels.items()
         )
         return (
-            f"Trained on this machine: {task}. Training, {data.setting.planned} planned for each: {spent}. "
+            f"Trained on this machine: {task}. Training, {training_label(data.setting.seconds)} planned for each: {spent}. "
             f"{scored}"
         )
     seeds, ends = (
@@ -597,9 +601,9 @@ def page() -> None:
     if not live and (pair is None or values != setting):
         what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
         st.caption(
-            f"The charts show {what if pair is None else f'runs of {setting.planned}'}, with {setting.d_model} "
-            f"numbers and up to {setting.longest} words. **Run it** trains both models on this machine with the "
-            "settings above."
+            f"The charts show {what if pair is None else f'runs of {training_label(setting.seconds)}'}, with "
+            f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
+            "machine with the settings above."
         )
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load

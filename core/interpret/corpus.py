@@ -517,12 +517,11 @@ def join_vectors(parts: Sequence[HeadVectors]) -> HeadVectors:
         for name in "qk"
     )
     tokens = tuple(token for part in parts for token in part.tokens)
-    positions = np.concatenate([part.positions for part in parts])
     return HeadVectors(
         q,
         k,
         tokens,
-        positions,
+        np.concatenate([part.positions for part in parts]),
         np.repeat(np.arange(len(parts)), [len(part.tokens) for part in parts]),
     )
 

@@ -210,8 +210,10 @@ def work(
     if not corpus.read and corpus.texts:
         return "failed", f"No text could be read. {corpus.error}"
     if corpus.texts < len(inputs):
-        message = f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved."
-        return "stopped", message
+        return (
+            "stopped",
+            f"Stopped after {corpus.texts:,} of {len(inputs):,} texts, which are saved.",
+        )
     return "finished", f"Measured {corpus.texts:,} texts."
 
 

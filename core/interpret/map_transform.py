@@ -173,8 +173,11 @@ def token_transform(
     down, across = shown
     if sinks:
         across = hide_tokens(across, find_sinks(trace)) or across
-    whole = MapTransform.plain(len(rows), len(columns))
-    return MapTransform(down, across) if down and across else whole
+    return (
+        MapTransform(down, across)
+        if down and across
+        else MapTransform.plain(len(rows), len(columns))
+    )
 
 
 Weights = Float[np.ndarray, "H T S"]

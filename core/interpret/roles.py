@@ -250,7 +250,6 @@ class Role:
 
     @property
     def meaning(self) -> str:
-        """What the score measures."""
         return (
             f"weight on {self.attends_to}"
             if self.targets

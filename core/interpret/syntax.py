@@ -335,8 +335,9 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
     top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
     sentence = ParsedReading(parse, tokens, stack_layers(top, -1))
-    numbers = tuple(item.layer_number for item in maps)
-    return SyntaxReadings(kind, (sentence,), 0, numbers, tuple(map(len, top)))
+    return SyntaxReadings(
+        kind, (sentence,), 0, tuple(item.layer_number for item in maps), tuple(map(len, top))
+    )
 
 
 def join_readings(
@@ -347,8 +348,11 @@ def join_readings(
     reject_if(
         not read, f"No sentence of {pretrained.name} could be divided into the words of the file."
     )
-    sentences = tuple(one for part in read for one in part.sentences)
-    return replace(read[-1], sentences=sentences, left_out=left_out + len(parts) - len(read))
+    return replace(
+        read[-1],
+        sentences=tuple(one for part in read for one in part.sentences),
+        left_out=left_out + len(parts) - len(read),
+    )
 
 
 def read_parse(pretrained: Pretrained, parse: Parse) -> Reading:
@@ -367,9 +371,10 @@ def word_tokens(pretrained: Pretrained, parse: Parse, reading: Reading,
     has none.
     """
     line: Line = reading.lines(kind)[0]
-    as_target = pretrained.reads == "pair" and kind == "causal"
-    given = {"text_target": parse.text} if as_target else {"text": parse.text}
-    encoding = tokenized(pretrained, **given, add_special_tokens=False, return_offsets_mapping=True)
+    name = "text_target" if pretrained.reads == "pair" and kind == "causal" else "text"
+    encoding = tokenized(
+        pretrained, **{name: parse.text}, add_special_tokens=False, return_offsets_mapping=True
+    )
     unknown = line.unknown or (False,) * len(line)
     ordinary = [index for index in range(len(line)) if not line.special[index] or unknown[index]]
     if [line.ids[index] for index in ordinary] != list(encoding["input_ids"]):

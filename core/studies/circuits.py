@@ -83,8 +83,10 @@ class Circuits(HeadWeights):
     @cached_property
     def layer_names(self) -> list[str]:
         several = len({each.kind for each in self.heads}) > 1
-        streams = [f"{STREAMS[one.kind]} " if several else "" for one in self.heads]
-        return [f"{stream}L{one.number}" for stream, one in zip(streams, self.heads, strict=True)]
+        return [
+            f"{STREAMS[one.kind]} L{one.number}" if several else f"L{one.number}"
+            for one in self.heads
+        ]
 
     @cached_property
     def head_names(self) -> list[str]:
@@ -92,7 +94,6 @@ class Circuits(HeadWeights):
 
     @cached_property
     def names(self) -> dict[str, Head]:
-        """All heads by name."""
         return {self.name(head): head for head in self.all()}
 
     def name(self, head: Head) -> str:
@@ -164,8 +165,8 @@ def default_head(circuits: Circuits) -> Head:
 def singular_values(model: Pretrained, weights: HeadWeights, head: Head) -> dict[str, np.ndarray]:
     """Those of W_V W_O, and of W_Q W_Kᵀ where there is one, arrays (D,)."""
     one = weights.heads[head[0]]
-    factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
-    return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each is not None}
+    factors = ("OV", ov_factors(one)), ("QK", qk_factors(one))
+    return {name: to_numpy(each[1][head[1]]) for name, each in factors if each is not None}
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ def own_run(claim: Claim, run_id: object) -> OwnRun | None:
         if (group := find_group(run_id)) is not None and group.config.claim == claim.key:
             # before the cells, so that those of an ended one are all
             statuses = tuple(run.status() for run in group.runs)
-            measured = ClaimResult(claim, group.config.settings, group.results())
-            return OwnRun(group, measured, statuses, len(group.config.cells))
+            return OwnRun(
+                group,
+                ClaimResult(claim, group.config.settings, group.results()),
+                statuses,
+                len(group.config.cells),
+            )
     return None

@@ -206,9 +206,13 @@ def head_map(steps: Steps, head: int) -> MapResult:
         )
 
     products = None if steps.raw is None else steps.raw * steps.scale
-    weights = steps.weights[0, head].float().numpy().copy()
     return MapResult(
-        weights, of_head(steps.mask), steps.implied, "", of_head(products), of_head(steps.scores)
+        steps.weights[0, head].float().numpy().copy(),
+        of_head(steps.mask),
+        steps.implied,
+        "",
+        of_head(products),
+        of_head(steps.scores),
     )
 
 

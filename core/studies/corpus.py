@@ -96,10 +96,6 @@ class Axis:
     mean: np.ndarray
     half: np.ndarray
 
-    @property
-    def is_missing(self) -> bool:
-        return bool(np.isnan(self.mean).all())
-
 
 @dataclass(frozen=True, eq=False)
 class TextExample:

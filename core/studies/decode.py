@@ -62,8 +62,9 @@ def decodable_runs(examples: Iterable[Run]) -> dict[str, Run]:
             return False
         return issubclass(MODELS[kind], Seq2Seq) and bool(run.checkpoint_steps())
 
-    own = reversed(list_runs(latest=LISTED))
-    return {run.id: run for run in (*examples, *own) if can_decode(run)}
+    return {
+        run.id: run for run in (*examples, *reversed(list_runs(latest=LISTED))) if can_decode(run)
+    }
 
 
 def source_text(task: Task, example: Example) -> str:
@@ -111,9 +112,13 @@ def decode(model: Seq2Seq, task: Task, source: str | int, settings: SearchSettin
         if task.input == "tokens"
         else ()
     )
-    tokens = task.display_tokens(example)[0]
     return SearchResult(
-        prompt, tokens, known.get(example.source), tree, time.thread_time() - started, unknown
+        prompt,
+        task.display_tokens(example)[0],
+        known.get(example.source),
+        tree,
+        time.thread_time() - started,
+        unknown,
     )
 
 

@@ -34,19 +34,10 @@ class Decision:
         return state_names(self.lens)
 
     @property
-    def first(self) -> int | None:
-        """The first state in which the answer is the likeliest."""
-        return first_likeliest(self.trajectories)[0]
-
-    @property
-    def stays(self) -> int | None:
-        """The first state from which it stays so."""
-        return first_likeliest(self.trajectories)[1]
-
-    @property
     def decisive(self) -> int:
-        """The state in which the answer is decided; the last one where it is not the likeliest."""
-        return len(self.states) - 1 if self.stays is None else self.stays
+        """The state from which the answer stays the likeliest; the last one where it is not."""
+        _, stays = first_likeliest(self.trajectories)
+        return len(self.states) - 1 if stays is None else stays
 
 
 def window_start(position: int, length: int) -> int:
@@ -91,9 +82,9 @@ def layer_names(reading: Reading) -> dict[tuple[Kind, int], str]:
 def named_parts(reading: Reading, attribution: Attribution) -> list[tuple[str, Part]]:
     """Each part with its name, the largest share first."""
     names = layer_names(reading)
-    ranked = sorted(attribution.parts, key=lambda part: -abs(part.value))
     return [
-        (_part_name(part, "" if part.key is None else names[part.key]), part) for part in ranked
+        (_part_name(part, "" if part.key is None else names[part.key]), part)
+        for part in sorted(attribution.parts, key=lambda part: -abs(part.value))
     ]
 
 

@@ -115,8 +115,12 @@ class Source:
 
     @classmethod
     def of_matrices(cls, matrices: Matrices) -> Source:
-        queries = tuple(f"q{i}" for i in range(len(matrices.q)))
-        return cls(queries, tuple(f"k{j}" for j in range(len(matrices.k))), (), matrices)
+        return cls(
+            tuple(f"q{i}" for i in range(len(matrices.q))),
+            tuple(f"k{j}" for j in range(len(matrices.k))),
+            (),
+            matrices,
+        )
 
 
 @torch.inference_mode()

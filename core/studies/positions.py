@@ -87,10 +87,9 @@ def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
 
 def rotations_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """The rotation of a query or key at each position, (T, D, D); of one by rows and columns, those of the first row."""
-    rotations = properties.rotation_matrices(
+    return properties.rotation_matrices(
         seeded_layer(config, seed).position, positions, config.qk_dim
-    )
-    return rotations[: row_length(config)]
+    )[: row_length(config)]
 
 
 def row_length(config: AttentionConfig) -> int | None:

@@ -75,8 +75,9 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
         tuple(view.transform.rows[row] for (row,) in down),
         tuple(view.transform.columns[key] for (key,) in across),
     )
-    trace = AttentionTrace(tuple(maps), view.trace.source)
-    return TraceView(trace, ranked, view.rows, view.columns)
+    return TraceView(
+        AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns
+    )
 
 
 def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:

@@ -8,12 +8,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import torch
-from torch import Tensor
 
 from core.attention import AXES, AttentionConfig, Choice, ConfigError, entry
 from core.attention.cost import Work, peak_bytes, workload
 from core.attention.properties import score_properties
-from core.attention.scores import Score
 from core.plugins import describe
 from core.seeding import seeded_layer
 from core.studies.efficient import ONE_AT_A_TIME, machine
@@ -37,7 +35,7 @@ class ScoreMaps:
     scores: np.ndarray
     weights: np.ndarray
     scale: float
-    factors: tuple[np.ndarray, np.ndarray] | None
+    factors: tuple[np.ndarray, ...] | None
     parameters: int
 
 
@@ -55,6 +53,12 @@ def score_maps(
     queries, keys, scores, weights = (
         each[0, 0].numpy() for each in (steps.q, steps.k, steps.scores, steps.weights)
     )
+    size = len(tokens)
+    # Of every pair: a batch of T·S, one query and one key each
+    factors = layer.score.factors(
+        steps.q[0, 0].repeat_interleave(size, 0)[:, None, None],
+        steps.k[0, 0].repeat(size, 1)[:, None, None],
+    )
     return ScoreMaps(
         choice.key,
         queries,
@@ -62,7 +66,7 @@ def score_maps(
         scores,
         weights,
         scale,
-        factors_of(layer.score, steps.q[0, 0], steps.k[0, 0]),
+        None if factors is None else tuple(f.reshape(size, size, -1).numpy() for f in factors),
         sum(weight.numel() for weight in layer.score.parameters()),
     )
 
@@ -86,17 +90,6 @@ def failure(
     except Exception as error:  # it is a person's own code
         return f"score = {choice.key} failed. {describe(error, Path(source))} It is left out."
     return None
-
-
-def factors_of(score: Score, q: Tensor, k: Tensor) -> tuple[np.ndarray, np.ndarray] | None:
-    """The factors of every pair of q (T, D) and k (S, D), (T, S, D) each, or None."""
-    factors = score.factors(
-        *(part[:, None, None] for part in (q.repeat_interleave(len(k), 0), k.repeat(len(q), 1)))
-    )  # a batch of T·S, one query and one key each
-    if factors is None:
-        return None
-    first, second = (part.reshape(len(q), len(k), -1).numpy() for part in factors)
-    return first, second
 
 
 @dataclass(frozen=True)

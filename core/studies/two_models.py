@@ -66,9 +66,9 @@ class Comparison:
 
 def kinds(first: Side, second: Side) -> list[Kind]:
     """The kinds of attention that both have; where they share none, the first of the first one."""
-    both = [kind for kind in first.reading.trace.kinds if kind in second.reading.trace.kinds]
-    order: list[Kind] = [kind for kind in ("cross", "self", "causal") if kind in both]  # type: ignore[misc]
-    return order or list(first.reading.trace.kinds[:1])
+    one, other = first.reading.trace.kinds, second.reading.trace.kinds
+    order: tuple[Kind, ...] = ("cross", "self", "causal")
+    return [kind for kind in order if kind in one and kind in other] or list(one[:1])
 
 
 def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:

@@ -75,11 +75,6 @@ class Controls:
     seed: int = 0
 
     @property
-    def planned(self) -> str:
-        """How long each model trains: 45 s, or 50 steps."""
-        return training_label(self.seconds)
-
-    @property
     def pair(self) -> tuple[Model, Model]:
         return Model(None, self.d_model), Model(self.score, self.d_model)
 
@@ -183,10 +178,12 @@ class TrainedModel:
 
     def rounded(self) -> TrainedModel:
         """With so many digits as are saved: seconds to 0.01, BLEU to 0.001."""
-        points = (
-            p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
+        return replace(
+            self,
+            points=tuple(
+                p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
+            ),
         )
-        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
