@@ -69,12 +69,8 @@ from dashboard.ui.panels import (
 # The controls of each part of the page.
 
 
-WRITERS = {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"}
 LENGTHS = tuple(2**power for power in range(10, 18))  # 1k to 128k tokens
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-NUMBER_BYTES = {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"}
 MAX_FORMS = 6  # curves in one figure
-PAGE_SIZES = (8, 16, 32, 64)
 
 key = "cache:{}".format  # a widget's key, which is also its name in the link
 
@@ -103,7 +99,7 @@ FIELDS = Fields(
     ),
     writer=Select(
         "Model that writes",
-        WRITERS,
+        {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"},
         help="A decoder with random weights, whose text means nothing, or the lab's own trained "
         "one, which is smaller.",
     ),
@@ -124,7 +120,10 @@ FIELDS = Fields(
         help="A published model: its heads, their size, its layers.",
     ),
     bytes=Select(
-        "Bytes a number", NUMBER_BYTES, span=2, help="How many bytes each stored number takes."
+        "Bytes a number",
+        {2: "2 (bf16)", 1: "1 (fp8)", 4: "4 (fp32)"},
+        span=2,
+        help="How many bytes each stored number takes.",
     ),
     curves=MultiSelect(
         f"Up to {MAX_FORMS} curves",
@@ -149,7 +148,7 @@ FIELDS = Fields(
     ),
     batch=SelectSlider(
         "Sequences at once",
-        BATCHES,
+        (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
         8,
         span=2,
         help="The batch: each step writes one token for each of these sequences.",
@@ -180,7 +179,7 @@ FIELDS = Fields(
     ),
     page=SelectSlider(
         "Tokens a page",
-        PAGE_SIZES,
+        (8, 16, 32, 64),
         16,
         help="How many tokens' keys and values one page of memory holds.",
     ),
@@ -190,10 +189,6 @@ FIELDS = Fields(
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
 
 
-STEP = "What each step of decoding computes, reads and stores: the queries, the cache, the weights of the new token."
-RACE = "The same tokens with and without the cache, and the saved time of each step (`make cache` measures it again)."
-SIZES = "Bytes of the cache by the length of the text, and what bounds a step, in closed form."
-PAGES = "Several sequences in pages: the share of memory that holds no token."
 LINES = """
 import altair as alt
 import pandas as pd
@@ -241,8 +236,9 @@ picked = weights[{step}][{layer}, {at}]
     values = {name: result.vectors[name] for name in NAMES} | {
         f"weights[{index}]": each for index, each in enumerate(result.weights)
     }
+    text = "What each step of decoding computes, reads and stores: the queries, the cache, the weights of the new token."
     return Script(
-        (Cell(STEP, code),),
+        (Cell(text, code),),
         values
         | {
             "picked": result.weights[step][head],
@@ -268,8 +264,9 @@ saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))[
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
 """
+    text = "The same tokens with and without the cache, and the saved time of each step (`make cache` measures it again)."
     return Script(
-        (Cell(RACE, code, DRAW_RACE, "cache:seconds"),),
+        (Cell(text, code, DRAW_RACE, "cache:seconds"),),
         {
             "cached": np.array(pair.cached.tokens[:count]),
             "whole": np.array(pair.whole.tokens[:count]),
@@ -310,8 +307,9 @@ print(bound, "bound by", bound.bound)
         "in sizes.items()",
         f"in sizes.items() if name in {source_of([FORMS[name].name for name in values.curves])}",
     )
+    text = "Bytes of the cache by the length of the text, and what bounds a step, in closed form."
     return Script(
-        (Cell(SIZES, code, draw, "cache:sizes") if values.curves else Cell(SIZES, code),),
+        (Cell(text, code, draw, "cache:sizes") if values.curves else Cell(text, code),),
         {
             "list(sizes.values())": np.array(curves),
             "[bound.flops, bound.weight_bytes, bound.cache_bytes, bound.computing, bound.reading]": np.array(
@@ -329,7 +327,7 @@ reserved = len(lengths) * max(lengths)
 print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1 - sum(lengths) / reserved)
 """
     return Script(
-        (Cell(PAGES, code),),
+        (Cell("Several sequences in pages: the share of memory that holds no token.", code),),
         {"paged": np.array(result.paged), "reserved": np.array(result.reserved)},
     )
 
@@ -337,7 +335,6 @@ print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1
 # The page: a step of decoding, the same text with and without a cache, and the cache's size at real sizes.
 
 
-HEAD = ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte")
 SHORT, LONG = 8192, 131072
 
 OPTIONS = ("q", "k", "v")
@@ -365,8 +362,6 @@ STYLE = """<style>
   font-style:normal;font-size:11px;line-height:24px;text-align:center}
 .pg .row{margin-bottom:3px}
 </style>"""
-
-SQUARE = 26  # pixels
 
 MEASURED = key("measured")  # the model and count that were measured here, and the result
 
@@ -426,10 +421,8 @@ def draw_race() -> None:
     name = FIELDS.draw("writer", into=left).writer
     count = FIELDS.draw("count", into=right).count
     saved = cached(study.load_measurement)
-    where, pair = (
-        f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds.",
-        saved.pairs[name],
-    )
+    where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
+    pair = saved.pairs[name]
     pressed = st.button(
         "Measure on this machine",
         icon=":material/timer:",
@@ -444,7 +437,15 @@ def draw_race() -> None:
             where, pair = f"Measured here: {machine()}.", st.session_state[MEASURED][1]
     count = min(count, pair.count)
     add_script(partial(race, name, count, saved.pairs[name]), "race")
-    fact(race_fact(pair, count, name))
+    cached_seconds, whole_seconds = (
+        sum(each.seconds[:count]) for each in (pair.cached, pair.whole)
+    )
+    same = "the same tokens" if pair.same(count) else "**different tokens**"
+    fact(
+        f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached_seconds)}**, without it "
+        f"**{duration(whole_seconds)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
+        f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
+    )
     curves = [
         Curve(label, [(at + 1, 1000 * seconds) for at, seconds in enumerate(each.seconds[:count])])
         for label, each in (("without", pair.whole), ("with cache", pair.cached))
@@ -456,13 +457,15 @@ def draw_race() -> None:
         alt="Milliseconds of each step with and without the cache",
     )
     vocabulary = loaded_model(load_lab_decoder, TRAINED)[1].target_vocab  # both have it
+    words = " ".join(vocabulary.decode(pair.cached.tokens[: min(count, 24)])) + " …"
+    with_cache, without = (
+        (each.computed[count - 1], duration(each.seconds[count - 1]))
+        for each in (pair.cached, pair.whole)
+    )
     caption(
-        race_note(
-            pair,
-            count,
-            where,
-            " ".join(vocabulary.decode(pair.cached.tokens[: min(count, 24)])) + " …",
-        )
+        f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {with_cache[0]} "
+        f"token with the cache, in {with_cache[1]}, and {without[0]} tokens without it, in {without[1]}: a machine "
+        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}"
     )
 
 
@@ -503,7 +506,7 @@ def draw_size() -> None:
         f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
     )
     table(
-        HEAD,
+        ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte"),
         size_rows(model, values.bytes),
         caption="Bytes of the cache by form",
         markers=False,
@@ -630,7 +633,12 @@ def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Them
             for name in NAMES
         }
         cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
-        weight = _weight(float(weights[at])) if at <= last else "<td></td>"
+        weight = "<td></td>"
+        if at <= last:
+            width = round(50 * float(weights[at]), 1)
+            weight = (
+                f'<td class="w"><i style="width:{width}%"></i>{number(float(weights[at]))}</td>'
+            )
         rows.append(
             f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
         )
@@ -674,16 +682,12 @@ def _strip(values: np.ndarray, theme: Theme) -> str:
     return f"linear-gradient(90deg,{','.join(stops)})"
 
 
-def _weight(weight: float) -> str:
-    return f'<td class="w"><i style="width:{round(50 * weight, 1)}%"></i>{number(weight)}</td>'
-
-
 def _square(sequence: int, filled: int, places: int, size: int, theme: Theme) -> str:
     """So many places in a sequence's colour, from the left as far as they are filled; a page of `size` is square."""
     colour, share = CATEGORIES[theme][sequence], round(100 * filled / places, 2)
     title = f"sequence {sequence + 1}: {filled} of {places} places"
     fill = f"color-mix(in srgb,{colour} 60%,transparent) {share}%,transparent {share}%"
-    width = round(SQUARE * places / size, 1)
+    width = round(26 * places / size, 1)
     return (
         f'<i title="{title}" style="width:{width}px;background:linear-gradient(90deg,{fill}) border-box">'
         f"{sequence + 1}</i>"
@@ -736,41 +740,16 @@ def step_fact(decoding: Decoding, step: int) -> str:
     )
 
 
-def race_fact(pair: Pair, count: int, name: str) -> str:
-    cached, whole = sum(pair.cached.seconds[:count]), sum(pair.whole.seconds[:count])
-    same = "the same tokens" if pair.same(count) else "**different tokens**"
-    return (
-        f"Both ways write {same}, {count} of them. With the cache it takes **{duration(cached)}**, without it "
-        f"**{duration(whole)}**, {number(pair.ratio(count))} times as long. Each layer computes q, k and v of "
-        f"{sum(pair.cached.computed[:count]):,} tokens with it, of {sum(pair.whole.computed[:count]):,} without."
-    )
-
-
-def race_note(pair: Pair, count: int, where: str, words: str) -> str:
-    ways = [
-        (each.computed[count - 1], duration(each.seconds[count - 1]))
-        for each in (pair.cached, pair.whole)
-    ]
-    return (
-        f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {ways[0][0]} "
-        f"token with the cache, in {ways[0][1]}, and {ways[1][0]} tokens without it, in {ways[1][1]}: a machine "
-        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}"
-    )
-
-
 def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
     full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
-    rows = []
-    for form in FORMS.values():
-        sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
-        token = "–" if form.state else byte_size(sizes[0])
-        rows.append(
-            [
-                form.name,
-                token,
-                *map(byte_size, sizes[1:]),
-                percent(sizes[2] / full),
-                number(intensity(model, form, LONG, number_bytes)),
-            ]
-        )
-    return rows
+    return [
+        [
+            form.name,
+            "–" if form.state else byte_size(cache_bytes(model, form, 1, number_bytes)),
+            byte_size(cache_bytes(model, form, SHORT, number_bytes)),
+            byte_size(cache_bytes(model, form, LONG, number_bytes)),
+            percent(cache_bytes(model, form, LONG, number_bytes) / full),
+            number(intensity(model, form, LONG, number_bytes)),
+        ]
+        for form in FORMS.values()
+    ]

@@ -1,7 +1,5 @@
 """Cost and speed: what each kernel takes as the text grows, measured here, and the weights that some imply."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,11 +71,7 @@ from dashboard.ui.run_controls import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
 
-WINDOWS = (16, 32, 64, 128, 256)
-LONGEST = (512, 1024, 2048, 4096, 8192)
 MAX_KERNELS = 6  # curves in one figure
-SENTENCE, MAX_TOKENS = "The animal was too tired .", 48
-FEATURES, FEW = (4, 16, 64, 256, 1024), (1, 2, 3, 4, 6, 8)
 
 key = "efficient:{}".format  # a widget's key, which is also its name in the link
 
@@ -101,13 +95,13 @@ FIELDS = Fields(
     ),
     window=SelectSlider(
         "Window of local and block-sparse",
-        WINDOWS,
+        (16, 32, 64, 128, 256),
         Conditions.window,
         help="How many keys a query sees on each side.",
     ),
     longest=Select(
         "Longest text",
-        LONGEST,
+        (512, 1024, 2048, 4096, 8192),
         Conditions.longest,
         text="{:,} tokens".format,
         help=lambda _: limits_help(devices()[0]),
@@ -129,12 +123,14 @@ FIELDS = Fields(
         when=lambda _: len(devices()) > 1,
         help="Where the kernels run.",
     ),
-    sentence=Text("Sentence", SENTENCE, span=2, help="Each word is one token."),
+    sentence=Text("Sentence", "The animal was too tired .", span=2, help="Each word is one token."),
     head=Select("Head", range(HEADS), help="The head that is drawn."),
-    features=Select("Random features", FEATURES, 64, help=ENTRIES["performer"].params[0].help),
+    features=Select(
+        "Random features", (4, 16, 64, 256, 1024), 64, help=ENTRIES["performer"].params[0].help
+    ),
     few=Select(
         "Rank, landmarks",
-        FEW,
+        (1, 2, 3, 4, 6, 8),
         3,
         help="The number of projected keys in Linformer and of landmarks in Nyström.",
     ),
@@ -196,13 +192,6 @@ def draw_controls() -> Conditions:
 # What the page computes as Python: the measurement of its curves, and the implied weights.
 
 
-TIMES = "The time of a call and its peak memory by the number of tokens, as they were measured."
-COSTS = (
-    "FLOPs and memory in closed form at each kernel's longest length, and the error of its output."
-)
-WEIGHTS = (
-    "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
-)
 SAVED = """
 import json
 
@@ -275,8 +264,18 @@ def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
         )
     return Script(
         (
-            Cell(TIMES, first, DRAW.format("seconds"), "efficient:ms"),
-            Cell(COSTS, COST, DRAW.format("bytes"), "efficient:MB"),
+            Cell(
+                "The time of a call and its peak memory by the number of tokens, as they were measured.",
+                first,
+                DRAW.format("seconds"),
+                "efficient:ms",
+            ),
+            Cell(
+                "FLOPs and memory in closed form at each kernel's longest length, and the error of its output.",
+                COST,
+                DRAW.format("bytes"),
+                "efficient:MB",
+            ),
         ),
         results,
     )
@@ -309,26 +308,16 @@ show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels
     results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
     errors = np.array([each.mean_error for each in implied])
     results["[each.mean_error for each in kernels.values()]"] = errors
-    return Script((Cell(WEIGHTS, code, draw, "efficient:maps"),), results)
+    text = (
+        "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
+    )
+    return Script((Cell(text, code, draw, "efficient:maps"),), results)
 
 
 # The page's sentence, conditions and table, from the measurements and the closed forms.
 
 
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
-HEAD = (
-    "kernel",
-    "tokens T",
-    "time",
-    "grows as",
-    "FLOPs",
-    "grow as",
-    "peak memory",
-    "grows as",
-    "by formula",
-    "error",
-)
-_RAISED = str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻")
 
 
 @dataclass(frozen=True)
@@ -364,7 +353,7 @@ def scaling(result: Result, kernel: str) -> Scaling | None:
 
 def power(value: float) -> str:
     """T with its exponent raised: T¹·⁹⁸."""
-    return "T" + number(value).translate(_RAISED)
+    return "T" + number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
 
 
 def fact_text(result: Result, kernels: list[str]) -> str:
@@ -421,17 +410,12 @@ def conditions(result: Result, example: bool) -> str:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HEIGHT = 300  # pixels of the plot
-# Name, unit, size of the unit, and how a number is written
-FIGURES = ("Time of a call", "ms", 1e-3, duration), ("Peak memory", "MB", 1e6, byte_size)
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-THOUSANDS = "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'"
 AIR = 1.25  # factor of free space above and below, at least
 STEPS = 2  # to a power of ten, in which an axis ends
 
 RACE, CHOSEN, RESULT = key("race"), key("chosen"), key("result")
 POLLING = key("beating")
-OLDER = "The curves were measured before, with other controls. Press Measure to measure these."
 
 
 def page() -> None:
@@ -470,22 +454,30 @@ def _benchmark() -> None:
         for p in result.skipped()
         if p.name in kernels
     ]
-    caption(
-        " ".join(
-            filter(
-                None,
-                (
-                    OLDER * older,
-                    conditions(result, RESULT not in st.session_state),
-                    f"Not measured: {', '.join(ends)}." if ends else "",
-                ),
-            )
+    sentences = [conditions(result, RESULT not in st.session_state)]
+    if older:
+        sentences.insert(
+            0,
+            "The curves were measured before, with other controls. Press Measure to measure these.",
         )
-    )
+    if ends:
+        sentences.append(f"Not measured: {', '.join(ends)}.")
+    caption(" ".join(sentences))
     if kernels:
         add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
     table(
-        HEAD,
+        (
+            "kernel",
+            "tokens T",
+            "time",
+            "grows as",
+            "FLOPs",
+            "grow as",
+            "peak memory",
+            "grows as",
+            "by formula",
+            "error",
+        ),
         [
             [
                 ENTRIES[kernel].name,
@@ -546,7 +538,9 @@ def _figures(result: Result, kernels: list[str]) -> None:
     if not kernels:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
-    for column, (name, unit, size, write) in zip(st.columns(2, gap="medium"), FIGURES, strict=True):
+    # Name, unit, size of the unit, and how a number is written
+    figures = ("Time of a call", "ms", 1e-3, duration), ("Peak memory", "MB", 1e6, byte_size)
+    for column, (name, unit, size, write) in zip(st.columns(2, gap="medium"), figures, strict=True):
         lines: dict[str, list[tuple[int, float, float]]] = {}
         for kernel in kernels:
             points, config = result.of(kernel), result.conditions.config(kernel)
@@ -593,7 +587,11 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
         "type": "quantitative",
         "title": "tokens T",
         "scale": {"type": "log", "base": 2, "domain": [lengths[0], lengths[-1]], "nice": False},
-        "axis": {"grid": False, "values": lengths, "labelExpr": THOUSANDS},
+        "axis": {
+            "grid": False,
+            "values": lengths,
+            "labelExpr": "datum.value < 1024 ? datum.label : datum.value / 1024 + 'k'",
+        },
     }
     powers = [
         10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)
@@ -628,7 +626,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
         ),
     ]
-    return titled_figure(f"{title}, {unit}", layers, HEIGHT, Ink.of(theme), **right_margin(4))
+    return titled_figure(f"{title}, {unit}", layers, 300, Ink.of(theme), **right_margin(4))
 
 
 def _ends(lines: Lines) -> tuple[float, float]:
@@ -637,7 +635,7 @@ def _ends(lines: Lines) -> tuple[float, float]:
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> pa.Table:
+def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> "pa.Table":
     """The data of the figure: kind, name, index in the series, x, y, and y in words: `write` takes it in the unit of
     that `size`.
 
@@ -682,7 +680,7 @@ def implied_weights() -> None:
     )
     values = FIELDS.draw("sentence", "head", "features", "few", "implied_causal")
     head, causal = values.head, values.implied_causal
-    tokens = tokenize(values.sentence).tokens[:MAX_TOKENS]
+    tokens = tokenize(values.sentence).tokens[:48]
     if not tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
         return
@@ -709,7 +707,22 @@ def implied_weights() -> None:
         )
         for each in implied
     ]
-    sentence = _fact(implied, values.features, values.few)
+    # The kernels with the smallest and the largest error, and the largest weight of linear; retention
+    # approximates no softmax
+    approximations = [each for each in implied[1:] if each.kernel != "retention"]
+    exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
+    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
+    size = {
+        "performer": f" with {values.features} features",
+        "linformer": f" of rank {values.few}",
+        "nystrom": f" with {values.few} landmarks",
+    }
+    first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
+    sentence = (
+        f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
+        f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
+        f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
+    )
     pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
     pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)
     write_linked("efficient", key("pin"), pin)
@@ -723,23 +736,4 @@ def implied_weights() -> None:
                 *errors,
             ]
         )
-    )
-
-
-def _fact(implied: list[Implied], features: int, few: int) -> str:
-    approximations = [
-        each for each in implied[1:] if each.kernel != "retention"
-    ]  # retention approximates no softmax
-    exact, linear = implied[0], next(each for each in implied if each.kernel == "linear")
-    near, *_, far = sorted(approximations, key=lambda each: each.mean_error)
-    size = {
-        "performer": f" with {features} features",
-        "linformer": f" of rank {few}",
-        "nystrom": f" with {few} landmarks",
-    }
-    first, last = (f"{kernel_name(each.kernel)}{size.get(each.kernel, '')}" for each in (near, far))
-    return (
-        f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
-        f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
-        f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
     )
