@@ -8,6 +8,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from dashboard.server import jobs
+from tests.pages.app import app_at
 
 WORDS = (
     "red",
@@ -124,9 +125,7 @@ def page(monkeypatch):
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
     def open_page(model: str = "", **state) -> AppTest:
-        app = AppTest.from_file("../../dashboard/app.py", default_timeout=60).switch_page(
-            "../pages/fine_tune.py"
-        )
+        app = app_at("fine_tune")
         picked = {"inside:model": model, "inside:picked": True} if model else {}
         for key, value in {**picked, **state}.items():
             app.session_state[key] = value

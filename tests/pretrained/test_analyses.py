@@ -1,19 +1,14 @@
-"""Every architecture: drawn as it is, each analysis a number that keeps its rule, or a true sentence.
-
-`python -m tests.pretrained.test_analyses [FAMILY …]` prints how many types are right, refused and wrong by analysis.
-"""
+"""Every architecture: drawn as it is, each analysis a number that keeps its rule, or a true sentence."""
 
 import gc
-import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
-from functools import cache
+from functools import cached_property
 from itertools import count
 
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from core.hooks import hooked
 from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
@@ -40,7 +35,6 @@ from tests.pretrained.test_attention_recorder import (
     BUILT,
     EXPECTED,
     GIVEN,
-    built,
     outcome as drawn_as,
 )
 
@@ -76,7 +70,7 @@ class Case:
         self.inputs = replace(GIVEN, text=text, target="Nine green boats.")
         self.trace = read(self.pretrained, self.inputs).trace
 
-    @cache  # noqa: B019
+    @cached_property
     def baseline(self):
         against = (
             "Nine boats."
@@ -85,17 +79,17 @@ class Case:
         )
         return ask(self.pretrained, Question(self.inputs, against=against))
 
-    @cache  # noqa: B019
+    @cached_property
     def calls(self):
         return forward(self.pretrained, encode(self.pretrained, self.inputs)[0], with_qkv=True)[
             1
         ].calls
 
-    @cache  # noqa: B019
+    @cached_property
     def contributions(self):
-        return measure_contributions(self.baseline())
+        return measure_contributions(self.baseline)
 
-    @cache  # noqa: B019
+    @cached_property
     def vocabularies(self):
         return read_vocabularies(self.pretrained)
 
@@ -105,9 +99,7 @@ class Case:
 
 def breakdown(case):
     """Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded."""
-    for layer, item in zip(
-        layer_attentions(case.pretrained, case.inputs), case.calls(), strict=True
-    ):
+    for layer, item in zip(layer_attentions(case.pretrained, case.inputs), case.calls, strict=True):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
             close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
@@ -120,8 +112,8 @@ def written(case):
     def note(module, inputs, output):
         given[module].append((output[0] if isinstance(output, tuple) else output).detach().clone())
 
-    modules = {call.module for call in case.calls()} | {
-        call.output for call in case.calls() if call.output is not None
+    modules = {call.module for call in case.calls} | {
+        call.output for call in case.calls if call.output is not None
     }
     batch = encode(case.pretrained, case.inputs)[0]
     forward(
@@ -129,8 +121,8 @@ def written(case):
         batch,
         hooks=hooked(module.register_forward_hook(note) for module in modules),
     )
-    measured = case.contributions()
-    for call in case.calls():
+    measured = case.contributions
+    for call in case.calls:
         inside = given[call.module].pop(0)
         if (matrix := output_matrix(call)) is None:
             assert (call.kind, call.layer) not in measured.norms
@@ -154,10 +146,10 @@ def written(case):
 
 def tokens(case):
     """Each measure is a finite number a token; rollout's rows are shares of the attention layers."""
-    scores = token_scores(case.baseline(), case.trace, case.contributions())
+    scores = token_scores(case.baseline, case.trace, case.contributions)
     assert {"weights", "rollout"} <= set(scores)
     assert all(
-        one.shape == (len(case.baseline().source),) and np.isfinite(one).all()
+        one.shape == (len(case.baseline.source),) and np.isfinite(one).all()
         for one in scores.values()
     )
     last = case.trace.maps[-1]
@@ -167,8 +159,8 @@ def tokens(case):
 
 def off(case):
     """A head off is the model without its part of what goes into W_O."""
-    call = case.calls()[0] if case.pretrained.recordable else None
-    effect = ablate_heads(case.baseline(), case.first())
+    call = case.calls[0] if case.pretrained.recordable else None
+    effect = ablate_heads(case.baseline, case.first())
     if call is None or call.output is None:
         assert np.isfinite(effect.value)
         return
@@ -181,28 +173,24 @@ def off(case):
 
     output, _ = forward(
         case.pretrained,
-        case.baseline().batch,
+        case.baseline.batch,
         hooks=hooked([call.output.register_forward_pre_hook(without)]),
     )
     close(
         effect.value,
-        float(
-            case.baseline().target_value(case.baseline().answer_in(case.baseline().batch, output))
-        ),
+        float(case.baseline.target_value(case.baseline.answer_in(case.baseline.batch, output))),
     )
 
 
 def even(case):
-    assert np.isfinite(make_heads_uniform(case.baseline(), case.first()).value)
-    assert np.isfinite(hide_token(case.baseline(), 1).value)
+    assert np.isfinite(make_heads_uniform(case.baseline, case.first()).value)
+    assert np.isfinite(hide_token(case.baseline, 1).value)
 
 
 def patch(case):
     """A head's own output changes nothing, and another's, or none, is what a head off gives."""
-    baseline, effect = case.baseline(), ablate_heads(case.baseline(), case.first())
-    call = next(
-        one for one in case.calls() if (one.kind, one.layer) == (case.trace.maps[0].kind, 0)
-    )
+    baseline, effect = case.baseline, ablate_heads(case.baseline, case.first())
+    call = next(one for one in case.calls if (one.kind, one.layer) == (case.trace.maps[0].kind, 0))
     out = call.replaceable[0]
     for values, value in ((out, baseline.value), (torch.zeros_like(out), effect.value)):
         output, _ = forward(
@@ -220,7 +208,7 @@ def pairs(case):
         picture=Array.of(case.inputs.picture.numpy()[::-1]),
         sound=Array.of(case.inputs.sound.numpy()[::-1]),
     )
-    answers = () if case.baseline().answer.logits is None else (0, 1)
+    answers = () if case.baseline.answer.logits is None else (0, 1)
     source = patch_source(pair_of(case.pretrained, case.inputs, other, *answers))
     effect = source.effect(next(iter(source.calls)))
     assert np.isfinite(
@@ -237,9 +225,9 @@ def pairs(case):
 def lens(case):
     """The lens of the last layer is the model's own answer, and its layers are those with the recorded attention."""
     if case.pretrained.recordable and case.pretrained.head in ("masked", "next", "seq2seq"):
-        attended = [call.name for call in case.calls() if call.kind != "cross"]
+        attended = [call.name for call in case.calls if call.kind != "cross"]
         assert any(attended[-1].startswith(f"{name}.") for name in layers_of(case.pretrained))
-    baseline, read_ = case.baseline(), read_lens(case.baseline())
+    baseline, read_ = case.baseline, read_lens(case.baseline)
     last = follow_tokens(baseline, read_, baseline.answer.position, [baseline.id])
     close(float(last.probabilities[-1, 0]), float(baseline.answer.probabilities[baseline.id]))
     assert int(last.ranks[-1, 0]) == 1
@@ -247,7 +235,7 @@ def lens(case):
 
 def attribution(case):
     """The parts sum to the logit, to 1e-4 of the largest of them, and some part is a head's or a mixer's."""
-    parts = attribute_logit(case.baseline(), case.baseline().id or 0)
+    parts = attribute_logit(case.baseline, case.baseline.id or 0)
     assert abs(parts.total - parts.logit) <= 1e-4 * max(
         abs(parts.logit), *(abs(one.value) for one in parts.parts)
     )
@@ -256,11 +244,11 @@ def attribution(case):
 
 def circuits(case):
     """Scores and outputs of one token are its state, with the scale of its norm, through the matrices."""
-    heads, tables = read_heads(case.pretrained), case.vocabularies()
+    heads, tables = read_heads(case.pretrained), case.vocabularies
     composer = Composer(heads)
     for result in (composer.into(later) for later in range(len(heads))):
         assert all(bool(one.isfinite().all()) for one in result.scores.values())
-    for one, call in zip(heads, case.calls(), strict=True):
+    for one, call in zip(heads, case.calls, strict=True):
         assert (one.kind, one.layer) == (call.kind, call.layer)
         scale = call.options.get("scaling")
         assert one.scale is None or one.scale == pytest.approx(scale)
@@ -283,7 +271,7 @@ def embeddings(case):
         not case.pretrained.reads_text
         or "input_ids" not in batch
         or case.pretrained.model.config.is_encoder_decoder
-        or len((tables := case.vocabularies()).embeddings) < 2
+        or len((tables := case.vocabularies).embeddings) < 2
     ):
         return
     states, (one, other) = [], (5, 6)
@@ -305,84 +293,44 @@ def embeddings(case):
         close(table[one] - table[other], moved[1])
 
 
-ANALYSES = {
-    one.__name__: one
-    for one in (
-        breakdown,
-        written,
-        tokens,
-        off,
-        even,
-        patch,
-        pairs,
-        lens,
-        attribution,
-        circuits,
-        embeddings,
-    )
-}
+ANALYSES = (
+    breakdown,
+    written,
+    tokens,
+    off,
+    even,
+    patch,
+    pairs,
+    lens,
+    attribution,
+    circuits,
+    embeddings,
+)
+# The model was read before, so a sentence that it does not take its inputs would not be true.
+FALSE = ("does not take", "cannot read this", "it fails with", "object has no attribute")
 
 
-def outcome(case, analysis):
-    """Right, or refused with a sentence that names the cause; anything else fails."""
-    try:
-        ANALYSES[analysis](case)
-        return "right"
-    except PretrainedError as error:
-        sentence = str(error)
-        # The model was read before, so a sentence that it does not take its inputs would not be true.
-        false = ("does not take", "cannot read this", "it fails with", "object has no attribute")
-        assert len(sentence) > 20 and not any(part in sentence for part in false), sentence
-        return f"refused: {sentence}"
-
-
-def outcomes(pretrained):
-    """The outcome of every analysis of one model; an exception as WRONG."""
-    case, results = Case(pretrained), {}
+def wrong(pretrained):
+    """What is wrong in each analysis of one model: it is right, or refused in a sentence that names the cause."""
+    case, found = Case(pretrained), {}
     for analysis in ANALYSES:
         try:
-            results[analysis] = outcome(case, analysis)
+            analysis(case)
+        except PretrainedError as error:
+            if len(str(error)) <= 20 or any(part in str(error) for part in FALSE):
+                found[analysis.__name__] = str(error)
         except Exception as error:
-            results[analysis] = f"WRONG {type(error).__name__}: {first_line(error)}"
-    for method in (Case.baseline, Case.calls, Case.contributions, Case.vocabularies):
-        method.cache_clear()
-    return results
+            found[analysis.__name__] = f"{type(error).__name__}: {first_line(error)}"
+    return found
 
 
 @pytest.mark.parametrize("part", range(GROUPS))
 def test_every_architecture_is_drawn_and_analysed_or_refused_in_words(part):
     @each("model_type", BUILT[part::GROUPS])
     def check(model_type):
-        wrong: dict[str, str] = {}
-
-        def analyse(pretrained):
-            results = outcomes(pretrained)
-            wrong.update((name, one) for name, one in results.items() if one.startswith("WRONG"))
-
-        assert (drawn_as(model_type, analyse), wrong) == (EXPECTED[model_type], {})
+        found: dict[str, str] = {}
+        how = drawn_as(model_type, lambda pretrained: found.update(wrong(pretrained)))
+        assert (how, found) == (EXPECTED[model_type], {})
 
     check()
     gc.collect()
-
-
-if __name__ == "__main__":
-    transformers.utils.logging.set_verbosity_error()
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    reasons: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name in sys.argv[1:] or EXPECTED:
-        if EXPECTED[name] != "drawn":
-            for analysis in ANALYSES:
-                counts[analysis][
-                    "not built" if EXPECTED[name].startswith("not built") else "not drawn"
-                ] += 1
-            continue
-        for analysis, result in outcomes(built(name)).items():
-            counts[analysis][result.split()[0].rstrip(":")] += 1
-            if not result.startswith("right"):
-                reasons[analysis, result.replace(name, "…")].append(name)
-    for (analysis, result), names in sorted(
-        reasons.items(), key=lambda item: (item[0][0], -len(item[1]))
-    ):
-        print(f"{analysis}: {len(names)} {result} [{', '.join(names[:6])}]")
-    for analysis, result in counts.items():
-        print(analysis, dict(result))

@@ -29,11 +29,9 @@ from tests.tiny_models import (
     READABLE,
     SENTENCE,
     WITHOUT,
-    Family,
     build,
     given,
     plain,
-    save,
     tiny,
 )
 
@@ -233,7 +231,7 @@ def test_places_are_counted_from_after_padding(family):
     assert len(reading.source) == 68 and "reads at most 68" in reading.cut
 
 
-# Families that nobody listed, how long a text may be, and how pictures and sound are prepared.
+# How long a text may be, and how pictures and sound are prepared.
 
 
 @each(
@@ -255,59 +253,6 @@ def test_a_text_is_as_long_as_its_maps_have_room_for(layers, heads, places, most
     with torch.device("meta"):
         assert max_tokens_of(GPT2LMHeadModel(config)) == most
     assert most == 512 or 4 * layers * heads * most**2 <= 256 * 2**20
-
-
-# Families that nobody listed: what is drawn of them, or the words that say why nothing is.
-LED = {
-    "d_model": 24,
-    "encoder_layers": 2,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 3,
-    "decoder_attention_heads": 3,
-    "encoder_ffn_dim": 20,
-    "decoder_ffn_dim": 16,
-    "attention_window": [4, 4],
-    "max_encoder_position_embeddings": 70,
-    "max_decoder_position_embeddings": 70,
-}
-PATCHES = {**BERT, "image_size": 12, "patch_size": 4}
-UNLISTED = {
-    "gptj": (Family("GPTJForCausalLM", "bytes", {"n_embd": 24, "n_layer": 2, "n_head": 3, "rotary_dim": 4,
-                                                 "n_positions": 70}), ("causal", 13, 13)),
-    "falcon": (Family("FalconForCausalLM", "bytes", {"hidden_size": 24, "num_hidden_layers": 2,
-                                                     "num_attention_heads": 3}), ("causal", 13, 13)),
-    "xlnet": (Family("XLNetLMHeadModel", "unigram", {"d_model": 24, "n_layer": 2, "n_head": 3, "d_inner": 20}),
-              ("self", 17, 17)),
-    "led": (Family("LEDForConditionalGeneration", "bytes-pair", LED), ("self", 15, 15)),
-    "clip_text": (Family("CLIPTextModel", "bytes", BERT), ("causal", 13, 13)),
-    "registers": (Family("Dinov2WithRegistersModel", "picture", PATCHES), ("self", 14, 14)),
-    "deit": (Family("DeiTModel", "picture", PATCHES), ("self", 11, 11)),
-    "siglip": (Family("SiglipVisionModel", "picture", PATCHES), ("self", 9, 9)),
-    "squeezebert": (Family("SqueezeBertForMaskedLM", "wordpiece", {**BERT, "embedding_size": 24}), "not weights"),
-    "funnel": (Family("FunnelModel", "wordpiece", {"d_model": 24, "n_head": 3, "d_head": 8, "d_inner": 20,
-                                                   "block_sizes": [1, 1]}), "10 × 20 for 20 × 20 tokens: it pools"),
-    "swin": (Family("SwinForImageClassification", "picture", {"image_size": 12, "patch_size": 1, "embed_dim": 8,
-                                                              "depths": [1, 1], "num_heads": [2, 2],
-                                                              "window_size": 3}), "attend within separate windows"),
-    "clip": (Family("CLIPModel", "bytes", {"text_config": BERT, "vision_config": PATCHES}),
-             "cannot read a text alone: it also reads pictures"),
-    "yoso": (Family("YosoForMaskedLM", "wordpiece", BERT), "approximates attention by hashing"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNLISTED)
-def test_a_family_that_nobody_listed_is_drawn_or_says_why_not(name, tmp_path, monkeypatch):
-    family, shown = UNLISTED[name]
-    monkeypatch.setitem(FAMILIES, name, family)
-    pretrained = load_folder(save(name, tmp_path), name)
-    if isinstance(shown, str):
-        with pytest.raises(PretrainedError, match=shown):
-            read(pretrained, given(name))
-        return
-    item = read(pretrained, given(name)).trace.map(0)
-    assert (item.kind, *item.weights.shape[1:]) == shown
-    np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
-    np.testing.assert_array_equal(item.weights > 0, item.visible)
 
 
 def test_a_wave_is_cut_into_the_stretches_of_its_model(tmp_path):
