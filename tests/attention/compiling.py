@@ -10,13 +10,14 @@ import einops
 import torch
 from torch import nn
 
-from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.config import example, example_config
+from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError, entry, normalizers
+from core.attention.config import example, needs
 
 C = 24
-torch._dynamo.config.fake_tensor_cache_enabled = (
-    False  # with symbolic lengths it costs more than it saves
-)
+# with symbolic lengths it costs more than it saves
+torch._dynamo.config.fake_tensor_cache_enabled = False
+normalizers.MAX_STEPS = 4  # a graph takes every step of entmax, and the same ones without a graph
+JOINED = {"mask": "or", "position": "and"}  # how several of one axis stand in one row
 NAMES = [f"{axis}-{item.key}" for axis in AXES for item in AXES[axis]]
 
 
@@ -67,17 +68,25 @@ def exports(model):
     )
 
 
+def small(axis, key):
+    """The choice with short chunks, whose halves a graph unrolls."""
+    chunked = any(param.key == "chunk" for param in entry(axis, key).params)
+    return example(axis, key, **{"chunk": 8} if chunked else {})
+
+
 def alone(name):
     axis, key = name.split("-")
-    return example_config(axis, key, C)
+    beside = {other: example(other, one) for other, one in needs(axis, key).items()}
+    return AttentionConfig(C, 4, **beside | {axis: small(axis, key)})
 
 
 def candidates(axis, keys):
-    """What a row may take of the keys that are left, each with the keys that it covers: of masks two joined by `or`."""
-    if axis == "mask" and len(keys) > 1 and keys[0] != "none":  # which would show everything
-        yield Choice.of("or", *(example(axis, key) for key in keys[:2])), keys[:2]
+    """What a row may take of the keys that are left, each with the keys that it covers: masks and positions joined."""
+    for count in (3, 2) if axis in JOINED and keys[:1] != ["none"] else ():
+        if len(keys) >= count:
+            yield Choice.of(JOINED[axis], *(small(axis, key) for key in keys[:count])), keys[:count]
     for key in keys:
-        yield example(axis, key), [key]
+        yield small(axis, key), [key]
 
 
 def together(names):
