@@ -127,7 +127,6 @@ def _unsigned(size: float) -> str:
 
 
 def _places(size: float) -> int:
-    """Decimals up to the first significant digit of a number."""
     return -math.floor(math.log10(float(f"{size:.0e}")))
 
 

@@ -434,7 +434,6 @@ TERMS: tuple[Term, ...] = (
 
 @cache
 def _pattern() -> tuple[re.Pattern[str], dict[str, Term]]:
-    """What finds a marked term in a sentence, longest first, and the term of each form."""
     forms = {form: term for term in TERMS if term.marked for form in (term.name, *term.forms)}
     forms |= {form[0].upper() + form[1:]: term for form, term in list(forms.items())}
     names = sorted(forms, key=len, reverse=True)

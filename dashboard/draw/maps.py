@@ -284,7 +284,6 @@ def _boxes(
 
 
 def _map(box: _Box, top: float, row: int | None, as_image: bool, ring: bool) -> str:
-    """A map whose cells begin at `top`, which is that of the highest of its line."""
     item, cell, left = box.item, box.cell, box.left
     rows, columns = item.values.shape
     parts = [text(0, FONT, item.name, weight=600)] if item.name else []

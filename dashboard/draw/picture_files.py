@@ -8,9 +8,10 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
+from itertools import repeat
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -279,7 +280,6 @@ def _latex_cell(value: object) -> str:
 
 
 def _slug(text: str, between: str = r"[^\w]+") -> str:
-    """A part of a file's name, or a label that LaTeX takes in any file."""
     return re.sub(between, "-", text).strip("-")[:NAME_LENGTH].rstrip("-")
 
 
@@ -571,7 +571,6 @@ def report_pdf(
 
 
 def _block(view: ReportView, link: str, ids: str) -> list[_Piece]:
-    """A view's title, its drawing or the first rows of its table, its words and its link."""
     pieces = _lines(view.title, 17, weight=600)
     if view.svg:
         width, height = size_of(view.svg)
@@ -770,14 +769,25 @@ def _cells(trace: AttentionTrace) -> int:
     return sum(item.weights.size for item in trace.maps)
 
 
-def table_html(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    texts = ([escape(cell_text(value)) for value in row] for row in rows)
-    lines = "".join(
-        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{one}</td>" for one in rest)}</tr>'
-        for first, *rest in texts
+def table_html(
+    head: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    left: Collection[int] = (),
+    marks: Iterable[str] = (),
+) -> str:
+    """A table whose first column names its rows, after `marks` (HTML), with the class left for these columns."""
+    sides = [' class="left"' if column in left else "" for column in range(len(head))]
+    columns = "".join(
+        f'<th scope="col"{side}>{escape(name)}</th>' for name, side in zip(head, sides, strict=True)
     )
-    columns = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    return f"<table><thead><tr>{columns}</tr></thead><tbody>{lines}</tbody></table>"
+    lines = []
+    for row, mark in zip(rows, marks or repeat(""), strict=False):
+        first, *rest = (escape(cell_text(value)) for value in row)
+        cells = "".join(
+            f"<td{side}>{cell}</td>" for cell, side in zip(rest, sides[1:], strict=True)
+        )
+        lines.append(f'<tr><th scope="row"{sides[0]}>{mark}{first}</th>{cells}</tr>')
+    return f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
 def cell_text(value: Any) -> str:

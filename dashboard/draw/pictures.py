@@ -434,7 +434,6 @@ def _mark(part: Any) -> str:
 
 
 def _filters(part: Spec) -> list[tuple[Any, ...]]:
-    """Field and value of those rows of a figure's own table that a layer draws."""
     texts = (str(step.get("filter", "")) for step in part.get("transform", ()))
     return [match.groups() for match in map(FILTER.fullmatch, texts) if match]
 
@@ -445,7 +444,6 @@ def is_number(value: object) -> bool:
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
-    """Numbers as float64, None as NaN; anything else as text."""
     if values and all(map(is_number, values)):
         return np.array(values, dtype=np.float64)
     return np.array(["" if value is None else str(value) for value in values])

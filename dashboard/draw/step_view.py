@@ -51,7 +51,6 @@ class Reading:
 
     @property
     def sees(self) -> int:
-        """How many keys the chosen query may see."""
         return int(self.allowed[self.query].sum())
 
     @property

@@ -74,7 +74,6 @@ class ByteLRUCache:
             self.budget.entries.pop((self, key), None)
 
     def sizes(self) -> dict[Any, int]:
-        """The bytes of each entry by its key, the latest used last."""
         with self.budget.lock:
             return {
                 key: size

@@ -180,7 +180,6 @@ class HTTPGuard:
                 del visitors.open_pages[address]
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an uploaded file or its deletion on, and count what Streamlit then holds."""
         from dashboard.server.limits import MB, limits
 
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")

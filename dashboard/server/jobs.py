@@ -372,7 +372,6 @@ def _still_busy(run: Run) -> bool:
 
 
 def _give(run: Run) -> None:
-    """Hand the folder to the cluster, the spare or a new worker."""
     global _spare
     if isinstance(elsewhere := executor(), RayExecutor):
         elsewhere.start(run)
@@ -417,7 +416,6 @@ def _wait_for(process: subprocess.Popen, run: Run, started: float) -> None:
 
 @contextmanager
 def _folder_lock() -> Iterator[None]:
-    """A lock across threads and across servers that share the folder."""
     folder = server_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with _lock, FileLock(folder / ".lock"):

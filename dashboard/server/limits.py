@@ -48,16 +48,13 @@ class LimitReached(ConfigError, QueueFull):
 class NotYours(LimitReached):
     """The run belongs to another person of a public copy."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "This belongs to another person. You can look at it, and copy it, but not change it."
-        )
-
 
 def check_owner(item: Run | Sweep) -> None:
     """NotYours where another person made it."""
     if not people.mine(item):
-        raise NotYours
+        raise NotYours(
+            "This belongs to another person. You can look at it, and copy it, but not change it."
+        )
 
 
 def _refuse_if(over: bool, message: str) -> None:

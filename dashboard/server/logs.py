@@ -61,7 +61,6 @@ def on_script_error(error: Exception) -> bool:
 
 
 def _context() -> dict[str, event_log.Value]:
-    """The session's name in the log and its page, where a page is being run."""
     run = script_run()
     if run is None:
         return {}

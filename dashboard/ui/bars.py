@@ -185,7 +185,6 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
 
 
 def _results(lesson: Lesson) -> list[Result]:
-    """What was answered, from the session or else from the link."""
     key = f"lesson:{lesson.id}:results"
     if key not in st.session_state:
         results = [Result(False, 0)] * len(lesson.questions)

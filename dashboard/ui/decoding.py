@@ -33,7 +33,6 @@ def outputs_table(
     sampled: bool,
     correct: Sequence[bool] = (),
 ) -> None:
-    """A table of the outputs, the best first; whether each is `correct`, where that is known."""
     right = [["yes" if one else "no"] for one in correct] or [[]] * len(hypotheses)
     shown = list(zip(hypotheses, texts, right, strict=False))[:MAX_OUTPUTS]
     table(

@@ -359,7 +359,6 @@ def _whole_page(source: Source, pictures: Mapping[str, Picture]) -> None:
 
 
 def _files(picture: Picture, source: Source) -> None:
-    """Draw the buttons of every format of a picture, its table, which is made only when asked for, and what copies it."""
     images = {name: kind for name, (kind, _) in IMAGES.items()} if picture.drawn else {}
     copied: dict[str, tuple[str, Callable[[], bytes]]] = {}
     for label, formats in (("With its title and source", images), ("Its numbers", NUMBERS)):

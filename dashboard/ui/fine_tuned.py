@@ -117,7 +117,6 @@ def config_name(ref: ModelRef) -> str:
 
 
 def after(data: FineTuneData) -> ModelRef | None:
-    """The fine-tuned model of a run; None where none is saved."""
     folder = data.model
     if folder is None:
         return None

@@ -214,7 +214,6 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     state[count_key] = len(_following(name)) + 1
 
     def set_count() -> None:
-        """Lengthen the pattern by its last attention, or shorten it."""
         count, following = state[count_key] - 1, _following(name)
         more = (following or (first,))[-1:] * (count - len(following))
         state[f"{name}:following"] = (*following, *more)[:count]
@@ -277,7 +276,6 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
 
 
 def _published(name: str, model: ModelConfig) -> None:
-    """Draw the list of published patterns; choosing one sets all attentions, and as many layers as it needs."""
     known = published(model.kind, model.d_model, model.num_heads)
     first, key = model.required_attention, f"{name}:pattern:published"
     pattern = (first, *(_resized(one, first) for one in _following(name)))

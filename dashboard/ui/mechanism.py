@@ -325,7 +325,6 @@ def pattern_from_text(text: str, sizes: tuple[int, int] | None) -> tuple[Attenti
 
 
 def _config(reader: _Reader, sizes: tuple[int, int] | None) -> AttentionConfig:
-    """The config from where the reader is to the next semicolon or the end."""
     values: dict[str, Any] = {}
     defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
     while not reader.ended and not reader.peek(NEXT):

@@ -163,7 +163,6 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     current = state.get(MODEL) or st.query_params.get(MODEL)
 
     def changed() -> None:
-        """Keep the user's choice on every page."""
         state[PICKED] = True
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
@@ -554,7 +553,6 @@ OWN = "Your own…"
 
 
 def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
-    """Draw the model's input widgets; returns the inputs. PretrainedError for an invalid upload."""
     if pretrained.reads == "picture":
         picture = _upload_field(
             "picture",
@@ -707,7 +705,6 @@ def position_field(page: str, reading: Reading, masked: int | None = None) -> in
 
 
 def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name: str = AT) -> None:
-    """Link the field of a number, which belongs to one text."""
     if st.session_state.setdefault(f"{page}:{name}:line", key) != key:
         st.session_state[f"{page}:{name}:line"] = key
         write_link(name, None)

@@ -95,7 +95,6 @@ def is_open(name: str) -> bool:
 
 
 def _in_run(name: str) -> Path | None:
-    """The folder in a run that a name of a public copy stands for."""
     match = _OF_RUN.fullmatch(name) if hosted() else None
     run = find_run(match[1]) if match else None
     return None if match is None or run is None else run.path / match[2]
@@ -159,7 +158,6 @@ def parse_model(text: str) -> ModelRef:
 
 
 def stored_bytes(ref: ModelRef) -> int:
-    """The bytes of its weights on disk; 0 where there are none."""
     folders: dict[str, Callable[[], Path]] = {
         "embedded": minilm_folder,
         "lab": lambda: LAB_MODELS / ref.name,
@@ -292,7 +290,6 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 @contextmanager
 def _quickly(ref: ModelRef, inputs: ModelInputs) -> Iterator[Pretrained]:
-    """The model, on one thread where it reads these inputs sooner on it."""
     pretrained = load_model(ref)
     short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
     with one_thread(

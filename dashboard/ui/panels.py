@@ -18,6 +18,7 @@ from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.page_exports import add
 from dashboard.draw.palette import PAGE, PICK, Theme, mark_html
+from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
 from dashboard.draw.vega import PICKED, Spec, each_press_counts, enlarged, ordered
 from dashboard.navigation import following
@@ -230,7 +231,6 @@ def _as_html(text: str, accent: str) -> str:
 
 
 def entries_panel(entries: Iterable[Entry]) -> None:
-    """Name, equation, meaning and paper of each choice in use."""
     for item in entries:
         paper = f" [{item.paper} {item.year}]({item.url})" if item.url else ""
         st.markdown(f"**{item.name}** — {item.meaning}{paper}")
@@ -243,7 +243,6 @@ def source_panel(*functions: Any) -> None:
 
 
 def sources(text: str, *functions: object) -> None:
-    """Papers and definitions, and the source of what just ran."""
     if text:
         st.markdown(text)
     source_panel(*functions)
@@ -265,7 +264,6 @@ def placeholder(text: str, height: int = 420) -> None:
 
 
 def next_page(key: str) -> None:
-    """Draw the link to the next page; a lesson's questions come instead."""
     if st.session_state.get(LEFT_OUT) is None:
         step = following(key)
         st.page_link(step.page(), label=f"Next: {step.invite}", icon=":material/arrow_forward:")
@@ -334,8 +332,7 @@ def predict(page: str, question: Question) -> bool:
 def answered(page: str) -> bool:
     """Whether the answer of a page's question may be seen, also before the question is drawn."""
     key = f"{page}:predict"
-    picked = st.session_state.get(key, st.query_params.get(key))
-    return guide_is_hidden() or picked is not None
+    return guide_is_hidden() or st.session_state.get(key, st.query_params.get(key)) is not None
 
 
 def picture(page: str) -> DeltaGenerator:
@@ -422,25 +419,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     hears first. All text is escaped. With `wrap` long cells have several lines.
     """
     add(f"table:{caption}", lambda: TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
+    if markers and not marks:
+        marks = [mark_html(index, theme()) for index in range(len(rows))]
     aligned = range(left) if isinstance(left, int) else left
-
-    def row(cells: Sequence[str], index: int | None) -> str:
-        out = []
-        for column, cell in enumerate(cells):
-            tag, mark = "th" if index is None or column == 0 else "td", ""
-            scope = f' scope="{"col" if index is None else "row"}"' if tag == "th" else ""
-            if index is not None and column == 0:
-                mark = marks[index] if marks else mark_html(index, theme()) if markers else ""
-            side = ' class="left"' if column in aligned else ""
-            out.append(f"<{tag}{scope}{side}>{mark}{escape(cell)}</{tag}>")
-        return f"<tr>{''.join(out)}</tr>"
-
-    body = "".join(row(cells, index) for index, cells in enumerate(rows))
     st.html(
         TABLE_STYLE
     )  # apart, since it never changes: a rerun then sends and cleans the rows alone
-    style = "lab-table wrap" if wrap else "lab-table"
     st.html(
-        f'<div class="{style}" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'  # keys scroll it
-        f"<thead>{row(head, None)}</thead><tbody>{body}</tbody></table></div>"
+        f'<div class="lab-table{" wrap" if wrap else ""}" tabindex="0" '  # keys scroll it
+        f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, aligned, marks)}</div>'
     )

@@ -239,7 +239,6 @@ def records_of(run: Run) -> tuple[Record, ...]:
 
 
 def warn_of_damage(run: Run) -> None:
-    """Say how many lines of a run's records its figures leave out, if any."""
     if count := _parse_records(run, stamp_of(run.path, (METRICS,)))[1]:
         lines = "1 line" if count == 1 else f"{count:,} lines"
         st.warning(

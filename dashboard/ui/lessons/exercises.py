@@ -73,7 +73,6 @@ def attention() -> Lesson:
 
 
 def patterns() -> Lesson:
-    """Find patterns in a trained model: the right heads are those of their role, or of the largest weight."""
     from core.interpret.roles import ROLES, read_all, role_inputs, score_roles
     from core.pretrained import load_minilm, read
 
@@ -195,8 +194,7 @@ def positions() -> Lesson:
     (steady,) = (key for key in names if _shift_change(key) < 1e-4)
     tables = {"sinusoidal": "Sinusoidal", "learned": "Learned", "rope": "RoPE", "alibi": "ALiBi"}
     (refused,) = (key for key in tables if not _reads(key, 17))
-    distances = torch.arange(0, -64, -1)
-    buckets = bucket(distances).tolist()
+    buckets = bucket(torch.arange(0, -64, -1)).tolist()
     shared = next(at for at in range(63) if buckets[at] == buckets[at + 1])
     return Lesson(
         "Relative positions and extrapolation",
@@ -304,7 +302,6 @@ LESSONS: dict[str, Callable[[], Lesson]] = {
 
 
 def _shift_change(key: str, tokens: int = 6, shift: int = 5) -> float:
-    """The largest change of a score when the same words come later."""
     layer = seeded_layer(AttentionConfig(HEADS * 16, HEADS, position=Choice(key)), SEED)
     x, before = (
         seeded_normal(1, count, HEADS * 16, seed=SEED, name=name)
@@ -317,7 +314,6 @@ def _shift_change(key: str, tokens: int = 6, shift: int = 5) -> float:
 
 
 def _reads(key: str, tokens: int) -> bool:
-    """Whether a layer that was built for 16 positions takes so many tokens."""
     choice = Choice.of(key, max_len=16) if key == "learned" else Choice(key)
     layer = Attention(AttentionConfig(HEADS * 16, HEADS, position=choice), add_positions=True)
     try:
