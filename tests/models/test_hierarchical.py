@@ -239,9 +239,7 @@ def test_a_choice_trains_or_is_refused_in_words(axis, key):
     )
 
 
-# What every stacked model promises: padding, records, the future, checkpointing, dropout, tied matrices.
-
-# Every stacked model learns ten examples by heart that only the order of what they read tells apart.
+# Every model learns ten examples by heart that only the order of what they read tells apart.
 
 
 N, HEART_S, HEART_T, WORDS = 10, 6, 4, 12
@@ -287,28 +285,23 @@ def sources(name: str, shape: Shape) -> torch.Tensor:
     return torch.cat((torch.full_like(orders[:, :1], 4), orders), 1)
 
 
-def loss_after(
-    name: str, style: str, steps: int, position: str | None = None, attends: bool = True
-) -> float:
+def stacked(name: str, style: str, **more: Any) -> ModelConfig:
+    """A stacked model of that kind and style; the modern ones are tied, or read the mean."""
+    kind, options = KINDS[name][0], dict(STYLES[style])
+    if style == "modern":
+        options |= {
+            "classifier": {"pool": "mean"},
+            "transformer": {"tied": True},
+            "decoder": {"tied": True},
+        }.get(kind, {})
+    return ModelConfig.transformer(32, 2, 1, 64, kind=kind, **options | more)
+
+
+def loss_after(name: str, config: ModelConfig, steps: int, attends: bool = True) -> float:
     """The loss after `steps`, or once it is below LIMIT; `attends` = False sets every attention's output to zero."""
-    kind, shape = KINDS[name]
-    usual: dict[str, Any] = dict(
-        STYLES[style],
-        tied=kind in ("transformer", "decoder") and style == "modern",
-        pool="mean" if kind == "classifier" and style == "modern" else "first",
-    )
+    shape = KINDS[name][1]
     torch.manual_seed(0)
-    model = build_model(
-        ModelConfig.transformer(
-            32,
-            2,
-            1,
-            64,
-            kind=kind,
-            **(usual if position is None else usual | {"position": position}),
-        ),
-        shape,
-    )
+    model = build_model(config, shape)
     for layer in model.modules() if not attends else ():
         if isinstance(layer, Attention):
             layer.register_forward_hook(
@@ -341,13 +334,30 @@ def loss_after(
 @each("name", KINDS)
 @each("style", STYLES)
 def test_ten_examples_are_learned_by_heart(name, style):
-    assert loss_after(name, style, STEPS) < LIMIT
+    assert loss_after(name, stacked(name, style), STEPS) < LIMIT
 
 
-@each("broken", [dict(attends=False), dict(position="none")])
+HYBRID: dict[str, Any] = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
+CELLS = {
+    "none": ModelConfig.recurrent(24, "dot"),
+    "no attention": ModelConfig.recurrent(24, None),
+    "input": ModelConfig.recurrent(24, "general", feeding="input"),
+    "bahdanau": ModelConfig.recurrent(24, "additive", feeding="bahdanau"),
+    "tied": ModelConfig.recurrent(24, "dot", cell="lstm", tied=True),
+    "hybrid": ModelConfig.recurrent(24, "scaled_dot", **HYBRID),
+    "hybrid, fed": ModelConfig.recurrent(24, "scaled_dot", **HYBRID, feeding="bahdanau"),
+}
+
+
+@each("config", CELLS.values())
+def test_models_with_cells_learn_ten_examples_by_heart_too(config):
+    assert loss_after("transformer", config, STEPS) < LIMIT
+
+
+@each(("more", "attends"), [({}, False), ({"position": "none"}, True)])
 @each("name", ["transformer", "decoder", "text-classifier", "vision-transformer", "forecaster"])
-def test_what_is_wired_wrongly_does_not(name, broken):
-    assert loss_after(name, "published", 150, **broken) > 1.5 * LIMIT
+def test_what_is_wired_wrongly_does_not(name, more, attends):
+    assert loss_after(name, stacked(name, "published", **more), 150, attends) > 1.5 * LIMIT
 
 
 # A new model guesses: its loss is near ln WORDS, whatever its kind, size and vocabulary, tied or not.

@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from core.entries import Choice, ConfigError
-from core.models import ModelConfig, Seq2Seq, Shape, build_model, map_tokens
+from core.models import ModelConfig, Shape, build_model, map_tokens
 from core.models.base import concatenate
 from core.models.config import RECURRENT
-from core.models.decoding import greedy
-from core.tasks import PAD, TaskConfig, make_task
-from tests.cases import descend, each, instance
+from tests.cases import each
 
 LENGTHS, T, AHEAD, CLASSES, WORDS, SENTENCE = (7, 2, 1, 5), 6, 4, 3, 13, 17
 S, B = max(LENGTHS), len(LENGTHS)
@@ -517,39 +515,3 @@ def test_each_choice_changes_what_the_hybrid_says(name):
     plain = Case(ModelConfig.recurrent(10, "scaled_dot", kind="hybrid"), TWO, True).made()[0]
     difference = model(source, mask, target).logits - plain(source, mask, target).logits
     assert difference.abs().max() > 1e-4
-
-
-# Recurrent models and the hybrid learn ten examples by heart, and say in words what they cannot be.
-
-
-HYBRID: dict[str, Any] = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
-MODELS = {
-    "none": ModelConfig.recurrent(24, "dot"),
-    "no attention": ModelConfig.recurrent(24, None),
-    "input": ModelConfig.recurrent(24, "general", feeding="input"),
-    "bahdanau": ModelConfig.recurrent(24, "additive", feeding="bahdanau"),
-    "tied": ModelConfig.recurrent(24, "dot", cell="lstm", tied=True),
-    "hybrid": ModelConfig.recurrent(24, "scaled_dot", **HYBRID),
-    "hybrid, fed": ModelConfig.recurrent(24, "scaled_dot", **HYBRID, feeding="bahdanau"),
-}
-
-
-@each("config", MODELS.values())
-def test_ten_examples_are_learned_by_heart(config):
-    torch.manual_seed(0)
-    task = make_task(TaskConfig.of("reverse", length=5, vocab=10))
-    examples = task.held_out(10)
-    batch, model = task.collate(examples), build_model(config, task.shape)
-
-    def loss():
-        logits = model(batch.source, batch.source_mask, batch.target_in).logits
-        target = batch.target_out.flatten()
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), target, ignore_index=PAD)
-
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2)
-    # Of 60 tokens none can then have less than half of the probability.
-    assert descend(optimizer, loss, 1000, 0.005) < 0.005
-    output = greedy(instance(model, Seq2Seq), batch.source, batch.source_mask).tolist()
-    assert [tuple(task.target_vocab.decode(row)) for row in output] == [
-        example.target for example in examples
-    ]
