@@ -66,7 +66,7 @@ def searches(model, prompt, **more):
 def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(config):
     model, prompt = made(config)
     layers = 1 if config.kind in ("recurrent", "hybrid") else config.layers
-    for tree in searches(model, prompt, max_length=6):
+    for tree in searches(model, prompt, max_length=5):
         leaves = set(range(len(tree.candidates))) - {one.parent for one in tree.candidates}
         assert len(leaves) > 8
         for leaf in leaves:
@@ -115,6 +115,8 @@ def test_what_is_kept_and_dropped_adds_up(config):
     kept = Counter(one.step for one in by_beam.candidates if one.fate == "kept")
     assert max(kept.values()) == len(by_beam.hypotheses) == 4
     assert sum(one.samples for one in by_chance.hypotheses) == 9
+    passed_over = Counter(one.parent for one in by_chance.candidates if not one.samples)
+    assert max(passed_over.values()) == 3
     for place, one in enumerate(by_chance.candidates):
         below = sum(other.samples for other in by_chance.candidates if other.parent == place)
         assert one.samples == below or one.fate != "kept"
@@ -146,13 +148,19 @@ def test_lengths_are_decoded_in_groups_by_a_model_that_reads_one_at_a_time():
     ("words", "do"),
     {
         "width = 0": lambda model, prompt: beam(model, prompt, width=0),
-        "length_penalty": lambda model, prompt: beam(model, prompt, length_penalty=-1),
+        "width = 65": lambda model, prompt: beam(model, prompt, width=65),
+        "length_penalty = -1": lambda model, prompt: beam(model, prompt, length_penalty=-1),
+        "length_penalty = 5.1": lambda model, prompt: beam(model, prompt, length_penalty=5.1),
         "samples = 0": lambda model, prompt: sample(model, prompt, torch.Generator(), samples=0),
+        "samples = 201": lambda model, prompt: sample(
+            model, prompt, torch.Generator(), samples=201
+        ),
         "temperature": lambda *_: Sampling(0.0),
         "top_k": lambda *_: Sampling(top_k=-1),
         "top_p": lambda *_: Sampling(top_p=0.0),
         "no_repeat": lambda *_: no_repeat(torch.zeros(1, 3), [[]], -1),
         "max_length = 0": lambda model, prompt: beam(model, prompt, max_length=0),
+        "max_length = 4097": lambda model, prompt: beam(model, prompt, max_length=4097),
         "max_length = -1": lambda model, prompt: greedy(model, prompt.source, prompt.mask, -1),
         "both": lambda model, prompt: greedy(model, prompt.source, prompt.mask[:, :5]),
         "two tokens": lambda *_: Prompt.of_text([5]),
@@ -382,22 +390,21 @@ def own(logp, output) -> torch.Tensor:
     return logp.gather(1, torch.tensor(output)[:, None])[:, 0]
 
 
-@each("alpha", [0.0, 0.6, 2.0])
 @each("kind", TINY)
-def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind, alpha):
+def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
     """Every output of up to 3 tokens is tried by teacher forcing alone: 40 of them."""
     model, prompt = tiny(kind)
-    scores = {
+    logp = {
         output: float(own(force_tokens(model, prompt, output).logp, output).sum())
-        / penalty(len(output), alpha)
         for output in every_output(3, 4)
     }
-    hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
-    assert len(hypotheses) == len(scores) == 40
-    best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)
-    assert [one.tokens for one in hypotheses] == best
-    for one in hypotheses:
-        assert one.score == pytest.approx(scores[one.tokens], abs=1e-4)
+    for alpha in (0.0, 0.6, 2.0):
+        scores = {output: value / penalty(len(output), alpha) for output, value in logp.items()}
+        hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
+        best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)
+        assert [one.tokens for one in hypotheses] == best and len(best) == 40
+        expected = pytest.approx([scores[output] for output in best], abs=1e-4)
+        assert [one.score for one in hypotheses] == expected
 
 
 @each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])

@@ -102,6 +102,7 @@ def test_decoding_token_by_token_gives_the_whole_and_shared_layers_store_nothing
         torch.testing.assert_close(logits, whole[:, at], rtol=1e-4, atol=1e-5)
     assert [cache.numbers for cache in state.past] == [2 * S * C] * 3 + [0, 0]
     assert not hasattr(shared.layers[3].causal.projection, "key")
+    assert [shared.config.kv_source(layer) for layer in range(5)] == [None, None, None, 1, 1]
 
 
 @each("kind", ["decoder", "classifier", "forecaster"])

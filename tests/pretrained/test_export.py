@@ -18,6 +18,7 @@ from core.pretrained import PretrainedError, load_folder, read
 from core.pretrained.export import (
     check_logits,
     code_of,
+    export,
     export_zip,
     hf_inputs,
     main,
@@ -321,6 +322,17 @@ def test_a_cards_code_prints_what_the_run_predicts(run, folder, capsys, monkeypa
     batch = task.collate(task.held_out(1))
     tokens = greedy(model, batch.source, batch.source_mask, task.max_target + 1)
     assert printed == " ".join(task.target_vocab.decode(tokens[0]))
+
+
+def test_a_run_of_pictures_says_how_they_are_prepared(tmp_path):
+    config = RunConfig(*EXPORTS["vit"][:2], steps=1, batch_size=4, held_out=4, num_examples=1)
+    run, name = create_run(config, path=tmp_path / "run"), "preprocessor_config.json"
+    work(run.path)
+    ours, own = (
+        json.loads((folder / name).read_text("utf-8"))
+        for folder in (export(run, tmp_path / "out"), LAB_MODELS / "digits")
+    )
+    assert ours == own
 
 
 def test_a_zip_holds_the_folder_and_a_run_that_is_not_there_is_told(run, capsys):
