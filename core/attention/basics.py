@@ -121,8 +121,8 @@ class Projection(nn.Module):
         k, v = (split_heads(one(context), self.kv_heads) for one in (self.key, self.value))
         return self.queries(x), k, v
 
-    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
-        """q alone, for a layer that takes another layer's k and v (trait "shares keys")."""
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
+        """q alone, as a layer needs it that takes another layer's k and v (trait "shares keys")."""
         return split_heads(self.query(x), self.num_heads)
 
     def combine_heads(self, weights: Float[Tensor, "B Hs T S"]) -> Float[Tensor, "B H T S"]:
@@ -157,6 +157,25 @@ class Projection(nn.Module):
     def expand(self, out: Float[Tensor, "B H T E"]) -> Float[Tensor, "B H T D"]:
         """The output of each head from that of the values of `extend`, which may be smaller than values are."""
         return out
+
+
+class StoresLess(Projection):
+    """A projection whose `cached` is smaller than keys and values, which `keys_values` computes from it."""
+
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        """k and v of all tokens, from what is stored of them."""
+        raise NotImplementedError
+
+    def forward(
+        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
+    ) -> Heads:
+        return self.queries(x, offset), *self.keys_values(*self.cached(context))
+
+    def extend(
+        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
+    ) -> Extended:
+        stored = append(stored, self.cached(x, offset))
+        return self.queries(x, offset), *self.keys_values(*stored), stored
 
 
 class MultiHead(Projection):

@@ -9,7 +9,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from core.attention.basics import Extended, Heads, Projection, append, linear, split_heads
+from core.attention.basics import Extended, StoresLess, append, linear, split_heads
 from core.attention.positions import enters
 from core.attention.positions.rotary import BASE, LAYOUT, Rotary
 from core.attention.projections.multi_head import HEAD_SIZE, MAX_KV_HEADS, kv_sizes, refuse_uneven
@@ -22,7 +22,7 @@ BESIDE_ABSORBED = ("none", "sinusoidal", "learned", "alibi", "t5", "kerple", "fi
 EPSILON = 1e-6  # of the norm on a latent, as in the paper's own code
 
 
-class Latent(Projection):
+class Latent(StoresLess):
     """c = RMSNorm(W_c x) of size R; k = [W_uk c; rotated W_r x] and v = W_uv c. DeepSeek-V2, section 2.1.
 
     Each head's query and key have D dimensions of content and `rope` rotated by position (left as they are with layout
@@ -63,18 +63,13 @@ class Latent(Projection):
         self.output = linear(num_heads * content, d_model)
         self.turn = Rotary(rope, base, layout) if rope and layout != "none" else None
 
-    def latents(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, Tensor]:
-        """The latent (B, S, R) and the shared rotated key (B, 1, S, rope), from which keys and values are computed."""
-        latent, plain = self.plain_latents(context)
-        return latent, self.rotate(plain, offset)
-
     def plain_queries(self, x: Float[Tensor, "B T C"]) -> tuple[Tensor, Tensor]:
         """The content of each head's query (B, H, T, D), and the part that is then rotated (B, H, T, rope)."""
         both = split_heads(self.query(self.query_down(x)), self.num_heads)
         return both.split((self.content, self.rope), dim=-1)
 
     def plain_latents(self, context: Float[Tensor, "B S C"]) -> tuple[Tensor, Tensor]:
-        """`latents` before the rotation."""
+        """The latent (B, S, R), and the shared key (B, 1, S, rope) before its rotation."""
         latent = self.norm(self.down(context))
         if self.turned_key is None:
             return latent, latent.new_empty(len(latent), 1, latent.shape[1], 0)
@@ -85,20 +80,20 @@ class Latent(Projection):
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """What a decoder caches, (B, 1, S, R + rope): the latent with the shared key after it, one head's key."""
-        latent, shared = self.latents(context, offset)
-        return (torch.cat((latent[:, None], shared), -1),)
+        latent, plain = self.plain_latents(context)
+        return (torch.cat((latent[:, None], self.rotate(plain, offset)), -1),)
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
         content, plain = self.plain_queries(x)
-        q = torch.cat((content, self.rotate(plain, offset)), -1)
-        return q, *self.keys_values(*self.latents(context))
+        return torch.cat((content, self.rotate(plain, offset)), -1)
 
-    def keys_values(
-        self, latent: Float[Tensor, "B S R"], shared: Float[Tensor, "B 1 S P"]
-    ) -> tuple[Tensor, Tensor]:
-        """The keys and values of all heads, from the latent and the shared rotated key."""
+    def parts(self, stored: Float[Tensor, "B 1 S W"]) -> tuple[Tensor, Tensor]:
+        """The latent (B, S, R) and the shared rotated key (B, 1, S, rope) of what is stored."""
+        latent, shared = stored.split((stored.shape[-1] - self.rope, self.rope), dim=-1)
+        return latent[:, 0], shared
+
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        latent, shared = self.parts(stored[0])
         keys, values = self.expand_latent(self.key, latent), self.expand_latent(self.value, latent)
         return torch.cat((keys, shared.expand(-1, self.num_heads, -1, -1)), -1), values
 
@@ -119,21 +114,13 @@ class Latent(Projection):
         rotated, shared = both.split((self.num_heads, 1), dim=1)
         (keys,) = append(stored, (torch.cat((latent[:, None], shared), -1),))
         if not self.absorbs:
-            latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
-            return (
-                torch.cat((content, rotated), -1),
-                *self.keys_values(latent[:, 0], shared),
-                (keys,),
-            )
+            return torch.cat((content, rotated), -1), *self.keys_values(keys), (keys,)
         content = content @ self.per_head(self.key)  # qᵀ(W_uk c) = (W_ukᵀq)ᵀc
         parts = keys
         if self.groups > 1:  # each group's part of the latent, with the shared key after it
-            latent, shared = keys.split((keys.shape[-1] - self.rope, self.rope), dim=-1)
-            latent, shared = (
-                split_heads(latent[:, 0], self.groups),
-                shared.expand(-1, self.groups, -1, -1),
-            )
-            parts = torch.cat((latent, shared), -1)
+            latent, shared = self.parts(keys)
+            shared = shared.expand(-1, self.groups, -1, -1)
+            parts = torch.cat((split_heads(latent, self.groups), shared), -1)
         return (
             torch.cat((content, rotated), -1),
             parts,
@@ -218,7 +205,7 @@ def refuse_second_rotation(config: LayerConfig) -> None:
 _SIZE = 4096  # the largest latent on offer; DeepSeek-V3 has 512, and 1536 for queries
 
 
-class TensorProduct(Projection):
+class TensorProduct(StoresLess):
     """q, k and v of a token are (1/R) Σ_r a_r ⊗ b_r: a_r has a number for each head, b_r one for each dimension.
 
     Zhang 2025, section 3.1. Both are linear in the token; a decoder stores those of keys and values. A rotary position
@@ -246,27 +233,18 @@ class TensorProduct(Projection):
         rank = heads.shape[2]
         return einsum(heads, dims.unflatten(-1, (rank, -1)), "b s r h, b s r d -> b h s d") / rank
 
-    def queries(self, x: Float[Tensor, "B T C"]) -> Float[Tensor, "B H T D"]:
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
         return self.outer(self.query_heads(x), self.query_dims(x))
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
-        key_heads, key_dims, value_heads, value_dims = self.cached(context)
-        return self.queries(x), self.outer(key_heads, key_dims), self.outer(value_heads, value_dims)
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        return self.outer(*stored[:2]), self.outer(*stored[2:])
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         parts = (self.key_heads, self.key_dims, self.value_heads, self.value_dims)
         return tuple(part(context) for part in parts)
 
-    def extend(
-        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
-    ) -> Extended:
-        stored = append(stored, self.cached(x))
-        return self.queries(x), self.outer(*stored[:2]), self.outer(*stored[2:]), stored
 
-
-class GroupedTied(Projection):
+class GroupedTied(StoresLess):
     """One state of D numbers in each of G groups: it is the value, and its first half the first half of the key.
 
     Zadouri 2025, section 3.3. The other half of every key is one rotated vector, shared by all heads.
@@ -283,7 +261,7 @@ class GroupedTied(Projection):
         self.turned_key = linear(d_model, self.rotated) if self.rotated else None
         self.turn = Rotary(self.rotated, base, layout) if self.rotated else None
 
-    def queries_at(self, x: Float[Tensor, "B T C"], offset: int) -> Float[Tensor, "B H T D"]:
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
         q = split_heads(self.query(x), self.num_heads)
         if self.turn is None:
             return q
@@ -291,17 +269,10 @@ class GroupedTied(Projection):
             (q[..., : -self.rotated], self.turn.rotate(q[..., -self.rotated :], offset)), -1
         )
 
-    def keys(
-        self, tied: Float[Tensor, "B G S D"], shared: Float[Tensor, "B 1 S P"]
-    ) -> Float[Tensor, "B G S D"]:
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        tied, shared = stored
         plain = tied[..., : tied.shape[-1] - self.rotated]
-        return torch.cat((plain, shared.expand(-1, self.kv_heads, -1, -1)), -1)
-
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
-        tied, shared = self.cached(context)
-        return self.queries_at(x, offset), self.keys(tied, shared), tied
+        return torch.cat((plain, shared.expand(-1, self.kv_heads, -1, -1)), -1), tied
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """The tied states (B, G, S, D), and the shared rotated key (B, 1, S, P)."""
@@ -309,12 +280,6 @@ class GroupedTied(Projection):
         if self.turn is None or self.turned_key is None:
             return tied, tied.new_empty(tied.shape[0], 1, tied.shape[2], 0)
         return tied, self.turn.rotate(split_heads(self.turned_key(context), 1), offset)
-
-    def extend(
-        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
-    ) -> Extended:
-        tied, shared = append(stored, self.cached(x, offset))
-        return self.queries_at(x, offset), self.keys(tied, shared), tied, (tied, shared)
 
 
 def _refuse_tied(config: LayerConfig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch.nn.functional as F
 from einops import rearrange
@@ -12,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from core.attention.basics import (
-    Extended,
     Heads,
     MultiHead,
     Projection,
-    append,
+    StoresLess,
     linear,
     merge_heads,
     split_heads,
@@ -38,18 +36,18 @@ HEAD_SIZE = Param(
 )
 
 
-class Identity(Projection):
+class Identity(StoresLess):
     """q is x and k = v is the context, as in the recurrent models, where states are compared as they are."""
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
-        keys = split_heads(context, self.num_heads)
-        return split_heads(x, self.num_heads), keys, keys
+    def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
+        return split_heads(x, self.num_heads)
+
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        return stored[0], stored[0]
 
     def merge(
         self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
@@ -58,12 +56,6 @@ class Identity(Projection):
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         return (split_heads(context, self.num_heads),)  # keys and values are one tensor
-
-    def extend(
-        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
-    ) -> Extended:
-        (both,) = append(stored, self.cached(x))
-        return split_heads(x, self.num_heads), both, both, (both,)
 
 
 # Fewer key and value heads than query heads: grouped-query (Ainslie 2023) and multi-query (Shazeer 2019).
@@ -135,7 +127,7 @@ def refuse_uneven(config: LayerConfig, shared: str, take: Sequence[int] = ()) ->
 EPSILON = 1e-6  # of the norm of a value, as in Gemma's own code
 
 
-class KeysAsValues(Projection):
+class KeysAsValues(StoresLess):
     """v = k / RMS(k) in each of G heads, before positions rotate k: one map W_k serves keys and values. Gemma 4."""
 
     def __init__(
@@ -148,23 +140,11 @@ class KeysAsValues(Projection):
         self.query, self.output = linear(d_model, wide, bias), linear(wide, d_model, bias)
         self.key = linear(d_model, kv_heads * size, bias)
 
-    def forward(
-        self, x: Float[Tensor, "B T C"], context: Float[Tensor, "B S C"], offset: int = 0
-    ) -> Heads:
-        (k,) = self.cached(context)
-        return self.queries(x), k, self.values(k)
-
-    def values(self, k: Float[Tensor, "B G S D"]) -> Float[Tensor, "B G S D"]:
-        return F.rms_norm(k, k.shape[-1:], eps=EPSILON)
+    def keys_values(self, *stored: Tensor) -> tuple[Tensor, Tensor]:
+        return stored[0], F.rms_norm(stored[0], stored[0].shape[-1:], eps=EPSILON)
 
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
-        return (split_heads(self.key(context), self.kv_heads),)  # values are computed from it again
-
-    def extend(
-        self, x: Float[Tensor, "B T C"], stored: tuple[Tensor, ...], offset: int, **_: Any
-    ) -> Extended:
-        (k,) = append(stored, self.cached(x))
-        return self.queries(x), k, self.values(k), (k,)
+        return (split_heads(self.key(context), self.kv_heads),)
 
 
 class Exclusive(MultiHead):
