@@ -33,7 +33,6 @@ _PATH = re.compile(
     + _QUOTED.format('"')
     + r"(?<![\w.:/\\])(?:[A-Za-z]:)?(?:[/\\][\w.@+~-]+){2,}"
 )
-_DRAFT = re.compile(r"\..+\.[0-9]+\.[0-9a-f]{4}")  # as write_atomically names them
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 _person: list[Callable[[], str]] = []  # says whose page asks; a server sets it
@@ -93,7 +92,7 @@ def write_atomically(path: Path, data: bytes, new: bool = False) -> None:
 def clear_drafts(folder: Path) -> None:
     """Delete what writers left of a folder's files that were killed; nobody may write there meanwhile."""
     for path in folder.glob(".*.*"):
-        if _DRAFT.fullmatch(path.name):
+        if re.fullmatch(r"\..+\.[0-9]+\.[0-9a-f]{4}", path.name):  # as write_atomically names them
             path.unlink(missing_ok=True)
 
 

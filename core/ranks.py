@@ -3,8 +3,6 @@
 import numpy as np
 from jaxtyping import Float
 
-MIN_VALUES = 3
-
 
 def kendall(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) -> float | None:
     """Kendall's τ-b, corrected for ties: +1 the same order, −1 the reverse."""
@@ -21,4 +19,4 @@ def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) ->
 
 
 def _ordered(*lists: np.ndarray) -> bool:
-    return all(len(values) >= MIN_VALUES and float(np.ptp(values)) > 0 for values in lists)
+    return all(len(values) >= 3 and float(np.ptp(values)) > 0 for values in lists)

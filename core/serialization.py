@@ -30,7 +30,6 @@ OLD_NAMES = {
     },
 }
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
-_LISTS = (inspect.ListType, inspect.VarTupleType, inspect.TupleType)
 
 
 def renamed(data: Mapping[str, T], of: str) -> dict[str, T]:
@@ -84,7 +83,7 @@ def convert(value: object, kind: type, field: str, owner: str = "") -> Any:
                 info = next(
                     one.item_types[item] if isinstance(one, inspect.TupleType) else one.item_type
                     for one in members
-                    if isinstance(one, _LISTS)
+                    if isinstance(one, inspect.ListType | inspect.VarTupleType | inspect.TupleType)
                 )
                 value = value[item]
             else:  # within a table, whose keys msgspec does not tell

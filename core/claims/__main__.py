@@ -18,11 +18,10 @@ from core.entries import ConfigError
 from core.runs.executor import machine, start_process
 
 app = command_line.new_app(__doc__)
-LISTS = ("--seeds",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command_line.run(app, arguments, LISTS)
+    return command_line.run(app, arguments, lists=("--seeds",))
 
 
 def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -> ClaimConfig:

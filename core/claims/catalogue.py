@@ -15,7 +15,6 @@ from core.claims.entries.training import CAUSAL, DECODING, NORM, REGULARIZATION
 from core.claims.entries.why_attention import ADVANTAGES, BOTTLENECK, IRIS
 from core.entries import ConfigError, quote
 
-CLAIM_KEY = re.compile(r"[a-z][a-z0-9_]*")
 CLAIMS: list[Claim] = [
     BOTTLENECK,
     SCALING,
@@ -58,7 +57,7 @@ def register_claim(claim: Claim) -> None:
 
     ConfigError where its key is taken or no name for a file and a link, or where it compares or judges nothing.
     """
-    if not CLAIM_KEY.fullmatch(claim.key):
+    if not re.fullmatch("[a-z][a-z0-9_]*", claim.key):
         raise ConfigError(
             f"claim = {quote(claim.key)}; expected a key of small letters, digits and _."
         )

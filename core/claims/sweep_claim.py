@@ -18,11 +18,6 @@ MEASURES = {
     "loss": "validation loss",
     "error": "error",
 }
-DIFFERENCES = {
-    "share": "gain",
-    "score": "score gain",
-    "positive": "number",
-}  # by the unit of the measure
 LOWER_IS_BETTER = ("loss", "error")
 
 
@@ -91,7 +86,7 @@ class SweepClaim:
             sweep=repr(json.dumps(sweep.to_json())),
             year=time.gmtime().tm_year,
             unit=(unit := UNITS[self.measure]),
-            difference=DIFFERENCES[unit],
+            difference={"share": "gain", "score": "score gain", "positive": "number"}[unit],
             tried=repr(
                 f"A sweep of {len(self.sweep.values)} values from the seeds "
                 f"{', '.join(map(str, self.sweep.seeds))}, of which this claim was made."

@@ -35,12 +35,8 @@ from core.training.record import Record
 # Checks of an uploaded run's files raise a ValueError that names the file and the mistake.
 LONGEST_HEADER = 1_000_000  # bytes of a safetensors header; ours have some thousands
 LONGEST_LINE = 2_000_000
-CUDA_GENERATOR = 16  # bytes: a seed and an offset
 OPTIMIZER_STATE = re.compile(r"optimizer\.([0-9]{1,5})\.[^\W\d]\w*")
 MAX_RECORDS = int(BOUNDS["steps"][1]) + 2
-
-
-TensorShapes = dict[str, tuple[str, tuple[int, ...]]]  # a tensor's name -> its type and shape
 
 
 def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
@@ -111,7 +107,7 @@ def checkpoints(run: Run, config: RunConfig) -> None:
     generators = dict.fromkeys(
         ("generator.data", "generator.torch"), tuple(torch.get_rng_state().shape)
     )
-    known = {**weights, **generators, "generator.cuda": (CUDA_GENERATOR,)}
+    known = {**weights, **generators, "generator.cuda": (16,)}  # bytes: a seed and an offset
     for step in run.checkpoint_steps():
         where = f"checkpoints/{step:06d}.safetensors"
         saved, text = tensors(run.checkpoint_path(step), where)
@@ -140,7 +136,9 @@ def checkpoints(run: Run, config: RunConfig) -> None:
         )
 
 
-def tensors(path: Path, where: str) -> tuple[TensorShapes, dict[str, str]]:
+def tensors(
+    path: Path, where: str
+) -> tuple[dict[str, tuple[str, tuple[int, ...]]], dict[str, str]]:
     """The type and shape of every tensor in a safetensors file, and its metadata, from the header alone."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -327,7 +325,6 @@ TAGS = {
 }
 LONGEST = 200  # characters of a setting; a longer one is data
 SIDE = 64  # px, which a map of few tokens is enlarged to about
-WANDB_MISSING = 'Weights & Biases is not installed; install it with: pip install -r requirements.txt -e ".[wandb]"'
 
 
 def scalars(record: Record) -> dict[str, float]:
@@ -400,7 +397,10 @@ def write_wandb(run: Run, folder: Path) -> Path:
     try:
         import wandb
     except ImportError as error:
-        raise ValueError(WANDB_MISSING) from error
+        raise ValueError(
+            "Weights & Biases is not installed; install it with: pip install -r requirements.txt -e "
+            '".[wandb]"'
+        ) from error
     records = _records(run)
     folder.mkdir(parents=True, exist_ok=True)
     target = wandb.init(

@@ -196,11 +196,9 @@ class RunFolder:
 
 
 OWN = ("run.json", "status.json", "stop", "lock")  # of each side
-APPENDED = (".jsonl", ".f32", ".log")
 AT_THE_END = re.compile(
     r"trainer/|[^/]*-tuned/"
 )  # folders that are whole only once the worker has ended
-STUBS = "frames/"  # a worker that continues needs their names alone
 NAME = re.compile(r"(?:[\w-][\w.,+@-]*/)*[\w-][\w.,+@-]*")  # no hidden file, no step upwards
 
 
@@ -221,9 +219,11 @@ class Changes:
 
 
 def pack(folder: Path) -> dict[str, bytes]:
-    """The files with which a worker starts or continues; frames are empty."""
+    """The files with which a worker starts or continues; frames are empty, as it needs their names alone."""
     names = [name for name in list_files(folder) if name not in ("stop", "lock", "status.json")]
-    return {name: b"" if name.startswith(STUBS) else (folder / name).read_bytes() for name in names}
+    return {
+        name: b"" if name.startswith("frames/") else (folder / name).read_bytes() for name in names
+    }
 
 
 def unpack(folder: Path, files: Mapping[str, bytes]) -> dict[str, Stamp]:
@@ -272,7 +272,7 @@ def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Chang
             except OSError:  # deleted meanwhile
                 stamps.pop(name, None)
                 continue
-            grew = name.endswith(APPENDED) and 0 < size <= len(data)
+            grew = name.endswith((".jsonl", ".f32", ".log")) and 0 < size <= len(data)
             offset = size if grew and zlib.crc32(data[:size]) == checksum else 0
             stamps[name] = _stamp(data, stat)
             if not offset or offset < len(data):
@@ -369,13 +369,13 @@ class RunIndex:
 
     def best(self, task: str, config: str) -> str | None:
         """The run of this task with the best result among those with another config; of equals the faster."""
-        best = self._ids(
+        best: str | None = self._value(
             "SELECT id FROM runs WHERE task = ? AND config != ? AND score IS NOT NULL "
             "ORDER BY score DESC, trained LIMIT 1",
             task,
             config,
         )
-        return next(iter(best), None)
+        return best
 
     def first_measured(self, words: Sequence[str]) -> str | None:
         """The newest run of a search that has measured something."""
@@ -523,7 +523,6 @@ def open_index(root: Path) -> Iterator[RunIndex]:
 
 
 def _load(root: Path, path: str) -> RunIndex:
-    """The index in a file, refreshed."""
     database = sqlite3.connect(path, timeout=WAIT_SECONDS, check_same_thread=False)
     try:
         database.execute("PRAGMA synchronous = OFF")  # it can be read again from the folders

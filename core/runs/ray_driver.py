@@ -52,7 +52,6 @@ POLL_SECONDS = 0.3  # between two questions to a node, or PAUSE times as long as
 PAUSE = 4.0
 RETRIES = 3  # after a node was lost
 ACTOR_SECONDS = 1.0  # until an actor that does not answer is looked for again
-NO_MODEL = "The worker lacks the model of this run. Take a model that comes with the lab."
 FROM_NODE = ("machines", "measures", "roles")  # of run.json, what a worker writes
 TRAVELS = ("ATTENTION_LAB_LIMITS", HOSTED)  # a public copy's worker writes no paths
 
@@ -226,7 +225,10 @@ class ClusterJob:
             files, plugins = folder.pack(self.run.path), pack_plugins(plugins_folder())
             start = self.actor.start.remote(self.run.id, files, plugins, environ)
             if refusal := (yield from _answer(start)):
-                return self.end("failed", ray_queue.words(refusal, NO_MODEL))
+                public = (
+                    "The worker lacks the model of this run. Take a model that comes with the lab."
+                )
+                return self.end("failed", ray_queue.words(refusal, public))
         known = None
         while True:
             sent_at = time.monotonic()

@@ -273,7 +273,6 @@ def list_runs(root: Path | None = None, latest: int | None = None) -> list[Run]:
 
 
 def _steps(folder: Path) -> list[int]:
-    """The steps in the file names of a folder of frames or checkpoints."""
     names = [path.stem for path in folder.glob("*.safetensors")]
     return sorted(int(name) for name in names if STEP.fullmatch(name))
 

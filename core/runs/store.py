@@ -55,7 +55,6 @@ from core.settings import settings
 
 FILES = {SWEEPS: ".json", REPORTS: ".json.gz"}
 HOMES = ("", CORPORA, CLAIMS, *FILES)
-REPORT_ID = re.compile(r"[0-9a-f]{16}")
 MANIFEST = ".stored.json"
 LOCK, FORGET = ".store.lock", ".store-forget"
 STATUS, RECORDS, STATISTICS = "status.json", "metrics.jsonl", "statistics.safetensors"
@@ -65,7 +64,6 @@ MEASURED = (*STAMPED, STATISTICS, "cells.jsonl")
 LOCAL = ("stop", "lock")  # files that mean nothing on another machine
 LEASE_SECONDS = 60.0
 MARGIN = 10.0  # seconds before its end from which on a lease is not prolonged but taken anew
-TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
 PASS_SECONDS = 3.0
 FRESH_SECONDS = 1.0  # for which what the store lacked is not looked for again
 
@@ -156,7 +154,7 @@ class Item:
 
 def is_id(name: str) -> bool:
     """Whether an item may be called so."""
-    return bool(RUN_ID.fullmatch(name) or REPORT_ID.fullmatch(name))
+    return bool(RUN_ID.fullmatch(name) or re.fullmatch("[0-9a-f]{16}", name))  # that of a report
 
 
 def scan(root: Path) -> tuple[dict[Item, str], list[Item]]:
@@ -343,7 +341,8 @@ def _open(url: str, name: str) -> Store:
     from fsspec.core import url_to_fs
 
     label = re.sub(r"//[^/@]*@", "//", url)
-    options = {"config_kwargs": TIMEOUTS} if url.startswith(("s3:", "s3a:")) else {}
+    patience = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 1}}  # seconds
+    options = {"config_kwargs": patience} if url.startswith(("s3:", "s3a:")) else {}
     try:
         files, root = url_to_fs(url, **options)
     except Exception as error:

@@ -26,7 +26,6 @@ from core.training.seed_stats import Comparison, compare, seed_stats
 from core.training.sweeps import Cell, SweepConfig, value_text, with_settings
 
 MAX_SWEEPS = 50
-LASTING = ("finished", "failed")  # a stopped run may continue
 MEASURES = {
     "sequence_accuracy": "share",
     "bleu": "score",
@@ -38,7 +37,6 @@ MEASURES = {
 }  # with their units; the first available one ranks the values
 LARGEST = {"share": 1.001, "score": 100.1, "positive": 1e30}  # by unit, with room for rounding
 DIGITS = 5
-CELL = re.compile(r"[0-9]{1,2}:[0-9]{1,10}")
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ class Sweep:
         refuse_if(
             not isinstance(data, dict), f"The {name} of a sweep are an object; got {quote(data)}."
         )
-        wrong = next((key for key in data if not CELL.fullmatch(key)), None)
+        wrong = next((key for key in data if not re.fullmatch("[0-9]{1,2}:[0-9]{1,10}", key)), None)
         refuse_if(
             wrong is not None,
             f"A run of a sweep is named by index and seed, such as 0:1; got {quote(wrong)}.",
@@ -163,7 +161,8 @@ class Sweep:
         saved = {cell: Outcome.from_json(value) for cell, value in self._cells("outcomes").items()}
         runs, names = self.runs(), self._cells("runs")
         fresh = {cell: Outcome.of(runs.get(cell)) for cell in names if cell not in saved}
-        lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in LASTING}
+        ends = ("finished", "failed")  # a stopped run may continue
+        lasting = {cell: outcome for cell, outcome in fresh.items() if outcome.state in ends}
         if lasting:
             with self._lock():
                 data = self.data()

@@ -82,7 +82,6 @@ REMARKS = (
     "the papers wrote about him once more .",
     "he was at home that week .",
 )
-MIN_RULINGS = 2  # rulings, and so sentences
 TRAINED = 2_000  # documents for the baseline
 
 
@@ -128,7 +127,7 @@ class Documents(Task):
             rng = Random(choose(generator, 2**31))
             # How many verdicts are of each class is drawn without regard to that of the highest court.
             verdict = rng.randrange(len(VERDICTS))
-            count = rng.randint(MIN_RULINGS, min(self.sentences, len(self.courts)))
+            count = rng.randint(2, min(self.sentences, len(self.courts)))
             innocent = rng.randint(1, count - 1)
             others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
             rng.shuffle(others)

@@ -389,8 +389,6 @@ HEADER = Param(
 OWN_UNIT = replace(
     UNIT, default="auto", choices=("auto", *UNIT.choices), labels=("automatic", *UNIT.choices)
 )
-PASSES_OVER_TEXT = 2  # over a long text
-LONGEST_COLUMNS = 4_000  # characters of the names of columns
 
 
 def _data(name: str, default: str, meaning: str) -> Param:
@@ -411,9 +409,7 @@ class OwnText(TextTask):
         check_text(data, unit, int(config["length"]), stored=True)
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
-        self.recommended = for_data(
-            self.recommended, len(corpus.trained) // self.length, PASSES_OVER_TEXT
-        )
+        self.recommended = for_data(self.recommended, len(corpus.trained) // self.length, passes=2)
         self.notes = (
             f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "
             f"held out. {len(corpus.vocab) - 4:,} of them are different.",
@@ -599,7 +595,7 @@ OWN_TABLE: TaskEntry = TaskEntry(
             "",
             meaning="columns to learn from, by name or number, with commas between; empty: "
             "all but dates, constant columns and identifiers; *: also identifiers",
-            longest=LONGEST_COLUMNS,
+            longest=4_000,
             before=ALL,
         ),
     ),

@@ -208,13 +208,12 @@ def line_numbers(lines: list[int]) -> str:
 INLINE = 300_000  # characters; longer texts are stored
 UNUSED = 86_400.0  # seconds after which data without a run is deleted
 IN_RUN = "data"
-_REFERENCE = re.compile(r"sha256:([0-9a-f]{64})")
 _run_files: dict[str, Path] = {}  # the data of runs that this process has opened
 
 
 def is_reference(value: object) -> bool:
     """Whether a setting is a reference to stored data."""
-    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+    return isinstance(value, str) and re.fullmatch("sha256:[0-9a-f]{64}", value) is not None
 
 
 def put(text: str) -> str:

@@ -28,31 +28,10 @@ from core.tasks.base import (
 LARGEST = 9999
 
 # Morphemes of German number words: a prefix of another ("ein" of "eins") stands after it.
-_MORPHEMES = (
-    "tausend",
-    "hundert",
-    "zwanzig",
-    "zehn",
-    "zig",
-    "ßig",
-    "und",
-    "null",
-    "eins",
-    "ein",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sech",
-    "sieben",
-    "sieb",
-    "acht",
-    "neun",
-    "elf",
-    "zwölf",
+_GERMAN = re.compile(
+    "tausend|hundert|zwanzig|zehn|zig|ßig|und|null|eins|ein|zwei|drei|vier|fünf|"
+    "sechs|sech|sieben|sieb|acht|neun|elf|zwölf"
 )
-_GERMAN = re.compile("|".join(_MORPHEMES))
 
 
 def spell(number: int, language: str) -> str:

@@ -51,7 +51,6 @@ def indexer_losses(model: nn.Module) -> Iterator[list[Tensor]]:
         yield losses
 
 
-Optimizer = torch.optim.Optimizer
 WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
 
 
@@ -66,7 +65,7 @@ def _without_compile(kind: Any) -> Any:
     )
 
 
-KINDS = {
+KINDS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": _without_compile(torch.optim.AdamW),
     "adam": _without_compile(torch.optim.Adam),
     "rmsprop": _without_compile(torch.optim.RMSprop),
@@ -74,13 +73,12 @@ KINDS = {
 }
 
 
-def make_optimizer(config: RunConfig, model: nn.Module) -> Optimizer:
+def make_optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer of a config; AdamW decouples weight decay from the gradient (Loshchilov & Hutter 2019)."""
     more = {"momentum": 0.9} if config.optimizer == "sgd" else {}
-    optimizer: Optimizer = KINDS[config.optimizer](
+    return KINDS[config.optimizer](
         model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, **more
     )
-    return optimizer
 
 
 @dataclass
@@ -149,7 +147,7 @@ class Session:
     config: RunConfig
     task: Task
     model: Model
-    optimizer: Optimizer
+    optimizer: torch.optim.Optimizer
     data: torch.Generator
     device: str
     held_out: tuple[Example, ...]

@@ -217,7 +217,6 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
 
 
 def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
-    """The attentions of the pattern of a published model at the model's size."""
     if key == SAME:
         return {"following": ()}
     if key not in (keys := [one.key for one in CARDS]):

@@ -580,7 +580,7 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
 def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, server):
     red = server("red")
     corpus = corpus_run.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
-    corpus_run.save_statistics(corpus, Corpus(texts=1))
+    corpus_run.save_statistics(corpus, Corpus(texts=1, failed=[0]))
     corpus.set_status("stopped")
     claim = claim_run.create(claim_run.ClaimConfig("iris", {"seeds": 2}), 2)
     for part in claim.runs:

@@ -204,7 +204,6 @@ KEY_SIZES = (4, 8, 16, 32, 64, 128, 256, 512)
 TRAINED = (16, 128)
 KEYS, QUERIES = 64, 128
 DIVIDED, UNSCALED = "divided by √d_k", "not divided"
-SCALING_SCORES = {DIVIDED: "scaled_dot", UNSCALED: "dot"}
 VARIANCE, GRADIENT, ACCURACY = (
     "Variance of the scores",
     "Gradient of the softmax",
@@ -224,9 +223,8 @@ def measure_scaling(
         yield GRADIENT, jacobian_norm(seen.weights[0, 0]), size
     for size in TRAINED:
         task = TaskConfig.of("recall", pairs=4, keys=8)
-        model = ModelConfig.transformer(
-            size, 1, 2, kind="decoder", position="rope", score=SCALING_SCORES[condition]
-        )
+        score = "scaled_dot" if condition == DIVIDED else "dot"
+        model = ModelConfig.transformer(size, 1, 2, kind="decoder", position="rope", score=score)
         result = trained_for(task, model, seed, settings, stop, batch_size=32)
         yield ACCURACY, result.last.token_accuracy or 0.0, size
 

@@ -358,8 +358,6 @@ HELD_OUT_ACCURACY, EPOCHS, DIFFER = (
 )
 LEARNED_FLOWERS = Learned(HELD_OUT_ACCURACY, 0.93, conditions=(TOKENS,))
 SEPALS, IRIS_PARAMETERS = "Weight of head 1 on the sepals", "Parameters of the tutorials' model"
-TRAINING_ROWS = 120  # of 150; the others are held out
-SEPAL_COLUMNS = (0, 1)
 
 
 def measure_iris(
@@ -376,15 +374,12 @@ def measure_iris(
     reached = [
         record.step for record in result.records if (record.sequence_accuracy or 0.0) >= 0.95
     ]
-    yield (
-        EPOCHS,
-        (reached[0] if reached else int(settings["steps"])) * config.batch_size / TRAINING_ROWS,
-        None,
-    )
+    steps = reached[0] if reached else int(settings["steps"])
+    yield EPOCHS, steps * config.batch_size / 120, None  # of 150 rows 30 are held out
     weights = attention(result)
     yield DIFFER, float(weights.std(0).mean()), None
     if condition == TOKENS:
-        yield SEPALS, float(weights[:, 0][:, list(SEPAL_COLUMNS)].sum(-1).mean()), None
+        yield SEPALS, float(weights[:, 0, :2].sum(-1).mean()), None
         yield IRIS_PARAMETERS, tutorial_parameters(), None
 
 
