@@ -35,7 +35,6 @@ from core.claims.shipped import Shipped, citation
 from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
-from core.studies.claims import OwnRun
 from dashboard.draw.curves import FLOOR, Curve, bounds, line_chart, seed_marks
 from dashboard.draw.formats import about_duration, duration, number, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script
@@ -430,7 +429,7 @@ def _run_id(text: str) -> str:
     return text
 
 
-def as_shipped(own: OwnRun) -> Shipped:
+def as_shipped(own: claims.OwnRun) -> Shipped:
     """A reader's own run with what a shipped result says of its measurement."""
     measured, data = own.measured, own.group.runs[0].metadata()
     return shipped.ship(
@@ -561,7 +560,7 @@ print(Counter(each.state for each in verdicts.values()))
 """
 
 
-def script(lab: Shipped | None, own: OwnRun | None) -> Script:
+def script(lab: Shipped | None, own: claims.OwnRun | None) -> Script:
     cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
@@ -827,7 +826,7 @@ def _download(label: str, name: str, result: Shipped) -> None:
     )
 
 
-def _run(claim: Claim, result: Shipped | None, own: OwnRun | None) -> None:
+def _run(claim: Claim, result: Shipped | None, own: claims.OwnRun | None) -> None:
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {
@@ -878,18 +877,18 @@ def _select(group: Group) -> None:
     st.session_state.pop(key("results"), None)
 
 
-def _continue(own: OwnRun) -> None:
+def _continue(own: claims.OwnRun) -> None:
     for run in own.group.runs:
         if run.status().state != "finished":
             run_controls.continue_run(PAGE, run)
 
 
-def _stop(own: OwnRun) -> None:
+def _stop(own: claims.OwnRun) -> None:
     for run in own.group.runs:
         run_controls.end_run(run)
 
 
-def _progress(own: OwnRun) -> None:
+def _progress(own: claims.OwnRun) -> None:
     left, run = own.seconds_left, own.group.runs[0]
     after = "" if left is None else f", about {about_duration(left)} left"
     run_controls.show_progress(

@@ -13,7 +13,6 @@ from core.attention.config import example, needs, refusals
 from core.entries import Value, complete
 from core.interpret import trace as analysis
 from core.seeding import seeded_layer
-from core.studies import mechanisms
 from core.studies.mechanisms import (
     BASELINE,
     D_MODEL,
@@ -22,6 +21,9 @@ from core.studies.mechanisms import (
     SEED,
     TOKENS,
     Comparison,
+    compare,
+    most_changed,
+    parameter_count,
 )
 from dashboard.draw.formats import number, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples
@@ -131,7 +133,7 @@ def page() -> None:
                 ],
                 "paper": [item.url or None for item in entries],
                 "year": [item.year for item in entries],
-                "parameters": [mechanisms.parameter_count(axis, item.key) for item in entries],
+                "parameters": [parameter_count(axis, item.key) for item in entries],
                 "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
             }
         ),
@@ -163,7 +165,7 @@ def explore(axis: str) -> None:
     try:
         config = config_of(axis, item.key, params)
         with one_thread():
-            maps(axis, item, config, cached(mechanisms.compare, config))
+            maps(axis, item, config, cached(compare, config))
     except (ConfigError, ValueError) as error:
         st.error(str(error))
     st.latex(item.latex)
@@ -186,7 +188,7 @@ def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) ->
     add_script(partial(script, item, config, result))
     size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
-    query, column = mechanisms.most_changed(result.before, result.after)
+    query, column = most_changed(result.before, result.after)
     # The second line over the map: source, what the choice needs beside it, and whether its
     # weights are implied
     others = " and ".join(f"{other} = {name}" for other, name in needs(axis, item.key).items())

@@ -13,8 +13,15 @@ import streamlit as st
 from core.attention import AXES, Choice, entry
 from core.attention.basics import Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
-from core.studies import normalizers
-from core.studies.normalizers import SWEEP, RowWeights, Scores, sweep
+from core.studies.normalizers import (
+    SWEEP,
+    RowWeights,
+    Scores,
+    example,
+    normalize_row,
+    normalizer_of,
+    sweep,
+)
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of
@@ -72,7 +79,7 @@ FIELDS = Fields(
     "normalizers",
     scores=Text(
         "Scores of one query",
-        lambda _: write(normalizers.example()[2]),
+        lambda _: write(example()[2]),
         span=2,
         help=f"Type numbers with commas between them, and {MASKED} for a masked key.",
     ),
@@ -138,7 +145,7 @@ def draw_controls() -> Values | None:
     except ValueError as error:
         st.error(plain(str(error)))
         return None
-    tokens, _, example = normalizers.example()
+    tokens, _, first = example()
     numbered = tuple(f"key {at}" for at in range(len(scores)))
     names = tokens if len(scores) == len(tokens) else numbered
     top = max(
@@ -160,7 +167,7 @@ def draw_controls() -> Values | None:
         values,
         scores=scores,
         names=names,
-        own=scores != example,
+        own=scores != first,
         factor=factor,
         scaled=tuple(None if score is None else score * factor for score in scores),
         choices=tuple(choices),
@@ -481,7 +488,7 @@ def explore() -> None:
     if controls is not None:
         with one_thread():
             rows = [
-                cached(normalizers.normalize_row, choice, controls.scores, controls.factor)
+                cached(normalize_row, choice, controls.scores, controls.factor)
                 for choice in controls.choices
             ]
         bars(controls, rows)
@@ -490,7 +497,7 @@ def explore() -> None:
             "You typed these scores."
             if controls.own
             else (
-                f"These are the scaled dot-product scores of the query {plain(normalizers.example()[1])}, with "
+                f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
                 "head dimension 16 and seed 126."
             )
         )
@@ -575,7 +582,7 @@ def curves(controls: Values, rows: list[RowWeights]) -> None:
     series = [
         Curve(
             NAMES[choice.key],
-            cached(normalizers.sweep, choice, controls.scores, controls.factor, controls.picked),
+            cached(sweep, choice, controls.scores, controls.factor, controls.picked),
         )
         for choice in controls.choices
         if choice.key in names
@@ -610,7 +617,7 @@ def sources(controls: Values | None) -> None:
         return
     name = FIELDS.read("equation").equation
     choice = next(choice for choice in controls.choices if choice.key == name)
-    source_panel(type(normalizers.normalizer_of(choice)))
+    source_panel(type(normalizer_of(choice)))
     st.markdown("The same in a notebook:")
     st.code(snippet(choice, controls.scaled), language="python")
     entries_panel(AXES["normalizer"])

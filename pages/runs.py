@@ -250,11 +250,18 @@ def _fork(item: RunSummary) -> None:
             "The new run copies this one up to a saved step and continues training from there with these "
             "settings."
         )
-        given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
-        names = ("step", "steps", "rate", "schedule", "optimizer")
-        values = FIELDS.draw(*names, into=HERE, **given)
+        values = FIELDS.draw(
+            "step",
+            "steps",
+            "rate",
+            "schedule",
+            "optimizer",
+            into=HERE,
+            run=item.run.id,
+            config=item.config,
+            saved=item.checkpoint_steps,
+        )
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
-            changes = {"schedule": values.schedule, "optimizer": values.optimizer}
             name = f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME]
             try:
                 now = longer(
@@ -262,7 +269,8 @@ def _fork(item: RunSummary) -> None:
                     values.steps,
                     item.train_seconds,
                     learning_rate=values.rate,
-                    **changes,
+                    schedule=values.schedule,
+                    optimizer=values.optimizer,
                 )
                 run = jobs.fork(item.run, values.step, now, name)
             except (jobs.QueueFull, OSError, ValueError) as error:

@@ -16,7 +16,6 @@ from core.attention.properties import (
     score_properties,
 )
 from core.studies import scores as study
-from core.studies.scores import ScoreMaps, Timing
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.formats import (
     byte_size,
@@ -106,7 +105,7 @@ for choice, each in zip(choices, properties):
 """
 
 
-def script(controls: Values, maps: Sequence[ScoreMaps]) -> Script:
+def script(controls: Values, maps: Sequence[study.ScoreMaps]) -> Script:
     shown = "weights" if controls.show == "weights" else "scores"
     code = f"""
 from core.attention import Choice
@@ -164,14 +163,14 @@ HEAD = (
 )
 
 
-def favourite(scores: Sequence[ScoreMaps], query: int) -> int:
+def favourite(scores: Sequence[study.ScoreMaps], query: int) -> int:
     """The key on which most scores put most of the query's weight."""
     tops = [int(each.weights[query].argmax()) for each in scores]
     return max(set(tops), key=tops.count)
 
 
 def fact_text(
-    scores: Sequence[ScoreMaps], tokens: Sequence[str], query: int, stretch: float
+    scores: Sequence[study.ScoreMaps], tokens: Sequence[str], query: int, stretch: float
 ) -> str:
     column = favourite(scores, query)
     agree = sum(int(each.weights[query].argmax()) == column for each in scores)
@@ -194,13 +193,13 @@ def snippet(choice: Choice, dims: int) -> str:
     )
 
 
-def lower(each: ScoreMaps) -> str:
+def lower(each: study.ScoreMaps) -> str:
     text = entry("score", each.key).name
     return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
 
 def equation(
-    each: ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
+    each: study.ScoreMaps, tokens: Sequence[str], i: int, j: int, colour: str
 ) -> tuple[str, ...]:
     left = coloured(rf"s_{{{name(tokens[i], i)},\,{name(tokens[j], j)}}}", colour)
     result = coloured(rf"\mathbf{{{latex(each.scores[i, j])}}}", colour)
@@ -218,9 +217,9 @@ def equation(
 
 
 def rows(
-    scores: Sequence[ScoreMaps],
+    scores: Sequence[study.ScoreMaps],
     properties: Sequence[ScoreProperties],
-    timings: Sequence[Timing | None],
+    timings: Sequence[study.Timing | None],
 ) -> list[list[str]]:
     dot = next(
         (time for each, time in zip(scores, timings, strict=True) if each.key == BASELINE),
@@ -249,7 +248,7 @@ def rows(
     ]
 
 
-def rule(each: ScoreMaps) -> str:
+def rule(each: study.ScoreMaps) -> str:
     short = entry("score", each.key).short
     return short if each.scale == 1.0 else f"{short} × {number(each.scale)}"
 
@@ -393,7 +392,7 @@ def show(controls: Values) -> None:
         )
 
 
-def score_maps(controls: Values) -> list[ScoreMaps]:
+def score_maps(controls: Values) -> list[study.ScoreMaps]:
     return [shared(study.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
 
 
@@ -429,11 +428,11 @@ def frames(controls: Values) -> list[list[Tile]]:
     ]
 
 
-def most_different_query(scores: Sequence[ScoreMaps]) -> int:
+def most_different_query(scores: Sequence[study.ScoreMaps]) -> int:
     return int(np.ptp(np.stack([each.weights for each in scores]), axis=0).sum(1).argmax())
 
 
-def maps(scores: Sequence[ScoreMaps], controls: Values, query: int) -> tuple[int, int]:
+def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tuple[int, int]:
     """Draw a map for each score under one crosshair; returns the pinned cell, or else the query's favourite key."""
     column, shape = favourite(scores, query), (len(controls.tokens),) * 2
     pin = read_linked("scores", key("cell"), shape)
@@ -463,7 +462,7 @@ def maps(scores: Sequence[ScoreMaps], controls: Values, query: int) -> tuple[int
     return write_linked("scores", key("cell"), pin) or (query, column)
 
 
-def tile(each: ScoreMaps, marker: int, show: str, largest: float) -> Tile:
+def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
     name, largest_here = entry("score", each.key).name, float(np.abs(each.scores).max())
     note = f"± {number(largest_here)}" if show == "own" else rule(each)

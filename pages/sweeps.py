@@ -815,12 +815,11 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
 
 
 def _share(outcome: Outcome, config: SweepConfig) -> float:
-    done, whole = outcome.train_seconds, config.seconds
-    if config.equal == "steps":
-        done, whole = outcome.steps, config.base.steps
+    by_steps = config.equal == "steps"
+    done = outcome.steps if by_steps else outcome.train_seconds
     if outcome.ended or not done:
         return float(outcome.ended)
-    return min(1.0, done[-1] / whole)
+    return min(1.0, done[-1] / (config.base.steps if by_steps else config.seconds))
 
 
 def numbers_csv(data: SweepData) -> bytes:
