@@ -9,7 +9,7 @@ SPECIAL = ("[CLS]", "[SEP]", "[UNK]", "<s>", "</s>")
 
 
 def line(text: str) -> Line:
-    """The tokens that stand apart in the text; ## continues a word."""
+    # The tokens that stand apart in the text; ## continues a word.
     tokens = tuple(text.split())
     special = tuple(token in SPECIAL for token in tokens)
     word, count = [], -1
@@ -20,7 +20,7 @@ def line(text: str) -> Line:
 
 
 def reading(text: str, weights: np.ndarray, kind: Kind = "self") -> Reading:
-    """A model of as many layers and heads as weights (L, H, T, T) has."""
+    # A model of as many layers and heads as weights (L, H, T, T) has.
     source = line(text)
     mask = np.tri(len(source), dtype=bool)[None] if kind == "causal" else None
     maps = tuple(
@@ -38,6 +38,6 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 def random_weights(
     size: int, heads: int, seed: int, spread: float = 1.0, causal: bool = False
 ) -> np.ndarray:
-    """Weights (1, H, T, T) of random scores."""
+    # Weights (1, H, T, T) of random scores.
     scores = np.random.default_rng(seed).normal(0, spread, (1, heads, size, size))
     return softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)

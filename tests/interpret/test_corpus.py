@@ -90,7 +90,7 @@ def test_a_running_mean_is_that_of_all_values_at_once():
 
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
-    """And the roles are those of all readings."""
+    # And the roles are those of all readings.
     readings = [read_text(model, item, "causal") for item in inputs]
     expected: dict[str, list[np.ndarray]] = {"entropy": [], "distance": [], "sink": []}
     for one in readings:
@@ -162,12 +162,11 @@ def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
 
 
 def test_texts_by_value_and_at_each_decile():
-    """Every measure has its place."""
+    # Every measure has its place.
     values = np.array([np.nan, *np.arange(100, 0, -1) / 100])
     assert ranked(values)[:2].tolist() == [1, 2] and len(ranked(values)) == 100
-    first = np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin() + 1
     assert [decile_texts(values)[0], *decile_texts(np.array([0.5, np.nan]))] == [
-        (0.1, first),
+        (0.1, (np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin() + 1)),
         (0.1, 0),
     ]
     assert [share for share, _ in decile_texts(values)] == list(DECILES)
@@ -233,7 +232,7 @@ def whole(tmp_path) -> Run:
 
 
 def after(count: int):
-    """A stop that is requested once so many texts were measured."""
+    # A stop that is requested once so many texts were measured.
     left = iter([False] * (count - 1))
     return lambda: next(left, True)
 
@@ -264,7 +263,7 @@ def test_the_saved_values_are_those_of_the_means(whole):
 
 
 def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeypatch):
-    """The values of the second text are there, its statistics are not."""
+    # The values of the second text are there, its statistics are not.
     broken, save = create(CONFIG, tmp_path / "broken"), corpus_run.save_statistics
     saves = iter(range(9))
 
@@ -351,8 +350,7 @@ def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
 
 
 def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
-    data = f"one line\nnext  line\n\nnext line\n{'long ' * 300}"
-    texts, notes = split_texts(data, "lines")
+    texts, notes = split_texts(f"one line\nnext  line\n\nnext line\n{'long ' * 300}", "lines")
     assert [len(text) for text in texts] == [8, 9, LONGEST] and texts[1] == "next line"
     assert notes == [
         "1 of the texts is longer than 1,000 characters; the rest of them is left out.",

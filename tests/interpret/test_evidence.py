@@ -33,17 +33,18 @@ from core.pretrained.attention_recorder import _is_transposed
 from tests.cases import each
 from tests.tiny_models import READABLE, SENTENCE, asking, given, plain, tiny
 
-WATCHED = [name for name in READABLE if tiny(name).recordable and name != "diffllama"]
+OPENED = [name for name in READABLE if tiny(name).recordable]
+OUTPUT, CONTRAST = 2, 1
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
 def baseline_of(family: str, **asked):
-    """A question that the family answers; an embedding is held against another sentence's."""
+    # A question that the family answers; an embedding is held against another sentence's.
     return ask(tiny(family), Question(asking(family), **{"against": "Nine boats wait."} | asked))
 
 
-def scaled_copy(baseline, seen, heads: list[int], by: float, dtype=torch.float64):
-    """A copy of the model in which the rows of W_O of those heads are multiplied, and its batch."""
+def scaled_copy(baseline, seen, heads: list[int], by: float, dtype):
+    # A copy of the model in which the rows of W_O of those heads are multiplied, and its batch.
     copy = deepcopy(baseline.pretrained.model).to(dtype)
     names = {id(module): name for name, module in baseline.pretrained.model.named_modules()}
     layer = copy.get_submodule(names[id(seen.output)])
@@ -56,9 +57,8 @@ def scaled_copy(baseline, seen, heads: list[int], by: float, dtype=torch.float64
     }
 
 
-def scaled(family: str, seen, heads: list[int], by: float, dtype=torch.float32):
-    """The model's own answer after the rows of W_O of those heads are multiplied."""
-    baseline = baseline_of(family)
+def scaled(baseline, seen, heads: list[int], by: float, dtype=torch.float32):
+    # The model's own answer after the rows of W_O of those heads are multiplied.
     copy, batch = scaled_copy(baseline, seen, heads, by, dtype)
     with torch.no_grad():
         output = answer_of(baseline.pretrained, batch, copy(**batch))
@@ -77,7 +77,7 @@ def trace_of(baseline):
     return read(baseline.pretrained, baseline.question.inputs).trace
 
 
-@each("family", [name for name in WATCHED if name != "albert"])
+@each("family", [name for name in OPENED if name not in ("diffllama", "albert")])
 def test_a_head_off_is_w_o_without_its_rows(family):
     baseline, every = baseline_of(family), seen_of(family)
     changes = []
@@ -89,42 +89,35 @@ def test_a_head_off_is_w_o_without_its_rows(family):
             ((None,), whole),
         ):
             effect = ablate_heads(baseline, frozenset((seen.kind, seen.layer, one) for one in off))
-            assert effect.value == pytest.approx(scaled(family, seen, heads, 0.0), abs=1e-5)
+            assert effect.value == pytest.approx(scaled(baseline, seen, heads, 0.0), abs=1e-5)
             assert effect.change == pytest.approx(effect.value - baseline.value, abs=1e-7)
             changes.append(abs(effect.change))
     assert max(changes) > 1e-5, "nothing changed, so nothing was tested"
 
 
-@each("family", WATCHED)
-def test_what_a_head_writes_goes_through_its_rows_of_w_o(family):
-    """The heads' outputs through them are what the model's layer makes; ‖α·v·W_O‖ is each vector's own length."""
-    baseline = baseline_of(family)
-    measured, trace = measure_contributions(baseline), trace_of(baseline)
-    for seen in seen_of(family):
-        matrix, layer = output_matrix(seen), seen.output
-        assert matrix is not None
-        own = layer(seen.out.flatten(2)) - (0 if layer.bias is None else layer.bias)
-        made = torch.einsum("bthe,hec->btc", seen.out, matrix)
-        torch.testing.assert_close(made, own, atol=1e-5, rtol=1e-4)
-        item = next(one for one in trace.maps if (one.kind, one.layer) == (seen.kind, seen.layer))
-        written = measured.norm_map(item.kind, item.layer, item.weights)
-        shared = seen.weights.shape[1] // seen.v.shape[1]
-        for head, row, key in ((0, 0, 0), (2, 3, 1), (1, 4, 4)):
-            vector = seen.weights[0, head, row, key] * seen.v[0, head // shared, key] @ matrix[head]
-            length = pytest.approx(float(vector.norm()), rel=1e-4, abs=1e-7)
-            assert written[head, row, key] == length
-
-
-@each("family", [name if name != "t5" else "bart" for name in SOME])  # T5's ReLU has no derivative
-def test_slopes_of_a_head_sum_to_the_answers_derivative(family):
-    """A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up."""
-    baseline, every = baseline_of(family), seen_of(family)
+@each(
+    ("family", "asked"),
+    [
+        *((name if name != "t5" else "bart", {}) for name in SOME),  # T5's ReLU has no derivative
+        *(
+            (name, {"output": OUTPUT, **quantity})
+            for name in ("bert", "gpt2", "bart", "bert_classifier")
+            for quantity in (
+                {"quantity": "logit"},
+                {"quantity": "difference", "contrast": CONTRAST},
+            )
+        ),
+    ],
+)
+def test_slopes_of_a_head_sum_to_the_answers_derivative(family, asked):
+    # A head's output is linear in its weights, so Σ α·∂y/∂α is how y moves as the head is turned up.
+    baseline, every = baseline_of(family, **asked), seen_of(family)
     measured, step = measure_contributions(baseline), 1e-3
     for seen in (every[0], every[-1]):
         for head in (0, seen.weights.shape[1] - 1):
             slope = measured.gradients[seen.kind, seen.layer][head].sum()
             up, down = (
-                scaled(family, seen, [head], 1 + sign * step, torch.float64) for sign in (1, -1)
+                scaled(baseline, seen, [head], 1 + sign * step, torch.float64) for sign in (1, -1)
             )
             assert slope == pytest.approx((up - down) / (2 * step), rel=5e-3, abs=3e-6)
 
@@ -220,7 +213,7 @@ def test_flow_is_left_out_where_a_page_would_wait_for_it(words, there):
 
 
 def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
-    """The page's first sight: sharp heads are not those that matter, and slopes foresee what does."""
+    # The page's first sight: sharp heads are not those that matter, and slopes foresee what does.
     question = Question(
         ModelInputs("The animal didn't cross the street because it was too tired."),
         against="The exhausted cat stayed on its side of the road.",
@@ -245,7 +238,7 @@ def test_minilm_answers_by_other_heads_than_those_that_look_hardest():
 
 @each("family", ["bert", "llama", "bart"])
 def test_a_head_that_looks_evenly_is_one_whose_queries_are_zero(family):
-    """Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen."""
+    # Without W_Q (and its bias) every score is the same, so the softmax is even over what may be seen.
     baseline, seen = baseline_of(family), seen_of(family)[-1]
     copy, changes, size = deepcopy(baseline.pretrained.model), [], seen.q.shape[-1]
     names = {module: name for name, module in baseline.pretrained.model.named_modules()}
@@ -281,7 +274,7 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
 
 
 def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
-    """Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were."""
+    # Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were.
     baseline, model = baseline_of("llama"), tiny("llama").model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     plainly, off = baseline.rerun().probabilities, frozenset({("causal", 0, None)})
@@ -302,63 +295,34 @@ def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
 # Any class or token of an answer, as a probability, a logit or a difference of two: against the model's own logits.
 
 
-KINDS = (
-    "bert",
-    "gpt2",
-    "bart",
-    "bert_classifier",
-    "vit",
-)  # a masked token, a next one, of a decoder, two of classes
-OUTPUT, CONTRAST = 2, 1
-
-
 def by_hand(logits: torch.Tensor, quantity: str) -> torch.Tensor:
     if quantity == "probability":
         return logits[OUTPUT].exp() / logits.exp().sum()
     return logits[OUTPUT] - logits[CONTRAST] if quantity == "difference" else logits[OUTPUT]
 
 
-def followed(family: str, quantity: str):
-    contrast = CONTRAST if quantity == "difference" else None
-    return baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
-
-
 def logits_of(baseline, model, batch) -> torch.Tensor:
-    """The row of the model's own output that answers."""
+    # The row of the model's own output that answers.
     logits = model(**batch).logits[0]
     return logits if baseline.answer.kind == "class" else logits[baseline.answer.position]
 
 
-@each("family", KINDS)
-@each("quantity", ["probability", "logit", "difference"])
+# A masked token, a next one, of a decoder, two of classes
+@each("family", ["bert", "gpt2", "bart", "bert_classifier", "vit"])
+@each(("quantity", "contrast"), [("probability", None), ("logit", None), ("difference", CONTRAST)])
 @torch.no_grad()
-def test_each_quantity_of_any_output_is_the_models_own(family, quantity):
-    baseline = followed(family, quantity)
+def test_each_quantity_of_any_output_is_the_models_own(family, quantity, contrast):
+    baseline = baseline_of(family, output=OUTPUT, quantity=quantity, contrast=contrast)
     own = float(by_hand(logits_of(baseline, baseline.pretrained.model, baseline.batch), quantity))
     assert baseline.value == pytest.approx(own, abs=1e-5)
     seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
     place = frozenset({(seen.kind, seen.layer, 1)})
-    copied = logits_of(baseline, *scaled_copy(baseline, seen, [1], 0.0))
+    copied = logits_of(baseline, *scaled_copy(baseline, seen, [1], 0.0, torch.float64))
     without, effect = float(by_hand(copied, quantity)), ablate_heads(baseline, place)
     assert effect.value == pytest.approx(without, abs=2e-5) and abs(effect.change) > 1e-6
     assert effect.change == pytest.approx(without - own, abs=3e-5)
     assert make_heads_uniform(baseline, place).value != effect.value != baseline.value
     assert abs(hide_token(baseline, 2).change) > 1e-6
-
-
-@each("family", ["bert", "gpt2", "bart", "bert_classifier"])
-@each("quantity", ["logit", "difference"])
-def test_slopes_follow_the_chosen_quantity(family, quantity):
-    """Σ α·∂y/∂α is how y moves as the head is turned up, y by hand in float64."""
-    baseline, step = followed(family, quantity), 1e-3
-    seen = forward(baseline.pretrained, baseline.batch, with_qkv=True)[1].calls[-1]
-    slope = measure_contributions(baseline).gradients[seen.kind, seen.layer][1].sum()
-    with torch.no_grad():
-        up, down = (
-            by_hand(logits_of(baseline, *scaled_copy(baseline, seen, [1], by)), quantity)
-            for by in (1 + step, 1 - step)
-        )
-    assert slope == pytest.approx(float(up - down) / (2 * step), rel=5e-3, abs=1e-5)
 
 
 def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where_it_is_sure():
@@ -424,39 +388,14 @@ def test_a_name_that_is_none_is_answered_in_a_sentence(family, text, why):
 # One weight, taken apart, is the model's own; what stands before the rotation is what the model rotated.
 
 
-OPENED = tuple(name for name in READABLE if tiny(name).recordable)
-ROTATED = (
-    "llama",
-    "mistral",
-    "qwen3",
-    "gemma2",
-    "gemma3",
-    "gpt_oss",
-    "gpt_neox",
-    "diffllama",
-    "modernbert",
-)
-
-
 @each("family", OPENED)
-def test_every_weight_that_is_made_is_the_model_s_own(family):
+def test_each_step_leads_to_the_next_and_the_last_is_the_model_s_own(family):
     layers = layer_attentions(tiny(family), given(family))
-    trace = read(tiny(family), given(family)).trace
-    assert len(layers) == len(trace.maps)
-    for item in trace.maps:
+    for item in read(tiny(family), given(family)).trace.maps:
         layer = find_layer(layers, item.kind, item.layer)
-        for head, weights in enumerate(item.weights):
-            for query in (0, len(weights) // 2, len(weights) - 1):
-                made = break_down_weight(layer, head, query, query // 2)
-                np.testing.assert_allclose(made.weights, weights[query], atol=1e-6)
-                assert made.weight == pytest.approx(weights[query, query // 2], abs=1e-6)
-
-
-@each("family", OPENED)
-def test_each_step_leads_to_the_next(family):
-    for layer in layer_attentions(tiny(family), given(family)):
         rows, columns = layer.q.shape[1], layer.k.shape[1]
         one = break_down_weight(layer, 1, rows - 1, columns // 3)
+        np.testing.assert_allclose(one.weights, item.weights[1, rows - 1, :columns], atol=1e-6)
         assert one.dot == pytest.approx(float(one.q @ one.k), abs=1e-5)
         value = one.dot * one.scale + (one.bias or 0.0)
         if layer.softcap is not None:
@@ -467,11 +406,15 @@ def test_each_step_leads_to_the_next(family):
         below = above.sum() + (0 if one.sink is None else np.exp(one.sink - one.scores.max()))
         np.testing.assert_allclose(one.weights, above / below, atol=1e-6)
         np.testing.assert_allclose(one.contribution, one.value * one.weight, atol=1e-7)
+        assert one.weight == one.weights[columns // 3]
 
 
-@each("family", ROTATED)
+@each(
+    "family",
+    "llama mistral qwen3 gemma2 gemma3 gpt_oss gpt_neox diffllama modernbert".split(),
+)
 def test_before_rotation_is_what_the_layer_s_own_maps_made(family):
-    """The states before the first layer, through its norm and its own W_Q and W_K: no rotation anywhere."""
+    # The states before the first layer, through its norm and its own W_Q and W_K: no rotation anywhere.
     layer, model = layer_attentions(tiny(family), given(family))[0], plain(family)
     batch, *_ = encode(tiny(family), given(family))
     with torch.no_grad():

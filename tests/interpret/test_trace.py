@@ -35,8 +35,6 @@ from core.pretrained.generate import generate, prepare_generation, score_continu
 from tests.cases import each
 from tests.interpret.readings import softmax
 
-# The trace refuses tokens that do not fit its weights, and tells kinds apart.
-
 
 def test_maps_are_told_apart_by_kind():
     one = AttentionMap("self", 0, np.ones((2, 1, 1), np.float32), ("a",), ("a",))
@@ -49,23 +47,14 @@ def test_maps_are_told_apart_by_kind():
 # Every figure of a head, against maps whose answer is known by hand.
 
 
-SCORES = (analysis.previous_token, analysis.breadth)
-
-
-def shifted(size: int, by: int) -> np.ndarray:
-    """All weight `by` places on, as far as there is one, else on itself."""
-    return np.eye(size, dtype=np.float32)[np.clip(np.arange(size) + by, 0, size - 1)]
-
-
 def test_figures_by_hand():
-    """Two heads agree in half of the first row and in all of the second; the third looks elsewhere."""
+    # Two heads agree in half of the first row and in all of the second; the third looks elsewhere.
     weights = np.array([[[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]]], np.float32)
     np.testing.assert_allclose(analysis.entropy(weights), [[np.log(2), 0.0]], rtol=1e-6)
-    figures = [
+    assert [
         float(analysis.breadth(one)[0])
         for one in (np.full((1, 1, 2), 0.5), np.ones((1, 1, 1)), weights)
-    ]
-    assert figures == pytest.approx([1, 0, np.log(2) / 2 / np.log(3)])
+    ] == pytest.approx([1, 0, np.log(2) / 2 / np.log(3)])
     # Row 0: half of it one away
     np.testing.assert_allclose(analysis.mean_distance(weights), [0.25])
     others = [[[0, 0.5, 0.5], [0, 1, 0]], [[0, 0, 1], [1, 0, 0]]]
@@ -73,7 +62,11 @@ def test_figures_by_hand():
     np.testing.assert_allclose(overlap, [[1, 0.75, 0], [0.75, 1, 0.25], [0, 0.25, 1]])
     maps = tuple(
         AttentionMap(
-            "self", layer, np.stack([shifted(4, by) for by in heads]), (*"abcd",), (*"abcd",)
+            "self",
+            layer,
+            np.eye(4)[np.clip(np.add.outer(heads, np.arange(4)), 0, 3)],
+            (*"abcd",),
+            (*"abcd",),
         )
         for layer, heads in enumerate(((1, 0), (0, -1)))
     )
@@ -84,7 +77,7 @@ def test_figures_by_hand():
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 2**31))
 def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
-    for score in SCORES:
+    for score in (analysis.previous_token, analysis.breadth):
         value = score(softmax(scores))
         assert value.shape == (heads,) and (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
 
@@ -110,7 +103,7 @@ def stack(
 
 
 def translator(seed: int = 0) -> AttentionTrace:
-    """Two layers of encoder over five tokens, two of decoder over three."""
+    # Two layers of encoder over five tokens, two of decoder over three.
     rng = np.random.default_rng(seed)
     return AttentionTrace(
         (
@@ -123,7 +116,7 @@ def translator(seed: int = 0) -> AttentionTrace:
 
 
 def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
-    """The same flow by another library: nodes (step, place), from the top down."""
+    # The same flow by another library: nodes (step, place), from the top down.
     network = networkx.DiGraph()
     for at, step in enumerate(flow_graph.steps):
         for to, come in zip(*np.nonzero(step), strict=True):
@@ -139,10 +132,8 @@ def largest_by_networkx(flow_graph: Graph, row: int, column: int) -> float:
 
 
 def test_rollout_and_flow_of_two_layers_by_hand():
-    """Â = ½A + ½I; the first row of the second layer looks away, so it gets ½ of what each place had.
-
-    Flow from b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets ½ through.
-    """
+    # Â = ½A + ½I; the first row of the second layer looks away, so it gets ½ of what each place had.
+    # Flow from b to a: ½ through b's own place; from a to a: ½ down each side, of which b's side lets ½ through.
     first = np.array([[[1.0, 0.0], [1.0, 0.0]]], np.float32)  # Â = [[1, 0], [.5, .5]]
     second = np.array([[[0.0, 1.0], [0.0, 1.0]]], np.float32)  # Â = [[.5, .5], [0, 1]]
     trace = AttentionTrace(stack("self", [first, second], "ab", "ab"), "test")
@@ -170,7 +161,7 @@ def test_flow_from_decoder_to_encoder_is_networkx_maximum_flow(layer):
 
 
 def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
-    """One layer each, without heads that differ: cross · encoder, halved by the decoder's own residual."""
+    # One layer each, without heads that differ: cross · encoder, halved by the decoder's own residual.
     rng = np.random.default_rng(3)
     own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 1, 3, 3, True), uneven(rng, 1, 3, 5)
     maps = (
@@ -203,7 +194,7 @@ def test_tokens_that_do_not_fit_and_a_layer_that_is_not_there_are_refused():
 
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**31))
 def test_what_holds_for_any_attention(size, depth, seed):
-    """What one way of sending carries, the best way carries too."""
+    # What one way of sending carries, the best way carries too.
     rng = np.random.default_rng(seed)
     layers = [uneven(rng, 2, size, size) for _ in range(depth)]
     tokens = "abcdef"[:size]
@@ -223,15 +214,13 @@ KEYS, TOKENS = (
 
 def item(layer=0, fill=None, kind="causal"):
     rows = [[0.25, 0.75, 0, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0]] if fill is None else fill
-    weights = np.array([[[1, 0, 0, 0]] * 3, rows], dtype=np.float32)
-    mask = np.tril(np.ones((3, 4), dtype=bool), 1)[None]
     return AttentionMap(
         kind,
         layer,
-        weights,
+        np.array([[[1, 0, 0, 0]] * 3, rows], dtype=np.float32),
         ("a", "b", "c"),
         ("p", "q", "r", "s"),
-        mask if kind == "causal" else None,
+        np.tril(np.ones((3, 4), dtype=bool), 1)[None] if kind == "causal" else None,
     )
 
 
@@ -244,7 +233,7 @@ def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can(
 
 
 def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
-    """Never head 0, which rests on the first place; the first place of a source is as good as any."""
+    # Never head 0, which rests on the first place; the first place of a source is as good as any.
     blunt = item(1, [[0.5, 0.5, 0, 0], [0.4, 0.3, 0.3, 0], [0.25] * 4])
     trace, crossed = (
         AttentionTrace(maps, "made") for maps in ((blunt, item()), (item(kind="cross"),))
@@ -268,18 +257,6 @@ def test_the_lab_s_language_model_copies_far_above_even_and_its_first_layer_does
 
 
 # A map through a lens, held against sums and means written out cell by cell.
-
-
-RNG = np.random.default_rng(86)
-
-
-def a_map(heads=2, rows=5, columns=7, mask=None, kind="cross") -> AttentionMap:
-    values = RNG.random((heads, rows, columns)).astype(np.float32)
-    values *= 1 if mask is None else mask
-    values /= np.maximum(values.sum(-1, keepdims=True), 1e-9)
-    return AttentionMap(
-        kind, 0, values, tuple("abcdefghijk"[:rows]), tuple("tuvwxyz0123"[:columns]), mask
-    )
 
 
 def test_pieces_of_a_word_are_summed_over_keys_and_averaged_over_queries():
@@ -313,8 +290,11 @@ def lenses(draw, rows=5, columns=7):
 
 @given(lenses(), st.booleans())
 def test_any_lens_is_what_the_loops_say(through, masked):
-    mask = np.random.default_rng(1).random((5, 7)) > 0.4 if masked else None
-    item = a_map(mask=mask)
+    values, random = np.random.default_rng(86).random((2, 2, 5, 7))
+    mask = random[0] > 0.4 if masked else None
+    weights = (values if mask is None else values * mask).astype(np.float32)
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-9)
+    item = AttentionMap("cross", 0, weights, (*"abcde",), (*"tuvwxyz",), mask)
     shown = map_transform.transform_map(item, through)
     hidden = sum(map(len, through.columns)) < 7
     for head in range(2):
@@ -443,7 +423,7 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
 
 
 def test_only_rows_that_both_have_are_measured():
-    """The second text has a word more, on which nobody looks and which counts for nothing."""
+    # The second text has a word more, on which nobody looks and which counts for nothing.
     first = trace("abcd", layers=1, heads=2)
     wide = place_on_grid(first.map(0).weights[0], [0, 1, None, 2, 3], [0, 1, None, 2, 3])
     wide[2] = 0.2
