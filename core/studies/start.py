@@ -79,8 +79,8 @@ def translations() -> list[dict[str, Any]]:
 
 def worked_weights() -> list[float]:
     """The weights of q = [1, 2] on the keys [1, 0], [0, 1] and [1, 1]: the worked example of One query."""
-    looked_up = look_up((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)), (0.0, 0.0, 0.0))
-    return [round(weight, 4) for weight in looked_up.weights]
+    result = look_up((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)), (0.0, 0.0, 0.0))
+    return [round(weight, 4) for weight in result.weights]
 
 
 def heads() -> list[list[list[float]]]:
