@@ -74,6 +74,13 @@ def reload(page: Page) -> None:
     wait_ready(page)
 
 
+def reopen(page: Page) -> None:
+    """Opens the page's own link in a new session."""
+    link = page.url
+    page.goto("about:blank")
+    open_page(page, link)
+
+
 def sees(page: Page, *texts: str | re.Pattern[str], timeout: float | None = None) -> None:
     """Waits until each of these texts is on the page."""
     for text in texts:
@@ -85,11 +92,14 @@ def press_keys(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def enter(field: Locator, text: str) -> None:
-    """Types a text into a field, and Enter."""
+def enter(
+    field: Locator, text: str, *seen: str | re.Pattern[str], timeout: float | None = None
+) -> None:
+    """Types a text into a field, and Enter; waits until the texts `seen` are on the page."""
     field.fill(text)
     field.press("Enter")
     wait_ready(field.page)
+    sees(field.page, *seen, timeout=timeout)
 
 
 def choose(page: Page, label: str | re.Pattern[str], option: str, exact: bool = True) -> None:
@@ -183,10 +193,20 @@ def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
         time.sleep(0.1)
 
 
-def click(target: Locator) -> None:
-    """Clicks once the page's script has ended: what moves while the page is still redrawn loses the click."""
+def click(target: Locator, *seen: str | re.Pattern[str], timeout: float | None = None) -> None:
+    """Clicks once the page's script has ended: what moves while the page is still redrawn loses the click.
+
+    Then waits until the texts `seen` are on the page.
+    """
     wait_ready(target.page)
     target.click()
+    sees(target.page, *seen, timeout=timeout)
+
+
+def click_at(target: Locator, across: float, down: float) -> None:
+    """Clicks at these shares of an element's width and height, once it rests."""
+    box = box_of(target)
+    target.page.mouse.click(box["x"] + across * box["width"], box["y"] + down * box["height"])
 
 
 def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:

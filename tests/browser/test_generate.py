@@ -12,6 +12,7 @@ from tests.browser.helpers import (
     enter,
     open_page,
     press_keys,
+    reopen,
     resize,
     sees,
     wait_ready,
@@ -38,9 +39,7 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     expect(fact(page, 4)).to_be_visible()
     expect(slider).to_have_value("4")
     assert page.locator(".lab-strip").inner_html() != before
-    again = page.url
-    page.goto("about:blank")
-    page.goto(again)
+    reopen(page)
     expect(fact(page, 4)).to_be_visible(timeout=60_000)
     click(page.locator(".tv g.dropped[data-step='1']").first)
     expect(fact(page, 2)).to_be_visible()
@@ -92,11 +91,8 @@ def test_a_pressed_candidate_is_followed_a_phone_scrolls_the_tree_and_a_choice_s
 ):
     open_page(page, "decode", DRAWN)
     expect(page.get_by_text("Next token at step 6")).to_be_visible()
-    box = page.locator(".tv g[data-step='1'][data-rank='1']")
-    word = box.locator("text").first.text_content()
-    box.click()
-    expect(page.get_by_text("Next token at step 2")).to_be_visible()
-    expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_contain_text(word)
+    click(page.locator(".tv g[data-step='1'][data-rank='1']"), "Next token at step 2")
+    expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_have_count(1)
     page.locator(".tv").focus()
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_text("Next token at step 1")).to_be_visible()
@@ -110,12 +106,9 @@ def test_a_pressed_candidate_is_followed_a_phone_scrolls_the_tree_and_a_choice_s
     expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))
     expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
     assert page.locator(".tv").inner_html() != before
-    box = page.get_by_role("textbox", name="Source")
-    enter(box, "two hundred and one")
+    enter(page.get_by_role("textbox", name="Source"), "two hundred and one")
     expect(page).to_have_url(re.compile("two(%20|\\+)hundred"))
-    again = page.url
-    page.goto("about:blank")
-    page.goto(again)
+    reopen(page)
     expect(page.get_by_role("textbox", name="Source")).to_have_value(
         "two hundred and one", timeout=20_000
     )
@@ -132,20 +125,18 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     open_page(page, "use_model", READ)
     sees(page, "Similarity of each pair", re.compile("is most similar to"))
     click(page.get_by_text("Other tasks and source"))
-    click(page.get_by_role("button", name="numbers", exact=True))
-    expect(page.get_by_text(re.compile("The model writes"))).to_be_visible(timeout=30_000)
-    before = page.get_by_text(re.compile("The model writes")).inner_text()
-    click(page.get_by_role("radio", name="neun").first)
-    expect(page.get_by_text(re.compile("For neun"))).to_be_visible()
-    assert page.get_by_text(re.compile("The model writes")).inner_text() != before
-    expect(page.get_by_text(re.compile("on which .neun. depends most"))).to_be_visible()
+    writes = re.compile("The model writes")
+    click(page.get_by_role("button", name="numbers", exact=True), writes, timeout=30_000)
+    before = page.get_by_text(writes).inner_text()
+    picked = re.compile("For neun"), re.compile("on which .neun. depends most")
+    click(page.get_by_role("radio", name="neun").first, *picked)
+    assert page.get_by_text(writes).inner_text() != before
     wait_ready(page)
     page.locator(".av .stage").focus()
     page.keyboard.press("[")
     expect(
         page.get_by_text(re.compile("Without it the (logit|probability) of neun"))
     ).to_be_visible()
-    page.goto("about:blank")
     open_page(page, "use_model?inside:model=digits", READ)
-    expect(page.get_by_text(re.compile("The class is 3"))).to_be_visible()
+    sees(page, re.compile("The class is 3"))
     resize(page, 390, "light")

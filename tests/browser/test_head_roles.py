@@ -39,15 +39,13 @@ def test_a_head_that_is_pressed_in_either_grid_is_read_below_and_kept_in_the_lin
     expect(page.locator(GRIDS)).to_have_count(3, timeout=60_000)
     named = re.compile(r"Same word 0\.\d{2,3}, chance 0\.0\d")
     expect(cell(page, 0, "L2·H9")).to_have_attribute("aria-label", named)
-    cell(page, 0, "L2·H9").click()
-    sees(
-        page,
+    click(
+        cell(page, 0, "L2·H9"),
         re.compile(r"L2·H9 puts 0\.\d+ of its weight on the token before"),
         "Its role is same word",
     )
     expect(page.locator(".av")).to_have_attribute("data-head", "9")
-    click(cell(page, 1, "L2·H11"))
-    expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible()
+    click(cell(page, 1, "L2·H11"), re.compile(r"L2·H11 puts 0\.37"))
     reload(page)
     expect(page.get_by_text(re.compile(r"L2·H11 puts 0\.37"))).to_be_visible(timeout=60_000)
     choose(page, "Role", "Next token", exact=False)

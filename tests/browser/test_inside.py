@@ -51,15 +51,12 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     open_page(page, f"{url}/pretrained")
     model = page.get_by_test_id("stMain").get_by_role("combobox").first
     model.click()
-    enter(model, "lab/pickle")
-    expect(page.get_by_text("a pickle, which could run code")).to_be_visible()
+    enter(model, "lab/pickle", "a pickle, which could run code")
     click(model)
     page.get_by_text("Another model…").click()
     name = page.get_by_label("Name on the hub, or the path of a folder", exact=True)
-    enter(name, "lab/bert")
-    expect(page.get_by_text(re.compile("lab/bert is a bert model: .* to download"))).to_be_visible()
-    click(page.get_by_role("button", name="Load"))
-    expect(page.get_by_text(re.compile(r"Downloading lab/bert: .* of"))).to_be_visible()
+    enter(name, "lab/bert", re.compile("lab/bert is a bert model: .* to download"))
+    click(page.get_by_role("button", name="Load"), re.compile(r"Downloading lab/bert: .* of"))
     expect(stop_button(page)).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
@@ -182,8 +179,7 @@ def test_first_sight_is_measured_a_hover_reads_a_weight_and_a_way_to_draw_does_n
     expect(head.get_by_text("it → animal").first).to_be_visible()
     before = head.get_attribute("data-map")  # hiding special tokens takes them off the axes
     page.get_by_role("button", name="Tokens").click()
-    page.get_by_text("Hide special tokens").click()
-    expect(page.get_by_text("Special tokens are hidden")).to_be_visible(timeout=10_000)
+    click(page.get_by_text("Hide special tokens"), "Special tokens are hidden", timeout=10_000)
     expect(head).not_to_have_attribute("data-map", before)
     expect(head).to_have_attribute("data-show", "both")
     page.evaluate(HOLD)
@@ -219,8 +215,12 @@ def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_c
     expect(head).not_to_have_attribute("data-map", before, timeout=15_000)
     assert page.locator(".av b", has_text="sleep").count() == 0
     wait_ready(page)
-    enter(page.get_by_role("textbox", name="Text"), "attention " * 700)
-    expect(page.get_by_text("reads at most 512")).to_be_visible(timeout=60_000)
+    enter(
+        page.get_by_role("textbox", name="Text"),
+        "attention " * 700,
+        "reads at most 512",
+        timeout=60_000,
+    )
     wait_ready(page, 60_000)
     assert float(head.get_attribute("data-map").split(",")[2]) < 1.0
 
@@ -231,8 +231,9 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     )
     expect(head).to_have_attribute("data-pin", "7,2")
     page.get_by_role("button", name="Tokens").click()
-    page.get_by_text("Merge pieces into words").click()
-    expect(page.get_by_text("Pieces of a word are merged")).to_be_visible(timeout=10_000)
+    click(
+        page.get_by_text("Merge pieces into words"), "Pieces of a word are merged", timeout=10_000
+    )
     expect(head).not_to_have_attribute("data-pin", "7,2")
     expect(head).to_have_attribute("data-pin", "6,1")
     status = head.locator(".status").inner_text()
@@ -303,8 +304,12 @@ def test_names_of_34_tokens_do_not_meet_and_the_row_under_the_pointer_has_its_ow
     open_page(page, "two_models", ".mu canvas.base", **{"inside:text": LONG})
     expect(page.locator(".mu canvas.base")).to_have_count(3)
     page.evaluate(RECORDER)
-    enter(page.get_by_role("textbox", name="Text B"), LONG)
-    expect(page.get_by_text("32 of 32 rows are in both")).to_be_visible(timeout=60_000)
+    enter(
+        page.get_by_role("textbox", name="Text B"),
+        LONG,
+        "32 of 32 rows are in both",
+        timeout=60_000,
+    )
     x, y, wide, high = map(
         float, page.locator(".mu [data-map]").first.get_attribute("data-map").split(",")
     )
@@ -332,8 +337,9 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     enter(
         page.get_by_role("textbox", name="Text B"),
         "The dog didn't cross the wide street because it was too tired.",
+        "16 of 17 rows are in both",
+        "wide is absent.",
     )
-    sees(page, "16 of 17 rows are in both", "wide is absent.")
     first = page.locator(".mu .name span").first
     before = first.text_content()
     assert before.startswith("Text A, L")
@@ -360,5 +366,8 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     expect(grid_fact.first).to_be_visible()
     expect(first).to_have_text("Text A, L4·H2")
     expect(field).to_be_focused()
-    click(page.get_by_text("Trained and untrained", exact=True))
-    expect(page.get_by_text("in the untrained model")).to_be_visible(timeout=30_000)
+    click(
+        page.get_by_text("Trained and untrained", exact=True),
+        "in the untrained model",
+        timeout=30_000,
+    )

@@ -26,8 +26,7 @@ FACT = "[data-testid='stHtml'] p"
 
 def test_each_axis_is_drawn_a_choice_opens_its_code_and_another_is_kept_in_the_link(page):
     open_page(page, "mechanisms?mechanisms:axis=Kernels&mechanisms:kernel=Fused · 2022")
-    page.get_by_text("What it can be combined with").click()
-    expect(page.get_by_text("and not with these")).to_be_visible()
+    click(page.get_by_text("What it can be combined with"), "and not with these")
     click(page.get_by_text("The code that just ran"))
     expect(page.get_by_test_id("stCode").first).to_contain_text("def fused(")
     fact = page.locator(FACT).first

@@ -70,8 +70,7 @@ def test_a_run_is_named_taken_away_deleted_and_brought_back_and_rows_are_picked(
         click(page.get_by_test_id("stDownloadButton").get_by_role("button"))
     packed = download.value.path()
     click(page.get_by_role("button", name="Delete", exact=True))
-    click(button(page, "delete-go"))
-    expect(page.get_by_text("Deleted the best of all.")).to_be_visible()
+    click(button(page, "delete-go"), "Deleted the best of all.")
     assert find_run(run.id, server.runs) is None
     expect(button(page, "delete-go")).to_be_hidden()
     click(button(page, "undo"))
@@ -178,9 +177,7 @@ def test_a_killed_worker_is_told_the_run_goes_on_and_a_reload_and_a_second_tab_f
         open_page(second, f"train?run={run.id}")
         expect(second.get_by_text(STEP)).to_be_visible(timeout=60_000)
     click(stop_button(second))
-    expect(page.get_by_text("is saved")).to_be_visible(
-        timeout=60_000
-    )  # the first tab learns of it by itself
+    sees(page, "is saved", timeout=60_000)  # the first tab learns of it by itself
     assert run.status().state == "stopped" and len(list_runs(server.runs)) >= 1
     assert_no_exception(second)
     steps = [record.step for record in run.records() if not record.final]
@@ -252,8 +249,7 @@ def test_a_restarted_server_finds_the_run_still_training_and_the_next_in_its_que
             assert runs[0].status().pid == worker and runs[0].alive(), (
                 "the same worker, never begun twice"
             )
-            click(stop_button(page))
-            expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
+            click(stop_button(page), "is saved", timeout=60_000)
             page.close()  # nobody looks any more, yet the queue moves
             wait_for(lambda: all(run.status().state == "running" for run in runs[1:]))
         finally:

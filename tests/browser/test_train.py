@@ -40,8 +40,7 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
         page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE
     )  # learned sooner than ten letters of 26
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
-    click(press(page, "train"))
-    sees(page, re.compile(r"Step [\d,]+ of"), "Finished after", timeout=120_000)
+    click(press(page, "train"), re.compile(r"Step [\d,]+ of"), "Finished after", timeout=120_000)
     expect(press(page, "train")).to_be_visible()
     run = the_run(page, server)
     last = run.records()[-1]
@@ -58,10 +57,7 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
     click(press(page, "longer"))
     enter(page.get_by_label("More steps", exact=True), "40")
     wait_ready(page)
-    click(press(page, "go-on"))
-    expect(page.get_by_text(f"Finished after {last.step + 40:,} steps")).to_be_visible(
-        timeout=120_000
-    )
+    click(press(page, "go-on"), f"Finished after {last.step + 40:,} steps", timeout=120_000)
     assert run.config().steps == last.step + 40
 
 
@@ -98,18 +94,14 @@ def test_pause_and_continue_and_stop_and_the_run_is_there_when_one_comes_back(pa
         "train?train:reverse:transformer:finish_early=False&train:reverse:transformer:steps=2000",
         PICTURE,
     )
-    click(press(page, "train"))
-    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
-    click(press(page, "pause"))
-    expect(page.get_by_text("Paused at step")).to_be_visible(timeout=60_000)
+    click(press(page, "train"), STEP, timeout=60_000)
+    click(press(page, "pause"), "Paused at step", timeout=60_000)
     run = the_run(page, server)
     paused = run.records()[-1].step
     assert run.status().state == "paused" and 0 < paused < run.config().steps
-    click(press(page, "continue"))
-    expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
+    click(press(page, "continue"), STEP, timeout=60_000)
     expect(page.get_by_text(STEP)).not_to_contain_text(f"Step {paused:,} of", timeout=60_000)
-    click(press(page, "stop"))
-    expect(page.get_by_text("is saved")).to_be_visible(timeout=60_000)
+    click(press(page, "stop"), "is saved", timeout=60_000)
     expect(press(page, "train")).to_be_visible()
     steps = [record.step for record in run.records()]
     assert run.status().state == "stopped"
@@ -188,10 +180,9 @@ def test_pairs_are_learned_and_any_step_is_looked_at(page: Page):
     click(page.get_by_role("button", name="Fine-tune", exact=True))
     expect(stop_button(page)).to_be_visible()
     expect(page.get_by_text(re.compile(r"Step [\d,]+ of 570"))).to_be_visible(timeout=60_000)
-    click(stop_button(page))
-    expect(
-        page.get_by_text(re.compile(r"Stopped; everything up to step [\d,]+ is "))
-    ).to_be_visible(timeout=60_000)
+    click(
+        stop_button(page), re.compile(r"Stopped; everything up to step [\d,]+ is "), timeout=60_000
+    )
     assert "run=" in page.url
     page.goto(f"/runs?{page.url.split('?')[1]}")
     expect(page.get_by_role("textbox", name="Name")).to_have_attribute(

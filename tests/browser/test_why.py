@@ -65,8 +65,10 @@ def test_two_models_are_started_with_the_settings_and_stop_together(page, server
     expect(page.get_by_text(re.compile("(One vector|Attention): .*(kept|Stopped)"))).to_have_count(
         2
     )
-    click(page.get_by_role("button", name="Back to the saved measurement"))
-    expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
+    click(
+        page.get_by_role("button", name="Back to the saved measurement"),
+        "The charts show the saved measurement",
+    )
     assert page.evaluate("location.href") == address, "the settings stay in the link"
     open_why(page, address)
     expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
@@ -121,13 +123,11 @@ def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
     points.nth(0).focus()
     press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
     expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
-    paper.get_by_role("button", name="Show me").click()
-    expect(page.get_by_text(re.compile(r"taken: \[1\.0, 0\.1, "))).to_be_visible()
+    click(paper.get_by_role("button", name="Show me"), re.compile(r"taken: \[1\.0, 0\.1, "))
 
 
 def test_nothing_drawn_is_no_guess(paper, page):
-    paper.get_by_role("button", name="Show me without a guess").click()
-    expect(page.get_by_text("taken: None")).to_be_visible()
+    click(paper.get_by_role("button", name="Show me without a guess"), "taken: None")
 
 
 def test_a_card_opens_its_claim_which_outlives_a_reload(page):
