@@ -62,7 +62,7 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
         "--server.headless",
         "true",
     ]
-    env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs), "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs)}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
     url = f"http://127.0.0.1:{port}"

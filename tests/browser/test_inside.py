@@ -3,7 +3,6 @@
 import io
 import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from tests.browser.helpers import (
     box_of,
     cell,
     click,
+    click_at,
     enter,
     open_page,
     reload,
@@ -42,15 +42,16 @@ def url(hub, tmp_path_factory):
     folder = tmp_path_factory.mktemp("hub")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_ENDPOINT", hub.address)
+        patch.setenv("HF_HUB_OFFLINE", "0")
         patch.setenv("HF_HOME", str(folder / "home"))
-        with running(folder, Path(__file__).parent / "hub_app.py") as server:
+        with running(folder) as server:
             yield server.url
 
 
 def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: Page, url: str):
     open_page(page, f"{url}/pretrained")
     model = page.get_by_test_id("stMain").get_by_role("combobox").first
-    model.click()
+    click(model)
     enter(model, "lab/pickle", "a pickle, which could run code")
     click(model)
     page.get_by_text("Another model…").click()
@@ -60,9 +61,9 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
     expect(stop_button(page)).to_be_visible()
     expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
     assert COMMIT in page.url
-    click(page.get_by_test_id("stSidebar").get_by_role("link", name="Generate"))
-    wait_ready(page)
-    expect(page.get_by_text("generates no text")).to_be_visible()
+    click(
+        page.get_by_test_id("stSidebar").get_by_role("link", name="Generate"), "generates no text"
+    )
     expect(page.get_by_role("button", name="Use induction")).to_be_visible()
 
 
@@ -95,21 +96,7 @@ def test_the_pin_follows_a_list_and_a_press_opens_a_cell_which_the_link_keeps(pa
     view = open_weight(page)
     expect(page.get_by_text("q·k = 21.69").first).to_be_visible()
     expect(page.locator("[data-testid=stVegaLiteChart]")).to_have_count(4)
-    follow_the_list(page, view)
-    page.mouse.click(*cell(view, 8, 5))
-    page.wait_for_url("**cell=8.5**")
-    expect(view).to_have_attribute("data-pin", "8,5")
-    sentence = re.compile("^In head L3·H1, the query street and the key t have q·k = ")
-    expect(page.get_by_text("have q·k").first).to_have_text(sentence)
-    reload(page)
-    expect(page.get_by_text("the query street and the key t")).to_be_visible()
-    open_weight(page, "?inside%3Amodel=induction")
-    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
-    resize(page, 390, "light")
-
-
-def follow_the_list(page: Page, view: Locator) -> None:
-    """The pin follows a list before the server answers."""
+    # The pin follows a list before the server answers.
     query, key = map(int, view.get_attribute("data-pin").split(","))
     other = key - 1 if key else 1
     here = re.compile(rf"cell={query}\.{other}(&|$)")
@@ -122,26 +109,32 @@ def follow_the_list(page: Page, view: Locator) -> None:
     expect(page).to_have_url(here)
     expect(view).to_have_attribute("data-pin", f"{query},{other}")
     wait_ready(page)
+    page.mouse.click(*cell(view, 8, 5))
+    page.wait_for_url("**cell=8.5**")
+    expect(view).to_have_attribute("data-pin", "8,5")
+    sees(page, re.compile("^In head L3·H1, the query street and the key t have q·k = "))
+    reload(page)
+    expect(page.get_by_text("the query street and the key t")).to_be_visible()
+    open_weight(page, "?inside%3Amodel=induction")
+    expect(page.get_by_text("Before rotation their product is")).to_be_visible()
+    resize(page, 390, "light")
 
 
 def test_a_picked_cell_of_all_heads_is_taken_apart(page: Page):
     open_page(page, "pretrained?pin=12.9&head=2.0")
-    click(page.get_by_text("Inside one weight: too → because"))
-    wait_ready(page, 60_000)
-    expect(page.get_by_text("In head L2·H0, the query too and the key because")).to_be_visible(
-        timeout=60_000
+    click(
+        page.get_by_text("Inside one weight: too → because"),
+        "In head L2·H0, the query too and the key because",
+        timeout=60_000,
     )
 
 
 # Several families in a real browser: a folder each, its grid and one head drawn with the tokens it read.
 
 
-# Rows and columns of a head that is drawn with nothing pressed.
-SHOWN = {"gpt_oss": (13, 14), "longformer": (15, 15), "vit": (10, 10)}
-
-
 def test_a_folder_of_each_family_is_drawn(page: Page, tmp_path):
-    for family, (rows, columns) in SHOWN.items():
+    # Rows and columns of a head that is drawn with nothing pressed.
+    for family, rows, columns in (("gpt_oss", 13, 14), ("longformer", 15, 15), ("vit", 10, 10)):
         (folder := tmp_path / family).mkdir()
         open_page(page, f"pretrained?inside%3Amodel={save(family, folder)}")
         views = page.locator(".av[data-ready='1']")
@@ -172,8 +165,7 @@ def test_first_sight_is_measured_a_hover_reads_a_weight_and_a_way_to_draw_does_n
     _, head = open_heads(page)
     assert (head.get_attribute("data-layer"), head.get_attribute("data-head")) == ("3", "1")
     sees(page, "attends most to the previous token", "Previous token 4", timeout=60_000)
-    x, y = cell(head, 10, 2)
-    page.mouse.move(x, y)
+    page.mouse.move(*cell(head, 10, 2))
     expect(head).to_have_attribute("data-hover", "10,2")
     assert abs(float(head.get_attribute("data-value")) - 0.677) < 0.002
     expect(head.get_by_text("it → animal").first).to_be_visible()
@@ -221,7 +213,7 @@ def test_a_click_in_the_grid_a_pin_and_the_link_agree_and_a_long_text_says_its_c
         "reads at most 512",
         timeout=60_000,
     )
-    wait_ready(page, 60_000)
+    wait_ready(page)
     assert float(head.get_attribute("data-map").split(",")[2]) < 1.0
 
 
@@ -236,8 +228,8 @@ def test_pins_outlive_a_merge_of_pieces_and_an_order_by_weight(page: Page):
     )
     expect(head).not_to_have_attribute("data-pin", "7,2")
     expect(head).to_have_attribute("data-pin", "6,1")
+    expect(head.locator(".status")).to_contain_text("unfair → tokenization")
     status = head.locator(".status").inner_text()
-    assert "unfair → tokenization" in status
     click(page.get_by_text("Both by weight"))
     expect(head).not_to_have_attribute("data-pin", "6,1", timeout=10_000)
     assert head.locator(".status").inner_text() == status, (
@@ -344,13 +336,8 @@ def test_a_word_a_head_and_the_untrained_model(page: Page):
     before = first.text_content()
     assert before.startswith("Text A, L")
     wait_ready(page)
-    grid = page.locator(
-        "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg"
-    ).first
-    box = box_of(grid)
-    grid.click(
-        position={"x": box["width"] * 0.3, "y": box["height"] * 0.3}
-    )  # within the first layers
+    grid = "[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg"
+    click_at(page.locator(grid).first, 0.3, 0.3)  # within the first layers
     expect(first).not_to_have_text(before)
     assert first.inner_text().startswith(("Text A, L0", "Text A, L1", "Text A, L2"))
     field = page.get_by_role("combobox", name="Head")

@@ -15,7 +15,6 @@ from tests.browser.helpers import (
     open_page,
     reload,
     resize,
-    sees,
     stop_button,
     wait_for,
     wait_ready,
