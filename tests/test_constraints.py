@@ -14,7 +14,8 @@ import threading
 import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,14 @@ def pinned(environment: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+@cache
+def required_by(package: str) -> list[Requirement]:
+    """What an installed package requires; nothing of one that is not installed."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return [*map(Requirement, importlib.metadata.distribution(package).requires or ())]
+    return []
+
+
 def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
     """What follows from requirements.txt and dev, as far as packages are installed, and whose requirement it is."""
     waiting = [(one, "requirements.txt") for one in REQUIREMENTS] + [
@@ -89,13 +98,9 @@ def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
         yield need, whose
         if (key := (canonicalize_name(need.name), frozenset(need.extras))) not in seen:
             seen.add(key)
-            try:
-                found = importlib.metadata.distribution(need.name).requires or ()
-            except importlib.metadata.PackageNotFoundError:
-                continue
             waiting += [
                 (one, need.name)
-                for one in map(Requirement, found)
+                for one in required_by(need.name)
                 if one.marker is None
                 or any(
                     one.marker.evaluate({**environment, "extra": extra})

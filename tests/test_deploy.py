@@ -289,8 +289,6 @@ def test_the_commands_of_the_page_name_what_is_there():
         "requirements.txt"
     ).read_text("utf-8")
     for option in re.findall(r"`--(server\.\w+)", TEXT):
-        from streamlit import config
-
         config.get_option(option)
 
 

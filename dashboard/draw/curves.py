@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from core.training.seed_stats import Line, SeedStats
-from dashboard.draw import vega
 from dashboard.draw.formats import byte_size, number, percent, percent as as_percent, plain
 from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.vega import (
@@ -19,6 +18,7 @@ from dashboard.draw.vega import (
     PERCENTAGES,
     Spec,
     axis_style,
+    config,
     field,
     figure,
     filtered_layer,
@@ -164,16 +164,14 @@ def line_chart(
     beside = (
         {}
         if named
-        else vega.names([(curve.name, *style(curve, at, ink)) for at, curve in enumerate(curves)])
+        else names([(curve.name, *style(curve, at, ink)) for at, curve in enumerate(curves)])
     )
-    return (
-        vega.titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12) | beside
-    )
+    return titled_figure(title, layers, HEIGHT, ink) | right_margin(4 if named else 12) | beside
 
 
 def style(curve: Curve, at: int, ink: Ink) -> tuple[str, list[int]]:
-    dash = at // len(ink.series) % len(vega.DASHES) if curve.dash is None else curve.dash
-    return curve.colour or ink.series[at % len(ink.series)], vega.DASHES[dash]
+    dash = at // len(ink.series) % len(DASHES) if curve.dash is None else curve.dash
+    return curve.colour or ink.series[at % len(ink.series)], DASHES[dash]
 
 
 def bounds(values: Sequence[float], log: bool) -> tuple[float, float]:
@@ -239,7 +237,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
         "axis": {"tickCount": 5},
     }
     colours = [ink.series[at % len(ink.series)] for at in range(len(names))]
-    both = {"x": x, "y": y, "color": vega.series_encoding("name", names, colours)}
+    both = {"x": x, "y": y, "color": series_encoding("name", names, colours)}
     tips = [
         {"field": "name", "title": " "},
         {"field": "x", "title": "score", "format": ".2f"},
@@ -257,7 +255,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
         ),
         filtered_layer("rule", "rule", {"x": x}, color=ink.pick, strokeWidth=1.5),
     ]
-    return {"height": HEIGHT, "layer": layers, "config": vega.config(ink), **right_margin(4)}
+    return {"height": HEIGHT, "layer": layers, "config": config(ink), **right_margin(4)}
 
 
 def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:

@@ -10,10 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from core.attention import Steps
-from dashboard.draw import formats
 from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import draw
-from dashboard.draw.formats import number
+from dashboard.draw.formats import cell as in_grid, number
 from dashboard.draw.maps import PictureMap
 from dashboard.draw.page_exports import add
 from dashboard.draw.pictures import MapsPicture
@@ -241,7 +240,7 @@ def tops(reading: Reading) -> tuple[float, float, float]:
 def vector(values: np.ndarray, top: float) -> list[dict]:
     """The cells of a vector, whose numbers have little room side by side."""
     cells = [cell(value, top) for value in values[:DIMS]]
-    return [each | {"text": formats.cell(each["text"])} for each in cells]
+    return [each | {"text": in_grid(each["text"])} for each in cells]
 
 
 def cell(value: float, top: float) -> dict:

@@ -34,7 +34,6 @@ from core.pretrained.answers import (
     top_candidates,
 )
 from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
-from core.pretrained.hub import COMMIT, DownloadPlan, DownloadStopped, format_bytes
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
 from dashboard.draw.formats import byte_size, plain
@@ -217,7 +216,7 @@ def _open(
         place = container.empty()
         if not is_loaded(ref):
             place.skeleton(height=SKELETON)
-        loading = f"Loading {without_paths(ref.name)}, {format_bytes(stored_bytes(ref))}, only the first time"
+        loading = f"Loading {without_paths(ref.name)}, {hub.format_bytes(stored_bytes(ref))}, only the first time"
         with container, st.spinner(loading):
             pretrained = load_model(ref)
         place.empty()
@@ -314,7 +313,7 @@ def other_panel(container: Any) -> None:
         examples = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
     st.caption(
         f"{plain(examples)}. The lab looks the model up and shows "
-        f"its size before it downloads anything: at most {format_bytes(hub.max_bytes())}, only safetensors "
+        f"its size before it downloads anything: at most {hub.format_bytes(hub.max_bytes())}, only safetensors "
         "files. It runs no code from the hub."
     )
 
@@ -400,7 +399,7 @@ def secret(name: str) -> str | None:
 def _hub_model(ref: ModelRef) -> ModelRef | None:
     refuse_model(ref.name, ref.revision)
     commits = hub.downloaded_commits(ref.name)
-    if COMMIT.fullmatch(ref.revision) and ref.revision in commits:
+    if hub.COMMIT.fullmatch(ref.revision) and ref.revision in commits:
         return ref
     if commits and not ref.revision:
         return ModelRef("hub", ref.name, commits[0])
@@ -408,7 +407,7 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
     if on_way is not None and not on_way.ended:
         _poll_download(ref.name)
         return None
-    plan: DownloadPlan | str | None = None if on_way is None else on_way.error
+    plan: hub.DownloadPlan | str | None = None if on_way is None else on_way.error
     if not plan:  # the hub is asked once for each name
         known, plan = st.session_state.get(LOOKUP) or (None, "")
         if known != ref:
@@ -418,7 +417,7 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
                 except PretrainedError as error:
                     plan = str(error)
             st.session_state[LOOKUP] = ref, plan
-    if isinstance(plan, DownloadPlan):
+    if isinstance(plan, hub.DownloadPlan):
         if plan.is_downloaded:
             return ModelRef("hub", plan.repo, plan.commit)
         _offer(plan)
@@ -440,7 +439,7 @@ def _hub_model(ref: ModelRef) -> ModelRef | None:
     return None
 
 
-def _offer(plan: DownloadPlan) -> None:
+def _offer(plan: hub.DownloadPlan) -> None:
     def start() -> None:
         try:
             refuse_model(plan.repo, "")
@@ -452,12 +451,12 @@ def _offer(plan: DownloadPlan) -> None:
 
     text, button = st.columns([3, 1], vertical_alignment="center")
     text.markdown(
-        f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {format_bytes(plan.size)} to download in "
-        f"{len(plan.files)} files, {format_bytes(plan.memory)} in memory, pinned to commit "
+        f"**{plain(plan.repo)}** is a {plain(plan.family)} model: {hub.format_bytes(plan.size)} to download in "
+        f"{len(plan.files)} files, {hub.format_bytes(plan.memory)} in memory, pinned to commit "
         f"{plan.commit[:7]}."
     )
     button.button(
-        f"Load {format_bytes(plan.size)}",
+        f"Load {hub.format_bytes(plan.size)}",
         type="primary",
         icon=":material/download:",
         width="stretch",
@@ -474,7 +473,7 @@ def _poll_download(repo: str) -> None:
     bar, button = st.columns([4, 1], vertical_alignment="center")
     bar.progress(
         min(on_way.done / size, 1.0) if size else 1.0,
-        f"Downloading {plain(repo)}: {format_bytes(on_way.done)} of {format_bytes(size)}",
+        f"Downloading {plain(repo)}: {hub.format_bytes(on_way.done)} of {hub.format_bytes(size)}",
     )
     if on_way.person == me():
         button.button(
@@ -486,7 +485,7 @@ def downloaded_models() -> list[str]:
     return [
         f"{repo}@{path.name}"
         for path in sorted(hub.storage_folder().glob("*/*"))
-        if COMMIT.fullmatch(path.name) and is_allowed(repo := hub.repo_of(path))
+        if hub.COMMIT.fullmatch(path.name) and is_allowed(repo := hub.repo_of(path))
     ]
 
 
@@ -500,7 +499,7 @@ downloads: dict[str, Download] = {}
 class Download:
     """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
 
-    def __init__(self, plan: DownloadPlan, token: str | None) -> None:
+    def __init__(self, plan: hub.DownloadPlan, token: str | None) -> None:
         self.plan, self.done, self.person = plan, 0, me()
         self.error: str | None = None
         self.ended = False
@@ -517,7 +516,7 @@ class Download:
     def _run(self, token: str | None) -> None:
         try:
             report = partial(setattr, self, "done")
-            with suppress(DownloadStopped):
+            with suppress(hub.DownloadStopped):
                 hub.download(self.plan, token=token, progress=report, stopped=self._stop.is_set)
         except PretrainedError as error:
             self.error = str(error)
@@ -531,7 +530,7 @@ class Download:
             self.ended = True
 
 
-def start_download(plan: DownloadPlan, token: str | None) -> None:
+def start_download(plan: hub.DownloadPlan, token: str | None) -> None:
     """Download this model, unless that runs already; PretrainedError when too many run."""
     with _lock:
         running = [one.plan.repo for one in downloads.values() if not one.ended]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from dashboard.draw import page_exports
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, page_actions
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
-from dashboard.draw.page_exports import add
+from dashboard.draw.page_exports import add, begin, notes
 from dashboard.draw.palette import PAGE, PICK, Theme, mark_html
 from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture
@@ -175,7 +174,7 @@ def title(
     st.html(TERM_STYLE + SCROLL_STYLE + (DARK_STYLE if theme() == "dark" else ""))
     export.show_where_requested(name)
     if first:
-        page_exports.begin()
+        begin()
 
 
 def paragraph(text: str, **layout: Any) -> None:
@@ -203,7 +202,7 @@ def theme() -> Theme:
 
 def fact(text: str) -> None:
     """The page's measured sentence, in the serif of the headings; **bold** and :primary[accent], tokens by plain."""
-    page_exports.notes().fact = spoken(text)
+    notes().fact = spoken(text)
     size = "17px/25px" if len(text) > 180 else "19px/28px"
     st.html(
         f"<p style=\"font:400 {size} 'Source Serif', serif;margin:0;overflow-wrap:anywhere\">"

@@ -19,7 +19,6 @@ from dashboard.draw.formats import about_duration, plain
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import split_data
 from dashboard.server import jobs, people
-from dashboard.server.jobs import node_text
 from dashboard.server.limits import limits
 from dashboard.ui.panels import chart_title, draw_chart, theme
 from dashboard.ui.progress import flash_errors, pop_flash
@@ -256,7 +255,7 @@ def show_progress(
         st.progress(0.0, f"{name}: number {place.number} in the queue{seconds}")
     else:
         st.progress(*progress())
-    if not status.ended and (where := status.message or node_text(run.metadata())):
+    if not status.ended and (where := status.message or jobs.node_text(run.metadata())):
         st.caption(plain(f"{where[:1].upper()}{where[1:].rstrip('.')}."))
 
 

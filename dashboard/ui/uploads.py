@@ -9,7 +9,6 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.tasks import reading
 from core.tasks.own import column_choice, column_names
-from core.tasks.reading import MAX_SIGNS, EncodingError, decode_text, validate_text
 from core.tasks.tables import ALL
 from dashboard.draw.formats import cut
 from dashboard.server.limits import admit_upload, at_most, where_stored
@@ -19,7 +18,7 @@ from dashboard.ui.panels import field_error
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
-MAX_MB = 4 * MAX_SIGNS // 1_000_000  # a character has at most four bytes
+MAX_MB = 4 * reading.MAX_SIGNS // 1_000_000  # a character has at most four bytes
 SHORT, LONG = (
     1_000,
     4_000,
@@ -35,7 +34,7 @@ def data_widget(param: Param, key: str) -> str:
     """A field to paste into and a file to upload; returns the text, or the reference of a long one."""
     link_data(key, str(param.default))
     st.file_uploader(
-        f"{param.name}: upload a file of at most {MAX_SIGNS:,} characters",
+        f"{param.name}: upload a file of at most {reading.MAX_SIGNS:,} characters",
         key=file_key(key),
         type=["txt", "csv", "tsv", "md"],
         max_upload_size=at_most("upload_megabytes", MAX_MB),
@@ -72,7 +71,7 @@ def data_widget(param: Param, key: str) -> str:
         )
         lines, signs = len(value.splitlines()), len(value)
     st.caption(
-        f"{lines:,} lines, {signs:,} of at most {MAX_SIGNS:,} characters. "
+        f"{lines:,} lines, {signs:,} of at most {reading.MAX_SIGNS:,} characters. "
         f"{where_stored()} Nothing in it is executed."
     )
     if trouble := st.session_state.get(f"{key}:trouble"):
@@ -196,11 +195,11 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
         return
     try:
         admit_upload(file)
-        text = validate_text(decode_text(file.getvalue(), encoding), file.name)
+        text = reading.validate_text(reading.decode_text(file.getvalue(), encoding), file.name)
         long = len(text) > LONG
         state[key] = reading.put(text) if long else text
         if long:
             state[f"{key}:files"] = state.get(f"{key}:files", 0) + 1
     except ConfigError as error:
         state[f"{key}:trouble"] = str(error)
-        state[f"{key}:windows"] = isinstance(error, EncodingError) and bool(error.fits)
+        state[f"{key}:windows"] = isinstance(error, reading.EncodingError) and bool(error.fits)

@@ -22,7 +22,6 @@ from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
 from dashboard.server import hosting, jobs, limits, people, visitors
-from dashboard.server.limits import NotYours
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.models import HOSTED_MODELS
@@ -68,7 +67,7 @@ def test_nobody_changes_the_run_of_another(who):
         jobs.resume,
         lambda run: jobs.resume(run, steps=9),
     ):
-        with who(BEN), pytest.raises(NotYours, match="belongs to another person"):
+        with who(BEN), pytest.raises(limits.NotYours, match="belongs to another person"):
             change(hers)
     assert hers.status().state == "queued" and not hers.stop_request()
 
