@@ -257,8 +257,6 @@ def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, 
 
 
 def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
-    """Draw a grid of heads; a press picks a head in the field."""
-
     def pick() -> None:
         if point := pressed_point(key, "head"):
             st.session_state[field] = point["name"]
@@ -294,7 +292,6 @@ def head_map(
 @fragment
 @input_errors()
 def draw_roles(choice: ModelChoice) -> None:
-    """Draw the view of roles, which reruns alone; the others have a Stop, which cannot interrupt a fragment."""
     reads_text = choice.pretrained is not None and choice.pretrained.reads_text
     kind, (role_column, head_column, *more) = kind_and_columns(choice, 2 + reads_text)
     sentences: tuple[str, ...] = ()
@@ -310,19 +307,27 @@ def draw_roles(choice: ModelChoice) -> None:
         inputs = inputs_of(choice.ref, choice.inputs, kind, sentences)
         scores = role_scores_of(choice.ref, choice.inputs, kind, sentences)
     model = f"{choice.ref} {kind}"
-    _load_picked_head(scores, choice.ref)
+    # The head that was picked on another page since, and its role where it has one
+    state, elsewhere = st.session_state, current_head_of(choice.ref, kind, scores.score.shape[1:])  # type: ignore[arg-type]
+    if elsewhere in scores.heads and state.get(KNOWN) != (choice.ref, elsewhere):
+        own = ROLES[scores.head_roles.get(elsewhere, default_role(scores))]
+        state[KNOWN] = choice.ref, elsewhere
+        state[ROLE], state[HEAD] = own.key, scores.name(elsewhere)
+        # A widget writes into the link what a person sets in it, not what it was set to here.
+        st.query_params[ROLE], st.query_params[HEAD] = own.name, scores.name(elsewhere)
+        for field in (ROLE, HEAD):
+            state.pop(f"{field}:of", None)
     key = FIELDS.draw("role", into=role_column, scores=scores, of=model).role
     role = [role.key for role in ROLES].index(key)
     options = {scores.name(head): head for head in scores.ranked(role)}
     head = head_field("head", options, (model, role), head_column, "how far they are above chance")
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
-    of = choice.ref, scores.kind, role
-    before_of, before = st.session_state.get(SHOWN, (None, head))
-    st.session_state[SHOWN] = of, head
+    of = choice.ref, kind, role
+    before_of, before = state.get(SHOWN, (None, head))
+    state[SHOWN] = of, head
     if before_of == of and before != head:
-        choose_head(choice.ref, scores.kind, head)
-        st.session_state[KNOWN] = choice.ref, head
-
+        choose_head(choice.ref, kind, head)
+        state[KNOWN] = choice.ref, head
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**The role of every head**")
@@ -356,14 +361,15 @@ def draw_roles(choice: ModelChoice) -> None:
     papers = [
         f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})" for each in ROLES
     ]
-    functions = (ROLES[role].targets or share_used, weight_on_targets)
+    targets = ROLES[role].targets or share_used
     details(
-        "Papers and source", partial(sources, "\n\n".join(papers), *functions), "head_roles:source"
+        "Papers and source",
+        partial(sources, "\n\n".join(papers), targets, weight_on_targets),
+        "head_roles:source",
     )
 
 
 def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
-    """The sentences in the text, and a message about lines that are left out."""
     lines = [" ".join(line.split()) for line in typed.splitlines() if line.strip()]
     short = [line for line in dict.fromkeys(lines) if len(line) <= MAX_LETTERS]
     long = sum(len(line) > MAX_LETTERS for line in lines)
@@ -376,19 +382,6 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
         else "",
     )
     return tuple(short[:MAX_SENTENCES]), " ".join(filter(None, errors)) or None
-
-
-def _load_picked_head(scores: RoleScores, ref: ModelRef) -> None:
-    """Take the head that was picked on another page since, and its role where it has one."""
-    head = current_head_of(ref, scores.kind, scores.score.shape[1:])  # type: ignore[arg-type]
-    if head in scores.heads and st.session_state.get(KNOWN) != (ref, head):
-        role = ROLES[scores.head_roles.get(head, default_role(scores))]
-        st.session_state[KNOWN] = ref, head
-        st.session_state[ROLE], st.session_state[HEAD] = role.key, scores.name(head)
-        # A widget writes into the link what a person sets in it, not what it was set to here.
-        st.query_params[ROLE], st.query_params[HEAD] = role.name, scores.name(head)
-        for key in (ROLE, HEAD):
-            st.session_state.pop(f"{key}:of", None)
 
 
 def _one_head(
@@ -435,12 +428,26 @@ def _one_head(
             alt=f"The scores of {scores.name(head)} in every role, compared with chance",
         )
         fact(text_fact(shown, kind, example, role, noun))
-    head_row = ("role", "heads", "best head", "score", "chance", "clearest example")
+    # A row a role: how many heads have it, the head that has most of it, its score and chance, and an example
+    examples, own = examples_of(choice.ref, inputs, kind), list(scores.head_roles.values())
+    rows = [
+        [each.name, "–", "–", "–", "–", "no token here can show it"]
+        if (best := scores.best(index)) is None
+        else [
+            each.name,
+            str(own.count(index)),
+            scores.name(best),
+            number(scores.score[index][best]),
+            _chance(scores, index, best),
+            example_of(*examples[index], inputs, kind, index) if index in examples else "–",
+        ]
+        for index, each in enumerate(ROLES)
+    ]
     table(
-        head_row,
-        role_rows(scores, inputs, examples_of(choice.ref, inputs, kind)),
+        ("role", "heads", "best head", "score", "chance", "clearest example"),
+        rows,
         caption="The head with the most of each role",
-        left=(0, len(head_row) - 1),
+        left=(0, 5),
         marks=[swatch(index) for index in range(len(ROLES))],
     )
     csv_button("All scores, CSV", "head-roles.csv", lambda: roles_csv(scores))
@@ -452,14 +459,12 @@ def csv_button(label: str, name: str, data: Callable[[], bytes]) -> None:
 
 
 def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
-    """The rows on which a role was measured: "454 rows of 30 example sentences"."""
     count = len(inputs.givens)
     noun = re.sub("(sentence|line)s", r"\1", inputs.what) if count == 1 else inputs.what
     return f"{scores.rows[index]:,} rows of {'the' if noun == 'input above' else count} {noun}"
 
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
-    """A head's score in a role compared with chance, whether that is its role, and how many heads have it."""
     role, score, chance = ROLES[index], scores.score[index][head], _chance(scores, index, head)
     measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
@@ -488,7 +493,6 @@ def _chance(scores: RoleScores, index: int, head: Head) -> str:
 
 
 def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int, noun: str) -> str:
-    """The role of the head in one input (a text, a picture), at the row where it is clearest."""
     role, tokens = ROLES[index], reading.lines(kind)[0].tokens
     if example is None:
         return f"No token of this {noun} can show the role {role.name.lower()}."
@@ -503,7 +507,6 @@ def text_fact(reading: Reading, kind: Kind, example: Example | None, index: int,
 
 
 def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str, str]:
-    """The score, the test of it against chance, and its share of the way from chance to 1, with the head's numbers."""
     score, chance, spread, share = (
         float(one[index][head]) for one in (scores.score, scores.chance, scores.std, scores.share)
     )
@@ -520,7 +523,6 @@ def role_equation(scores: RoleScores, head: Head, index: int) -> tuple[str, str,
 
 
 def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str, cut: int) -> str:
-    """Under which conditions the page's numbers hold."""
     on = (
         "only the input above"
         if inputs.what == "input above"
@@ -545,26 +547,6 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
     )
 
 
-def role_rows(
-    scores: RoleScores, inputs: RoleInputs, examples: dict[int, tuple[Reading, Example]]
-) -> list[list[str]]:
-    """A row a role: how many heads have it, the head that has most of it, its score and chance, and an example."""
-    count = list(scores.head_roles.values())
-    return [
-        [role.name, "–", "–", "–", "–", "no token here can show it"]
-        if (best := scores.best(index)) is None
-        else [
-            role.name,
-            str(count.count(index)),
-            scores.name(best),
-            number(scores.score[index][best]),
-            _chance(scores, index, best),
-            example_of(*examples[index], inputs, scores.kind, index) if index in examples else "–",
-        ]
-        for index, role in enumerate(ROLES)
-    ]
-
-
 def example_of(
     reading: Reading, example: Example, inputs: RoleInputs, kind: Kind, index: int
 ) -> str:
@@ -580,7 +562,6 @@ def example_of(
 
 
 def roles_csv(scores: RoleScores) -> bytes:
-    """Every head in every role as a table: score, chance, std, whether it counts, and the head's role."""
     rows = [
         [
             scores.numbers[layer],
@@ -595,15 +576,15 @@ def roles_csv(scores: RoleScores) -> bytes:
         for index, role in enumerate(ROLES)
         if not np.isnan(scores.score[at := (index, layer, head)])
     ]
-    head_row = "layer head role score chance std rows above_baseline is_its_role"
-    return csv_file(head_row.split(), rows)
+    return csv_file(
+        "layer head role score chance std rows above_baseline is_its_role".split(), rows
+    )
 
 
 # Syntax.
 
 
 def draw_syntax(choice: ModelChoice) -> None:
-    """Draw the view from top to bottom."""
     if choice.pretrained is None:
         st.info(
             "An uploaded array has no text, so it has no syntax to show.", icon=":material/info:"
@@ -694,8 +675,11 @@ def draw_syntax(choice: ModelChoice) -> None:
         f"[{CLARK[0]}]({CLARK[1]}), section 4. Relations: "
         "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
     )
-    functions = (Relation.targets, word_weights, score_relation)
-    details("Papers and source", partial(sources, papers, *functions), "head_roles:syntax-source")
+    details(
+        "Papers and source",
+        partial(sources, papers, Relation.targets, word_weights, score_relation),
+        "head_roles:syntax-source",
+    )
 
 
 def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
@@ -706,8 +690,6 @@ def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> Synt
 
 
 def _file_field(column: Any) -> str:
-    """The reference of an uploaded file; "" for the project's own sentences."""
-
     def stored(text: str) -> str:
         """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
         refuse_if(not reading.is_reference(text), "This is no reference to stored sentences.")
@@ -748,7 +730,6 @@ def _file_field(column: Any) -> str:
 
 
 def _take_file() -> None:
-    """Store an uploaded file and use it, or keep the sentences and store the error."""
     state, file = st.session_state, st.session_state.get(file_key(FILE))
     state.pop(TROUBLE, None)
     if file is None:
@@ -813,7 +794,6 @@ def _sentence(
 
 
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
-    """Under which conditions the numbers of the view hold."""
     readings, (source, target) = result.readings, score.ends
     causal = " A causal model attends only to earlier words, so only these are asked for."
     left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
@@ -848,7 +828,6 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
 
 
 def syntax_csv(result: SyntaxResult) -> bytes:
-    """Every head in every relation: hits, instances, accuracy on all sentences."""
     return csv_file(
         ["layer", "head", "relation", "direction", "hits", "instances", "accuracy"],
         [
@@ -877,7 +856,6 @@ def _offset(offset: int) -> str:
 
 
 def draw_tests(choice: ModelChoice) -> None:
-    """Draw the view from top to bottom."""
     if choice.pretrained is None:
         st.info(
             "An uploaded array reads no other text, so it cannot be tested.", icon=":material/info:"
@@ -942,16 +920,14 @@ def draw_tests(choice: ModelChoice) -> None:
         ),
         f"**Successor** — the successor of a number, a day, a month or a letter. [{GOULD[0]}]({GOULD[1]})",
     ]
-    functions = (score_successors, RepeatTest.cells, score_repeats)
     details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), *functions),
+        partial(sources, "\n\n".join(papers), score_successors, RepeatTest.cells, score_repeats),
         "head_roles:tests-source",
     )
 
 
 def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
-    """Draw a test on random tokens: every head's score, and the picked head's map of the first line."""
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
@@ -975,7 +951,16 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
             query=int(TESTS[test].cells(scores.length)[0][0]) + scores.start,
             fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
         )
-    fact(repeat_fact(scores, test, head))
+    best, others = scores.ranked(test)[0], ""
+    if not scores.passes[test][best]:
+        others = " No head of this model passes the test."
+    elif best != head:
+        others = f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
+    fact(
+        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
+        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
+        f"{number(float(scores.uniform[test]))} there.{others}"
+    )
     # The score with the head's number; n random tokens stand at 1 … n and again at n + 1 … 2n
     offset, value = TESTS[test].offset, number(float(scores.score[test][head]))
     mean = r"\frac{1}{2n - 1}\sum_{i=2}^{2n} a_{i,\,i-1}"
@@ -986,7 +971,6 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
 
 
 def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
-    """Draw every head's score, and what the picked head adds to the logits of one order; returns its index."""
     left, right = st.columns([1, 1.1], gap="medium")
     ends = {each: scores.interval(each) for each in sorted(scores.ranked())}
     with left:
@@ -1059,22 +1043,7 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
     return index
 
 
-def repeat_fact(scores: RepeatScores, test: int, head: Head) -> str:
-    """A head's score in a test beside that of uniform attention, and the best head's where it is another."""
-    best, others = scores.ranked(test)[0], ""
-    if not scores.passes[test][best]:
-        others = " No head of this model passes the test."
-    elif best != head:
-        others = f" {scores.name(best)} has the highest score, {_figure(scores, test, best)}."
-    return (
-        f"On random tokens that repeat, :primary[**{scores.name(head)}**] puts **{_figure(scores, test, head)}** "
-        f"of its weight on **{TESTS[test].attends_to}**; uniform attention puts "
-        f"{number(float(scores.uniform[test]))} there.{others}"
-    )
-
-
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:
-    """A row a test: the best head, its score, and how many heads are above uniform attention."""
     above = scores.passes.sum((1, 2))
     return [
         [
@@ -1090,7 +1059,6 @@ def repeat_rows(scores: RepeatScores) -> list[list[str]]:
 
 
 def repeats_csv(scores: RepeatScores) -> bytes:
-    """Every head in every test: its score, the half-width of its interval, and uniform attention's score."""
     return csv_file(
         ["layer", "head", "test", "score", "margin", "uniform"],
         [
@@ -1125,7 +1093,6 @@ def roles_script(
     shown: Reading,
     example: Example | None,
 ) -> Script:
-    """The scores of every head, and the picked head's map on the page's input or on the measured one."""
     kind, here = scores.kind, shown is choice.reading
     own = choice.pretrained is None or inputs.givens == (choice.inputs,)
     texts = f"sentences = {source_of(list(sentences))}\n" if sentences else ""
@@ -1185,7 +1152,6 @@ def syntax_script(
     query: int,
     trace: AttentionTrace,
 ) -> Script:
-    """The accuracy of every head in one relation, and the picked head's weights between the words of a sentence."""
     kind = result.readings.kind
     return Script(
         (
@@ -1228,7 +1194,6 @@ weights = trace.head({head[0]}, {head[1]})  # (words, words)
 
 
 def repeats_script(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> Script:
-    """The scores of every head in one test, and its map of the first line."""
     query = int(TESTS[test].cells(scores.length)[0][0]) + scores.start
     return Script(
         (
@@ -1258,7 +1223,6 @@ weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 def successor_script(
     choice: ModelChoice, kind: Kind, scores: SuccessorScores, head: Head, order: int
 ) -> Script:
-    """The scores of every head, and what the picked one adds to the logits of one order."""
     return Script(
         (
             model_cell(choice.ref),
@@ -1287,7 +1251,6 @@ show_maps({order.name: logits}, order.items, order.items)
 
 
 def map_code(head: Head, query: int | None) -> str:
-    """Code that draws the picked head's map."""
     return f"""
 from core.show import show
 
