@@ -163,7 +163,6 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
 
 
 def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
-    """A bar for each singular value, largest first."""
     style = axis_style(Ink.of(theme))
     rows = [
         {"rank": rank, "value": float(value), "text": number(float(value))}
@@ -195,15 +194,14 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 
 KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
 OF = "circuits:of"  # the model that the head belongs to
-READS = {"Q": "its queries", "K": "its keys", "V": "its values"}
-MAX_EDGES = 60
+PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
 FIELDS = Fields(
     "circuits",
     kind=Segmented(
         "Composition",
-        lambda values: {one: f"{one}: {READS[one][4:]}" for one in values.circuits.kinds},
+        lambda values: {one: f"{one}: {PARTS[one]}" for one in values.circuits.kinds},
         when=lambda values: values.circuits.kinds,
         help="What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values (V).",
     ),
@@ -211,7 +209,7 @@ FIELDS = Fields(
         "Strongest edges",
         8,
         1,
-        MAX_EDGES,
+        60,
         slider=True,
         also=lambda values: {"width": room(200)},
         help="How many pairs of heads the graph connects at most: those that compose most, and none that random "
@@ -281,7 +279,6 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
 
 
 def script(controls: Values, circuits: Circuits) -> Script:
-    """The measures of every head, compositions of the chosen kind, and the circuits of the open head."""
     ranks, copying = (
         [getattr(one, name) for one in circuits.measures] for name in ("ranks", "copying")
     )
@@ -379,15 +376,7 @@ print(best[:5])
 # The page's sentences and equations.
 
 
-PAPER = (
-    "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
-    "[Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)",
-)
-PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
-
-
 def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
-    """The strongest composition of a kind, beside that of random matrices."""
     first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
     target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
@@ -403,23 +392,7 @@ def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
     )
 
 
-def drawn_text(circuits: Circuits, kind: CompositionKind, above: int, edges: Sequence[Edge]) -> str:
-    """Which compositions are lines, and what random matrices reach."""
-    (most, count), pairs = circuits.chance(kind), len(circuits.pairs(kind))
-    drawn = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
-    if not edges:
-        drawn = f"Neither is any of the {pairs:,} pairs of heads"
-    elif above > 1:
-        drawn += "; all are" if len(edges) == above else f"; the {len(edges):,} strongest are"
-        drawn += f" drawn, the thinnest with {signed(edges[-1].score)}"
-    return (
-        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
-        f"which the earlier head has its own singular values and random directions, none is above it. {drawn}."
-    )
-
-
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
-    """The circuit by patching, by composition and by where the heads attend."""
     first, second = (plain(circuits.name(head)) for head in circuit.patched)
     gained, regained = (percent(effect) for effect in circuit.effects)
     word, composed = plain(circuit.word), (circuit.composed.source, circuit.composed.target)
@@ -443,7 +416,6 @@ def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
 
 
 def head_fact(circuits: Circuits, head: Head) -> str:
-    """A head's copying score, its effective rank, and the earlier heads that it takes most from."""
     row, index = head
     measures, size = circuits.measures[row], circuits.heads[row].w_v.shape[-1]
     text = f"Head :primary[**{plain(circuits.name(head))}**]"
@@ -494,7 +466,6 @@ def equations(
 
 
 def conditions(circuits: Circuits, name: str, row: int) -> str:
-    """What was folded in, left out and read through what."""
     one, tables, has_tokens = circuits.heads[row], circuits.vocabularies, circuits.has_tokens(row)
     widths = "Its tokens have embeddings of another width or vocabulary"
     unread = widths if tables.embeddings else "It reads no tokens"
@@ -541,17 +512,14 @@ def page() -> None:
     )
     choice = choose_model(("model", "qkv"), weights_of=ModelRef("lab", "only-attention"))
     if choice is not None:
-        _measured(choice.ref)
+        with input_errors():
+            with st.spinner("Reading the weights of every head, once per model"):
+                rows = range(len(study_of(head_weights, choice.ref).heads))
+            measure = measures_of(choice.ref)
+            measured = measure_with_progress(MEASURED, choice.ref, rows, measure, "layers", UNASKED)
+            if len(measured) == len(rows):
+                _circuits(choice.ref)  # Stop cannot interrupt a fragment
     next_page("circuits")
-
-
-@input_errors()
-def _measured(ref: ModelRef) -> None:
-    with st.spinner("Reading the weights of every head, once per model"):
-        rows = range(len(study_of(head_weights, ref).heads))
-    measured = measure_with_progress(MEASURED, ref, rows, measures_of(ref), "layers", UNASKED)
-    if len(measured) == len(rows):
-        _circuits(ref)  # Stop cannot interrupt a fragment
 
 
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
@@ -589,7 +557,6 @@ def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
 @fragment
 @input_errors()
 def _circuits(ref: ModelRef) -> None:
-    """Draw the controls and all that they change, which reruns alone."""
     circuits = circuits_of(ref)
     controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
@@ -609,7 +576,18 @@ def _circuits(ref: ModelRef) -> None:
             "Heads by layer, connected where a later one reads what an earlier one writes",
         )
         fact(edges_fact(circuits, kind))
-        caption(drawn_text(circuits, kind, len(edges), drawn))
+        # Which compositions are lines, and what random matrices reach
+        (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs(kind)), len(edges)
+        text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
+        if not drawn:
+            text = f"Neither is any of the {pairs:,} pairs of heads"
+        elif above > 1:
+            text += "; all are" if len(drawn) == above else f"; the {len(drawn):,} strongest are"
+            text += f" drawn, the thinnest with {signed(drawn[-1].score)}"
+        caption(
+            f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+            f"which the earlier head has its own singular values and random directions, none is above it. {text}."
+        )
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
@@ -630,7 +608,11 @@ def _circuits(ref: ModelRef) -> None:
     for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
         st.latex(line)
     caption(conditions(circuits, ref.name, controls.head[0]))
-    papers = f"Circuits, copying score and composition: {PAPER[0]}. Effective rank: {PAPER[1]}."
+    papers = (
+        "Circuits, copying score and composition: "
+        "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
+        "Effective rank: [Roy and Vetterli 2007](https://infoscience.epfl.ch/record/110188)."
+    )
     details(
         "Papers and source",
         partial(
@@ -648,7 +630,6 @@ def _circuits(ref: ModelRef) -> None:
 
 
 def _grids(controls: Values, circuits: Circuits) -> None:
-    """Draw copying, effective rank and the best composition of every head."""
     copying, ranks = (
         {
             (row, head): float(value)
@@ -699,8 +680,6 @@ def _grids(controls: Values, circuits: Circuits) -> None:
 
 
 def _pickable(spec: Spec, key: str, controls: Values, circuits: Circuits, alt: str) -> None:
-    """Draw a figure of heads; a press opens one."""
-
     def pick() -> None:
         point = pressed_point(key)
         if point and (name := f"{point['layer']}·H{point['head']}") in circuits.names:
@@ -711,7 +690,6 @@ def _pickable(spec: Spec, key: str, controls: Values, circuits: Circuits, alt: s
 
 
 def _page_head(controls: Values, circuits: Circuits) -> None:
-    """Draw what the head writes and what it looks for: singular values, one token, and the largest directions."""
     head, word = controls.head, controls.word
     one, study = circuits.heads[head[0]], partial(study_of, given=WEIGHTS)
     values = study(singular_values, controls.ref, head)

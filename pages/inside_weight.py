@@ -135,7 +135,6 @@ def current_cell(
 
 
 def script(controls: Values, one: WeightBreakdown) -> Script:
-    """The head's map, the score and the weight of the open cell dimension by dimension, and what it carries."""
     kind, cell = controls.kind, controls.cell
     names = "q k products dot score scores weights value contribution out"
     if one.unrotated_q is not None:
@@ -195,7 +194,6 @@ TELLING = 3  # dimensions named in the fact
 
 
 def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
-    """How much the two agree, in which dimensions, and the weight that follows."""
     pair = (
         f"In head **{head}**, the query :primary[**{plain(query)}**] and the key **{plain(key)}**"
         f" have q·k = **{number(one.dot)}**"
@@ -214,7 +212,6 @@ def weight_fact(head: str, one: WeightBreakdown, query: str, key: str) -> str:
 
 
 def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
-    """The product of q and k before and after rotation by their positions."""
     assert one.unrotated_q is not None and one.unrotated_k is not None
     apart, more = abs(cell.query - cell.key), "At the same position, rotation changes nothing."
     stretch = float(np.linalg.norm(one.q) / np.linalg.norm(one.unrotated_q))
@@ -227,7 +224,6 @@ def rotation_fact(one: WeightBreakdown, cell: Cell) -> str:
 
 
 def carried_fact(one: WeightBreakdown, query: str, key: str) -> str:
-    """How much of the head's output for this query came through this weight."""
     whole = float(np.linalg.norm(one.out))
     share = float(one.contribution @ one.out) / whole**2 if whole else 0.0
     return (
@@ -335,7 +331,6 @@ def page() -> None:
 
 @fragment
 def _weight(chosen: ModelChoice) -> None:
-    """Draw the controls and all that they change, which reruns alone."""
     controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
     layers = study_of(layer_attentions, controls.ref, controls.inputs)
@@ -399,25 +394,6 @@ def _weight(chosen: ModelChoice) -> None:
     )
     if one.unrotated_q is not None:
         fact(rotation_fact(one, cell))
-    _carried(one, query, key)
-    for line in equation(cell, layer, one, query, key):
-        st.latex(line)
-    own = float(item.weights[cell.head, cell.query, cell.key])
-    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
-    st.caption(
-        " ".join(filter(None, (conditions(reading.trace.source, cell, layer, one, own), note)))
-    )
-    shape = " × ".join(map(str, layer.q.shape))
-    words = (
-        f"The layer's queries ({plain(shape)}) and keys are recorded on their way into the model's own "
-        "attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
-        "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
-    )
-    details("Where these numbers come from", partial(sources, words, break_down_weight))
-
-
-def _carried(one: WeightBreakdown, query: str, key: str) -> None:
-    """Draw the value of the key, what the weight makes of it, and the head's output."""
     st.markdown("## What the weight carries")
     strips = {
         f"v · {key}": one.value,
@@ -430,6 +406,19 @@ def _carried(one: WeightBreakdown, query: str, key: str) -> None:
         f"What the weight carries from {key} to {query}",
     )
     fact(carried_fact(one, query, key))
+    for line in equation(cell, layer, one, query, key):
+        st.latex(line)
+    own = float(item.weights[cell.head, cell.query, cell.key])
+    note = reading.note if one.sink is None else None  # a sink has a sentence of its own
+    st.caption(
+        " ".join(filter(None, (conditions(reading.trace.source, cell, layer, one, own), note)))
+    )
+    words = (
+        f"The layer's queries ({' × '.join(map(str, layer.q.shape))}) and keys are recorded on their way into the model's "
+        "own attention; this function computes one weight from them, step by step. Vaswani et al. 2017, equation "
+        "1; rotation: Su et al. 2021; shared key heads: Ainslie et al. 2023."
+    )
+    details("Where these numbers come from", partial(sources, words, break_down_weight))
 
 
 def _draw(spec: Spec, name: str, alt: str) -> None:
@@ -541,13 +530,16 @@ def row(
         for index, token in enumerate(tokens)
     ]
     axis = {**axis_style(ink), "grid": False, "title": None, "labelLimit": 90, "labelFontSize": 12}
-    named_axis = {
-        "values": list(range(len(tokens))),
-        "labelAngle": -90,
-        "labelOverlap": True,
-        "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
-    }
-    axis |= named_axis if few else {"tickCount": 8}
+    axis |= (
+        {
+            "values": list(range(len(tokens))),
+            "labelAngle": -90,
+            "labelOverlap": True,
+            "labelExpr": f"[{','.join(map(quoted, tokens))}][datum.value]",
+        }
+        if few
+        else {"tickCount": 8}
+    )
     at = _across(len(tokens)) | {"axis": axis if named else None}
     y = {
         "field": name,
@@ -654,7 +646,6 @@ AROUND: Spec = {
 
 
 def _rows(strips: Strips, order: np.ndarray) -> list[Spec]:
-    """The numbers of all strips in each dimension, in this order."""
     return [
         {"at": at, "dimension": int(dimension)}
         | {f"strip{index}": float(one[dimension]) for index, one in enumerate(strips.values())}
