@@ -117,15 +117,12 @@ FIELDS = Fields(
 
 @dataclass(frozen=True)
 class Controls:
-    """The model, its inputs, and the settings of the search."""
-
     ref: ModelRef
     inputs: ModelInputs
     settings: SearchSettings
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
-    """Draw the settings of the search in a row."""
     way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
     values = FIELDS.draw("strategy", into=way)
     *cells, rest = others.columns(
@@ -192,7 +189,6 @@ class Search:
 
     @property
     def length(self) -> int:
-        """The number of tokens of the longest output so far."""
         return study.length(self.tree)
 
     def outputs(self) -> list[Hypothesis]:
@@ -247,7 +243,6 @@ class StepView:
 
     @cached_property
     def used(self) -> Tensor:
-        """The probabilities that the search uses at the step."""
         return step_probabilities(
             self.pretrained,
             self.search.start,
@@ -265,7 +260,6 @@ def step_view(
     continuation: Continuation,
     kind: Kind,
 ) -> StepView:
-    """One step of a path, with the names of all tokens that may be drawn."""
     tokens, logits = search.tree.tokens(path[-1]), continuation.logits
     top = logits.topk(min(LIKELIEST, logits.shape[1])).indices.flatten().tolist()
     candidates = (one.token for one in search.tree.candidates)
@@ -282,7 +276,6 @@ def step_view(
 
 
 def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Script:
-    """The search, the maps of the shown output, and the shares of the shown step."""
     controls, step, done = view.search.controls, view.step, view.search.done
     shown = next((at for at, one in enumerate(hypotheses) if one.leaf == view.path[-1]), None)
     tokens = f"tree.hypotheses[{shown}].tokens"
@@ -360,7 +353,6 @@ alt.Chart(bars).mark_bar().encode(x="probability:Q", y=alt.Y("token:N", sort=Non
 
 
 def token_fact(logits: Tensor, token: int, names: Mapping[int, str], step: int) -> str:
-    """The probability of a step's token, and of the next most likely."""
     shares = logits.softmax(-1)
     first, second = shares.topk(2).indices.tolist()
     rank = int((shares > shares[token]).sum()) + 1
@@ -383,7 +375,6 @@ def ordinal(rank: int) -> str:
 def attention_fact(
     item: AttentionMap, head: int, step: int, keys: Sequence[int], tokens: Sequence[int]
 ) -> str:
-    """The largest weight of a head at a step, and over all steps its induction score."""
     row = item.weights[head, step]
     best, even = int(np.argmax(row)), 1 / float(item.visible[0, step].sum())
     out = (
@@ -420,7 +411,6 @@ def outputs_fact(
 
 
 def caption(search: Search, visible: int, note: str | None) -> str:
-    """The conditions of the numbers, and how many candidates the figure leaves out."""
     tree, settings, room = search.tree, search.controls.settings, search.start.room
     hidden = len(tree.candidates) - visible
     more = f" {hidden:,} of them are not drawn." if hidden else ""
@@ -455,12 +445,6 @@ STYLE = """<style>
 </style>"""
 GAP = "<span>…</span>"  # in place of those that are not
 
-RANKS, FEW, LONG = (
-    8,
-    4,
-    40,
-)  # candidates of a step that are drawn; fewer once there are so many steps
-
 
 def page() -> None:
     title(
@@ -488,7 +472,7 @@ def page() -> None:
                             key="generate:go-on",
                             on_click=partial(setattr, search, "stopped", False),
                         )
-                _results(search, pretrained)
+                _outputs(search, pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
     next_page("generate")
@@ -524,26 +508,21 @@ def _progress(
 
 
 @fragment
-def _results(search: Search, pretrained: Pretrained) -> None:
+@input_errors()
+def _outputs(search: Search, pretrained: Pretrained) -> None:
     """Draw what a step changes, which reruns alone."""
     begin(keeps_about=True)
-    with input_errors():
-        if hypotheses := search.outputs():
-            _outputs(search, pretrained, hypotheses)
-
-
-def _outputs(search: Search, pretrained: Pretrained, hypotheses: Sequence[Hypothesis]) -> None:
-    ref = search.controls.ref
+    if not (hypotheses := search.outputs()):
+        return
+    ref, tree = search.controls.ref, search.tree
     texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    tokens = search.tree.tokens(path[-1])
+    tokens = tree.tokens(path[-1])
     result = study_of(study.score_path, ref, search.controls.inputs, tokens)
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds
-    kind = kinds[0]
-    if len(kinds) > 1:
-        kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind
+    kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
     view = step_view(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
@@ -576,41 +555,33 @@ def _outputs(search: Search, pretrained: Pretrained, hypotheses: Sequence[Hypoth
         f"{token_fact(view.logits, view.tokens[step], view.names, step)} "
         f"{attention_fact(item, head, step, view.keys, view.tokens)}"
     )
-    _outputs_and_tree(view, hypotheses, texts)
-
-
-def _outputs_and_tree(
-    view: StepView, hypotheses: Sequence[Hypothesis], texts: Sequence[str]
-) -> None:
-    """Draw the outputs, and the tree of all candidates."""
-    search, tree = view.search, view.search.tree
     outputs_table(hypotheses, texts, view.settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        text = study_of(decode_text, search.controls.ref, tuple(view.tokens))
+        text = study_of(decode_text, ref, tuple(view.tokens))
         st.code(text or "nothing", language=None, wrap_lines=True)
     if sentence := outputs_fact(view.settings, hypotheses, texts):
         fact(sentence)
-    ranks = RANKS if search.length <= LONG else FEW
+    # The tree of all candidates; fewer of a step once there are so many steps
+    ranks = 8 if search.length <= 40 else 4
     tree_view(
         tree,
         view.names,
-        view.path,
+        path,
         f"{len(tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
         theme=theme(),
         follow=st.session_state[PICKED] is not None,
         key="generate:tree",
-        on_pick=partial(pick_candidate, tuple(view.path), tree),
-        step=view.step,
+        on_pick=partial(pick_candidate, tuple(path), tree),
+        step=step,
         ranks=ranks,
     )
-    st.latex(search_equation(view.settings, tree, view.path, view.step, f"{{{view.step + 1}}}"))
-    spots = tree_spots(tree, view.path, ranks)
+    st.latex(search_equation(view.settings, tree, path, step, f"{{{step + 1}}}"))
+    spots = tree_spots(tree, path, ranks)
     st.caption(plain(caption(search, len(spots), view.continuation.note)))
     sources(view.settings.strategy, key="generate:source-code")
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
-    """Draw all steps of one head, with lines where they attend to a source; returns the picked head."""
     cross = view.kind == "cross"
     few = max(len(view.tokens), len(view.keys)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
@@ -635,7 +606,6 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 
 
 def _likeliest(view: StepView) -> None:
-    """Draw the likeliest tokens at the step, by the model and, where they differ, by the search."""
     shares = {"model": view.logits.softmax(-1)}
     label = "drawn from" if view.settings.strategy == "sampling" else "allowed"
     if float((view.used - shares["model"]).abs().max()) > 1e-6:
@@ -771,7 +741,6 @@ def timeline(
     path: Sequence[int],
     step: int,
 ) -> None:
-    """Draw the choice of an output, where there are several, and a slider over its tokens."""
     slider = st.container()
     if len(hypotheses) > 1:
         which, slider = st.columns([0.4, 0.6], vertical_alignment="center")
@@ -809,7 +778,6 @@ def timeline(
 
 
 def slider_key(steps: int) -> str:
-    """The key of the slider over so many tokens."""
     return f"generate:step:{steps}"
 
 
