@@ -100,7 +100,6 @@ class BeforeAfter:
     heads: list[HeadChange]
 
     def tiles(self, head: HeadChange) -> list[Tile]:
-        """One head before training, and at the step."""
         first, now = (trace.map(head.layer) for trace in (self.first, self.now))
         return [
             Tile("Before training", "step 0", first.weights[head.head], first.mask, 0),
@@ -169,8 +168,6 @@ def conditions(config: FineTuneConfig, about: dict, rows: Rows, machine: str = "
 def table(
     before: Sequence[Prediction], now: Sequence[Prediction], columns: Sequence[str], ink: Ink
 ) -> str:
-    """Held-out rows with the predictions before training and now, wrong ones struck through: HTML."""
-
     def output(prediction: Prediction) -> str:
         text = escape(" ".join(prediction.predicted)) or "nothing"
         struck = f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
@@ -303,8 +300,19 @@ def controls() -> tuple[str, FineTuneConfig | None]:
     name = model_box(row[1], USUAL_MODEL[task])
     with row[2]:
         data = _rows(task)
-    with row[3]:
-        settings = _settings(task)
+    panel = row[3].popover(
+        "Settings",
+        icon=":material/tune:",
+        width="stretch",
+        on_change="rerun",
+        key=f"fine_tune:panel:{task}",
+        help="Duration, learning rate and seed of the next run.",
+    )
+    with panel:  # while it is closed, the settings of the session
+        read_fields = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
+        fields = "epochs layers learning_rate batch_size seed device".split()
+        values = read_fields(*fields, task=task)
+    settings = {field: values[field] for field in fields if values[field] is not None}
     try:
         model = _model(name, task)
         parse(task, data, settings["seed"])
@@ -354,7 +362,6 @@ def _model(name: str, task: str) -> str | None:
 
 
 def _rows(task: str) -> str:
-    """The lab's rows, or a person's CSV."""
     key, own = f"fine_tune:data:{task}", own_rows(task)
     link_data(key, own)
     # The label stays the same: a popover with another label would be closed.
@@ -403,28 +410,10 @@ def _text(value: str) -> str:
         return ""
 
 
-def _settings(task: str) -> dict[str, Any]:
-    """The settings in a popover; while it is closed, those of the session."""
-    panel = st.popover(
-        "Settings",
-        icon=":material/tune:",
-        width="stretch",
-        on_change="rerun",
-        key=f"fine_tune:panel:{task}",
-        help="Duration, learning rate and seed of the next run.",
-    )
-    names = "epochs layers learning_rate batch_size seed device".split()
-    with panel:
-        settings = partial(FIELDS.draw, into=HERE) if panel.open else FIELDS.read
-        values = settings(*names, task=task)
-    return {name: values[name] for name in names if values[name] is not None}
-
-
 # What the page computes as Python.
 
 
 def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
-    """The curves of the run, and the picked head before and after."""
     task = data.config.task if data.config else "classify"
     cell, results = records_cell(
         data.run,
@@ -438,24 +427,21 @@ def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None
     if both is not None and head is not None:
         kind = both.now.kinds[0]
         before, after = (tile.weights for tile in both.tiles(head))
-        changed = f"""
-heads = changes(first, now)  # the largest change first
+        cells.append(
+            Cell(
+                "One head before training and after it, and the heads whose attention changed most.",
+                _traces(data, both, kind)
+                + f"""heads = changes(first, now)  # the largest change first
 print([(change.name, round(change.moved, 3)) for change in heads[:5]])
 before, after = first.head({head.layer}, {head.head}), now.head({head.layer}, {head.head})  # (T, S)
 difference = after - before
-""".lstrip()
-        text = "One head before training and after it, and the heads whose attention changed most."
-        picture = f"fine_tune:maps:{kind}"
-        cells.append(
-            Cell(
-                text,
-                _traces(data, both, kind) + changed,
+""",
                 """
 from core.show import show_maps
 
 show_maps({"Before training": before, "After training": after}, first.map(0).queries, first.map(0).keys)
 """,
-                picture,
+                f"fine_tune:maps:{kind}",
             )
         )
         results |= {
@@ -560,7 +546,6 @@ def page() -> None:
 
 
 def _figures(data: FineTuneData) -> None:
-    """The figures of a run, or why there are none yet."""
     warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
@@ -668,7 +653,19 @@ def before_and_after(
 ) -> tuple[BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the selected step; returns both and the head."""
     row, state = st.columns([1.6, 1, 1.1], vertical_alignment="bottom"), st.session_state
-    both = _readings(data, _sentence(data, config, row[0]), row)
+    if config.task == "pairs":
+        given = {"watched": data.watched, "run": data.run.id}
+        text = FIELDS.draw("source", into=row[0], **given).source
+    else:  # any that is typed, too
+        text = row[0].selectbox(
+            "Sentence (select or type)",
+            list(dict.fromkeys([*data.watched, str(state[SENTENCE])])),
+            key=SENTENCE,
+            accept_new_options=True,
+            persist_state="session",
+            help="The next run records its attention.",
+        )
+    both = _readings(data, str(text or ""), row)
     if both is None or not both.now.maps:
         return both, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
@@ -718,22 +715,6 @@ def before_and_after(
     return both, head
 
 
-def _sentence(data: FineTuneData, config: FineTuneConfig, cell: Any) -> str:
-    """The sentence: a watched one, or for labels any that is typed."""
-    if config.task == "pairs":
-        given = {"watched": data.watched, "run": data.run.id}
-        return str(FIELDS.draw("source", into=cell, **given).source or "")
-    sentence = cell.selectbox(
-        "Sentence (select or type)",
-        list(dict.fromkeys([*data.watched, str(st.session_state[SENTENCE])])),
-        key=SENTENCE,
-        accept_new_options=True,
-        persist_state="session",
-        help="The next run records its attention.",
-    )
-    return str(sentence or "")
-
-
 def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
@@ -774,7 +755,6 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
 
 
 def _slider(data: FineTuneData) -> str:
-    """The key of the slider over the saved steps."""
     return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
 
 

@@ -46,7 +46,7 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
-from dashboard.ui.panels import caption, details, fact, next_page, source_panel, title
+from dashboard.ui.panels import caption, details, fact, next_page, sources, title
 
 # The controls of tokens, order and colours of the maps.
 
@@ -183,15 +183,6 @@ def _view_of(
     return view_of(reading_of(ref, inputs), kind, **dict(options))
 
 
-def trace_view(ref: ModelRef, inputs: ModelInputs, values: Values) -> TraceView:
-    """The maps of a reading as the controls transform them; shared, since they are as large as the maps."""
-    reading = reading_of(ref, inputs)
-    # Where nothing changes, the reading's own trace: the same object each time, as caches hash it
-    if reading.trace.kinds == (values.kind,) and not reading.sinks and not values.options:
-        return view_of(reading, values.kind)
-    return shared(_view_of, ref, inputs, values.kind, tuple(values.options.items()))
-
-
 def patches_of(view: TraceView, inputs: ModelInputs) -> Patches | None:
     """The picture and its patches, where all of these are tokens of the map, in order."""
     grid, (rows, columns) = view.rows.grid, (view.transform.rows, view.transform.columns)
@@ -216,7 +207,6 @@ def script(
     row: int,
     pin: Pair | None,
 ) -> Script:
-    """All heads of the model on these inputs, the transform of tokens, and the picked head in its order."""
     layer, index = head
     options = "".join(f", {name}={value!r}" for name, value in values.options.items())
     show, grid = "from core.show import show", ("", "")
@@ -275,7 +265,6 @@ GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thum
 
 
 def page() -> None:
-    """Draw the page from top to bottom; the roles are measured last, after the figures."""
     title(
         "Pretrained models",
         "See where every head of a trained model attends in your own sentence. Pick a head, then a word.",
@@ -297,7 +286,12 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
     view, skeleton = _figures(chosen, controls, roles)
     fact(all_heads_fact(view))
     caption(conditions(chosen.reading, view, controls))
-    details("Where these numbers come from", _sources)
+    about = (
+        "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
+        "and hide tokens and compute the numbers above:"
+    )
+    functions = map_transform.transform_map, analysis.previous_token
+    details("Where these numbers come from", partial(sources, about, *functions))
 
     if skeleton is None:
         return None
@@ -322,7 +316,12 @@ def _figures(
         for name in ("head", "pin"):
             write_link(name, None)
         st.session_state["pretrained:of"] = now
-    view = trace_view(chosen.ref, chosen.inputs, controls)
+    # The maps as the controls transform them; shared, since they are as large as the maps
+    if chosen.reading.trace.kinds != (controls.kind,) or chosen.reading.sinks or controls.options:
+        options = tuple(controls.options.items())
+        view = shared(_view_of, chosen.ref, chosen.inputs, controls.kind, options)
+    else:  # the reading's own trace: the same object each time, as caches hash it
+        view = view_of(chosen.reading, controls.kind)
     # The head of the link, or of another page, or the default, and the link's pins
     linked, bad_head = read_pair("head", view.trace.shape)
     pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
@@ -405,20 +404,10 @@ def _save_picks(
         st.rerun()  # the order follows the pin
 
 
-def _sources() -> None:
-    st.markdown(
-        "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
-        "and hide tokens and compute the numbers above:"
-    )
-    source_panel(map_transform.transform_map)
-    source_panel(analysis.previous_token)
-
-
 # Sentences about one row, all heads, and the conditions.
 
 
 def called(tokens: tuple[str, ...], index: int) -> str:
-    """A token's name, with its position where another has the same name."""
     return plain(
         tokens[index] if tokens.count(tokens[index]) == 1 else f"{tokens[index]} ({index})"
     )
@@ -467,7 +456,6 @@ def head_fact(
 
 
 def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
-    """The pins before the newest, in words; nothing where there is one alone."""
     if len(pins) < 2:
         return ""
     text = "; ".join(
@@ -504,7 +492,6 @@ def all_heads_fact(view_: TraceView) -> str:
 
 
 def conditions(reading: Reading, view_: TraceView, values: Values) -> str:
-    """Under which conditions the page's numbers hold."""
     counts = view_.rows.count
     if view_.rows is not view_.columns:
         counts = f"rows: {counts}; columns: {view_.columns.count}"

@@ -1,6 +1,6 @@
 """Two models, two texts: attention held against attention, head by head and token by token."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,13 +31,11 @@ from core.studies.two_models import (
 )
 from dashboard.draw.attention_view import READS
 from dashboard.draw.formats import number, percent, plain, signed
-from dashboard.draw.grids import effect_grid
 from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
 from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.vega import PICKED
 from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Toggle
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
-from dashboard.ui.heads import link_head
+from dashboard.ui.heads import effect_chart, link_head
 from dashboard.ui.links import BOUND, Pair, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     KIND_HELP,
@@ -66,16 +64,13 @@ from dashboard.ui.panels import (
     Move,
     caption,
     details,
-    draw_chart,
     fact,
     next_page,
     paragraph,
     picture,
-    pressed_point,
     room,
     sources,
     table,
-    theme,
     title,
     try_this,
 )
@@ -88,7 +83,6 @@ MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and
 
 
 def fact_text(comparison: Comparison, head: HeadChange) -> str:
-    """The difference of the picked head, the median of all heads, and the cell that differs most."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     out = (
         f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
@@ -111,7 +105,6 @@ def fact_text(comparison: Comparison, head: HeadChange) -> str:
 
 
 def conditions(comparison: Comparison, mode: str) -> str:
-    """The conditions under which the numbers hold."""
     pair, sides = comparison.pair, comparison.sides
     shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
@@ -219,7 +212,6 @@ def patched(
     names: Mapping[LayerKey, str],
     agree: float | None,
 ) -> str:
-    """The two runs, the head and the layer with the largest effect, and how well one gradient foretells the heads."""
     quantity = (
         "The cosine with the embedding of text A"
         if pair.clean.id is None
@@ -245,7 +237,7 @@ def patched(
 # The controls: what is compared, the second side, the kind of attention, how heads are paired, and the head.
 
 
-GRID, HEAD = "two_models:grid", "two_models:head"
+HEAD = "two_models:head"
 OLD_EXAMPLE = ", kept"  # the end of an example's name in older links
 SECOND = {
     "numbers": "nine thousand three hundred and twelve ; forty-eight",
@@ -425,7 +417,6 @@ def of_words(reading, kind):
 def script(
     choice: ModelChoice, mode: str, second: Second, comparison: Comparison, head: HeadChange
 ) -> Script:
-    """Both readings, every head's change, and the picked head's two maps."""
     pair, inputs = comparison.pair, choice.inputs
     if isinstance(second, int):
         assert choice.pretrained is not None
@@ -527,7 +518,6 @@ def patch_script(
     effects: Mapping[LayerKey, LayerEffect],
     estimates: Mapping[LayerKey, np.ndarray],
 ) -> Script:
-    """What each part of the layers that were patched recovers of the answer."""
     imports, made = inputs_lines(choice.ref, second)
     for name, value in zip(("output", "contrast"), answers, strict=True):
         made += "" if value is None else f", {name}={value}"
@@ -579,7 +569,6 @@ alt.Chart(cells).mark_rect().encode(x="head:O", y="layer:N", color="share:Q")
 
 
 def section(choice: ModelChoice, second: ModelInputs) -> None:
-    """Draw the section for the two texts of the page; what cannot be patched is said."""
     st.markdown("## Which part carries the difference?")
     caption(
         "Text A and text B get different answers. One part of a model’s run on one text is put into its run on the "
@@ -627,19 +616,21 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
             with picture("two_models"):
                 _draw_effects(ref, source.pair, prepared, effects, direction)
     try_this("two_models", PAIRS)
-    functions = (
-        patching.pair_of,
-        patching.patch_source,
-        patching.PatchSource.effect,
-        patching.estimate_heads,
-    )
     details(
-        "How parts are patched: source", partial(sources, "", *functions), "two_models:patching"
+        "How parts are patched: source",
+        partial(
+            sources,
+            "",
+            patching.pair_of,
+            patching.patch_source,
+            patching.PatchSource.effect,
+            patching.estimate_heads,
+        ),
+        "two_models:patching",
     )
 
 
 LIKELIEST = "the most likely"
-PATCHED_HEADS = "two_models:patch:heads"
 
 
 def _draw_effects(
@@ -649,7 +640,6 @@ def _draw_effects(
     effects: Mapping[LayerKey, LayerEffect],
     direction: Direction,
 ) -> None:
-    """Draw layers × heads and layers × tokens, and say which heads carry most."""
     estimates = prepared.estimates
     names = {key: prepared.names[key] for key in effects}
     best = patching.ranked(effects, direction)
@@ -666,13 +656,11 @@ def _draw_effects(
             for at, one in enumerate(effect.residual)
         ]
 
-    def pick() -> None:
+    def pick(layer_name: str, head: int) -> None:
         """The pressed head becomes the page's head, whose attention in both texts is drawn above."""
-        point = pressed_point(PATCHED_HEADS)
-        if point and point["head"].isdecimal():
-            kind, layer = next(key for key, name in names.items() if name == point["layer"])
-            choose_head(ref, kind, (layer, int(point["head"])))
-            write_pair("head", (layer, int(point["head"])))
+        kind, layer = next(key for key, name in names.items() if name == layer_name)
+        choose_head(ref, kind, (layer, head))
+        write_pair("head", (layer, head))
 
     agree = patching.agreement(effects, estimates)
     fact(patched(pair, direction, effects, best, names, agree))
@@ -685,28 +673,28 @@ def _draw_effects(
             else "**Each head, and all heads of a layer**"
         )
         _grid(
+            "heads",
+            "What each patched part recovers of the answer",
+            pick,
             heads,
             [*map(str, range(max(len(each.heads) for each in effects.values()))), "all", *inner],
             (names[best[0][0]], str(best[0][1])),
             "part",
             direction,
-            key=PATCHED_HEADS,
-            on_select=pick,
-            selection_mode=[PICKED],
-            alt="What each patched part recovers of the answer",
         )
     with right:
         paragraph("**The state after each layer, at one token**")
         if states:
             base = direction == "noise"
             _grid(
+                "tokens",
+                "What the residual stream at each token recovers of the answer",
+                None,
                 states,
                 list(dict.fromkeys(column for _, column, *_ in states)),
                 max(states, key=lambda cell: abs(float(cell[2]) - base))[:2],
                 "state",
                 direction,
-                key="two_models:patch:tokens",
-                alt="What the residual stream at each token recovers of the answer",
             )
         else:
             st.caption(
@@ -736,14 +724,15 @@ Recovered = tuple[str, str, float, str]  # layer, column, what the part recovers
 
 
 def _grid(
+    key: str,
+    alt: str,
+    pick: Callable[[str, int], object] | None,
     cells: Sequence[Recovered],
     columns: Sequence[str],
     picked: tuple[str, str],
     part: str,
     direction: Direction,
-    **more: Any,
 ) -> None:
-    """Draw what parts recover, by layer and column."""
     rows = [
         {
             "layer": layer,
@@ -754,17 +743,18 @@ def _grid(
         }
         for layer, column, value, name in cells
     ]
-    spec = effect_grid(
+    effect_chart(
+        f"two_models:patch:{key}",
+        alt,
+        pick,
         rows,
         list(dict.fromkeys(layer for layer, *_ in cells)),
         columns,
         picked,
-        theme(),
         title="brought back" if direction == "denoise" else "taken away",
         across="head" if part == "part" else "token",
         tips=(("name", part), ("by", "recovered")),
     )
-    draw_chart(st, spec, **more)
 
 
 # The page Two models, two texts: every head by how far it is apart, one head in both, and their difference.
@@ -801,7 +791,6 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
 
 
 def _view(choice: ModelChoice) -> None:
-    """Draw the controls and all that they change."""
     with input_errors():
         model = choice.pretrained
         assert model is not None
@@ -844,11 +833,7 @@ def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
     heads = comparison.heads
     names = {item.name: (item.layer, item.head) for item in heads}
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
-
-    def pick() -> None:
-        if point := pressed_point(GRID):
-            numbers = {str(item.number): item.layer for item in heads}
-            write_pair("head", (numbers[point["layer"]], int(point["head"])))
+    numbers = {str(item.number): item.layer for item in heads}
 
     rows = [
         {
@@ -869,23 +854,18 @@ def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
             HEAD,
             order=", sorted by their difference",
         )
-        draw_chart(
-            st,
-            effect_grid(
-                rows,
-                [str(one) for one in sorted({item.number for item in heads})],
-                [str(one) for one in range(max(item.head for item in heads) + 1)],
-                (str(head.number), str(head.head)),
-                theme(),
-                title="share of the weight on other tokens",
-                tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
-                has_sign=False,
-                largest=1.0,
-            ),
-            key=GRID,
-            selection_mode=[PICKED],
-            on_select=pick,
-            alt=f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
+        effect_chart(
+            "two_models:grid",
+            f"The difference of each of {len(heads)} heads; the largest is that of {heads[0].name}",
+            lambda layer, one: write_pair("head", (numbers[layer], one)),
+            rows,
+            [str(one) for one in sorted({item.number for item in heads})],
+            [str(one) for one in range(max(item.head for item in heads) + 1)],
+            (str(head.number), str(head.head)),
+            title="share of the weight on other tokens",
+            tips=(("name", "head"), ("to", "compared with"), ("by", "difference")),
+            has_sign=False,
+            largest=1.0,
         )
     moved, means = [item.moved for item in heads], [item.difference for item in heads]
     for name, value, meaning in (

@@ -97,7 +97,6 @@ def answer_question(ref: ModelRef, question: Question) -> Answer:
 
 
 def effects(ref: ModelRef, question: Question) -> Effects:
-    """The answer without each single head, cached."""
     return shared(_measure_effects, ref, question)
 
 
@@ -111,48 +110,6 @@ def _measure_effects(ref: ModelRef, question: Question) -> Effects:
 
 
 WORD = "use_model:word"
-Compared = tuple[tuple[str, ModelInputs], ...]
-
-
-def _compared_inputs(choice: ModelChoice, pretrained: Pretrained) -> Compared:
-    if pretrained.reads == "picture":
-        channels = int(getattr(pretrained.model.config, "num_channels", 3))
-        names = example_inputs.pictures(channels)[:8]
-        pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
-        others = (pair for pair in pairs if pair[1] != choice.inputs)
-        return (("This picture", choice.inputs), *others)
-    more = st.text_area(
-        "Other sentences, one per line",
-        "\n".join(
-            (
-                "The dog was too exhausted to walk over the road.",
-                "Because it was raining, she took an umbrella.",
-                "He forgot his umbrella and got wet.",
-                "The bank raised its interest rates again.",
-                "Money costs more to borrow this year.",
-            )
-        ),
-        key="use_model:more",
-        max_chars=6_000,
-        height=150,
-        help="Each is compared with the text above and with the others.",
-        **BOUND,
-    )
-    names = sentences(choice.inputs.text, more or "")
-    inputs = (choice.inputs, *map(ModelInputs, names[1:]))
-    return tuple(zip(names, inputs, strict=False))  # there may be no sentence
-
-
-def _masked_inputs(choice: ModelChoice, pretrained: Pretrained) -> ModelInputs:
-    """The inputs if they hold a mask, else with the picked word masked, at first the last long one."""
-    inputs, line = choice.inputs, choice.reading.source
-    if pretrained.tokenizer.mask_token_id in line.ids:
-        return inputs
-    maskable = maskable_words(line)
-    numbers, words = list(maskable), list(maskable.values())
-    long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
-    picked = _pick("Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}")
-    return replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
 
 
 def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
@@ -179,9 +136,12 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
 
 
 def embed_script(
-    choice: ModelChoice, compared: Compared, table: np.ndarray, answer: Answer, head: Head
+    choice: ModelChoice,
+    compared: Sequence[tuple[str, ModelInputs]],
+    table: np.ndarray,
+    answer: Answer,
+    head: Head,
 ) -> Script:
-    """The similarity of all pairs, and the head on which that of one pair depends most."""
     imports = {"from core.pretrained.answers import similarities"}
     others = "*map(ModelInputs, names[1:])"
     if choice.inputs.picture is not None:
@@ -221,7 +181,6 @@ alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row
 def answer_script(
     choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head
 ) -> Script:
-    """The likeliest answers, and the head on which the first one depends most."""
     cell, results = _head(choice, answer, head)
     picture = (
         "The likeliest next tokens"
@@ -310,12 +269,10 @@ show(trace, layer={head.index}, head={head.head}, query={head.row})
 
 
 def short(text: str, most: int) -> str:
-    """A text cut to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
-    """The answer, the second likeliest, and the answer without the head that matters most."""
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = "".join(
         f", ahead of **{plain(second.word)}** with {number(second.probability)}"
@@ -330,7 +287,6 @@ def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) ->
 
 
 def head_fact(answer: Answer, head: Head, word: str) -> str:
-    """The key with the head's largest weight, and the answer without the head."""
     key, weight, uniform = _attends(answer, head)
     return (
         f"Head **{head.name}** attends most to **{key}**, with {weight} of its weight (uniform attention: "
@@ -408,7 +364,6 @@ def _attends(answer: Answer, head: Head) -> tuple[str, str, str]:
 
 
 def conditions(answer: Answer, head: Head) -> str:
-    """The conditions under which the numbers hold."""
     method = (
         f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
         if head.effect is not None
@@ -472,11 +427,32 @@ def _view() -> None:
 
 
 def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the similarity of all pairs, and the head on which the similarity of one pair depends most."""
     left, right = st.columns([1.15, 1], gap="large")
     with left:
         chart = st.container()
-        compared = _compared_inputs(choice, pretrained)
+        if pretrained.reads == "picture":
+            channels = int(getattr(pretrained.model.config, "num_channels", 3))
+            names = example_inputs.pictures(channels)[:8]
+            pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
+            others = (pair for pair in pairs if pair[1] != choice.inputs)
+            compared = [("This picture", choice.inputs), *others]
+        else:
+            more = st.text_area(
+                "Other sentences, one per line",
+                "The dog was too exhausted to walk over the road.\n"
+                "Because it was raining, she took an umbrella.\n"
+                "He forgot his umbrella and got wet.\n"
+                "The bank raised its interest rates again.\n"
+                "Money costs more to borrow this year.",
+                key="use_model:more",
+                max_chars=6_000,
+                height=150,
+                help="Each is compared with the text above and with the others.",
+                **BOUND,
+            )
+            names = sentences(choice.inputs.text, more or "")
+            inputs = (choice.inputs, *map(ModelInputs, names[1:]))
+            compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
         raise PretrainedError(
             "There is nothing to compare with: write one more sentence, in a new line."
@@ -508,9 +484,17 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
 
 
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the likeliest words for a mask."""
     read_inputs(choice)
-    inputs = _masked_inputs(choice, pretrained)
+    inputs, line = choice.inputs, choice.reading.source
+    if (
+        pretrained.tokenizer.mask_token_id not in line.ids
+    ):  # mask a word, at first the last long one
+        maskable = maskable_words(line)
+        numbers, words = list(maskable), list(maskable.values())
+        long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
+        key = f"use_model:masked:{inputs.text[:80]}"
+        picked = _pick("Masked word", words, [0, *long][-1], key)
+        inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
     more = plain(inputs.text).replace(mask, f"**{plain(best)}**", 1)
@@ -518,7 +502,6 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
 
 
 def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the likeliest classes of a text or a picture, or the likeliest next tokens."""
     read_inputs(choice)
     more = link = ""
     if pretrained.head == "next":
@@ -565,7 +548,6 @@ def _answer(
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
-    """Draw the translation, and the head of cross-attention on which the picked word depends most."""
     read_inputs(choice)
     produced, inputs = choice.reading.produced, choice.inputs
     assert produced is not None

@@ -157,22 +157,23 @@ def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair)
 def effect_chart(
     key: str,
     alt: str,
-    pick: Callable[[str, int], object],
+    pick: Callable[[str, int], object] | None,
     rows: Sequence[Spec],
     layers: Sequence[str],
     columns: Sequence[str],
     picked: tuple[str, str],
     **options: Any,
 ) -> None:
-    """Draw layers × heads as `effect_grid`; a press of one head's cell calls `pick` with its layer's name and number."""
+    """Draw layers × columns as `effect_grid`; a press of a head's cell calls `pick` with its layer's name and number."""
 
     def press() -> None:
         point = pressed_point(key)
-        if point and point["head"].isdecimal():
+        if pick and point and point["head"].isdecimal():
             pick(point["layer"], int(point["head"]))
 
     spec = effect_grid(rows, layers, columns, picked, theme(), **options)
-    draw_chart(st, spec, key=key, alt=alt, selection_mode=[PICKED], on_select=press)
+    selects: Any = {"selection_mode": [PICKED], "on_select": press} if pick else {}
+    draw_chart(st, spec, key=key, alt=alt, **selects)
 
 
 KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
