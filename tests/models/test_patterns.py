@@ -343,29 +343,26 @@ def batch():
     return words[:, :-ANY_T].masked_fill(~mask, 0), mask, words[:, -ANY_T:]
 
 
-def learns(model, words=ANY_T):
-    """Its gradients are finite, and word by word it decodes what it makes of all words at once."""
-    torch.manual_seed(0)
-    model = build_model(model, SHAPE)
+def trains(config, shape, given, seed=0):
+    """A new model in evaluation mode and its logits: gradients are finite, words are felt, recording changes nothing."""
+    torch.manual_seed(seed)
+    model = build_model(config, shape)
+    model(*given).logits.square().sum().backward()
+    grads = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    assert all(grad.isfinite().all() for grad in grads.values())
+    assert any(grad.any() for name, grad in grads.items() if name.startswith(("source", "target")))
+    plain, recorded = (model.eval()(*given, record=record) for record in (False, True))
+    torch.testing.assert_close(recorded.logits, plain.logits, rtol=1e-3, atol=1e-4)
+    assert all(one.weights.isfinite().all() for steps in recorded.maps.values() for one in steps)
+    return model, plain.logits
+
+
+def learns(config, words=ANY_T):
+    """Word by word it decodes what it makes of all words at once."""
     source, mask, target = batch()
-    target = target[:, :words]
-    loss = torch.nn.functional.cross_entropy(
-        model(source, mask, target).logits.flatten(0, 1), target.flatten()
-    )
-    loss.backward()
-    gradients = {
-        name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None
-    }
-    assert (
-        loss.isfinite() and gradients and all(grad.isfinite().all() for grad in gradients.values())
-    )
-    embedding = "source.weight" if "source.weight" in gradients else "source.token.weight"
-    assert gradients[embedding].any(), "no word is looked at"
-    forced = model.eval()(source, mask, target, record=True)
-    assert all(
-        steps.weights.isfinite().all() for history in forced.maps.values() for steps in history
-    )
-    decodes_the_same(model, source, mask, target, forced.logits)
+    given = source, mask, target[:, :words]
+    model, logits = trains(config, SHAPE, given)
+    decodes_the_same(model, *given, logits)
 
 
 def decodes_the_same(model, source, mask, target, forced, tolerance=1e-4):
@@ -416,37 +413,27 @@ STACKS = [
 
 @each(("axis", "key", "kind"), STACKS)
 def test_every_choice_trains_in_a_stack(axis, key, kind):
-    """Its gradients are finite, recording changes nothing, and neither does padding."""
+    """Padding changes nothing, either."""
     attention = attention_of(axis, key)
     shape = {
         "decoder": Shape(VOCAB, VOCAB, 12, one_vocabulary=True),
         "classifier": Shape(VOCAB, 3, 12, output="label"),
         "forecaster": Shape(1, 4, 12, "series", "values"),
     }[kind]
-    torch.manual_seed(0)
     pool: Any = (
         "mean" if kind == "classifier" else "first"
     )  # a causal mask would keep the first from seeing any other
-    model = build_model(
-        ModelConfig(kind, ANY_C, attention.num_heads, attention, d_ff=16, pool=pool),
-        shape,
-    )
+    config = ModelConfig(kind, ANY_C, attention.num_heads, attention, d_ff=16, pool=pool)
     source, mask, target = batch()
     source = torch.randn(*mask.shape, 1) if kind == "forecaster" else source
     target = target if kind == "decoder" else None
-    model(source, mask, target).logits.square().sum().backward()
-    felt = [weight.grad for weight in model.parameters() if weight.grad is not None]
-    assert felt and all(grad.isfinite().all() for grad in felt) and any(grad.any() for grad in felt)
-    plain = model.eval()(source, mask, target).logits
-    torch.testing.assert_close(
-        model(source, mask, target, record=True).logits, plain, rtol=1e-3, atol=1e-4
-    )
+    model, logits = trains(config, shape, (source, mask, target))
     if "bigbird" in key and kind != "decoder":
         return  # its last block follows from the length, so it is another mask in a longer batch, as it says
     alone = model(
         source[1:, : LENGTHS[1]], mask[1:, : LENGTHS[1]], None if target is None else target[1:]
     ).logits
-    torch.testing.assert_close(alone, plain[1:], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(alone, logits[1:], rtol=1e-3, atol=1e-4)
 
 
 @each(("axis", "key"), ALL_CHOICES)
