@@ -272,11 +272,9 @@ class T5(Seq2Seq):
 
 @pytest.fixture(scope="module")
 def t5():
-    from transformers import T5Config, T5ForConditionalGeneration
-
     torch.manual_seed(1)
-    model = T5ForConditionalGeneration(
-        T5Config(
+    model = transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
             vocab_size=VOCAB,
             d_model=8,
             d_kv=4,

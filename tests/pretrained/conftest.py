@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from streamlit.testing.v1 import AppTest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from dashboard.server import jobs
 from tests.pages.app import app_at
@@ -29,9 +31,6 @@ WORDS = (
 
 def small_model(folder, kind, config, **marks) -> Path:
     """The folder, with a model of a few words and its tokenizer in it."""
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
     vocab = {word: place for place, word in enumerate((*marks.values(), *WORDS))}
     made = Tokenizer(models.WordLevel(vocab, marks["unk_token"]))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -261,7 +261,7 @@ PACKED = (
     "longformer",
     "led",
     "longt5",
-)  # their own maps are bands and blocks: tests/pretrained/test_families.py
+)  # their own maps are bands and blocks: tests/pretrained/test_reading.py
 SINK_AFTER = (
     "granite_swa",
     "granitemoe_swa",
