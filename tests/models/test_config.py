@@ -13,7 +13,7 @@ from core.attention import AXES, PRESETS, AttentionConfig
 from core.attention.config import needs
 from core.attention.positions import POSITIONS
 from core.entries import Choice, ConfigError
-from core.models import Encoder, ModelConfig, Shape, build_model
+from core.models import ModelConfig, Shape, build_model
 from core.models.config import STACKED
 from core.models.decoding import select_rows
 from core.models.model_summary import Part, summarize, with_layers
@@ -276,15 +276,6 @@ def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm
         "attention",
         "around_attention",
     }
-
-
-def test_encoder_is_counted_once():
-    encoder = Encoder(ModelConfig.transformer(C, HEADS, layers=2, d_ff=D_FF))
-    per_layer = 4 * (C * C + C) + (C * D_FF + D_FF) + (D_FF * C + C) + 4 * C
-    assert (sum(p.numel() for p in encoder.parameters()), len(encoder.state_dict())) == (
-        2 * per_layer,
-        2 * 16,
-    )
 
 
 def test_padding_mask_and_compositions_can_be_asked_for():
