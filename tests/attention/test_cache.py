@@ -138,11 +138,6 @@ def test_a_linear_state_by_hand():
     )
 
 
-def test_a_position_that_reads_the_tokens_stores_them_too():
-    config = AttentionConfig(C, H, position="forgetting", mask="causal")
-    assert read_in_parts(Attention(config), torch.randn(B, T, C))[1].inputs.shape == (B, T, C)
-
-
 @pytest.mark.parametrize("query_latent", [0, 10])
 def test_absorbed_latents_give_the_output_and_the_gradients_of_the_expanded_ones(query_latent):
     """Latents of 5 numbers, smaller than a head of 8, in fp64: W_uk moves to the query, W_uv to the output."""

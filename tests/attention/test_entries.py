@@ -211,11 +211,6 @@ def test_a_refusal_carries_its_axes_and_alternatives_as_data():
     assert str(error.value).endswith("take score = scaled_dot, or kernel = exact.")
 
 
-@each(("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries])
-def test_every_choice_goes_with_something(axis, key):
-    assert getattr(example_config(axis, key), axis).key == key
-
-
 # A layer goes to another process and into a file: torch.save, pickle and deepcopy, for every choice and preset.
 
 

@@ -31,7 +31,7 @@ from core.attention.config import needs
 from core.attention.cost import attention_cost, parameters
 from core.attention.positions.relative import alibi_slopes
 from core.attention.register import _read_in_parts
-from tests.attention.drawing import plain
+from tests.attention.drawing import plain, read_in_parts
 from tests.cases import each
 
 # A layer takes a function or a module for an axis: the same numbers as the lab's own choice, and errors in words.
@@ -136,11 +136,7 @@ def test_a_normalizer_may_use_half_precision_and_never_weighs_what_is_masked():
 
 def test_it_decodes_token_by_token_as_it_reads_at_once():
     attention, x = layer(mask=causal, position=alibi, score=scaled_dot), torch.randn(B, T, C)
-    cache, parts = None, []
-    for t in range(T):
-        steps, cache = attention.step(x[:, t : t + 1], cache)
-        parts.append(steps.merged)
-    torch.testing.assert_close(torch.cat(parts, 1), attention(x).merged)
+    torch.testing.assert_close(read_in_parts(attention, x, (1,) * T)[0], attention(x).merged)
 
 
 @each(

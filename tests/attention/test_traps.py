@@ -52,20 +52,6 @@ def test_a_fully_masked_row_is_zeros_and_so_are_its_gradients(dtype, bias, kerne
     assert torch.equal(q.grad[:, :, 2], torch.zeros(B, H, D, dtype=dtype))
 
 
-@KERNELS
-def test_a_batch_item_with_nothing_to_see(kernel):
-    layer = Attention(AttentionConfig(33, H, kernel=kernel))
-    x = torch.randn(B, T, 33, requires_grad=True)
-    steps = layer(x, key_mask=torch.tensor([[True] * T, [False] * T]))
-    assert torch.equal(steps.out[1], torch.zeros(H, T, D))
-    steps.merged.sum().backward()
-    assert (
-        x.grad.isfinite().all()
-        and torch.equal(x.grad[1], torch.zeros(T, 33))
-        and all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)
-    )
-
-
 @each("poison", [float("nan"), float("inf"), -float("inf")])
 def test_what_may_not_be_seen_does_not_leak_through_v(poison):
     q, k, v = (t.detach() for t in heads())
@@ -96,14 +82,13 @@ def test_a_key_hidden_from_all_may_hold_anything(kernel, shape):
     assert all(x.grad.isfinite().all() for x in (q, k, v))
 
 
-@KERNELS
-def test_true_means_may_attend(kernel):
-    q, k, v = heads()
-    only_first = torch.zeros(T, S, dtype=torch.bool)
-    only_first[:, 0] = True
-    torch.testing.assert_close(
-        attend(q, k, v, only_first, kernel=kernel).out, v[:, :, :1].expand(B, H, T, D)
-    )
+def test_a_key_hidden_from_some_heads_keeps_large_values():
+    """Padding of 10,000 and more is cleared, but this key is real for the second head."""
+    q, k, v = (x.detach() * 1e5 for x in heads())
+    mask = torch.ones(B, H, 1, S, dtype=torch.bool)
+    mask[:, 0, 0, 3] = False
+    out = attend(q, k, v, mask, scale=0.0).out
+    torch.testing.assert_close(out[:, 1], v[:, 1].mean(1, keepdim=True).expand(B, T, D))
 
 
 @each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
@@ -112,24 +97,6 @@ def test_a_mask_of_numbers_is_refused(mask):
     q, k, v = heads()
     with pytest.raises((ValueError, TypeError)):
         attend(q, k, v, mask)
-
-
-@KERNELS
-def test_causal_is_top_left_unless_there_is_a_cache(kernel):
-    layer = Attention(AttentionConfig(33, H, mask="causal", kernel=kernel)).eval()
-    x, context = torch.randn(B, T, 33), torch.randn(B, S, 33)
-    steps = layer(x, context)
-    torch.testing.assert_close(
-        steps.out,
-        F.scaled_dot_product_attention(steps.q, steps.k, steps.v, is_causal=True),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-    cached = layer(x, context, offset=S - T)
-    want = F.scaled_dot_product_attention(
-        cached.q, cached.k, cached.v, attn_mask=causal(T, S, S - T)
-    )
-    torch.testing.assert_close(cached.out, want, rtol=1e-5, atol=1e-5)
 
 
 def test_causal_alignment_by_eye():
@@ -170,10 +137,6 @@ def test_dropout_keeps_the_mean(kernel):
     torch.testing.assert_close(drawn.mean(0), attend(q, k, v).out, rtol=0, atol=0.15)
 
 
-def test_heads_are_never_averaged():
-    assert Attention(AttentionConfig(33, H))(torch.randn(B, T, 33)).weights.shape == (B, H, T, T)
-
-
 @each("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_stays_finite_and_sums_in_fp32(dtype):
     """−1e9 overflows fp16, and a softmax of 1000 keys in bf16 loses its last digits."""
@@ -189,17 +152,6 @@ def test_large_scores_do_not_overflow():
     q = torch.tensor([[[[300.0, 300.0]]]])
     steps = attend(q, torch.cat((q, -q), dim=2), torch.eye(2)[None, None], scale=1.0)
     torch.testing.assert_close(steps.out.flatten(), torch.tensor([1.0, 0.0]))
-
-
-def test_a_temperature_near_zero_is_finite_and_hard():
-    q, k, v = heads()
-    weights = attend(q, k, v, temperature=0.01).weights
-    assert weights.isfinite().all() and weights.max(-1).values.mean() > 0.95
-
-
-def test_lookback_counts_keys_strictly_before():
-    window = Choice.of("and", Choice("causal"), Choice.of("local", window=2))
-    assert build_mask(window, 5, 5)[4].int().tolist() == [0, 0, 1, 1, 1]
 
 
 @KERNELS
@@ -400,7 +352,7 @@ USUAL = preset("vaswani").config()
 
 
 @EACH
-@each(("size", "heads"), [(24, 1), (24, 3), (64, 4), (64, 8), (60, 5)])
+@each(("size", "heads"), [(24, 1), (64, 8), (60, 5)])
 def test_builds_runs_and_survives_json(item, size, heads):
     config = item.config(size, heads)
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

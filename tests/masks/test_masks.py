@@ -148,11 +148,6 @@ def test_a_mask_stays_on_the_device_of_its_cells(key):
     )
 
 
-def test_what_a_mask_has_no_room_for_is_one_more_text():
-    allowed = build_mask(Choice.of("document", lengths="2 1"), 5, 5)
-    assert drawn_as(allowed) == "##... ##... ..#.. ...## ...##"
-
-
 def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
     """Each middle block sees itself, both ends and r further ones; a seed says which."""
 
@@ -220,9 +215,10 @@ def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
     assert not steps.weights.triu(1).any() and (steps.weights.sum(-1)[:, :, 1:] < 1).all()
 
 
-def test_local_p_without_queries_or_sizes_is_refused():
-    with pytest.raises(ConfigError, match="take Attention"):
-        build_mask(Choice("local_p"), 3, 3)
+def test_what_reads_content_is_refused_without_it():
+    for key in CONTENT:
+        with pytest.raises(ConfigError, match="take Attention"):
+            build_mask(Choice(key), 3, 3)
     with pytest.raises(ConfigError, match="mask = local_p reads q"):
         make_mask(choice_with_all(Choice("local_p")), AttentionConfig(8, 1))(ScoreBlock.whole(3, 3))
 

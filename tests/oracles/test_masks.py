@@ -238,13 +238,6 @@ def test_local_p_is_the_papers_with_its_gradients():
     agree(layer(x, context).merged[0], peer, (context, own.weight, own.vector))
 
 
-def test_the_gaussian_is_half_as_wide_as_the_window():
-    """At the window's edge, two sigmas out, a weight is e^(−2) of what it was."""
-    mask = Choice.of("local_m", window=4, gaussian=True)
-    steps = Attention(AttentionConfig(6, 1, "identity", mask=mask))(torch.zeros(1, 9, 6))
-    assert steps.weights[0, 0, 4, 8].item() == pytest.approx(math.exp(-2) / 9, rel=1e-6)
-
-
 # Trees, continuations, block diffusion and neighborhoods against independent definitions.
 
 
@@ -504,12 +497,6 @@ def test_any_rectangle_agrees_with_the_whole(choice):
     whole, mask = layer.kernel_inputs(q, k, v, x, x, key_mask=real).block, layer.mask
     rows, columns = slice(4, 11), slice(3, 9)
     assert torch.equal(mask(whole.part(rows, columns)), mask(whole)[:, :, rows, columns])
-
-
-@BOTH
-def test_without_content_there_is_no_mask(choice):
-    with pytest.raises(ConfigError, match="take Attention"):
-        build_mask(AttentionConfig(C, H, mask=choice).mask, 3, 3)
 
 
 def test_top_cells_takes_the_earlier_of_equals_and_all_where_there_are_few():

@@ -117,6 +117,10 @@ def test_kerple_keeps_its_kernels_positive_definite():
     bias = bias_of(position, 8, heads=4).detach()
     assert (bias <= 0).all() and (bias[:, 0, 1] < 0).all()
     assert (bias[:, 0, 2] / bias[:, 0, 1] <= 4.0 + 1e-5).all(), "d^r₂ at 2 is at most 4"
+    first = [F.softplus(weight) for weight in Kerple(1000, "log").parameters()]
+    assert [round(x.item(), 1) for r in first for x in r.aminmax()] == pytest.approx(
+        [0.05, 2, 0.05, 1], abs=0.06
+    )
 
 
 def test_fire_cell_by_cell():
@@ -341,13 +345,6 @@ def test_sinusoids_far_out_keep_their_precision():
     far = sinusoids(torch.tensor([100_003.0]), 6)[0, 0::2]
     exact = [math.sin(100_003.0 / 10000 ** (k / 6)) for k in (0, 2, 4)]
     assert far.tolist() == pytest.approx(exact, rel=0, abs=1e-6)
-
-
-def test_a_shift_is_a_rotation_of_the_sinusoids():
-    """Vaswani 2017, section 3.5: the encoding of i + k is a linear function of the encoding of i."""
-    table, (sin, cos) = sinusoids(torch.arange(23.0), 2, 10000.0), (math.sin(5), math.cos(5))
-    rotation = torch.tensor([[cos, sin], [-sin, cos]])
-    torch.testing.assert_close(table[5:], table[:-5] @ rotation.T, rtol=1e-5, atol=1e-5)
 
 
 def test_sinusoidal_adds_from_its_offset_and_learned_is_an_embedding_that_says_its_end():
