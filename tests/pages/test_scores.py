@@ -14,42 +14,19 @@ from core.attention.properties import score_properties
 from core.studies import mechanisms, normalizers, scores as study
 from dashboard.draw.formats import duration, number
 from pages import mechanisms as mechanisms_page, normalizers as shown_page, scores
-from tests.pages.app import app_at, html_text, live, open_at, page_text, set_control
+from tests.pages.app import html_text, live, open_at, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
 NAMES = [item.key for item in AXES["score"]]
 put = partial(set_control, "scores:")
 
 
-@pytest.fixture(scope="module")
-def timings():
-    torch.set_num_threads(1)
-    return study.timings(tuple(Choice(item.key) for item in AXES["score"]), 0)
-
-
-@pytest.fixture
-def page():
-    return app_at("scores").run()
-
-
-def test_every_score_stands_in_the_table(page):
-    assert not page.warning and not page.error
-    table = " ".join(e.proto.body for e in page.get("html"))
-    assert all(f"</span>{item.name}</th>" in table for item in AXES["score"])
-
-
-def test_a_parameter_follows_from_its_entry_and_the_table_counts_at_the_size_of_the_slider(page):
-    page = put(page, "selectbox", "equation", "cosine")
-    before = live(page)
-    additive = 2 * 128 * 128 + 128
-    assert f"{additive:,}" not in html_text(page)
-    assert f"{additive:,}" in html_text(put(page, "select_slider", "dims", 128))
-    assert "10.00" in before and "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
-
-
-@pytest.mark.parametrize("text", ["", "  "])
-def test_no_token_is_answered_in_words(page, text):
-    assert "no token" in put(page, "text_input", "tokens", text).warning[0].value
+def test_a_parameter_follows_from_its_entry_and_the_table_counts_at_the_size_of_the_slider():
+    page = open_at("scores", "scores:", equation="Cosine", dims="128")
+    assert f"{2 * 128 * 128 + 128:,}" in html_text(page), "the additive score"
+    assert "10.00" in live(page)
+    assert "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
+    assert "no token" in put(page, "text_input", "tokens", "  ").warning[0].value
 
 
 @pytest.mark.parametrize("key", NAMES)
@@ -108,7 +85,9 @@ def test_what_is_learned_is_counted_from_the_module():
     } == known
 
 
-def test_the_network_takes_more_memory_than_the_product(timings):
+def test_the_network_takes_more_memory_than_the_product():
+    torch.set_num_threads(1)
+    timings = study.timings(tuple(map(Choice, NAMES)), 0)
     times = dict(zip(NAMES, timings, strict=True))
     assert all(time.seconds > 0 for time in timings)
     assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
@@ -120,16 +99,14 @@ def test_the_network_takes_more_memory_than_the_product(timings):
     assert {len(row) for row in rows} == {len(scores.HEAD)}
 
 
-def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(
-    page, monkeypatch
-):
+def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
+    page = open_at("scores")
     saved = study.load_measurement()
     assert set(saved.times) == set(NAMES), "run make scores"
     slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(NAMES)))
     monkeypatch.setattr(study, "timings", lambda choices, repetition: slow)
     assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
-    page.button(key="scores:measure").click()
-    page = page.run()
+    page.button(key="scores:measure").click().run()
     headline = next(e.proto.body for e in page.get("html") if "as long as" in e.proto.body)
     slowest = max(saved.times.values(), key=lambda time: time.seconds).seconds
     assert f"{number(slowest / saved.times['scaled_dot'].seconds)} ×" in headline
@@ -137,12 +114,12 @@ def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_doe
 
 
 def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
-    def numbers(**link):
-        page = app_at("scores", "scores:", tokens="red green blue", **link).run()
-        return live(page)
-
-    assert numbers(cell="0.2") != numbers(cell="2.0")
-    assert numbers(cell="9.9") == numbers(), "a cell that is not there pins nothing"
+    numbers = {
+        cell: live(open_at("scores", "scores:", tokens="red green blue", cell=cell))
+        for cell in ("0.2", "2.0", "9.9", "")
+    }
+    assert numbers["0.2"] != numbers["2.0"]
+    assert numbers["9.9"] == numbers[""], "a cell that is not there pins nothing"
 
 
 def test_the_fact_counts_who_agrees():
@@ -169,35 +146,18 @@ open_normalizers = partial(open_at, "normalizers", "normalizers:")
 put_normalizers = partial(set_control, "normalizers:")
 
 
-def test_opens_with_a_figure_for_every_normalizer_and_nothing_pressed():
-    at = open_normalizers()
-    assert not at.error
-    assert html_text(at).count('class="figure"') == 1 + len(NORMALIZERS)
-    assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [
-        ("text_input", "scores", "1, 2, 3"),
-        ("select_slider", "spread", 4.0),
-        ("select_slider", "temperature", 0.5),
-        ("slider", "sink", 3.0),
-        ("number_input", "params:softcap:cap", 1.0),
-        ("number_input", "params:top_k:k", 1),
-        ("slider", "params:entmax:alpha", 2.0),
-    ],
-)
-def test_the_picture_follows_every_control(kind, name, value):
-    at = open_normalizers()
-    before = html_text(at)
-    assert html_text(put_normalizers(at, kind, name, value)) != before
-
-
-def test_a_link_brings_typed_scores_back():
+def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
     at = open_normalizers(scores="3, x, -1.5", temperature="0.5")
-    assert "key 1: masked" in html_text(at)
-    assert "You typed these scores" in at.caption[0].value
+    assert "key 1: masked" in html_text(at) and "You typed these scores" in at.caption[0].value
+    at = open_normalizers()
+    assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
+    for kind, name, value in (
+        ("number_input", "softcap:cap", 1.0),
+        ("number_input", "top_k:k", 1),
+        ("slider", "entmax:alpha", 2.0),
+    ):
+        before = html_text(at)
+        assert html_text(put_normalizers(at, kind, f"params:{name}", value)) != before
 
 
 @pytest.mark.parametrize(
@@ -326,26 +286,22 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
 # All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it.
 
 
-def open_mechanisms(**query):
-    return app_at("mechanisms", "mechanisms:", **query).run()
+open_mechanisms = partial(open_at, "mechanisms", "mechanisms:")
 
 
 @pytest.mark.parametrize(
     ("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 )
 def test_every_choice_can_be_drawn_and_said(axis, key):
-    item, comparison = (
-        entry(axis, key),
-        mechanisms.compare(mechanisms_page.config_of(axis, key, {})),
-    )
+    item = entry(axis, key)
+    comparison = mechanisms.compare(mechanisms_page.config_of(axis, key, {}))
     before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
     row, column = mechanisms.most_changed(before, after)
     sentence = mechanisms_page.entry_sentence(item, before, after, row, column)
-    assert f"**{number(after[row, column])}**" in sentence and item.name in sentence.replace(
-        "\\", ""
-    )
+    assert f"**{number(after[row, column])}**" in sentence
+    assert item.name in sentence.replace("\\", "")
 
 
 @pytest.mark.parametrize("axis", list(AXES))
@@ -366,6 +322,5 @@ def test_a_link_to_what_is_not_there_is_refused_in_words():
 def test_what_it_goes_with_is_asked_of_every_pair():
     at = open_mechanisms(axis="Kernels", kernel="Fused · 2022")
     at.session_state["mechanisms:fits"] = True
-    at.run()
-    page = " ".join(m.value for m in at.markdown)
-    assert "and not with these" in page and "take" in page
+    words = page_text(at.run())
+    assert "and not with these" in words and "take" in words
