@@ -299,11 +299,11 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
             yield TextRecord(error=str(error))
             continue
         trace = reading.trace.of(kind)
-        if not trace.maps:
-            kinds = " and ".join(one for one in reading.trace.kinds if one != "cross")
-            raise PretrainedError(
-                f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds or 'only cross'}."
-            )
+        kinds = " and ".join(one for one in reading.trace.kinds if one != "cross")
+        reject_if(
+            not trace.maps,
+            f"{pretrained.name} has no attention of kind {quote(kind)}; it has {kinds or 'only cross'}.",
+        )
         values, roles = measure_text(reading, kind)
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)

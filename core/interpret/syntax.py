@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from core.entries import ConfigError, quote, refuse_if
+from core.entries import quote, refuse_if
 from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, Reading, reject_if
@@ -90,32 +90,31 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     joined: dict[int, tuple[int, int, list[str]]] = {}  # by the first word, with line and last
     for number, line in lines:
         cells, following = line.split("\t"), len(words) + 1
-        if len(cells) != len(COLUMNS):
-            raise ConfigError(
-                f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: {' '.join(COLUMNS)}."
-            )
+        refuse_if(
+            len(cells) != len(COLUMNS),
+            f"Line {number} has {len(cells)} columns; CoNLL-U has ten, separated by tabs: {' '.join(COLUMNS)}.",
+        )
         name = cells[0]
         if "." in name:  # an empty node of enhanced dependencies
             continue
         first, *last = (_whole(part, number, "ID") for part in name.split("-", 1))
         if last:
-            if first != following or last[0] <= first:
-                raise ConfigError(
-                    f"Line {number}: the range {quote(name)} does not begin at the next word."
-                )
+            refuse_if(
+                first != following or last[0] <= first,
+                f"Line {number}: the range {quote(name)} does not begin at the next word.",
+            )
             joined[first] = number, last[0], cells
             continue
-        if first != following:
-            raise ConfigError(
-                f"Line {number}: its ID is {quote(name)}; the next word of this sentence is {following}."
-            )
-        if not cells[1].strip():
-            raise ConfigError(f"Line {number} has no word in its second column, FORM.")
+        refuse_if(
+            first != following,
+            f"Line {number}: its ID is {quote(name)}; the next word of this sentence is {following}.",
+        )
+        refuse_if(not cells[1].strip(), f"Line {number} has no word in its second column, FORM.")
+        refuse_if(
+            following > MAX_WORDS,
+            f"The sentence of line {start} has more than {MAX_WORDS} words; split or remove it.",
+        )
         words.append((number, cells))
-        if len(words) > MAX_WORDS:
-            raise ConfigError(
-                f"The sentence of line {start} has more than {MAX_WORDS} words; split or remove it."
-            )
     if not words:
         return []
     heads = [_index(cells[6], number, "HEAD", len(words)) for number, cells in words]
@@ -128,20 +127,20 @@ def _parse(lines: Sequence[tuple[int, str]]) -> list[Parse]:
     for index, (number, cells) in enumerate(words):
         for _ in words:  # so many steps at most lead to the root
             index = heads[index] if index >= 0 else index
-        if index >= 0:
-            raise ConfigError(
-                f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a circle."
-            )
+        refuse_if(
+            index >= 0,
+            f"Line {number}: {quote(cells[1])} does not lead to the root; its heads run in a circle.",
+        )
     text, spans = _text(words, joined)
     read: list[Word] = []
     for (number, cells), head, span in zip(words, heads, spans, strict=True):
         refers = None
         if (antecedent := _misc(cells).get("Antecedent")) is not None:
             refers = _index(antecedent, number, "Antecedent", len(words))
-        if refers in (-1, len(read)):
-            raise ConfigError(
-                f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}."
-            )
+        refuse_if(
+            refers in (-1, len(read)),
+            f"Line {number}: the antecedent of {quote(cells[1])} must be another word, 1 to {len(words)}.",
+        )
         read.append(Word(cells[1], cells[3], head, cells[7], refers, span))
     return [Parse(tuple(read), text, start)]
 
@@ -176,16 +175,17 @@ def _misc(cells: list[str]) -> dict[str, str]:
 def _index(text: str, number: int, column: str, size: int) -> int:
     """The index of a word from its number; −1 for 0."""
     value = _whole(text, number, column)
-    if value > size:
-        raise ConfigError(
-            f"Line {number}: its {column} is {value}, and the sentence has {size} words."
-        )
+    refuse_if(
+        value > size, f"Line {number}: its {column} is {value}, and the sentence has {size} words."
+    )
     return value - 1
 
 
 def _whole(text: str, number: int, column: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise ConfigError(f"Line {number}: its {column} is {quote(text)}; expected a whole number.")
+    refuse_if(
+        not (text.isascii() and text.isdigit() and len(text) < 6),
+        f"Line {number}: its {column} is {quote(text)}; expected a whole number.",
+    )
     return int(text)
 
 

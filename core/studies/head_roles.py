@@ -39,7 +39,7 @@ def default_role(scores: RoleScores) -> int:
 
 def default_test(scores: RepeatScores) -> int:
     """The first test in which a head has half of its weight on the keys of the test, else that of the top score."""
-    best = [float(each[scores.ranked(index)[0]]) for index, each in enumerate(scores.score)]
+    best = [float(np.nanmax(each)) for each in scores.score]
     return next((index for index, score in enumerate(best) if score >= 0.5), best.index(max(best)))
 
 
