@@ -289,7 +289,10 @@ def test_every_answer_opens_with_its_numbers_and_links():
 
 def test_the_tables_of_scores_masks_views_and_families():
     tables = {key: (one, one.study()) for key, one in ANSWERS.items() if one.study}
-    cells = {key: one.cells(rows) for key, (one, rows) in tables.items()}
+    cells = {
+        key: [[write(row) for write in one.columns.values()] for row in rows]
+        for key, (one, rows) in tables.items()
+    }
     sentences = {key: one.sentence(rows) for key, (one, rows) in tables.items()}
     rows = cells["scaling"]
     for d, std, *_ in rows:
