@@ -1,5 +1,6 @@
 # make run      the dashboard (creates .venv the first time)
 # make test     the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
+# make snapshots writes again what each page says, after a change that should change it
 # make quick    a slice through all of it in a minute, without a browser: what to run at every save
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
@@ -38,7 +39,7 @@ MUTATE_ARGS ?=
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE  # the tests start some fifty processes: each would compile all modules again
 
-.PHONY: claims docs fresh faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
+.PHONY: claims docs fresh snapshots faults fuzz run test weather beside in-browser quick mutate check types javascript bench example sweep models measured scores
 .PHONY: cache heads corpus bottleneck translation lessons search gallery moving browser clean
 
 run: $(VENV)/.installed
@@ -65,6 +66,10 @@ in-browser: browser $(VENV)/.installed-node
 
 quick: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal @tests/quick.txt
+
+# The diff of tests/pages/snapshots then shows what changed
+snapshots: $(VENV)/.installed-dev
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/pages/test_snapshots.py
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev

@@ -153,3 +153,29 @@ def message_text(app: AppTest) -> str:
 
 def button(app: AppTest, label: str):
     return next(one for one in app.button if label in one.label)
+
+
+def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {}) -> AppTest:
+    app = app_at(page)
+    for name, text in link.items():
+        app.query_params[name] = text
+    for key, value in state.items():
+        app.session_state[key] = value
+    return app.run()
+
+
+def controls_of(app: AppTest) -> dict[str, Any]:
+    elements: list[Any] = [
+        element for kind in (*WIDGETS, "button_group") for element in app.get(kind)
+    ]
+    return {
+        element.key: element.value for element in elements if element.key and not element.disabled
+    }
+
+
+def shown(app: AppTest) -> list[str]:
+    """All that the page says and draws."""
+    said = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
+    said += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
+    said += [f.proto.data.data.hex() for f in figures(app)]
+    return said + [each.proto.json for each in app.get("bidi_component")]

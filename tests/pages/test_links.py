@@ -1,8 +1,6 @@
 """Links bring the values of all controls: those that a page declares, and those that closed popovers hide."""
 
 import os
-from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,9 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
-from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from dashboard.ui.links import PENDING, forget_page
 from dashboard.ui.panels import SHOW
-from tests.pages.app import WIDGETS, app_at, figures, open_at, without_terms
+from tests.pages.app import controls_of, open_at, open_page, shown, without_terms
 
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
 ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
@@ -119,24 +116,6 @@ PAGES: dict[str, tuple[str, dict[str, str], tuple[str, ...], dict[str, Any]]] = 
 }
 
 
-def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {}) -> AppTest:
-    app = app_at(page)
-    for name, text in link.items():
-        app.query_params[name] = text
-    for key, value in state.items():
-        app.session_state[key] = value
-    return app.run()
-
-
-def controls_of(app: AppTest) -> dict[str, Any]:
-    elements: list[Any] = [
-        element for kind in (*WIDGETS, "button_group") for element in app.get(kind)
-    ]
-    return {
-        element.key: element.value for element in elements if element.key and not element.disabled
-    }
-
-
 @pytest.mark.parametrize("case", PAGES)
 def test_a_link_brings_what_a_closed_popover_hides(case):
     page, link, popovers, values = PAGES[case]
@@ -152,73 +131,6 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
     hidden = set(drawn) - set(controls_of(closed))
     assert hidden <= set(values), "the table above lacks a control"
     assert controls_of(open_page(page, closed.query_params, panels)) == drawn
-
-
-DECLARING = [
-    path.stem
-    for path in sorted((Path(__file__).parents[2] / "pages").glob("*.py"))
-    if "FIELDS = Fields(" in path.read_text("utf-8")
-]
-
-
-FOR_A_RUN = (
-    "efficient",
-    "sweeps",
-    "train",
-    "why",
-)  # pages whose controls are those of the next run
-STILL = ("cache:form",)  # which moves the sentence for other models than the first
-OPENED = {"transformer": {"run": "seeded"}}  # the links of pages that open without their fields
-
-
-def another(field: Field, value: Any) -> tuple[str, Any] | None:
-    """A text of a link and the value it brings, which differs from the present one; None where that depends."""
-    if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
-        return None
-    if isinstance(field, Options):
-        texts = field.texts(Values())
-        many = isinstance(value, list)
-        other = next((one for one in texts if one != value and [one] != value), None)
-        return None if other is None else (texts[other], [other] if many else other)
-    if isinstance(field, Number):
-        other = field.low if value != field.low else field.high
-        return str(other), type(value)(other)
-    if isinstance(field, Toggle):
-        return str(not value).lower(), not value
-    return (f"{value} 1", f"{value} 1") if isinstance(field, Text) else None
-
-
-def shown(app: AppTest) -> list[str]:
-    """All that the page says and draws."""
-    said = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
-    said += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
-    said += [f.proto.data.data.hex() for f in figures(app)]
-    return said + [each.proto.json for each in app.get("bidi_component")]
-
-
-@pytest.mark.parametrize("page", DECLARING)
-def test_a_declared_control_comes_from_its_link_and_a_bad_text_leaves_it(page):
-    fields = import_module(f"pages.{page}").FIELDS
-    opened = open_page(page, OPENED.get(page, {}))
-    # From where the link counts, on a page that once opened on other values.
-    name, start = f"{fields.page}:start", controls_of(opened)
-    link = {name: opened.session_state[name]} if name in opened.session_state else {}
-    link |= OPENED.get(page, {})
-    before = shown(opened)
-    keys = {
-        fields.key(name): field for name, field in fields.fields.items() if not callable(field.key)
-    }
-    checked = 0
-    for key in keys.keys() & start.keys():
-        if (other := another(keys[key], start[key])) is not None:
-            app = open_page(page, link | {key: other[0]})
-            assert not app.exception and app.session_state[key] == other[1], key
-            assert shown(app) != before or page in FOR_A_RUN or key in STILL, f"{key} moves nothing"
-            checked += 1
-    assert checked or page == "compare_runs", "all of whose controls depend on its runs"
-    bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
-    app = open_page(page, link | bad)
-    assert not app.exception and not app.error and controls_of(app) == start
 
 
 GUIDED = [

@@ -1,0 +1,160 @@
+"""Each page says and draws what it did: at first sight, at another value of each declared control, and at some links.
+
+What it did stands in snapshots/PAGE.json. `make snapshots` writes these again: their diff shows what a change changed.
+"""
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.navigation import STEPS
+from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
+from tests.pages.app import controls_of, open_page, pictures_of, script_of, shown, without_terms
+from tests.pages.script_links import LINKS
+
+SAVED = Path(__file__).with_name("snapshots")
+NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?")
+ROUNDING = re.compile(
+    r"[\d.]+(?:e[−-]| ?cdot 10\^\{-)(?:[5-9]|1\d)\}?"
+)  # below 1e-4: another in each place
+MEASURED = re.compile(
+    r"[\d.,]+( ?(?:ms|µs|s|min|GB|MB|kB|steps per second)(?![a-z]))"
+)  # here and now
+LETTERS = str.maketrans("0123456789", "abcdefghij")  # of checksums, which are no numbers
+TOLERANCE = (
+    2e-3  # of a number, beside one and a half of its last digit: another processor's arithmetic
+)
+
+TIES = ("corpus:view=Typical",)  # whose rows are picked by differences in the last bits
+FOR_A_RUN = (
+    "efficient",
+    "sweeps",
+    "train",
+    "why",
+)  # pages whose controls are those of the next run
+STILL = ("cache:form",)  # which moves the sentence for other models than the first
+OPENED = {"transformer": {"run": "seeded"}}  # the links of pages that open without their fields
+
+
+def another(field: Field, value: Any) -> tuple[str, Any] | None:
+    """A text of a link and the value it brings, which differs from the present one; None where that depends."""
+    if callable(getattr(field, "options", None)) or callable(getattr(field, "low", None)):
+        return None
+    if isinstance(field, Options):
+        texts = field.texts(Values())
+        many = isinstance(value, list)
+        other = next((one for one in texts if one != value and [one] != value), None)
+        return None if other is None else (texts[other], [other] if many else other)
+    if isinstance(field, Number):
+        other = field.low if value != field.low else field.high
+        return str(other), type(value)(other)
+    if isinstance(field, Toggle):
+        return str(not value).lower(), not value
+    return (f"{value} 1", f"{value} 1") if isinstance(field, Text) else None
+
+
+def digest(values: np.ndarray) -> str:
+    """The shape of an array, and sums that a changed number, sign or order changes; of words, their checksum."""
+    if values.dtype.kind not in "fiub":
+        words = "|".join(str(value) for value in values.flat)
+        checksum = str(zlib.crc32(NUMBER.sub("", words).encode()))
+        return f"{values.shape} {checksum.translate(LETTERS)}"
+    flat = np.nan_to_num(values.astype(float), posinf=0.0, neginf=0.0).ravel()
+    sums = (np.abs(flat).sum(), np.abs(flat) @ np.linspace(1, 2, flat.size), flat.clip(0).sum())
+    return f"{values.shape} " + " ".join(f"{round(one, 4):.4g}" for one in sums)
+
+
+def view(app: AppTest) -> list[str]:
+    """What a page says, without tags, then the digests of its pictures and of its script's results."""
+    said = (app.markdown, app.caption, app.latex, app.info, app.warning, app.error, app.success)
+    texts = [str(one.value) for kind in said for one in kind]
+    bodies = [
+        re.sub(r"<style>.*?</style>", " ", one.proto.body, flags=re.S) for one in app.get("html")
+    ]
+    texts += [re.sub(r"<[^>]+>", " ", without_terms(body)) for body in bodies]
+    plain = [" ".join(without_terms(text).replace("\\", "").split()) for text in texts]
+    lines = [ROUNDING.sub("0", MEASURED.sub(r"?\1", line)) for line in plain]
+    for key, picture in pictures_of(app).items():
+        lines += [f"{key} {name}: {digest(array)}" for name, array in picture.arrays().items()]
+    scripts = app.session_state["page_pictures"].scripts
+    results = script_of(app).results if scripts else {}
+    return lines + [f"{name}: {digest(np.asarray(value))}" for name, value in results.items()]
+
+
+def states(page: str) -> Iterator[tuple[str, AppTest]]:
+    """The page at first sight, at another value of each control that it declares, and at its links, by their names.
+
+    A declared control comes from its link and moves what the page shows; a text that it cannot read leaves it.
+    """
+    opened = open_page(page, OPENED.get(page, {}))
+    yield "first sight", opened
+    fields = getattr(import_module(f"pages.{page}"), "FIELDS", None)
+    if fields is not None:
+        # From where the link counts, on a page that once opened on other values.
+        name, start = f"{fields.page}:start", controls_of(opened)
+        link = {name: opened.session_state[name]} if name in opened.session_state else {}
+        link |= OPENED.get(page, {})
+        before = shown(opened)
+        keys = {
+            fields.key(name): one for name, one in fields.fields.items() if not callable(one.key)
+        }
+        checked = 0
+        for key in [key for key in keys if key in start]:
+            if (other := another(keys[key], start[key])) is not None:
+                app = open_page(page, link | {key: other[0]})
+                assert app.session_state[key] == other[1], key
+                assert shown(app) != before or page in FOR_A_RUN or key in STILL, (
+                    f"{key} moves nothing"
+                )
+                checked += 1
+                if (state := f"{key}={other[0]}") not in TIES:
+                    yield state, app
+        assert checked or page == "compare_runs", "all of whose controls depend on its runs"
+        bad = {key: "?!" for key in keys if key in start and not isinstance(keys[key], Text)}
+        app = open_page(page, link | bad)
+        assert not app.error and controls_of(app) == start
+    for at, link in enumerate(link for name, link in LINKS if name == page):
+        yield f"link {at}", open_page(page, link)
+
+
+def differs(line: str, saved: str) -> bool:
+    """Whether two lines have other words, or a number beyond the tolerance."""
+    if NUMBER.sub("#", line) != NUMBER.sub("#", saved):
+        return True
+    for text, other in zip(NUMBER.findall(line), NUMBER.findall(saved), strict=True):
+        now, then = (float(one.replace(",", "").replace("−", "-")) for one in (text, other))
+        mantissa, _, exponent = other.replace("−", "-").partition("e")
+        digit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) * ("." in mantissa)
+        if abs(now - then) > 1.5 * digit + TOLERANCE * abs(then):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", [step.key for step in STEPS])
+def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch):
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 600.0)
+    views = {name: view(app) for name, app in states(page)}
+    first = views["first sight"]
+    for name in list(views)[1:]:  # what differs from first sight
+        views[name] = [line for line in views[name] if all(differs(line, other) for other in first)]
+    path = SAVED / f"{page}.json"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(json.dumps(views, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    saved = json.loads(path.read_text("utf-8"))
+    wrong = [
+        f"{name}: {line!r} was {before!r}"
+        for name in views | saved
+        for line, before in zip_longest(views.get(name, ()), saved.get(name, ()), fillvalue="")
+        if differs(line, before)
+    ]
+    assert not wrong, "\n".join(wrong[:20])
