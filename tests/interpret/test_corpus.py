@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from core.entries import ConfigError
@@ -40,9 +39,9 @@ from core.interpret.corpus_run import (
     values_of,
     work,
 )
+from core.interpret.evidence import Question, ablate_heads, ask
 from core.interpret.roles import score_roles
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_model, load_minilm
-from core.pretrained.answers import answer
 from core.runs import worker
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
@@ -114,39 +113,16 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
     assert np.allclose(corpus.mean("previous"), np.mean(alone, 0), atol=1e-9)
 
 
-def test_a_head_switched_off_is_one_whose_columns_of_w_o_are_zero(model, inputs):
-    item = inputs[1]
-    changes = head_changes(model, item, read_text(model, item, "causal"), "causal")
-    ids = model.tokenizer(item.text, return_tensors="pt")["input_ids"]
-
-    def probabilities() -> torch.Tensor:
-        with torch.no_grad():
-            return model.model(input_ids=ids).logits[0, -1].softmax(-1)
-
-    whole = probabilities()
-    for layer, head in ((0, 1), (1, 2)):
-        project = model.model.model.layers[layer].self_attn.o_proj
-
-        def without(module, args, head=head):
-            changed = args[0].clone()
-            changed.unflatten(-1, (changes.shape[1], -1))[..., head, :] = 0
-            return (changed,)
-
-        handle = project.register_forward_pre_hook(without)
-        try:
-            change = abs(float(probabilities()[whole.argmax()] - whole.max()))
-        finally:
-            handle.remove()
-        assert changes[layer, head] == pytest.approx(change, rel=1e-4, abs=1e-5)
-    assert changes.max() > 0.1
-
-
-def test_an_embedding_changes_by_one_minus_its_cosine():
-    minilm, item = load_minilm(), ModelInputs("The cat slept.")
-    changes = head_changes(minilm, item, read_text(minilm, item, "self"), "self")
-    off = frozenset({("self", 2, 5)})
-    cosine = float(answer(minilm, item).vector @ answer(minilm, item, off=off).vector)
-    assert changes[2, 5] == pytest.approx(1 - cosine, abs=1e-6) and changes.shape == (6, 12)
+def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs):
+    # Of an embedding 1 less the cosine
+    minilm, sentence = load_minilm(), ModelInputs("The cat slept.")
+    for one, item, kind in ((model, inputs[1], "causal"), (minilm, sentence, "self")):
+        changes = head_changes(one, item, read_text(one, item, kind), kind)
+        baseline = ask(one, Question(item, quantity="probability" if one is model else None))
+        for layer, head in ((0, 1), (1, 2), (1, 3)):
+            effect = ablate_heads(baseline, frozenset({(kind, layer, head)}))
+            assert changes[layer, head] == pytest.approx(abs(effect.change), rel=1e-4, abs=1e-6)
+    assert changes.shape == (6, 12) and changes.min() > 1e-5
 
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
