@@ -78,7 +78,6 @@ def test_the_dashboard_is_what_it_opens_else(words, options, monkeypatch):
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """The file of a run's config, beside two of a person's data."""
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=100000")  # these tests hold more
     (tmp_path / "fruit.csv").write_text(
         "size;kind\n" + "3,5;apple\n4,5;lime\n" * 30, encoding="utf-8"

@@ -89,7 +89,6 @@ def test_read() -> None:
 
 
 def older(data: dict, of: str) -> dict:
-    """An object with the names of before."""
     names = {new: old for old, new in OLD_NAMES[of].items()}
     return {names.get(name, name): value for name, value in data.items()}
 

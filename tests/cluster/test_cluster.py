@@ -116,7 +116,6 @@ def test_no_checkpoint_comes_without_its_records(tmp_path, monkeypatch):
 
 
 def test_folders_that_are_written_at_the_end_come_at_the_end_and_leave_none_empty(tmp_path):
-    """A run that continues would take an empty one for a checkpoint of the trainer."""
     server, node, known = sent(tmp_path)
     for name in ("trainer/checkpoint-3", "bert-tuned"):
         (node.path / name).mkdir(parents=True)
@@ -153,7 +152,6 @@ def worker(monkeypatch):
 
 
 def played_by(monkeypatch, script: str) -> None:
-    """A script in place of the worker process."""
     begin = subprocess.Popen
     monkeypatch.setattr(
         node_module.subprocess,

@@ -290,7 +290,6 @@ def b(nodes):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The folder of all runs here, so that the tests share a driver."""
     return tmp_path_factory.mktemp("ray") / "runs"
 
 

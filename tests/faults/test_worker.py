@@ -56,7 +56,6 @@ def run(tmp_path, worker_here) -> Run:
 
 @pytest.fixture
 def stopped(run) -> Run:
-    """It was stopped after three records and the first."""
     work(run.path, on_record=at_step(6, run.request_stop))
     assert run.status().state == "stopped"
     return run
@@ -68,7 +67,6 @@ def records() -> list:
 
 
 def go_on(run: Run, records: list) -> None:
-    """The run continues to the numbers of one that nothing befell."""
     run.requeue()
     assert work(run.path) == "finished"
     again = [record_numbers(record) for record in run.records()]
@@ -133,7 +131,6 @@ def test_a_line_after_half_a_line_is_whole(tmp_path):
 
 
 def at_step(step: int, do: Callable[[], object]) -> Callable[[Any], object]:
-    """What a worker does at a record: this, at that step."""
     return lambda record: do() if record.step == step else None
 
 
@@ -418,7 +415,6 @@ def _mount(folder: Path, size: int) -> None:
 
 
 def fill(folder: Path, room: int) -> None:
-    """Leave `room` bytes, in whole pages, on the disk."""
     with open(folder / BALLAST, "wb", buffering=0) as file:
         try:
             while file.write(bytes(PAGE)):

@@ -9,7 +9,6 @@ PLACES = (("in", "in"), ("on", "auf"), ("near", "bei"), ("under", "unter"), ("be
 
 
 def words(count: int, end: str, seed: int) -> list[str]:
-    """Made-up words, each of two to four syllables."""
     chance, result = random.Random(seed), dict[str, None]()
     while len(result) < count:
         result["".join(chance.choices(SYLLABLES, k=chance.randint(2, 4))) + end] = None

@@ -118,7 +118,6 @@ def test_numbers_are_sorted_as_numbers_where_they_are_classes():
 
 
 def changed(row):
-    """The table with each row changed by a function of its number and cells."""
     return csv_of([row(i, *cells) for i, cells in enumerate(ROWS)])
 
 

@@ -299,7 +299,6 @@ def test_a_vocabulary_reads_back_what_it_knows():
 
 
 def rows(batch):
-    """The items of a batch by what is read: the real tokens, numbers or patches of each source."""
     return [
         tuple(source[mask].flatten().tolist())
         for source, mask in zip(batch.source, batch.source_mask, strict=True)

@@ -10,7 +10,6 @@ from tests.training.small import Packed, trained
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory) -> bytes:
-    """A small run that has really trained, as a zip."""
     torch.set_num_threads(1)
     return Packed(pack(trained(tmp_path_factory.mktemp("made"))))
 
@@ -40,7 +39,6 @@ def s3(monkeypatch):
 
 @pytest.fixture
 def memory(monkeypatch):
-    """The address of an empty store in memory."""
     address = f"memory://{uuid.uuid4().hex}/lab"
     monkeypatch.setenv("ATTENTION_LAB_STORE", address)
     _copiers.clear()
@@ -49,7 +47,6 @@ def memory(monkeypatch):
 
 @pytest.fixture(params=["memory", "local", "s3"])
 def url(request, memory, tmp_path, monkeypatch):
-    """The address of an empty store."""
     bucket, stop = s3(monkeypatch) if request.param == "s3" else ("", lambda: None)
     address = {"memory": memory, "local": f"file://{tmp_path}/store", "s3": bucket}[request.param]
     monkeypatch.setenv("ATTENTION_LAB_STORE", address)

@@ -66,7 +66,6 @@ def run_command(module: str, *arguments: str) -> object:
 
 @functools.cache
 def records_of(**changes) -> list[Record]:
-    """The records of a small run that nothing interrupts."""
     return list(train(small_run(**changes)))
 
 

@@ -138,7 +138,6 @@ def test_names_that_no_run_has_are_refused(tmp_path, packed, name):
 
 
 def appended(packed: bytes, name: str) -> bytes:
-    """A zip with one more file."""
     out = io.BytesIO(packed)
     with zipfile.ZipFile(out, "a") as file, warnings.catch_warnings(action="ignore"):
         file.writestr(name, "{}")
@@ -420,7 +419,6 @@ def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worke
 
 @pytest.fixture
 def copied(memory, server, worker_here) -> tuple[Copier, Run]:
-    """The server red, and a run that it has trained and copied."""
     red, run = server("red"), create_run(small_run())
     work(run.path)
     copy_now()

@@ -28,7 +28,6 @@ from tests.training.small import small_run
 
 
 def findings_of(config: RunConfig) -> dict[str, str]:
-    """Everything that is told at the end of a real run, by its key."""
     records, failed = [], ""
     try:
         for record in train(config):
@@ -40,7 +39,6 @@ def findings_of(config: RunConfig) -> dict[str, str]:
 
 
 def falling(count: int = 12, start: float = 3.0) -> list[Record]:
-    """Records of a run that learns."""
     return [
         Record(
             10 * i,
@@ -99,7 +97,6 @@ def test_a_loss_that_is_no_number_and_overfitting_on_a_small_table():
 
 
 def changed(*steps: int, **values: Any) -> list[Record]:
-    """Records of a run that learns, with other values at these records, or at all."""
     return [replace(r, **values) if i in steps or not steps else r for i, r in enumerate(falling())]
 
 
@@ -157,7 +154,6 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
 
 
 def test_a_busy_moment_is_not_kept(monkeypatch):
-    """The fastest of several timings counts."""
     made = make_task(TaskConfig.of("own_pairs"))
     config = recommended(made, "recurrent", batch_size=8)
     calm, calls = estimating.one_step, []

@@ -160,7 +160,6 @@ def test_learning_rate_rises_then_falls_by_its_schedule():
 
 
 def test_reverse_is_learned(monkeypatch):
-    """The recommended settings, to 99 % of 1,000 held-out sequences, and the weight stands on the anti-diagonal."""
     config = recommended(
         make_task(TaskConfig.of("reverse")), "transformer", max_seconds=120, record_every=20
     )
@@ -300,7 +299,6 @@ def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many
 
 @pytest.fixture
 def decoded(monkeypatch) -> list[int]:
-    """How many examples each free-running decode is asked for."""
     counts: list[int] = []
 
     def measured(model, task, examples, *rest):

@@ -223,7 +223,6 @@ def test_records_that_cannot_be_are_refused(tmp_path, packed, line, words):
 
 
 def only(packed: bytes, line: str) -> bytes:
-    """A zip of a run with these records alone."""
     return zipped({"run.json": parts(packed)["run.json"], "metrics.jsonl": line.encode()})
 
 

@@ -255,7 +255,6 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
 
 
 def sweep_words(folder: Path) -> list[str]:
-    """The words of a shell for a sweep of two values and two seeds."""
     (folder / "run.json").write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     words = "--axis d_model --values 8 16 --seeds 0 1 --to".split()
     return ["sweep", str(folder / "run.json"), *words, str(folder / "sweep.json")]

@@ -314,7 +314,6 @@ def _collect_own():
 
 
 def counts() -> tuple[int, int, int]:
-    """Memory maps, open files and threads of this process."""
     gc.collect()
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").count("\n")
     return maps, len(os.listdir("/proc/self/fd")), threading.active_count()
