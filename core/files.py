@@ -168,7 +168,6 @@ def modified(path: Path, missing: float = 0.0) -> float:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The bytes of all files in a folder."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -280,6 +279,5 @@ def is_intact(folder: Path) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,6 @@ from torch.utils.hooks import RemovableHandle
 
 @contextmanager
 def hooked(handles: Iterable[RemovableHandle]) -> Iterator[None]:
-    """Remove these hooks at the end of the block."""
     with ExitStack() as stack:
         for handle in handles:
             stack.enter_context(handle)

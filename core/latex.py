@@ -30,5 +30,4 @@ LATEX = {
 
 
 def latex(text: str) -> str:
-    """A text as LaTeX shows it."""
     return "".join(LATEX.get(sign, sign) for sign in text)

@@ -19,7 +19,6 @@ class MissingPlugin(RuntimeError):
 
 @cache
 def lab_version() -> str:
-    """The version of this lab."""
     return str(tomllib.loads((LAB / "pyproject.toml").read_text("utf-8"))["project"]["version"])
 
 

@@ -13,7 +13,7 @@ from core.claims.entries.positions import CONCATENATION, PATH, POSITIONS_CLAIM
 from core.claims.entries.scores import DIFFERENCE, SCALING, SCORES_CLAIM, TOPK
 from core.claims.entries.training import CAUSAL, DECODING, NORM, REGULARIZATION
 from core.claims.entries.why_attention import ADVANTAGES, BOTTLENECK, IRIS
-from core.entries import ConfigError, quote
+from core.entries import ConfigError, quote, refuse_if
 
 CLAIMS: list[Claim] = [
     BOTTLENECK,
@@ -57,16 +57,18 @@ def register_claim(claim: Claim) -> None:
 
     ConfigError where its key is taken or no name for a file and a link, or where it compares or judges nothing.
     """
-    if not re.fullmatch("[a-z][a-z0-9_]*", claim.key):
-        raise ConfigError(
-            f"claim = {quote(claim.key)}; expected a key of small letters, digits and _."
-        )
-    if any(other.key == claim.key for other in CLAIMS):
-        raise ConfigError(f"There is a claim {quote(claim.key)} already; take another key.")
-    if not (claim.conditions(claim.settle()) and claim.parts and claim.figures):
-        raise ConfigError(
-            f"The claim {claim.key} was not added. It needs conditions, parts and figures."
-        )
+    refuse_if(
+        not re.fullmatch("[a-z][a-z0-9_]*", claim.key),
+        f"claim = {quote(claim.key)}; expected a key of small letters, digits and _.",
+    )
+    refuse_if(
+        any(other.key == claim.key for other in CLAIMS),
+        f"There is a claim {quote(claim.key)} already; take another key.",
+    )
+    refuse_if(
+        not (claim.conditions(claim.settle()) and claim.parts and claim.figures),
+        f"The claim {claim.key} was not added. It needs conditions, parts and figures.",
+    )
     made = replace(claim, name=f"{claim.name} (plug-in)")
     CLAIMS.append(made)
     plugins.claim_files[claim.key] = sys._getframe(1).f_code.co_filename

@@ -23,7 +23,7 @@ from msgspec import Meta
 from core.claims.base import CellResult, Claim, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, measure_cell
-from core.entries import ConfigError, Value, quote
+from core.entries import Value, quote, refuse_if
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
 from core.runs.executor import record_machine
 from core.runs.runs import Run, find_run, new_id
@@ -47,8 +47,9 @@ class ClaimConfig:
     def __post_init__(self) -> None:
         check_types(self)
         seeds = self.seeds
-        if len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds = {quote(list(seeds))}; expected each once.")
+        refuse_if(
+            len(set(seeds)) < len(seeds), f"seeds = {quote(list(seeds))}; expected each once."
+        )
         settings = {**self.settings, "seeds": len(seeds)} if seeds else self.settings
         object.__setattr__(self, "settings", self.entry.settle(settings))
 

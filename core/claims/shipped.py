@@ -23,7 +23,7 @@ from core.claims.base import (
     rule_lines,
     verdict_line,
 )
-from core.entries import ConfigError, Value
+from core.entries import Value, refuse_if
 from core.files import read_object, write_atomically
 from core.latex import latex
 from core.provenance import lab_version
@@ -87,8 +87,7 @@ def ship(
     at: float | None = None,
 ) -> Shipped:
     """A result measured now, or `at` seconds since 1970, its cells in the order of conditions and seeds."""
-    if not cells:
-        raise ConfigError(f"Nothing was measured of {claim.key}.")
+    refuse_if(not cells, f"Nothing was measured of {claim.key}.")
     order = claim.conditions(settings).index
     return Shipped(
         claim,

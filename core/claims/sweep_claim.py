@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from string import Template
 
-from core.entries import ConfigError, quote
+from core.entries import quote, refuse_if
 from core.runs.sweeps import MEASURES as UNITS
 from core.training.sweeps import SweepConfig, value_text
 
@@ -36,16 +36,16 @@ class SweepClaim:
     author: str = "Reader"
 
     def __post_init__(self) -> None:
-        if self.measure not in MEASURES:
-            raise ConfigError(
-                f"measure = {quote(self.measure)}; take one of {', '.join(MEASURES)}."
-            )
-        if self.first == self.second or not {self.first, self.second} <= set(
-            range(len(self.sweep.values))
-        ):
-            raise ConfigError("A claim compares two values of the sweep that differ.")
-        if not self.bound >= 0:
-            raise ConfigError(f"bound = {self.bound:g}; expected a number from 0.")
+        refuse_if(
+            self.measure not in MEASURES,
+            f"measure = {quote(self.measure)}; take one of {', '.join(MEASURES)}.",
+        )
+        refuse_if(
+            self.first == self.second
+            or not {self.first, self.second} <= set(range(len(self.sweep.values))),
+            "A claim compares two values of the sweep that differ.",
+        )
+        refuse_if(not self.bound >= 0, f"bound = {self.bound:g}; expected a number from 0.")
 
     @property
     def names(self) -> tuple[str, str]:

@@ -50,7 +50,6 @@ def read_config(path: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Every record of a metrics.jsonl."""
     result: list[Record] = []
     with path.open("rb") as file:
         for number in range(1, MAX_RECORDS + 1):

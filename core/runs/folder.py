@@ -542,7 +542,6 @@ def _load(root: Path, path: str) -> RunIndex:
 
 
 def run_names(root: Path) -> set[str]:
-    """The names of the runs' folders in a folder."""
     with suppress(OSError):
         return {name for name in os.listdir(root) if RUN_ID.fullmatch(name)}
     return set()

@@ -60,7 +60,6 @@ class Needs:
     memory: float = 1_000.0
 
     def options(self) -> dict[str, float]:
-        """The resources of a Ray actor."""
         return {"num_cpus": self.cpus, "num_gpus": self.gpus, "memory": int(self.memory * 1e6)}
 
     def fit(self, resources: Mapping[str, float]) -> bool:
@@ -175,7 +174,6 @@ def holds(run: RunFolder) -> bool:
 
 
 def remove(run: RunFolder) -> None:
-    """Take a run back from the cluster."""
     _entry_path(run.id).unlink(missing_ok=True)
 
 

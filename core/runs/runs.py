@@ -294,7 +294,6 @@ DRAFT = ".draft-"
 
 
 def max_disk_bytes() -> int:
-    """The most bytes that all runs together may take."""
     return int(limits().disk_mb * 1e6)
 
 

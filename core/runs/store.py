@@ -101,7 +101,6 @@ class Item:
 
     @property
     def folder(self) -> Path:
-        """The folder of its files."""
         return self.root / self.home / ("" if self.single else self.id)
 
     @property
@@ -153,7 +152,6 @@ class Item:
 
 
 def is_id(name: str) -> bool:
-    """Whether an item may be called so."""
     return bool(RUN_ID.fullmatch(name) or re.fullmatch("[0-9a-f]{16}", name))  # that of a report
 
 
@@ -332,7 +330,6 @@ def store() -> Store | None:
 
 
 def in_use() -> bool:
-    """Whether there is a store."""
     return bool(settings().store) and not hosted()
 
 

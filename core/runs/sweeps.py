@@ -235,7 +235,6 @@ def sweep_comparisons(
 
 
 def sweeps_folder(root: Path | None = None) -> Path:
-    """The folder of sweeps, beside the runs."""
     return (root or runs_folder()) / SWEEPS
 
 

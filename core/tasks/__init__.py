@@ -59,7 +59,6 @@ def task_entry(key: str) -> TaskEntry:
 
 
 def make_task(config: TaskConfig) -> Task:
-    """The task of a config."""
     return task_entry(config.key).build(config)
 
 

@@ -212,7 +212,6 @@ _run_files: dict[str, Path] = {}  # the data of runs that this process has opene
 
 
 def is_reference(value: object) -> bool:
-    """Whether a setting is a reference to stored data."""
     return isinstance(value, str) and re.fullmatch("sha256:[0-9a-f]{64}", value) is not None
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from core.entries import ConfigError, Param, refuse_if
+from core.entries import Param, refuse_if
 from core.models.base import Shape
 from core.tasks import recipes
 from core.tasks.base import (
@@ -199,11 +199,11 @@ def check_recall(pairs: int, keys: int) -> None:
         keys < pairs,
         f"pairs = {pairs} need as many different keys, but keys = {keys}; take keys ≥ {pairs}.",
     )
-    if (different := math.perm(keys, pairs) * keys**pairs * pairs) < MIN_SOURCES:
-        raise ConfigError(
-            f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {MIN_SOURCES:,} "
-            "are needed, so that some can be held out. Take more pairs or more keys."
-        )
+    refuse_if(
+        (different := math.perm(keys, pairs) * keys**pairs * pairs) < MIN_SOURCES,
+        f"pairs = {pairs} with keys = {keys} give only {different:,} different sources; {MIN_SOURCES:,} "
+        "are needed, so that some can be held out. Take more pairs or more keys.",
+    )
 
 
 def check_induction(length: int, vocab: int, **params: int) -> None:
@@ -213,10 +213,10 @@ def check_induction(length: int, vocab: int, **params: int) -> None:
         f"length = {length} different words need at least as many in the vocabulary, but vocab = "
         f"{vocab}; take vocab ≥ {length}.",
     )
-    if (answer := params["said"]) >= length:
-        raise ConfigError(
-            f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}."
-        )
+    refuse_if(
+        (answer := params["said"]) >= length,
+        f"said = {answer} words must follow one of length = {length}; take said ≤ {length - 1}.",
+    )
 
 
 RECALL: TaskEntry = TaskEntry(

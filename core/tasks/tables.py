@@ -399,8 +399,9 @@ def parse_table(
     every = columns.strip() == ALL
     names = columns.split(",") if columns.strip() and not every else []
     chosen = [find_column(sheet.names, name, "columns") for name in names]
-    if target in chosen:
-        raise ConfigError(f"columns names {sheet.names[target]}, which is the class; leave it out.")
+    refuse_if(
+        target in chosen, f"columns names {sheet.names[target]}, which is the class; leave it out."
+    )
     others = [i for i in range(len(sheet.names)) if i != target]
     readings = {
         i: _column(sheet, i, labelled.rows, dates, i in chosen)
@@ -422,11 +423,11 @@ def parse_table(
         for i in others
         if i not in used
     ]
-    if not used:
-        raise ConfigError(
-            f"No column is left to learn {sheet.names[target]} from: {', '.join(out)}. Name columns "
-            "under Columns to use them anyway."
-        )
+    refuse_if(
+        not used,
+        f"No column is left to learn {sheet.names[target]} from: {', '.join(out)}. Name columns "
+        "under Columns to use them anyway.",
+    )
     if out:
         labelled.notes.append(f"Left out: {', '.join(out)}.")
     return _table(sheet, {i: readings[i] for i in used}, labelled)
@@ -456,11 +457,11 @@ def _labelled(sheet: Sheet, target: int) -> Labelled:
         f"The column {name} has {len(counts):,} different values; at most {MAX_CLASSES} classes "
         "are allowed. Choose another column as the class, or combine values.",
     )
-    if len(counts) < 2:
-        raise ConfigError(
-            f"The column {name} is always {quote(next(iter(counts)))}; a class needs at least two "
-            "values."
-        )
+    refuse_if(
+        len(counts) < 2,
+        f"The column {name} is always {quote(next(iter(counts)))}; a class needs at least two "
+        "values.",
+    )
     refuse_if(
         sum(count > 2 for count in counts.values()) < 2,
         f"Two classes of {name} need three rows or more, so that some can be held out.",
@@ -578,10 +579,10 @@ def _texts(sheet: Sheet, i: int, data: Labelled) -> Texts:
     filled = [j for j, row in enumerate(data.rows) if row.cells[i] not in MISSING]
     if empty := [row.line for row in data.rows if row.cells[i] in MISSING]:
         data.notes.append(f"{line_numbers(empty).capitalize()}: no {sheet.names[i]}, left out.")
-    if len(filled) < MIN_ROWS:
-        raise ConfigError(
-            f"The column {sheet.names[i]} has {len(filled)} texts; at least {MIN_ROWS} are needed."
-        )
+    refuse_if(
+        len(filled) < MIN_ROWS,
+        f"The column {sheet.names[i]} has {len(filled)} texts; at least {MIN_ROWS} are needed.",
+    )
     data.notes.append(f"{sheet.names[i]} is read word by word; the other columns are left out.")
     return Texts(
         tuple(data.rows[j].cells[i] for j in filled),

@@ -35,7 +35,6 @@ _GERMAN = re.compile(
 
 
 def spell(number: int, language: str) -> str:
-    """A number in words."""
     from num2words import num2words
 
     return str(num2words(number, lang=language))

@@ -23,7 +23,6 @@ import torch
 import typer
 
 from core import command_line
-from core.attention import ConfigError
 from core.entries import refuse_if
 from core.models.cards import CARDS, card as card_of
 from core.runs import archive, sweeps
@@ -80,8 +79,10 @@ def recipe(
 @app.command()
 def card(name: Annotated[str, typer.Argument(help="a published model, such as gemma3")]) -> None:
     """Print the recipe of a small model with a published one's pattern of layers."""
-    if name not in (keys := [one.key for one in CARDS]):
-        raise ConfigError(f"card = {name}; take one of {', '.join(keys)}.")
+    refuse_if(
+        name not in (keys := [one.key for one in CARDS]),
+        f"card = {name}; take one of {', '.join(keys)}.",
+    )
     print(json.dumps(card_recipe(card_of(name)).to_json(), indent=1, ensure_ascii=False))
 
 

@@ -84,7 +84,6 @@ class RunConfig:
         )
 
     def to_json(self) -> dict:
-        """The config as plain JSON values."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain | {"task": self.task.to_json(), "model": self.model.to_json()}
 

@@ -173,7 +173,6 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective(task: Task) -> Objective:
-    """The objective of a task's form."""
     return OBJECTIVES[task.form]
 
 

@@ -163,7 +163,6 @@ class Record:
 
 
 def _numbers(value: object) -> Iterator[float]:
-    """All numbers in plain JSON values."""
     if isinstance(value, int | float):
         yield value
     elif isinstance(value, dict | list | tuple):

@@ -115,7 +115,6 @@ def around(mean: float, half: float, scale: Scale, resolution: float = 0.0) -> I
 
 
 def quantile(p: float, freedom: float) -> float:
-    """The p-quantile of Student's t."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, p))

@@ -219,8 +219,10 @@ def _model(model: ModelConfig, axis: str, value: Any) -> ModelConfig:
 def _pattern(model: ModelConfig, key: str) -> dict[str, Any]:
     if key == SAME:
         return {"following": ()}
-    if key not in (keys := [one.key for one in CARDS]):
-        raise ConfigError(f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.")
+    refuse_if(
+        key not in (keys := [one.key for one in CARDS]),
+        f"pattern = {quote(key)}; take {SAME} or one of {', '.join(keys)}.",
+    )
     return pattern_of(card(key), model, model.num_heads)
 
 

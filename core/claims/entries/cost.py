@@ -44,7 +44,6 @@ MEASURES = {"recall": RECALL, "induction": INDUCTION}
 
 
 def choices(condition: str, window: int = 32) -> dict[str, Any]:
-    """The mask and the kernel of a condition."""
     if condition == LOCAL:
         return {"mask": Choice.of("causal_local", lookback=window), "kernel": Choice("local")}
     return {
@@ -74,7 +73,6 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
 
 
 def _exponent(condition: str, seed: SeedValues) -> float:
-    """Of the seconds over the three largest lengths."""
     return exponent(*zip(*list(seed.curve(condition, SECONDS).items())[-3:], strict=True))
 
 
@@ -241,7 +239,6 @@ def measure_ladder(
 
 @torch.no_grad()
 def latency(result: Trained) -> float:
-    """The CPU seconds of a forward pass of one window."""
     batch = result.task.collate(result.task.held_out(1))
     return fewest_seconds(lambda: result.model(batch.source, batch.source_mask), ROUNDS)
 

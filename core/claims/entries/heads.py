@@ -112,7 +112,6 @@ def without(model: Model, heads: Collection[Head]) -> Model:
 
 
 def bits(model: Model, task: Task, examples: tuple[Example, ...], stop: Stop) -> float:
-    """Bits a character on these windows."""
     return measure_teacher_forced(model, task, examples, "cpu", stop)["loss"] / math.log(2)
 
 

@@ -105,7 +105,6 @@ def learned(*conditions: str) -> Learned:
 
 
 def _rise(condition: str, seed: SeedValues, length: int = LENGTHS[-1]) -> float:
-    """The bits a character that a longer window costs."""
     return seed.one(condition, BITS, length) - seed.one(condition, BITS, LENGTH)
 
 
@@ -447,7 +446,6 @@ def gradients(layer: Layer, seed: int) -> dict[int, float]:
 
 @torch.no_grad()
 def forward_seconds(layer: Layer, x: Tensor, rounds: int) -> float:
-    """The CPU seconds of a forward pass."""
     return fewest_seconds(lambda: layer(x), rounds)
 
 

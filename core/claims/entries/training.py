@@ -114,7 +114,6 @@ def layer_gradients(session: Session) -> list[float]:
 
 
 def _growth(condition: str, seed: SeedValues) -> float:
-    """The gradient of the last layer over that of the first."""
     norms = list(seed.curve(condition, GRADIENT).values())
     return norms[-1] / norms[0]
 

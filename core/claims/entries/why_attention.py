@@ -237,7 +237,6 @@ def measure_advantages(
 
 
 def step_seconds(session: Session) -> float:
-    """The CPU seconds of a training step."""
     steps = count(1)
     return fewest_seconds(lambda: one_step(session, next(steps)), ROUNDS)
 
