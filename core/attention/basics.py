@@ -296,10 +296,13 @@ R = TypeVar("R")
 
 
 def eager_cache(maxsize: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """As `functools.lru_cache`, but a trace calls the function itself: its tensors hold no numbers for a later call."""
+    """As `functools.lru_cache`, but a trace calls the function itself: its tensors hold no numbers for a later call.
+
+    Outside inference mode, whose tensors cannot be used in training. Never change the result.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        cached = lru_cache(maxsize)(function)
+        cached = lru_cache(maxsize)(torch.inference_mode(False)(function))
 
         @wraps(function)
         def call(*args: P.args, **named: P.kwargs) -> R:
@@ -323,9 +326,8 @@ def dot_product_scale(head_dim: int) -> float:
 
 @eager_cache(maxsize=32)
 def positions(start: int, stop: int, device: torch.device | str) -> Int[Tensor, " N"]:
-    """start … stop − 1. Cached, as all layers of a model ask for the same: never change the result."""
-    with torch.inference_mode(False):
-        return torch.arange(start, stop, device=device)
+    """start … stop − 1. Cached, as all layers of a model ask for the same."""
+    return torch.arange(start, stop, device=device)
 
 
 @dataclass(frozen=True, eq=False)

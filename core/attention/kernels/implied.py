@@ -418,9 +418,8 @@ SLOPES = {"retnet": retnet_slopes, "lightning": lightning_slopes}
 
 @eager_cache(maxsize=32)
 def slopes_of(rule: str, num_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The slopes by that rule, (H, 1, 1), rounded from fp64. Cached: never change the result."""
-    with torch.inference_mode(False):
-        return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
+    """The slopes by that rule, (H, 1, 1), rounded from fp64."""
+    return SLOPES[rule](num_heads).to(device, dtype)[:, None, None]
 
 
 def retain(

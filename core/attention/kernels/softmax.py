@@ -454,7 +454,6 @@ def chunked(inputs: AttentionInputs, size: int) -> Steps:
     return Steps(q, k, v, inputs.score.scale, None, None, out)
 
 
-Solve = Callable[[AttentionInputs], Steps]
 SPARSE_BLOCK = Param("block", "Block", 64, 1, 1024, 1, meaning="queries in a block")
 
 

@@ -119,15 +119,11 @@ def alibi_slopes(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Float[Tensor, " H"]:
-    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes.
-
-    Cached: never change the result.
-    """
+    """m_h = 2^(−8h/H), h from 1; when H is no power of two, BLOOM's rule fills in from the next one's odd slopes."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     slopes += [2.0 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
-    with torch.inference_mode(False):
-        return torch.tensor(slopes, dtype=dtype, device=device)
+    return torch.tensor(slopes, dtype=dtype, device=device)
 
 
 class Alibi(Position):

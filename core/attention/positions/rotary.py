@@ -101,9 +101,8 @@ class Rotary(Position):
 
 @eager_cache(maxsize=32)
 def plain_frequencies(base: float, dims: int) -> Float[Tensor, " half"]:
-    """base^(−2m/dims) for each pair m; fp64. Cached: never change the result."""
-    with torch.inference_mode(False):
-        return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
+    """base^(−2m/dims) for each pair m; fp64."""
+    return base ** (-torch.arange(0, dims, 2, dtype=torch.float64) / dims)
 
 
 def rotate_pairs(
@@ -131,8 +130,9 @@ def tables_of_pairs(
     return torch.stack((cos, cos), dim=-1).flatten(-2), torch.stack((-sin, sin), dim=-1).flatten(-2)
 
 
+@eager_cache(maxsize=32)
 def cos_sin(
-    frequencies: Float[Tensor, " half"],
+    frequencies: Float[Tensor, " half"] | tuple[float, ...],
     start: int,
     stop: int,
     amplitude: float,
@@ -141,7 +141,9 @@ def cos_sin(
     device: torch.device,
 ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
     """The `tables_of_pairs` of position · frequency; angles in fp64, which large positions need."""
-    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * frequencies
+    angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * torch.as_tensor(
+        frequencies, dtype=torch.float64
+    )
     cos, sin = ((amplitude * wave).to(device, dtype) for wave in (angle.cos(), angle.sin()))
     return tables_of_pairs(cos, sin, layout)
 
@@ -152,15 +154,8 @@ def rows_of_table(
 ) -> tuple[Tensor, Tensor]:
     """`cos_sin`, cached for all layers of a step; it is cut from a table that serves STRIDE steps of decoding."""
     first, last = start - start % STRIDE, stop + -stop % STRIDE
-    cos, sin = cached_cos_sin(frequencies, first, last, *kind)
+    cos, sin = cos_sin(frequencies, first, last, *kind)
     return cos[start - first : stop - first], sin[start - first : stop - first]
-
-
-@lru_cache(maxsize=32)
-def cached_cos_sin(frequencies: tuple[float, ...], *table: Any) -> tuple[Tensor, Tensor]:
-    """`cos_sin`, cached; outside inference mode, whose tensors cannot be used in training."""
-    with torch.inference_mode(False):
-        return cos_sin(torch.tensor(frequencies, dtype=torch.float64), *table)
 
 
 def refuse_odd(config: LayerConfig) -> None:
@@ -386,14 +381,13 @@ def grid_tables(
     dtype: torch.dtype,
     device: torch.device,
 ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
-    """The `tables_of_pairs` of tokens from start to stop; angles in fp64. Cached: never change the result."""
-    with torch.inference_mode(False):
-        tokens, by_row = torch.arange(start, stop), head_dim // 4
-        places = (tokens // columns, by_row), (tokens % columns, head_dim // 2 - by_row)
-        angle = torch.cat(
-            [at[:, None] * plain_frequencies(base, 2 * pairs) for at, pairs in places], -1
-        )
-        return tables_of_pairs(angle.cos().to(device, dtype), angle.sin().to(device, dtype), layout)
+    """The `tables_of_pairs` of tokens from start to stop; angles in fp64."""
+    tokens, by_row = torch.arange(start, stop), head_dim // 4
+    places = (tokens // columns, by_row), (tokens % columns, head_dim // 2 - by_row)
+    angle = torch.cat(
+        [at[:, None] * plain_frequencies(base, 2 * pairs) for at, pairs in places], -1
+    )
+    return tables_of_pairs(angle.cos().to(device, dtype), angle.sin().to(device, dtype), layout)
 
 
 SMALLEST_FACTOR, LARGEST_FACTOR = 0.01, 1e6
