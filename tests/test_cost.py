@@ -1,17 +1,107 @@
 """The closed forms against the layer that is built, PyTorch's own counter, and the allocations that are made."""
 
+import math
 import random
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from core.attention import PRESETS, Attention, AttentionConfig, Choice
+from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice
 from core.attention.cost import attention_cost, closed_form_cost, parameters, peak_bytes, workload
+from core.attention.masks import COMPOSITIONS
+from core.entries import ConfigError, Entry, Param
 from tests.cases import each
-from tests.drawn_costs import UNCOUNTED, drawn, taken
 
 H, D = 4, 64
+# Configurations drawn from the entries over all six axes, with lengths and padding, and what each really takes.
+
+LONGEST = 256
+MIN_BLOCK = 16  # blocks of one are ten thousands, and as many calls to wait for
+LEAVES = [entry for entry in AXES["mask"] if entry.key not in COMPOSITIONS]
+
+
+SAME_COST = (
+    "short_conv"  # from projected heads on, which is what costs begin with, it is multi_head
+)
+
+
+def drawn(rng: random.Random) -> tuple[AttentionConfig, int, int, int | None]:
+    """A config, T, S and the number of real keys, if not all: any kernel; on each other axis the usual or what fits."""
+    queries = rng.randint(64, LONGEST)
+    keys, kernel = (
+        queries if rng.random() < 0.6 else rng.randint(64, LONGEST),
+        rng.choice(AXES["kernel"]),
+    )
+    while True:
+        heads, size = rng.choice((1, 2, 3, 4, 8)), rng.choice((8, 16, 32, 64))
+        axes = {
+            axis: choice(rng, rng.choice([item for item in entries if item.key != SAME_COST]))
+            for axis, entries in AXES.items()
+            if rng.random() < 0.6
+        }
+        try:
+            config = AttentionConfig(heads * size, heads).with_(
+                **axes | {"kernel": choice(rng, kernel)}
+            )
+        except ConfigError:
+            continue
+        padded = rng.random() < 0.35 or any(part.key == "padding" for part in config.mask.walk())
+        return config, queries, keys, rng.randint(keys // 4, keys) if padded else None
+
+
+def choice(rng: random.Random, entry: Entry) -> Choice:
+    count = 1 if entry.key == "not" else 2
+    parts = (
+        [choice(rng, rng.choice(LEAVES)) for _ in range(count)] if entry.key in COMPOSITIONS else []
+    )
+    return Choice.of(entry.key, *parts, **{param.key: value(rng, param) for param in entry.params})
+
+
+def value(rng: random.Random, param: Param):
+    if param.choices:
+        return rng.choice(param.choices)
+    if isinstance(param.default, bool):
+        return rng.random() < 0.5
+    if not isinstance(param.default, int):
+        return param.default
+    if param.key == "max_len":  # a table must reach the last key
+        return 512
+    low = MIN_BLOCK if param.key in ("block", "chunk") else int(param.low or 0)
+    return rng.choice(
+        [
+            param.default,
+            *(rng.randint(low, max(low, min(int(param.high), most))) for most in (40, 300)),
+        ]
+    )
+
+
+def flash(q, k, v, *rest, **how):
+    return sdpa_flop_count(q, k, v)
+
+
+def triangular(matrix, right, *rest, **how):
+    """Solved row by row: half of the matrix meets each column."""
+    return math.prod(right) * matrix[-1]
+
+
+UNCOUNTED = {
+    torch.ops.aten.linalg_solve_triangular: triangular,  # what PyTorch's counter leaves out
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: flash,
+}
+
+
+def taken(config, queries, keys=None, real=None) -> tuple[int, int]:
+    """The FLOPs that PyTorch counts, and the bytes that it allocates."""
+    work = workload(config, queries, keys=keys, real=real)
+    work()  # what is kept from call to call is made now
+    with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
+        work()
+    return counter.get_total_flops(), peak_bytes(work)
+
+
+# What PyTorch counts and allocates, at chosen sizes and at drawn ones.
+
 LOCAL, STRIDED = Choice.of("local", window=32), Choice.of("strided", lookback=32, stride=128)
 CASES = [
     ("exact", "none"),
@@ -36,10 +126,6 @@ CASES = [
 
 def case(kernel, mask):
     return AttentionConfig(H * D, H, mask=mask, kernel=kernel)
-
-
-def name(value):
-    return value if isinstance(value, str) else value.key
 
 
 @each("preset", PRESETS)
@@ -69,31 +155,13 @@ def test_parameters_in_closed_form():
 def test_latent_values_are_padded_to_the_size_of_keys(mask):
     """Keys of 64 + 8 dimensions, values of 64, which PyTorch's CPU kernel would compute with the whole matrix."""
     config, length = case("fused", mask).with_(projection="latent"), 512
-    work, cost = workload(config, length), attention_cost(config, length, length)
-    with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
-        work()
-    assert cost.flops == counter.get_total_flops() == 2 * length**2 * H * 2 * (D + 8)
-    assert cost.bytes == pytest.approx(peak_bytes(work), rel=0.05)
-
-
-@each(("kernel", "mask"), CASES)
-def test_flops_and_bytes_are_those_that_pytorch_counts_and_allocates(kernel, mask):
-    """And neither the closed form nor what is held to it reads the process."""
-    config, close = case(kernel, mask), 0.001 if kernel == "exact" else 0.2
-    for length in (1024, 512):
-        torch.set_num_threads(1)
-        work, cost = workload(config, length), attention_cost(config, length, length)
-        assert cost.bytes == pytest.approx(peak_bytes(work), rel=close)
-        with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:
-            work()  # what it keeps is there from now on
-        assert cost.flops == counter.get_total_flops()
-        held = peak_bytes(work)
-        torch.set_num_threads(3)
-        assert attention_cost(config, length, length) == cost and peak_bytes(work) == held
-        assert torch.get_num_threads() == 3
+    (flops, held), cost = taken(config, length), attention_cost(config, length, length)
+    assert cost.flops == flops == 2 * length**2 * H * 2 * (D + 8)
+    assert cost.bytes == pytest.approx(held, rel=0.05)
 
 
 MASKS = (Choice.of("local", window=16), Choice.of("local", window=128), STRIDED, Choice("causal"))
+# What the page Cost and speed lets one set, from small to more than there is.
 SIZED = [
     (Choice.of(kernel, block=block), mask)
     for kernel in ("local", "block_sparse")
@@ -106,29 +174,48 @@ SIZED += [
     for kernel in ("linear", "retention", "gated_delta")
     for chunk in (8, 256)
 ]
+RECURRENT = [
+    *(
+        (key, n, *sizes)
+        for key in ("gla", "kda", "ssd", "delta")
+        for n in (5, 32)
+        for sizes in ((90, 90, None), (70, 110, 60))
+    ),
+    ("kda", 32, 1200, 1200, None),
+    ("log_linear", 5, 90, 90, None),
+    ("log_linear", 32, 70, 110, 60),
+    ("log_linear", 64, 300, 300, None),
+]
+ROWS = [
+    *(
+        (case(*row), n, n, None, 0.001 if row[0] == "exact" else 0.2)
+        for row in CASES
+        for n in (1024, 512)
+    ),
+    *((case(*row), 256, 256, None, 0.25) for row in SIZED),
+    *(
+        (AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk)), *sizes, 0.2)
+        for key, chunk, *sizes in RECURRENT
+    ),
+]
 
 
-def test_bytes_follow_blocks_and_windows():
-    """What the page Cost and speed lets one set, from small to more than there is."""
-    ratios, length = {}, 256
-    for kernel, mask in SIZED:
-        config = case(kernel, mask)
-        held = peak_bytes(workload(config, length))
-        ratios[f"{kernel} {mask}"] = attention_cost(config, length, length).bytes / held
-    assert not {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}
+@each(("config", "queries", "keys", "real", "close"), ROWS)
+def test_the_cost_is_what_pytorch_counts_and_allocates(config, queries, keys, real, close):
+    flops, held = taken(config, queries, keys, real)
+    cost = attention_cost(config, queries, keys, real)
+    assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=close)
+
+
+def test_neither_the_closed_form_nor_the_peak_reads_the_process():
+    config = case("exact", "causal")
+    cost, held = attention_cost(config, 512, 512), peak_bytes(workload(config, 512))
+    torch.set_num_threads(3)
+    assert attention_cost(config, 512, 512) == cost and peak_bytes(workload(config, 512)) == held
+    assert torch.get_num_threads() == 3
 
 
 DRAWN = 100
-
-
-def measured():
-    """DRAWN configurations that fit together, each with its closed form and what PyTorch counts and allocates."""
-    torch.manual_seed(0)
-    rng, rows = random.Random(11), list[tuple]()
-    while len(rows) < DRAWN:
-        one = drawn(rng)
-        rows.append((one, attention_cost(one.config, one.queries, one.keys, one.real), *taken(one)))
-    return rows
 
 
 def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates():
@@ -136,10 +223,11 @@ def test_any_configuration_costs_what_pytorch_counts_and_about_what_it_allocates
 
     Bytes within a quarter, but for five of a hundred, and none is off by half.
     """
-    ratios: dict[str, float] = {}
-    for one, cost, flops, held in measured():
-        at_most = closed_form_cost(one.config, 1).at_most
-        bound = at_most or one.config.kernel.key == "kda"
+    rng, ratios = random.Random(11), dict[str, float]()
+    for one in (drawn(rng) for _ in range(DRAWN)):
+        cost, (flops, held) = attention_cost(*one), taken(*one)
+        at_most = closed_form_cost(one[0], 1).at_most
+        bound = at_most or one[0].kernel.key == "kda"
         assert cost.flops >= flops if bound else cost.flops == flops, str(one)
         ratios |= {} if at_most else {str(one): cost.bytes / held}
     far = {which: ratio for which, ratio in ratios.items() if not 0.75 <= ratio <= 1.25}

@@ -14,7 +14,6 @@ from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer, mamba2_chunk
 from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
 from core.attention import Attention, AttentionConfig, Choice
-from core.attention.cost import attention_cost
 from core.attention.kernels.delta import (
     STRONGEST,
     by_halves,
@@ -29,7 +28,6 @@ from core.attention.kernels.delta import (
 )
 from core.attention.kernels.implied import by_chunks
 from tests.cases import each
-from tests.drawn_costs import Case, taken
 from tests.oracles.agreement import agree, put
 from tests.oracles.test_kernels import B, D, H, S, T, heads
 
@@ -278,28 +276,6 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * share * v)
     grads = torch.autograd.grad(out.square().sum(), [q, k, v, forgets])
     assert all(grad.isfinite().all() for grad in grads)
-
-
-COSTS = [
-    *(
-        (key, n, *sizes)
-        for key in FORMS
-        for n in (5, 32)
-        for sizes in ((90, 90, None), (70, 110, 60))
-    ),
-    ("kda", 32, 1200, 1200, None),
-    ("log_linear", 5, 90, 90, None),
-    ("log_linear", 32, 70, 110, 60),
-    ("log_linear", 64, 300, 300, None),
-]
-
-
-@each(("key", "chunk", "queries", "keys", "real"), COSTS)
-def test_the_cost_is_what_pytorch_counts_and_allocates(key, chunk, queries, keys, real):
-    config = AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk))
-    flops, held = taken(Case(config, queries, keys, real))
-    cost = attention_cost(config, queries, keys, real)
-    assert cost.flops == flops and cost.bytes == pytest.approx(held, rel=0.2)
 
 
 KDA = {"initial_state": None, "output_final_state": False}
