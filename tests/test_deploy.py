@@ -451,8 +451,7 @@ def test_the_table_of_a_class_that_arrives_replaces_the_one_before():
         and "2027-01-02" in text
         and "95 % of the moves under 1 s, is reached" in text
     )
-    slow = replace(arrival, in_time=0.94)
-    again = with_arrival(text, slow, date(2027, 1, 3))
+    again = with_arrival(text, replace(arrival, in_time=0.94), date(2027, 1, 3))
     assert (
         "is not reached" in again
         and "2027-01-02" not in again

@@ -158,8 +158,7 @@ def test_the_files_it_names_are_there(document):
 
 
 def test_every_page_has_its_words():
-    text = (DOCS / "pages.md").read_text(encoding="utf-8")
-    bold = ", ".join(re.findall(r"\*\*(.+?)\*\*", text))
+    bold = ", ".join(re.findall(r"\*\*(.+?)\*\*", (DOCS / "pages.md").read_text(encoding="utf-8")))
     assert not [step.title for step in STEPS if step.title not in bold]
 
 

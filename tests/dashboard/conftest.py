@@ -20,8 +20,7 @@ def ended(run: Run, state: str = "finished") -> Run:
 
 def set_at(run: Run, state: str, at: float) -> None:
     """Put a run in a state since that time."""
-    status = {"state": state, "at": at}
-    (run.path / "status.json").write_text(json.dumps(status), encoding="utf-8")
+    (run.path / "status.json").write_text(json.dumps({"state": state, "at": at}), encoding="utf-8")
 
 
 @pytest.fixture

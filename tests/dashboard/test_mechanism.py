@@ -206,8 +206,7 @@ def test_any_text_survives_as_a_value(text):
     from dashboard.ui.mechanism import _Reader, _value
 
     assert _Reader("x" + _value(text)).text[1:] == _value(text)
-    reader = _Reader("k(p=" + _value(text) + ")")
-    assert reader.choice()["p"] == text
+    assert _Reader("k(p=" + _value(text) + ")").choice()["p"] == text
 
 
 @given(st.text(alphabet="dh=16 posit(),'\\.abc_~-", max_size=80))

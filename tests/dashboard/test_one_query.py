@@ -180,10 +180,8 @@ def test_what_is_sent_is_bounded_holds_the_query_and_the_keys_with_most_weight()
 def test_a_masked_key_says_why():
     first = shown()["keys"][5]
     assert (first["masked"], first["why"]) == (None, "comes later")
-    local = CONFIG.with_(mask=Choice.of("local", window=1))
-    assert shown(local)["keys"][0]["why"] == "too far"
-    padded = CONFIG.with_(mask=Choice("padding"))
-    assert shown(padded, real=3)["keys"][4]["why"] == "padding"
+    assert shown(CONFIG.with_(mask=Choice.of("local", window=1)))["keys"][0]["why"] == "too far"
+    assert shown(CONFIG.with_(mask=Choice("padding")), real=3)["keys"][4]["why"] == "padding"
 
 
 # words, facts, equations
@@ -223,8 +221,7 @@ def test_the_equation_holds_the_live_numbers():
     line = "".join(equation_of(r, CONFIG, 5))
     assert rf"\mathbf{{{number(r.weights[4, 1])}}}" in line
     assert r"\text{tired},\,\text{animal}" in line
-    total = sum(math.exp(r.scores[4, m]) for m in range(5))
-    assert number(total) in line
+    assert number(sum(math.exp(r.scores[4, m]) for m in range(5))) in line
     assert r"\frac{3.46}{\sqrt{4}} - 0.75" in "".join(equation_of(r, CONFIG, 3))
 
 
@@ -351,8 +348,7 @@ def test_a_gaussian_after_the_softmax_is_shown_as_a_factor_and_its_row_sum_said(
     np.testing.assert_allclose(
         r.weights[4, 3] / r.normalized[0][4, 3], math.exp(-0.5), rtol=1e-5
     )  # σ = D/2 = 1
-    live = "".join(equation_of(r, config, 5, 3))
-    assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in live
+    assert rf"0.61 \cdot {latex(r.normalized[0][4, 3])}" in "".join(equation_of(r, config, 5, 3))
     ends = f"Its row sums to {number(r.sum)}; before the mask’s factor it was 1.00."
     assert ends in sentence_of(r, config)
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -444,21 +445,10 @@ def test_the_palette_stands_in_python_alone():
 
 
 def trace(layers: int, heads: int, rows: int, columns: int, mask: bool = False) -> AttentionTrace:
-    generator = np.random.default_rng(0)
-    maps = []
-    for layer in range(layers):
-        weights = generator.dirichlet(np.full(columns, 0.2), (heads, rows)).astype(np.float32)
-        maps.append(
-            AttentionMap(
-                "self",
-                layer,
-                weights,
-                tuple(f"q{i}" for i in range(rows)),
-                tuple(f"</script>{j}" for j in range(columns)),
-                np.tril(np.ones((rows, columns), bool)) if mask else None,
-            )
-        )
-    return AttentionTrace(tuple(maps), "a model")
+    allowed = np.tril(np.ones((rows, columns), bool)) if mask else None
+    keys = tuple(f"</script>{j}" for j in range(columns))
+    maps = (a_map(heads, rows, columns, layer, allowed) for layer in range(layers))
+    return AttentionTrace(tuple(replace(one, keys=keys) for one in maps), "a model")
 
 
 def data_of(html: str) -> dict:
