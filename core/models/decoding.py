@@ -199,11 +199,11 @@ class Prompt:
     prefix_tokens: tuple[int, ...] = ()
 
     @classmethod
-    def of_text(cls, ids: Sequence[int], device: str = "cpu") -> Prompt:
+    def of_text(cls, ids: Sequence[int]) -> Prompt:
         """The prompt of a text to continue; ValueError for fewer than two tokens."""
         if len(ids) < 2:
             raise ValueError("A text to continue needs at least two tokens.")
-        source = torch.tensor([ids[:-1]], device=device)
+        source = torch.tensor([ids[:-1]])
         return cls(source, torch.ones_like(source, dtype=torch.bool), int(ids[-1]), text=True)
 
 
@@ -335,14 +335,11 @@ def greedy(
     max_length: int | None = None,
     *,
     begin: Int[Tensor, " B"] | None = None,
-    bos: int = BOS,
-    eos: int = EOS,
-    pad: int = PAD,
 ) -> Int[Tensor, "B L"]:
     """The likeliest token at each step for source (B, S) or (B, S, D) and source_mask (B, S).
 
-    Each row ends on `eos`, then is padded; a row without `eos` was cut at `max_length` tokens, by default two more than
-    twice its own source. `begin` is fed first instead of `bos`. The model is in evaluation mode; one that reads sources
+    Each row ends on EOS, then is padded; a row without EOS was cut at `max_length` tokens, by default two more than
+    twice its own source. `begin` is fed first instead of BOS. The model is in evaluation mode; one that reads sources
     of one length decodes them length by length. ValueError when sizes do not fit.
     """
     if source_mask.dim() != 2 or source.shape[:2] != source_mask.shape:
@@ -352,7 +349,7 @@ def greedy(
         )
     longest, lengths = length_cap(max_length, source_mask), source_mask.sum(1)
     caps = 2 * lengths + 2 if max_length is None else torch.full_like(lengths, longest)
-    begin = torch.full_like(source_mask[:, 0], bos, dtype=torch.long) if begin is None else begin
+    begin = torch.full_like(source_mask[:, 0], BOS, dtype=torch.long) if begin is None else begin
     parts = [(source.shape[1], torch.ones_like(lengths, dtype=torch.bool))]
     if getattr(model, "one_length", False):
         parts = [(length, lengths == length) for length in lengths.unique().tolist()]
@@ -365,12 +362,12 @@ def greedy(
             done = torch.zeros_like(tokens, dtype=torch.bool)
             while not bool(done.all()):
                 logits, state, _ = model.step(memory, state, tokens)
-                tokens = logits.argmax(-1).masked_fill(done, pad)
+                tokens = logits.argmax(-1).masked_fill(done, PAD)
                 output.append(tokens)
-                done = done | (tokens == eos) | (len(output) >= caps[rows])
+                done = done | (tokens == EOS) | (len(output) >= caps[rows])
             outputs |= zip(rows.nonzero()[:, 0].tolist(), torch.stack(output, dim=1), strict=True)
     return pad_sequence(
-        [outputs[row] for row in range(len(source))], batch_first=True, padding_value=pad
+        [outputs[row] for row in range(len(source))], batch_first=True, padding_value=PAD
     )
 
 

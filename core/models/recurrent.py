@@ -220,7 +220,6 @@ def batch_first(cells: Float[Tensor, "L B C"]) -> Float[Tensor, "B L C"]:
 
 
 def top_layer(cells: CellState) -> Float[Tensor, "B 1 C"]:
-    """The state of the highest layer."""
     return (cells[0] if isinstance(cells, tuple) else cells)[:, -1:]
 
 
@@ -258,7 +257,7 @@ class HybridSeq2Seq(RecurrentSeq2Seq):
         memory = super().encode(source, source_mask, record)
         masked = (
             self.config.required_attention.mask.key != "none"
-        )  # such a mask may read which keys are real
+        )  # it may read which keys are real
         key_mask = source_mask if masked or not bool(source_mask.all()) else None
         steps = self.inner(self.places(memory.states), key_mask=key_mask, record=record)
         states = self.norm(memory.states + self.dropout(steps.merged))

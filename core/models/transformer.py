@@ -530,15 +530,15 @@ class OneToken(Model):
     ) -> ModelOutput:
         """Logits (B, V) of the classes; there is no attention to single columns."""
         columns = self.source(source).masked_fill(~source_mask[..., None], 0.0)  # (B, F, C)
-        token = columns.sum(1, keepdim=True)  # (B, 1, C): one linear map of the whole row
-        x, steps = self.encoder(self.places(token), None, record, self.checkpointing)
+        # One token (B, 1, C): one linear map of the whole row.
+        token = self.places(columns.sum(1, keepdim=True))
+        x, steps = self.encoder(token, None, record, self.checkpointing)
         return ModelOutput(self.output(x[:, 0]), {"self": steps} if record else {})
 
 
 def masked_mean(
     x: Float[Tensor, "B L *rest"], mask: Bool[Tensor, "B L"]
 ) -> Float[Tensor, B * rest]:
-    """The mean over real positions."""
     real = mask.reshape(*mask.shape, *(1,) * (x.dim() - 2))
     return x.masked_fill(~real, 0.0).sum(1) / real.sum(1)
 

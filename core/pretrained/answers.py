@@ -334,8 +334,7 @@ MODEL_TASKS = (
 def task_of(pretrained: Pretrained) -> ModelTask:
     """The model's task; PretrainedError where its head gives no answer that is shown here."""
     head, reads = pretrained.head, pretrained.reads
-    keys: dict[str, TaskKey] = {"seq2seq": "translate", "masked": "fill", "next": "next"}
-    key = keys.get(head)
+    key = {"seq2seq": "translate", "masked": "fill", "next": "next"}.get(head)
     if head == "classify" and reads != "sound":
         key = "picture" if reads == "picture" else "classify"
     elif head == "none" and reads in ("text", "picture"):

@@ -161,7 +161,6 @@ def layer_names(
 
 
 def rename_weights(state: Weights, names: Mapping[str, str]) -> Weights:
-    """Weights and biases under other names."""
     return {
         f"{new}.{part}": state[f"{old}.{part}"]
         for old, new in names.items()
@@ -318,8 +317,9 @@ def to_gpt2(model: Any, task: Task, vocabulary: Vocabulary) -> Any:
     }
     for i, part in product(range(config.layers), ("weight", "bias")):
         home = f"transformer.h.{i}.attn"
-        three = [weights.pop(f"{home}.{name}.{part}") for name in "qkv"]
-        weights[f"{home}.c_attn.{part}"] = torch.cat(three, -1)
+        weights[f"{home}.c_attn.{part}"] = torch.cat(
+            [weights.pop(f"{home}.{name}.{part}") for name in "qkv"], -1
+        )
     weights |= {
         "transformer.wte.weight": scale_embedding(state["target.token.weight"]),
         "lm_head.weight": state["output.weight"],

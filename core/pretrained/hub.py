@@ -105,7 +105,6 @@ def _stream(
 
 @contextmanager
 def hub_errors(repo: str, revision: str, token: str | None) -> Iterator[None]:
-    """The hub's and the network's failures as sentences."""
     import httpx2
     from huggingface_hub import errors
 
