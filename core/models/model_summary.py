@@ -282,9 +282,9 @@ def _tree(model: nn.Module, stats: dict[str, ModuleStats]) -> Part:
 def _part(path: str, name: str, own: ModuleStats, children: tuple[Part, ...] = ()) -> Part:
     """A part, with the sums of its children where it has any. One without an output of its own has its first child's, and
     an only child is left out, unless it is a layer."""
-    output: tuple[Any, ...] = own.output or (None, None, None)
+    shape, mean, std = own.output or (None, None, None)
     if children and own.output is None:
-        output = children[0].shape, children[0].mean, children[0].std
+        shape, mean, std = children[0].shape, children[0].mean, children[0].std
     own_gradient = math.sqrt(own.gradient) if own.parameters else None
     gradients = [one.gradient for one in children] if children else [own_gradient]
     known = [gradient for gradient in gradients if gradient is not None]
@@ -292,11 +292,12 @@ def _part(path: str, name: str, own: ModuleStats, children: tuple[Part, ...] = (
     return Part(
         path,
         name,
-        output[0],
+        shape,
         sum(one.parameters for one in children or (own,)),
         sum(one.flops for one in children or (own,)),
         sum(one.bytes for one in children or (own,)),
-        *output[1:],
+        mean,
+        std,
         math.hypot(*known) if known else None,
         () if alone else children,
     )

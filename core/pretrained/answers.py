@@ -68,7 +68,7 @@ def answer_of(pretrained: Pretrained, batch: dict[str, Tensor], output: Any, pos
     if pretrained.head == "classify":
         return Answer("class", output.logits[row])
     if pretrained.head == "none":
-        states = getattr(output, "last_hidden_state", None)
+        states: Any = getattr(output, "last_hidden_state", None)
         reject_if(
             states is None or states.ndim != 3,
             f"{pretrained.name} is a {type(pretrained.model).__name__}, whose output is not a "

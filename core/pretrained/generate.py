@@ -202,8 +202,13 @@ def prepare_generation(pretrained: Pretrained, inputs: ModelInputs) -> Generatio
             tokenizer.sep_token_id,
         ):
             length -= 1
-        parts = (read.ids, read.tokens, read.special, read.word, read.segment)
-        read = Line(*(part[:length] for part in parts))
+        read = Line(
+            read.ids[:length],
+            read.tokens[:length],
+            read.special[:length],
+            read.word[:length],
+            read.segment[:length],
+        )
         prefix = read.ids
         source, mask = torch.tensor([prefix[:-1]], dtype=torch.long), None
     if (room := pretrained.max_tokens - len(prefix)) < 1:

@@ -280,14 +280,10 @@ def sources(name: str, shape: Shape) -> torch.Tensor:
 
 def stacked(name: str, style: str, **more: Any) -> ModelConfig:
     """A stacked model of that kind and style; the modern ones are tied, or read the mean."""
-    kind, options = KINDS[name][0], dict(STYLES[style])
-    if style == "modern":
-        options |= {
-            "classifier": {"pool": "mean"},
-            "transformer": {"tied": True},
-            "decoder": {"tied": True},
-        }.get(kind, {})
-    return ModelConfig.transformer(32, 2, 1, 64, kind=kind, **options | more)
+    kind, modern = KINDS[name][0], style == "modern"
+    options: dict[str, Any] = {"tied": modern and kind in ("transformer", "decoder")}
+    options["pool"] = "mean" if modern and kind == "classifier" else "first"
+    return ModelConfig.transformer(32, 2, 1, 64, kind=kind, **STYLES[style] | options | more)
 
 
 def loss_after(name: str, config: ModelConfig, steps: int, attends: bool = True) -> float:
