@@ -29,6 +29,7 @@ from core.training.evaluate import KINDS, axis_tokens, watched_examples
 from core.training.record import Record, one_a_step
 from dashboard.draw.page_exports import Cell
 from dashboard.server import limits, people
+from dashboard.server.people import find_run, folders
 from dashboard.ui.links import by_history
 
 # The example runs that come with the lab; `make example` trains them.
@@ -40,7 +41,7 @@ EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
 
 
 def find_any_run(name: object) -> Run | None:
-    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or people.find_run(name)
+    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
 
 
 def came_with_lab(run: Run) -> bool:
@@ -67,7 +68,7 @@ def script_path(path: Path) -> str:
     unpacked, another one whole."""
     if _is_of_lab(path):
         return path.relative_to(ROOT).as_posix()
-    home = next((home for home in people.folders() if hosted() and path.is_relative_to(home)), None)
+    home = next((home for home in folders() if hosted() and path.is_relative_to(home)), None)
     return (path if home is None else path.relative_to(home)).as_posix()
 
 
