@@ -12,6 +12,7 @@ from tests.browser.helpers import (
     box_of,
     choose,
     click,
+    click_at,
     open_page,
     press_keys,
     reload,
@@ -84,13 +85,11 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
         .first
     )
     expect(head).to_have_attribute("aria-label", re.compile(r"Distance \d+\.\d+ ± 0\.\d+, Entropy"))
-    click(head)
-    pressed = page.get_by_text(re.compile("L0·H1: its weight on the token before is"))
-    expect(pressed).to_be_visible()
+    pressed = re.compile("L0·H1: its weight on the token before is")
+    click(head, pressed)
     choose(page, "Head", "L1·H2")
-    expect(pressed).to_have_count(0)
-    click(head)  # the same head again, which another one took the place of
-    expect(pressed).to_be_visible()
+    expect(page.get_by_text(pressed)).to_have_count(0)
+    click(head, pressed)  # the same head again, which another one took the place of
     drawing = page.locator("[data-testid='stVegaLiteChart'] svg").first.element_handle()
     choose(page, "Across", "Induction")
     expect(page.locator("[data-testid='stVegaLiteChart']").first).to_contain_text(
@@ -102,9 +101,7 @@ def test_texts_of_a_person_are_measured_and_a_pressed_head_stays_after_a_reload(
     choose(page, "Across", "Distance")
     assert "corpus:run" in page.url or "corpus%3Arun" in page.url
     reload(page)
-    expect(page.get_by_text(re.compile("L0·H1: its weight on the token before is"))).to_be_visible(
-        timeout=60_000
-    )
+    sees(page, pressed, timeout=60_000)
     expect(caption).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 900})
     wait_no_sideways_scrolling(page)
@@ -130,9 +127,8 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
     answer = re.compile(r"Without L\d·H\d, the probability of the answer river")
     sees(page, "on the same tokens", answer, timeout=60_000)
     wait_ready(page)
-    cells = page.locator("[data-testid='stVegaLiteChart']").first.locator("svg, canvas").first
-    box = box_of(cells)
-    page.mouse.click(box["x"] + 0.55 * box["width"], box["y"] + 0.28 * box["height"])
+    figure = page.locator("[data-testid='stVegaLiteChart']").first
+    click_at(figure.locator("svg, canvas").first, 0.55, 0.28)
     expect(page).to_have_url(re.compile(r"head=[01]\.\d"), timeout=15_000)
     wait_ready(page)
     layer, head = re.search(r"head=([01])\.(\d)", page.url).groups()
@@ -156,14 +152,12 @@ def test_a_click_in_the_grid_opens_that_head_by_all_measures(page: Page):
 def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
     text = "the+tired+animal+crossed+a+street+and+slept.+" * 60
     open_page(page, f"evidence?inside:text={text}")
-    go = page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers"))
-    expect(go).to_be_visible(timeout=60_000)
-    wait_ready(page, 60_000)
-    go.click()
+    page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers")).click(
+        timeout=60_000
+    )
     stop_button(page).click(timeout=60_000)
-    expect(
-        page.get_by_text(re.compile(r"\d+ of 78 heads and layers measured; the rest takes about"))
-    ).to_be_visible(timeout=60_000)
+    measured = re.compile(r"\d+ of 78 heads and layers measured; the rest takes about")
+    sees(page, measured, timeout=60_000)
 
 
 # When it decides in a real browser: a click in the grid picks position and layer, one on a head its attention.
@@ -203,8 +197,7 @@ def test_a_click_in_a_grid_opens_that_head(page: Page):
     expect(page.get_by_text("The circuit, found twice.")).to_be_visible(timeout=60_000)
     grid = page.locator("[data-testid='stVegaLiteChart']").nth(1).locator("svg, canvas").first
     grid.scroll_into_view_if_needed()
-    box = box_of(grid)
-    page.mouse.click(box["x"] + 0.9 * box["width"], box["y"] + 0.36 * box["height"])
+    click_at(grid, 0.9, 0.36)
     expect(page).to_have_url(re.compile(r"circuits%3Ahead=L\d|circuits:head=L\d"), timeout=15_000)
     wait_ready(page)
     name = re.search(r"head=(L\d)(?:%C2%B7|·)(H\d)", page.url)

@@ -24,9 +24,8 @@ from tests.browser.helpers import (
     wait_ready,
 )
 
-# What is wrong for those who hear a page, or use it by keyboard or finger, and what axe-core does not look for.
-
-
+# What is wrong for those who hear a page, or use it by keyboard or finger, and what axe-core does not look for: a stop of
+# the Tab key without role or name, Markdown in a name, a button below 24 px, and what moves by itself.
 # Our components live in shadow roots, Streamlit's elements outside of them.
 CHECK = r"""() => {
   const MARKUP = /\*\*|`|:(primary|small|red|material)|\\[^\w\s]|\$[^\s$][^$]*\$|\]\(/;
@@ -61,16 +60,7 @@ CHECK = r"""() => {
 }"""
 
 
-def assert_heard(page: Page, name: str) -> None:
-    """A page of this name: the tab has it, every stop of the Tab key has role and name, no name has Markdown in it,
-    buttons are 24 px or more, and nothing moves by itself where the reader wants none of it."""
-    assert page.title() == f"{name} · Attention Lab"
-    wrong = page.evaluate(CHECK)
-    assert not wrong, wrong
-
-
 NAMES = {"" if step.default else step.key: step.title for step in STEPS}
-PATHS = list(NAMES)
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
 WORDS = ("cards", "claims", "glossary", "lessons", "questions", "report")
 # Pages with every kind of control between them, each with what its link opens it with; test_links has all of them.
@@ -130,9 +120,7 @@ SHOWN = """() => [...document.querySelectorAll("[data-testid=stMain] [class*=st-
 def open_link(page: Page, url: str) -> dict[str, str]:
     """Open a link in a new session; returns the values of the controls."""
     page.goto("about:blank")
-    page.goto(url)
-    expect(page.locator("h1").first).to_be_visible(timeout=60_000)
-    wait_ready(page)
+    open_page(page, url)
     expect(page.locator("[data-testid=stMain] [data-testid=stSkeleton]")).to_have_count(
         0
     )  # parts that load later
@@ -142,19 +130,15 @@ def open_link(page: Page, url: str) -> dict[str, str]:
 
 def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page, server):
     """A dashboard for a closed room: every request goes to the server itself."""
-    urls: list[str] = []
-
-    def note(request: Request) -> None:
-        urls.append(request.url)
-
-    page.on("request", note)
+    requests: list[Request] = []
+    page.on("request", requests.append)
     for scheme, color in BACKGROUND.items():
         page.emulate_media(color_scheme=scheme)
         open_page(page, "", PICTURE)
         expect(page.locator(APP)).to_have_css("background-color", color)
-    page.remove_listener("request", note)
+    page.remove_listener("request", requests.append)
     ours = (server.url, server.url.replace("http", "ws"), "data:", "blob:")
-    assert urls and not [url for url in urls if not url.startswith(ours)]
+    assert requests and not [one.url for one in requests if not one.url.startswith(ours)]
 
 
 def assert_picture_fits(page: Page) -> None:
@@ -245,8 +229,8 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
     screens = itertools.cycle(SCREENS[1:] + SCREENS[:1])
     open_page(page, "")
     links = page.locator("[data-testid=stSidebar] a")
-    expect(links).to_have_count(len(PATHS))
-    for number, path in list(enumerate(PATHS))[part::PARTS]:
+    expect(links).to_have_count(len(NAMES))
+    for number, (path, name) in list(enumerate(NAMES.items()))[part::PARTS]:
         if (
             "model=" in page.url
         ):  # the model of the last link stays, and the next page may have no picture of it
@@ -259,7 +243,7 @@ def test_the_sidebar_leads_to_every_page_which_fits_every_screen_and_is_whole_in
         fits = wait_no_sideways_scrolling if path in WORDS else assert_picture_fits
         fits(page)
         assert_accessible(page)
-        assert_heard(page, NAMES[path])
+        assert page.title() == f"{name} · Attention Lab" and page.evaluate(CHECK) == []
         resize(page, *next(screens))
         assert_no_exception(page)
         fits(page)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from core.runs.runs import find_run
 from tests.browser.helpers import (
@@ -11,10 +11,12 @@ from tests.browser.helpers import (
     box_of,
     choose,
     click,
+    click_at,
     open_page,
     press_keys,
     reload,
     resize,
+    sees,
     stop_button,
     wait_ready,
 )
@@ -22,30 +24,20 @@ from tests.browser.helpers import (
 CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
 
 
-def open_why(page: Page, link: str = "/why") -> Page:
-    page.goto(link)
-    expect(page.get_by_role("heading", name="Why attention")).to_be_visible(timeout=20_000)
-    wait_ready(page)
-    expect(page.locator(CHARTS)).to_have_count(1)
-    return page
-
-
 def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_the_equation(page):
-    open_why(page)
-    expect(page.get_by_text("the model with attention translates")).to_be_visible()
+    open_page(page, "why", CHARTS)
+    expect(page.locator(CHARTS)).to_have_count(1)
+    sees(page, "the model with attention translates")
     click(page.get_by_text("What an output word reads, as an equation"))
     equation = page.locator(".katex-mathml").nth(1)
     before = equation.text_content()
-    canvas = page.locator(".av canvas.over").first
-    box = box_of(canvas)
-    canvas.click(position={"x": box["width"] * 0.3, "y": box["height"] * 0.2})
-    wait_ready(page)
+    click_at(page.locator(".av canvas.over").first, 0.3, 0.2)
     expect(equation).not_to_have_text(before)
     resize(page, 390, "light")
 
 
 def test_two_models_are_started_with_the_settings_and_stop_together(page, server):
-    open_why(page)
+    open_page(page, "why", CHARTS)
     for name, option in {"Size of the vector": "16 numbers", "Longest source": "20 words"}.items():
         choose(page, re.compile(name), option)
     address = page.evaluate("location.href")
@@ -70,8 +62,8 @@ def test_two_models_are_started_with_the_settings_and_stop_together(page, server
         "The charts show the saved measurement",
     )
     assert page.evaluate("location.href") == address, "the settings stay in the link"
-    open_why(page, address)
-    expect(page.get_by_text("The charts show the saved measurement")).to_be_visible()
+    open_page(page, address)
+    sees(page, "The charts show the saved measurement")
 
 
 # Cost and speed in a real browser: a link with its settings, both figures, a race with its bar, Stop, and a phone.
