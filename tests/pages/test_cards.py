@@ -33,17 +33,9 @@ def complaints(app):
     return [*app.warning, *app.error, *app.exception]
 
 
-def test_the_first_sight_has_all_models_and_one_card(page):
-    words, html = words_of(page), html_text(page)
-    assert not complaints(page) and all(f'<th scope="row">{one.name}</th>' in html for one in CARDS)
-    assert (
-        html.count('<i title="layer ') == sum(len(one.layers) for one in CARDS) + 48
-    )  # the chosen one twice
-    assert html.count('<tr data-model="gemma3">') == 1
-    assert (
-        "Gemma 3 12B stores 8.93 GB at 131,072 tokens, 65.5 kB for each token; 393 kB while the windows"
-        in words
-    )
+def test_a_strip_has_a_cell_for_each_layer(page):
+    html, layers = html_text(page), sum(len(one.layers) for one in CARDS)
+    assert html.count('<i title="layer ') == layers + 48, "the chosen one twice"
     assert "48 layers: 5 window of 1,024, 1 full, 5 window of 1,024" in html
 
 

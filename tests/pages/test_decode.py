@@ -62,19 +62,9 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     assert any(number(four.logp) in e.value for e in at.latex)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "words"),
-    [("Greedy", "The most probable token at each step gives"), ("Sampling", "of 20 samples")],
-)
-def test_each_strategy_says_what_it_found(strategy, words):
-    at = open_page()
-    before = tree(at)
-    at.segmented_control(key="decode:strategy").set_value(strategy).run()
-    assert words in html_text(at) and tree(at) != before
-
-
 def test_every_setting_changes_the_tree_and_a_link_brings_it():
     at = open_page(**{"decode:strategy": "Sampling"})
+    assert "of 20 samples" in html_text(at)
     for kind, name, value in (
         ("select_slider", "temperature", 2.0),
         ("number_input", "top_k", 3),

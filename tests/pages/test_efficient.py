@@ -14,24 +14,11 @@ from core.attention.cost import Measurement, attention_cost, output_error
 from core.studies import efficient as study
 from core.studies.efficient import ENTRIES, Conditions, Result, start_race
 from pages import efficient
-from tests.pages.app import captions, html_text, open_at, set_control
+from tests.pages.app import captions, open_at, set_control
 
 QUICK = ("fused", "linear")
 open_page = partial(open_at, "efficient", "efficient:")
 put = partial(set_control, "efficient:")
-
-
-def charts(at):
-    return [chart.proto for chart in at.get("vega_lite_chart")]
-
-
-def drawn(chart, *kinds):
-    rows = convert_arrow_bytes_to_pandas_df(chart.data.data)
-    return rows[rows.kind.isin(kinds)]
-
-
-def named(chart):
-    return list(drawn(chart, "label", "early").name)
 
 
 def until_measured(at):
@@ -41,21 +28,6 @@ def until_measured(at):
         time.sleep(0.1)
         at.run()
     return at
-
-
-def test_opens_with_the_kept_measurement_and_nothing_pressed():
-    at, saved = open_page(), study.load_result()
-    assert [named(chart) for chart in charts(at)] == [
-        [ENTRIES[kernel].name for kernel in study.USUAL]
-    ] * 2
-    assert [list(drawn(chart, "early").name) for chart in charts(at)] == [["Exact"]] * 2, (
-        "it ends at 2,048 tokens"
-    )
-    assert efficient.fact_text(saved, list(study.USUAL)).replace("**", "") in html_text(at).replace(
-        "<b style='font-weight:600'>", ""
-    ).replace("</b>", "")
-    assert "`make measured`" in at.caption[0].value
-    assert "exact from 4,096 tokens (would hold" in captions(at)
 
 
 def test_the_kept_measurement_is_whole():
@@ -85,16 +57,16 @@ def test_a_race_is_measured_here_and_shown():
         512,
     }
     assert all(p.seconds > 0 and p.bytes > 0 for p in result.points)
-    assert at.caption[0].value.startswith("Measured here") and named(charts(at)[0]) == [
-        ENTRIES[k].name for k in QUICK
-    ]
-    put(at, "selectbox", "backward", True)
-    assert any("were measured before" in caption.value for caption in at.caption)
+    rows = convert_arrow_bytes_to_pandas_df(at.get("vega_lite_chart")[0].proto.data.data)
+    names = list(rows[rows.kind.isin(("label", "early"))].name)
+    assert at.caption[0].value.startswith("Measured here")
+    assert names == [ENTRIES[kernel].name for kernel in QUICK]
+    assert "were measured before" in captions(put(at, "selectbox", "backward", True))
 
 
 def test_a_parameter_goes_into_the_race():
     at = open_page()
-    assert not any("were measured before" in caption.value for caption in at.caption)
+    assert "were measured before" not in captions(at)
     at.multiselect(key="efficient:kernels").set_value(["chunked"])
     at = put(at, "selectbox", "longest", 512)
     at.number_input(key="efficient:params:chunked:block").set_value(32).run()
@@ -137,16 +109,8 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     assert not any("were measured before" in caption.value for caption in at.caption)
 
 
-def test_the_implied_weights_follow_their_controls():
-    at = open_page()
-    first = html_text(at)
-    assert "differs from exact attention" in first
-    for name, value in (("features", 1024), ("few", 6), ("head", 2)):
-        before = html_text(at) if name != "head" else ""
-        assert html_text(put(at, "selectbox", name, value)) != before
-    at = put(at, "toggle", "implied_causal", True)
-    assert "mask = causal" in at.caption[-1].value and "nystrom" in at.caption[-1].value
-    assert "no word here" in put(at, "text_input", "sentence", "").warning[0].value
+def test_implied_weights_need_a_word():
+    assert "no word here" in put(open_page(), "text_input", "sentence", "").warning[0].value
 
 
 @pytest.mark.parametrize("stopped", [True, False])
