@@ -2,7 +2,8 @@
 
 A copy of the tree holds every mutant behind a switch. `benchmarks.mutation_plugin` runs each test with all of them
 off, then with each mutant that the test reaches and that nothing has caught yet. A test that fails runs again in its
-own process, on a tree with that mutant alone; only that counts. Browser tests are left out.
+own process, on a tree with that mutant alone; only that counts. What imports alone reach, and nothing has caught, is
+tried by `make quick` and the snapshots of the pages. Browser tests are left out.
 
     python -m benchmarks.mutate --count 60 --seed 0
 """
@@ -197,13 +198,13 @@ def add_switches(tree: Path, chosen: list[Mutant]) -> None:
         file.write_text(replace(mutant, after=switch).apply(file.read_text("utf-8")), "utf-8")
 
 
-def catches(tree: Path, mutant: Mutant, test: str) -> bool:
-    """Whether the test fails on the tree with this mutant alone, in a process of its own."""
+def catches(tree: Path, mutant: Mutant, *tests: str) -> bool:
+    """Whether one of the tests fails on the tree with this mutant alone, in processes of their own."""
     file = tree / mutant.path
     source = file.read_text("utf-8")
     file.write_text(mutant.apply(source), "utf-8")
     try:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+        command = [*PYTEST, "-x", *tests]
         return (
             subprocess.run(command, cwd=tree, capture_output=True, timeout=MAX_SECONDS).returncode
             == 1
@@ -227,11 +228,16 @@ def main() -> None:
     caught: dict[int, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         plain, switched = copy(Path(folder) / "plain"), copy(Path(folder) / "switched")
-        results = Path(folder) / "caught"
+        results, imported = Path(folder) / "caught", Path(folder) / "imported"
         results.mkdir()
+        imported.mkdir()
         add_switches(switched, chosen)
         for suite, tests in SUITES.items():
-            environment = {**os.environ, "MUTANTS_CAUGHT": str(results)}
+            environment = {
+                **os.environ,
+                "MUTANTS_CAUGHT": str(results),
+                "MUTANTS_IMPORTED": str(imported),
+            }
             subprocess.run(
                 [*PYTEST, "-p", "benchmarks.mutation_plugin", *tests], cwd=switched, env=environment
             )
@@ -243,6 +249,9 @@ def main() -> None:
                     caught[number] = suite
                 else:
                     file.unlink()  # not confirmed: still to be caught
+        for number in {int(file.name) for file in imported.iterdir()} - caught.keys():
+            if catches(plain, chosen[number], *SUITES["quick"], "tests/pages/test_snapshots.py"):
+                caught[number] = "quick"
         for number, mutant in enumerate(chosen):
             print(f"{caught.get(number, 'SURVIVES'):8}  {mutant}")
     quick = list(caught.values()).count("quick")

@@ -14,6 +14,13 @@ from _pytest.runner import runtestprotocol
 REACHED = Path(tempfile.mkdtemp())
 os.environ["MUTANTS_REACHED"] = str(REACHED)
 CAUGHT = Path(os.environ["MUTANTS_CAUGHT"])
+IMPORTED = Path(os.environ["MUTANTS_IMPORTED"])
+
+
+def pytest_collection_finish() -> None:
+    """Note what imports have reached: no test runs that again."""
+    for number in import_module("core.mutation_switch").reached:
+        (IMPORTED / str(number)).touch()
 
 
 def pytest_runtest_protocol(item, nextitem) -> bool:
@@ -30,20 +37,21 @@ def pytest_runtest_protocol(item, nextitem) -> bool:
     if all(report.passed for report in reports):
         limit = 30 + 10 * (time.monotonic() - start)
         for number in sorted(int(file.name) for file in REACHED.iterdir()):
-            if not (CAUGHT / str(number)).exists() and fails_with(item, nextitem, number, limit):
+            if not (CAUGHT / str(number)).exists() and fails_with(item, number, limit):
                 (CAUGHT / str(number)).write_text(item.nodeid, "utf-8")
     return True
 
 
-def fails_with(item, nextitem, number: int, limit: float) -> bool:
-    """Whether the test fails, or does not end in time, while this mutant is on."""
+def fails_with(item, number: int, limit: float) -> bool:
+    """Whether the test fails, or does not end in time, while this mutant is on, its fixtures made anew."""
     clear_caches()
+    item.session._setupstate.teardown_exact(None)
     os.environ["MUTANT"] = str(number)
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, limit)
     try:
         item._initrequest()
-        return any(report.failed for report in runtestprotocol(item, nextitem=nextitem, log=False))
+        return any(report.failed for report in runtestprotocol(item, nextitem=None, log=False))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         del os.environ["MUTANT"]
