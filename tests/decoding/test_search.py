@@ -102,6 +102,7 @@ def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
     (drawn,) = sample(model, prompt, torch.Generator(), samples=5, sampling=top).hypotheses
     assert (drawn.tokens, drawn.samples) == (one.tokens, 5)
     assert beam(model, prompt, width=40).hypotheses[0].score >= one.score - 1e-4
+    assert beam(model, prompt, width=1, max_length=1).hypotheses[0].tokens == one.tokens[:1]
 
 
 @every_kind
@@ -178,7 +179,7 @@ def test_a_search_that_is_left_between_two_steps_leaves_gradients_on(kind):
     steps = (
         beam_steps(model, prompt, width=2, max_length=5)
         if kind == "beam"
-        else sample_steps(model, prompt, torch.Generator(), samples=3, max_length=5)
+        else sample_steps(model, prompt, torch.Generator(), samples=1, max_length=5)
     )
     tree = next(steps)
     assert torch.is_grad_enabled() and not tree.hypotheses
@@ -396,7 +397,7 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
         output: float(own(force_tokens(model, prompt, output).logp, output).sum())
         for output in every_output(3, 4)
     }
-    for alpha in (0.0, 0.6, 2.0):
+    for alpha in (0.0, 0.6, 5.0):
         scores = {output: value / penalty(len(output), alpha) for output, value in logp.items()}
         hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
         best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)

@@ -147,7 +147,7 @@ def test_the_decoder_of_a_transformer_can_have_its_own_attentions():
 
 def test_json_of_a_pattern_comes_back_and_that_of_one_attention_is_as_before():
     both = stack(WINDOW, kind="transformer", decoder_attention=FULL, cross_attention=FULL)
-    for config in (stack(WINDOW, FULL, kv_shared_layers=2), both):
+    for config in (stack(WINDOW, FULL, kv_shared_layers=2), both, stack(*[FULL] * 12)):
         assert ModelConfig.from_json(config.to_json()) == config
     assert not set(PATTERN_FIELDS) & stack(FULL).to_json().keys()
 

@@ -529,8 +529,10 @@ def test_rows_are_read_as_they_are_meant():
     assert len(rows.learned) + len(rows.held_out) == 13
     rows = parse("classify", GOOD + "\nsentence 3,b\nsentence 3,b")
     assert rows.repeated == 2 and len(rows.learned) + len(rows.held_out) == 12
-    rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(10)))
+    rows = parse("pairs", "source,target\n" + "\n".join(f"{i},{i * i}" for i in range(8)))
     assert rows.labels == () and len(rows.held_out) == 2
+    most = "\n".join(f"{'x' * 1000 if i == 7 else i},{i % 20}" for i in range(3_000))
+    assert (len(parse("classify", most).labels), len(parse("classify", most).held_out)) == (20, 100)
 
 
 @pytest.mark.parametrize(("data", "words"), [
@@ -545,7 +547,8 @@ def test_rows_are_read_as_they_are_meant():
     (GOOD + "\n" + 1001 * "x" + ",a", "longer than 1,000 characters in line 14"),
     ("a,b,c\n" * 9, "Line 1 has 3 columns"),
     ("\n".join(f"{i},same" for i in range(9)), "Every row has the label 'same'"),
-    ("\n".join(f"{i},{i // 2}" for i in range(99)), "at most 20 are allowed"),
+    ("\n".join(f"{i},{i % 21}" for i in range(99)), "at most 20 are allowed"),
+    ("\n".join(f"{i},{i % 2}" for i in range(7)), "7 different rows; at least 8"),
     ("\n".join(f"{i},{i % 2}" for i in range(3_001)), "at most 3,000 are allowed"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said_with_its_line(data, words):

@@ -551,6 +551,9 @@ def test_rows_that_do_not_sum_to_one_are_said_and_drawn():
     weights[0, 0, 1] = 0
     arrays = read_arrays(npz(attention=weights), "a.npz")
     assert "between 0.50 and 0.50" in arrays.cut
+    for factor, cut in ((0.98, True), (0.995, False), (1.005, False), (1.02, True)):
+        assert bool(read_arrays(npz(a=even(2, 4, 4) * factor), "a.npz").cut) == cut
+    assert read_arrays(npz(a=even(1, 1, 2048)), "a.npz").trace.map(0).weights.shape == (1, 1, 2048)
     np.testing.assert_array_equal(arrays.trace.map(0).weights, weights[0])
 
 
