@@ -15,12 +15,11 @@ from core.interpret.circuits import (
     head_weights,
     thin_svd,
 )
-from core.interpret.trace import to_numpy
+from core.interpret.trace import STREAMS, to_numpy
 from core.pretrained import PretrainedError
 from core.studies.circuits import (
     PAIR,
     PAIRED_MODELS,
-    STREAMS,
     AttentionMeasures,
     Circuits,
     Edge,

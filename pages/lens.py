@@ -37,8 +37,8 @@ from core.studies.lens import (
     EMBEDDING,
     WINDOW,
     Decision,
+    answering_layers,
     answering_maps,
-    layer_names,
     window_start,
 )
 from dashboard.draw import vega
@@ -336,7 +336,7 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         return
     rows.sort(key=lambda row: -float(row[0].max()))
     weights, item, head = rows[0]
-    names = layer_names(controls.reading)
+    names = answering_layers(controls.reading)
     name = state if only is None else f"{names[item.kind, item.layer]}·H{head}"
     paragraph(f"**Where {plain(name)} attends to from {plain(controls.line.tokens[position])}**")
     several = len({item.kind for _, item, _ in rows}) > 1
@@ -772,7 +772,7 @@ def who_section(controls: Values) -> None:
     if (attribution := results.get(PASSES - 1)) is None:
         return
     add_script(partial(who_script, controls, attribution))
-    parts, layers = study.named_parts(reading, attribution), layer_names(reading)
+    parts, layers = study.named_parts(reading, attribution), answering_layers(reading)
     ids = [token for token in (baseline.id, controls.contrast) if token is not None]
     answer, other, *_ = [*_words(ref, ids).values(), None]
     fact(wrote(controls, attribution, parts, str(answer), other))

@@ -587,6 +587,5 @@ def _unit(singular: Float[Tensor, "H D"]) -> Float[Tensor, "H D"]:
 
 
 def _norms(written: Float[Tensor, "H E C"], read: Float[Tensor, "I C D"]) -> Float[Tensor, "H I"]:
-    """The norm of each product, all in one."""
     products = written.flatten(0, 1) @ read.transpose(0, 1).flatten(1)
     return products.view(*written.shape[:2], read.shape[0], -1).square().sum((1, 3)).sqrt()

@@ -112,7 +112,6 @@ class Baseline:
 
     @property
     def value(self) -> float:
-        """The target value of the full model."""
         return float(self.target_value(self.answer))
 
     @property

@@ -436,7 +436,6 @@ def _hold(
 
 
 def _embeds(module: nn.Module) -> bool:
-    """Whether a module is an embedding, learned or of sines."""
     sines = re.search("Position\\w*Embedding", type(module).__name__)
     return isinstance(module, nn.Embedding) or bool(sines and not [*module.parameters()])
 

@@ -133,7 +133,6 @@ def transform_trace(trace: AttentionTrace, transform: MapTransform) -> Attention
 
 
 def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np.add) -> np.ndarray:
-    """Reduce one axis group by group."""
     order = [index for group in groups for index in group]
     if order != list(range(values.shape[axis])):
         values = np.take(values, order, axis=axis)

@@ -439,7 +439,6 @@ class RelationScore:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The words from and to which the relation goes in this direction."""
         return self.relation.ends(self.reverse)
 
     @cached_property

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from torch import Tensor
 Kind = Literal["self", "causal", "cross", "words", "sentences"]
 Head = tuple[int, int]  # the indices of its layer and of itself
 LayerKey = tuple[Kind, int]  # its kind, and its index among those of the kind
+STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +127,15 @@ class AttentionTrace:
     def head(self, layer: int, head: int) -> np.ndarray:
         """The weights (T, S) of one head."""
         return self.maps[layer].weights[head]
+
+
+def layer_names(numbers: Mapping[LayerKey, int]) -> dict[LayerKey, str]:
+    """The layers by the model's own numbers, as L3; with their kind, as decoder L3, where there are several."""
+    several = len({kind for kind, _ in numbers}) > 1
+    return {
+        key: f"{STREAMS[key[0]]} L{number}" if several else f"L{number}"
+        for key, number in numbers.items()
+    }
 
 
 def head_name(number: int, head: int) -> str:

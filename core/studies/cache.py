@@ -230,7 +230,6 @@ class Paging:
 
     @property
     def used(self) -> int:
-        """Tokens."""
         return sum(self.lengths)
 
     @property

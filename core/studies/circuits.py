@@ -25,13 +25,12 @@ from core.interpret.circuits import (
 )
 from core.interpret.lens import attribute_logit
 from core.interpret.patching import pair_of, patch, ranked
-from core.interpret.trace import Kind, to_numpy
+from core.interpret.trace import Kind, layer_names, to_numpy
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, read, reject_if
 from core.pretrained.base import display_tokens
 from core.pretrained.reading import tokenized, tokenizer_of
 
 Head = tuple[int, int]  # (index of its attention in the order in which they run, head)
-STREAMS = {"self": "encoder", "causal": "decoder", "cross": "cross"}
 # The first that a stream reads as one token is its default.
 WORDS = ("river", "seven", "sieben", "the")
 TOP, DIRECTIONS, ENDS = 8, 4, 3
@@ -82,11 +81,8 @@ class Circuits(HeadWeights):
 
     @cached_property
     def layer_names(self) -> list[str]:
-        several = len({each.kind for each in self.heads}) > 1
-        return [
-            f"{STREAMS[one.kind]} L{one.number}" if several else f"L{one.number}"
-            for one in self.heads
-        ]
+        numbers = {(one.kind, one.layer): one.number for one in self.heads}
+        return list(layer_names(numbers).values())
 
     @cached_property
     def head_names(self) -> list[str]:

@@ -12,7 +12,7 @@ from core.interpret.lens import (
     Trajectories,
     first_likeliest,
 )
-from core.interpret.trace import AttentionMap, Kind
+from core.interpret.trace import AttentionMap, LayerKey, layer_names
 from core.pretrained import Reading
 
 EMBEDDING, BIASES, DECODER = "embedding", "biases", "decoder "
@@ -70,18 +70,16 @@ def answering_maps(reading: Reading) -> tuple[AttentionMap, ...]:
     )
 
 
-def layer_names(reading: Reading) -> dict[tuple[Kind, int], str]:
-    """The layers that answer by (kind, layer), with the kind where there are several."""
-    maps = answering_maps(reading)
-    several = {"causal": DECODER, "cross": "cross "} if len({one.kind for one in maps}) > 1 else {}
-    return {
-        (item.kind, item.layer): f"{several.get(item.kind, '')}{item.layer_name}" for item in maps
-    }
+def answering_layers(reading: Reading) -> dict[LayerKey, str]:
+    """The names of the layers that answer."""
+    return layer_names(
+        {(item.kind, item.layer): item.layer_number for item in answering_maps(reading)}
+    )
 
 
 def named_parts(reading: Reading, attribution: Attribution) -> list[tuple[str, Part]]:
     """Each part with its name, the largest share first."""
-    names = layer_names(reading)
+    names = answering_layers(reading)
     return [
         (_part_name(part, "" if part.key is None else names[part.key]), part)
         for part in sorted(attribution.parts, key=lambda part: -abs(part.value))
@@ -102,7 +100,7 @@ def _part_name(part: Part, layer: str) -> str:
 
 def grouped(reading: Reading, attribution: Attribution) -> dict[str, float]:
     """The same sum by larger parts, in the order of the model, and last all biases."""
-    names, sums = layer_names(reading), dict[str, float]()
+    names, sums = answering_layers(reading), dict[str, float]()
     for part in sorted(
         attribution.parts,
         key=lambda part: (

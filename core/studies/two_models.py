@@ -23,7 +23,7 @@ from core.interpret.patching import (
     pair_of,
     patch_source,
 )
-from core.interpret.trace import Kind
+from core.interpret.trace import Kind, layer_names
 from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.answers import Answer, output_name, top_candidates
 from core.pretrained.attention_recorder import numbers_by_layer
@@ -140,9 +140,7 @@ def patch_texts(
     """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
     source = patch_source(pair_of(model, clean, corrupted, *answers), direction)
     numbers = numbers_by_layer(model.model, source.calls.values())
-    several = len({kind for kind, _ in numbers}) > 1
-    kinds = {"self": "encoder ", "causal": "decoder ", "cross": "cross "} if several else {}
-    names = {key: f"{kinds.get(key[0], '')}L{numbers[key]}" for key in source.calls}
+    names = layer_names({key: numbers[key] for key in source.calls})
     return Patching(_with_model(source, None), names, estimate_heads(source))
 
 
