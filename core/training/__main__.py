@@ -39,11 +39,12 @@ from core.training.record import Record
 from core.training.sweeps import with_settings
 
 app = command_line.new_app(__doc__)
+LISTS = ("--values", "--seeds")
 Name = Annotated[str, typer.Argument(metavar="RUN", help="a run's name in the list, or its folder")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    return command_line.run(app, arguments, lists=("--values", "--seeds"))
+    return command_line.run(app, arguments, LISTS)
 
 
 @app.command()
