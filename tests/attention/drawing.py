@@ -8,30 +8,22 @@ import torch
 from hypothesis import assume, strategies as st
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
-from core.attention.config import needs
+from core.attention.config import EXAMPLE_PARTS, example, example_config
 
 B, T, S, C, H = 2, 5, 7, 24, 3
-COMPOSED = {
-    "and": (Choice("causal"), Choice.of("local", window=1)),
-    "or": (Choice("causal"), Choice.of("local", window=1)),
-    "not": (Choice("causal"),),
-}
-
-
 FITTING = {"grouped_query": {"kv_heads": 1}}  # what must follow from H, which two do not divide
+Item = tuple[str, str]  # axis, key
+ENTRIES: list[Item] = [(axis, entry.key) for axis, entries in AXES.items() for entry in entries]
 
 
 def plain(axis, key):
     """A choice with its defaults; a composed mask gets parts."""
-    return Choice.of(
-        key, *(COMPOSED.get(key, ()) if axis == "mask" else ()), **FITTING.get(key, {})
-    )
+    return example(axis, key, **FITTING.get(key, {}))
 
 
 def config_of(axis, key, heads=H):
     """The config of a choice with its defaults, and beside it what it needs."""
-    beside = {other: plain(other, name) for other, name in needs(axis, key).items()}
-    return AttentionConfig(C, heads, **beside | {axis: plain(axis, key)})
+    return example_config(axis, key, C, heads, **FITTING.get(key, {}))
 
 
 def perturbed(layer):
@@ -90,7 +82,7 @@ def choices(axis, entries):
 
 
 def masks():
-    leaves = choices("mask", [entry for entry in AXES["mask"] if entry.key not in COMPOSED])
+    leaves = choices("mask", [entry for entry in AXES["mask"] if entry.key not in EXAMPLE_PARTS])
     return st.recursive(
         leaves,
         lambda part: st.one_of(
@@ -120,12 +112,6 @@ def configs(draw, **fixed):
 # Few configs in which every pair of choices across two axes that can go together stands at least once.
 
 
-Item = tuple[str, str]  # axis, key
-ITEMS: dict[str, list[Item]] = {
-    axis: [(axis, entry.key) for entry in entries] for axis, entries in AXES.items()
-}
-
-
 def build(items: Collection[Item]) -> AttentionConfig:
     return AttentionConfig(C, H, **{axis: plain(axis, key) for axis, key in items})
 
@@ -135,7 +121,9 @@ def pairs() -> dict[tuple[Item, Item], str | None]:
     """Every pair of choices of two axes, and the sentence that refuses it."""
     refusals: dict[tuple[Item, Item], str | None] = {}
     for one, other in itertools.combinations(AXES, 2):
-        for pair in itertools.product(ITEMS[one], ITEMS[other]):
+        for pair in itertools.product(
+            *([i for i in ENTRIES if i[0] == axis] for axis in (one, other))
+        ):
             try:
                 build(pair)
                 refusals[pair] = None
@@ -157,8 +145,8 @@ def rows(without: Collection[Item] = ()) -> list[tuple[Item, ...]]:
         for axis in AXES:
             fitting = [
                 item
-                for item in ITEMS[axis]
-                if all(frozenset((item, other)) in fits for other in row)
+                for item in ENTRIES
+                if item[0] == axis and all(frozenset((item, other)) in fits for other in row)
             ]
             new = {
                 item: sum((a, b) in left or (b, a) in left for a in (item,) for b in row)

@@ -11,7 +11,7 @@ from core.attention.config import example_config
 from core.attention.kernels.exact import STATELESS, why_no_state
 from core.attention.projections.low_rank import Latent
 from core.models.transformer import causal_config
-from tests.attention.drawing import config_of, perturbed, read_in_parts
+from tests.attention.drawing import ENTRIES, config_of, perturbed, read_in_parts
 from tests.cases import each
 
 B, T, C, H = 2, 11, 24, 3
@@ -26,7 +26,7 @@ LEFT = torch.arange(T) >= torch.tensor([[0], [3]])  # the second text begins aft
 
 
 @each(("padded", "record"), [(False, False), (True, False), (True, True)])
-@each(("axis", "key"), [(axis, item.key) for axis, entries in AXES.items() for item in entries])
+@each(("axis", "key"), ENTRIES)
 def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
     """What padding holds is not read."""
     layer, x, real = decoder_layer(axis, key), torch.randn(B, T, C), LEFT if padded else None

@@ -27,10 +27,9 @@ from core.attention import (
 )
 from core.attention.config import example_config
 from tests.attention import drawing
-from tests.attention.drawing import B, C, H, T, configs, plain, run
+from tests.attention.drawing import ENTRIES, B, C, H, T, configs, plain, run
 from tests.cases import each
 
-ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 TENSORS = (
     "q",
     "k",

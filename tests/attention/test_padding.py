@@ -15,13 +15,12 @@ from core.attention import AXES, Attention, AttentionConfig, Choice, ConfigError
 from core.attention.config import example_config
 from core.attention.kernels.exact import exact
 from tests.attention import drawing
-from tests.attention.drawing import B, C, configs, perturbed, plain
+from tests.attention.drawing import ENTRIES, B, C, configs, perturbed, plain
 from tests.cases import each
 
 T, S = 5, 7
 H = 4
 REAL = torch.tensor([[True, True, False, True, False, True, False], [True] * 7])
-ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
 FILLINGS = {
     "random": lambda x: torch.randn_like(x),
     "huge": lambda x: 1e30 * torch.randn_like(x),
@@ -233,7 +232,6 @@ def test_a_stray_tensor_is_found_out():
 
 # A layer's numbers: gradients of its output, fp64 that stays fp64, near results in half, no trace of padding.
 
-ENTRIES = [(axis, item.key) for axis in AXES for item in AXES[axis]]
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 BESIDE = ["formula", "kerple"]  # positions that every other one is joined to
 # An output that jumps where two candidates change their rank: rounding may choose the other in some rows.

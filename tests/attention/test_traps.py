@@ -363,20 +363,16 @@ def test_builds_runs_and_survives_json(item, size, heads):
         assert merged.shape == (2, 7, size) and merged.isfinite().all()
 
 
-def test_in_order_of_year():
+def test_in_order_of_year_and_no_two_are_the_same():
     years = [item.year for item in PRESETS]
     assert (
         years == sorted(years)
         and years[0] == 2014
         and len({item.key for item in PRESETS})
         == len({item.name for item in PRESETS})
+        == len({item.config(64, 8) for item in PRESETS})
         == len(PRESETS)
     )
-
-
-def test_no_two_are_the_same():
-    configs = [item.config(64, 8) for item in PRESETS]
-    assert len(set(configs)) == len(configs)
 
 
 @EACH

@@ -11,13 +11,13 @@ from core.attention.config import example_config
 from core.attention.cost import CUDA, Limits, attention_cost, peak_bytes, race, seconds, workload
 from core.studies.efficient import Race, machine
 from tests.attention import drawing
+from tests.attention.drawing import ENTRIES, read_in_parts
 from tests.attention.test_register import listed
 from tests.cases import each
 from tests.close import differences
 
 B, T, C, H = 2, 67, 64, 4  # more tokens than a chunk of 64, and no power of two
 NARROW = 24  # heads of 6 numbers, which no kernel of the GPU takes as they are
-ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
 def config_of(axis, key, width=C):
@@ -71,15 +71,12 @@ def test_every_entry_steps_as_on_the_cpu(axis, key):
     layer, (x, *_) = Attention(config_of(axis, key)).eval(), inputs(C, 9)
     results, refusals = [], []
     for device in ("cuda", "cpu"):
-        moved, cache, outs = deepcopy(layer).to(device), None, []
         try:
-            for part in x.to(device).split((5, 1, 3), dim=1):
-                steps, cache = moved.step(part, cache)
-                outs.append(steps.merged)
+            merged = read_in_parts(deepcopy(layer).to(device), x.to(device), (5, 1, 3))[0]
         except (ConfigError, ValueError) as refusal:
             refusals.append(str(refusal))
             continue
-        results.append({"merged": torch.cat(outs, dim=1)})
+        results.append({"merged": merged})
     if refusals:
         assert refusals[0] == refusals[-1] and not results
     else:
