@@ -13,6 +13,7 @@ from core.models.cards import (
     MODELS,
     WINDOW,
     ModelCard,
+    Step,
     cache_bytes,
     decoding_step,
     intensity,
@@ -189,25 +190,14 @@ FIELDS = Fields(
 # What the page computes as Python: a step of decoding, the race, the cache's size, and pages.
 
 
-LINES = """
+DRAW_RACE = """
 import altair as alt
 import pandas as pd
 
-alt.Chart(pd.DataFrame({rows})).mark_line().encode(
-    x={x}, y={y}, color="name")
+alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()
+                        for at, second in enumerate(each, 1)])).mark_line().encode(
+    x="token", y="ms", color="name")
 """
-DRAW_RACE = LINES.format(
-    rows='[{"token": at, "name": name, "ms": 1000 * second} for name, each in seconds.items()\n'
-    "                        for at, second in enumerate(each, 1)]",
-    x='"token"',
-    y='"ms"',
-)
-DRAW_SIZES = LINES.format(
-    rows='[{"tokens": length, "bytes": size, "name": name} for name, each in sizes.items()\n'
-    "                        for length, size in zip(lengths, each)]",
-    x='alt.X("tokens", scale=alt.Scale(type="log", base=2))',
-    y='alt.Y("bytes", scale=alt.Scale(type="log"))',
-)
 
 
 def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Script:
@@ -276,15 +266,8 @@ print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]),
     )
 
 
-def size(values: Values, form: str) -> Script:
+def size(values: Values, form: str, step: Step) -> Script:
     model = MODELS[values.model]
-    numbers = (
-        values.length,
-        values.batch,
-        values.bytes,
-        1e9 * values.bandwidth,
-        1e12 * values.speed,
-    )
     code = f"""
 from core.models.cards import FORMS, MODELS, cache_bytes, decoding_step
 
@@ -298,15 +281,19 @@ bound = decoding_step(model, FORMS[{form!r}], length={values.length}, batch={val
                       speed=1e12 * {values.speed!r})  # bytes and FLOPs a second
 print(bound, "bound by", bound.bound)
 """
-    step = decoding_step(model, FORMS[form], *numbers)
     curves = [
         [cache_bytes(model, each, length, values.bytes) for length in LENGTHS]
         for each in FORMS.values()
     ]
-    draw = DRAW_SIZES.replace(
-        "in sizes.items()",
-        f"in sizes.items() if name in {source_of([FORMS[name].name for name in values.curves])}",
-    )
+    draw = f"""
+import altair as alt
+import pandas as pd
+
+drawn = {source_of([FORMS[name].name for name in values.curves])}
+alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for name in drawn
+                        for length, size in zip(lengths, sizes[name])])).mark_line().encode(
+    x=alt.X("tokens", scale=alt.Scale(type="log", base=2)), y=alt.Y("bytes", scale=alt.Scale(type="log")), color="name")
+"""
     text = "Bytes of the cache by the length of the text, and what bounds a step, in closed form."
     return Script(
         (Cell(text, code, draw, "cache:sizes") if values.curves else Cell(text, code),),
@@ -532,7 +519,6 @@ def draw_size() -> None:
         **values,
     )
     form = form if values.form == "own" else values.form
-    add_script(partial(size, values, form), "size")
     step = decoding_step(
         model,
         FORMS[form],
@@ -542,6 +528,7 @@ def draw_size() -> None:
         1e9 * values.bandwidth,
         1e12 * values.speed,
     )
+    add_script(partial(size, values, form, step), "size")
     reads = byte_size(step.weight_bytes + step.cache_bytes)
     machine_does = number(1e3 * values.speed / values.bandwidth)
     memory = step.bound == "memory"

@@ -235,14 +235,6 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
 # The page: the layers of all models, the card of one, and caches by length.
 
 
-# A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
-SHAPES: dict[Kind, str] = {
-    "full": "height:100%",
-    "window": "height:50%",
-    "latent": "height:75%",
-    "linear": "height:25%",
-    "no positions": "height:100%",
-}
 STYLE = """<style>
 .cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
 .cards table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
@@ -402,6 +394,8 @@ def strip(card: ModelCard, theme: Theme, large: bool = False) -> str:
 
 
 def cell_style(kind: Kind, theme: Theme) -> str:
+    # A kind differs in height or outline too, so that it is told without colours; what sees or stores less is lower.
+    height = {"window": 50, "latent": 75, "linear": 25}.get(kind, 100)
     colour = CATEGORIES[theme][KINDS.index(kind)]
     look = f"border:2px solid {colour}" if kind == "no positions" else f"background:{colour}"
-    return f"{SHAPES[kind]};{look}"
+    return f"height:{height}%;{look}"

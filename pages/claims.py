@@ -293,17 +293,10 @@ def interval_picture(effect: Effect, theme: Theme) -> str:
     ends = [effect.low, effect.mean, effect.high, part.low, part.high]
     values = [one for one in ends if math.isfinite(one)]
     air = 0.15 * (max(values) - min(values)) or abs(effect.mean) or 1.0
-    low, high = min(values) - air, max(values) + air
-
-    def place(value: float) -> float:
-        return 4 + (width - 8) * (min(max(value, low), high) - low) / (high - low)
-
-    left, right, middle, colour = (
-        place(part.low),
-        place(part.high),
-        height / 2,
-        OUTCOME_COLOURS[theme][effect.outcome],
-    )
+    span = min(values) - air, max(values) + air
+    places = np.interp([part.low, part.high, *ends[:3]], span, (4, width - 4))
+    left, right, low, mean, high = map(float, places)
+    middle, colour = height / 2, OUTCOME_COLOURS[theme][effect.outcome]
     spoken = (
         f"{part.name}: {write(effect.mean, part.unit)}, interval {interval_text(effect)}; it must be "
         f"{bounds_text(part)}"
@@ -311,9 +304,9 @@ def interval_picture(effect: Effect, theme: Theme) -> str:
     return image(
         f'<rect x="{round(left, 1)}" y="3" width="{round(right - left, 1)}" height="{height - 6}" '
         f'fill="{Ink.of(theme).hairline}"/>'
-        f'<line x1="{round(place(effect.low), 1)}" x2="{round(place(effect.high), 1)}" y1="{middle}" y2="{middle}" '
+        f'<line x1="{round(low, 1)}" x2="{round(high, 1)}" y1="{middle}" y2="{middle}" '
         f'stroke="{colour}" stroke-width="4" stroke-linecap="round"/>'
-        f'<circle cx="{round(place(effect.mean), 1)}" cy="{middle}" r="5" fill="{colour}"/>',
+        f'<circle cx="{round(mean, 1)}" cy="{middle}" r="5" fill="{colour}"/>',
         width,
         height,
         spoken,

@@ -670,12 +670,6 @@ def _dialog(controls: Comparison, index: int) -> None:
 # What the page computes as Python.
 
 
-MAPS = """The same head under every mechanism, of layers with seeded weights or with MiniLM's own queries and keys:
-its weights, and the difference of two."""
-COSTS = """Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.
-core.attention.cost.race(configs, [{length}]) measures time and memory here."""
-
-
 def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[str]) -> Script:
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
@@ -726,8 +720,18 @@ show_maps(weights, tokens, tokens)
         values["difference"] = results[first].weights - results[second].weights
     return Script(
         (
-            Cell(MAPS, maps, draw, "compare:maps"),
-            Cell(COSTS.format(length=controls.length), costs),
+            Cell(
+                "The same head under every mechanism, of layers with seeded weights or with MiniLM's own queries and "
+                "keys:\nits weights, and the difference of two.",
+                maps,
+                draw,
+                "compare:maps",
+            ),
+            Cell(
+                "Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.\n"
+                f"core.attention.cost.race(configs, [{controls.length}]) measures time and memory here.",
+                costs,
+            ),
         ),
         values,
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +14,6 @@ from core.attention import Choice, ConfigError
 from core.attention.cost import (
     CPU,
     CUDA,
-    Measurement,
     attention_cost,
     devices,
     exponent,
@@ -52,7 +51,16 @@ from dashboard.draw.vega import (
     titled_figure,
 )
 from dashboard.server.cache import cached
-from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, SelectSlider, Text, Toggle
+from dashboard.ui.fields import (
+    HERE,
+    Fields,
+    MultiSelect,
+    Select,
+    SelectSlider,
+    Text,
+    Toggle,
+    Values,
+)
 from dashboard.ui.links import fragment, read_linked, write_linked
 from dashboard.ui.mechanism import params_of
 from dashboard.ui.panels import (
@@ -320,34 +328,24 @@ show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there."""
+def scaling(result: Result, kernel: str) -> Values | None:
+    """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there.
 
-    kernel: str
-    point: Measurement
-    time: float
-    memory: float
-    flops: float
-    closed_flops: float
-    closed_bytes: float
-
-
-def scaling(result: Result, kernel: str) -> Scaling | None:
-    """None before two lengths have been measured."""
+    None before two lengths have been measured.
+    """
     points = result.of(kernel)[-LAST:]
     if len(points) < 2:
         return None
     config, lengths = result.conditions.config(kernel), [point.length for point in points]
     costs = [attention_cost(config, length, length) for length in lengths]
-    return Scaling(
-        kernel,
-        points[-1],
-        exponent(lengths, [p.seconds for p in points]),
-        exponent(lengths, [p.bytes for p in points]),
-        exponent(lengths, [c.flops for c in costs]),
-        costs[-1].flops,
-        costs[-1].bytes,
+    return Values(
+        kernel=kernel,
+        point=points[-1],
+        time=exponent(lengths, [p.seconds for p in points]),
+        memory=exponent(lengths, [p.bytes for p in points]),
+        flops=exponent(lengths, [c.flops for c in costs]),
+        closed_flops=costs[-1].flops,
+        closed_bytes=costs[-1].bytes,
     )
 
 

@@ -490,9 +490,6 @@ def about_text(item: RunSummary) -> str:
 # The page Runs: a search, the list of runs, and the selected run with its curves and actions.
 
 
-ROW, HEAD, MAX_ROWS = 35, 38, 8  # pixels, pixels, rows
-
-
 def page() -> None:
     whose = "every run of yours" if hosted() else "every run of this machine"
     title("Runs", f"You will find {whose} here: rename it, continue it, compare it or download it.")
@@ -707,8 +704,8 @@ def run_list(items: Sequence[RunSummary], selected: Sequence[RunSummary], total:
         selection_default={
             "selection": {"rows": [row for row, item in enumerate(items) if item in selected]}
         },
-        height=HEAD + ROW * min(len(items), MAX_ROWS),
-        row_height=ROW,
+        height=38 + 35 * min(len(items), 8),  # of the head, and of at most eight rows
+        row_height=35,
         column_config={
             "name": column.TextColumn("run", pinned=True),  # as wide as the longest
             "sequence_accuracy": column.NumberColumn(
