@@ -115,6 +115,7 @@ def test_what_is_kept_and_dropped_adds_up(config):
             assert (one.fate == "ended") <= (one.token == EOS)
     kept = Counter(one.step for one in by_beam.candidates if one.fate == "kept")
     assert max(kept.values()) == len(by_beam.hypotheses) == 4
+    assert max(Counter(one.step for one in by_beam.candidates).values()) == 8
     assert sum(one.samples for one in by_chance.hypotheses) == 9
     passed_over = Counter(one.parent for one in by_chance.candidates if not one.samples)
     assert max(passed_over.values()) == 3
@@ -243,6 +244,8 @@ def test_the_cap_holds_and_training_mode_comes_back():
         assert long.shape == (3, longest) and (long != PAD).all()
     model, source, mask = greedy_made(MODELS["gru"], bias=1e4)  # all rows that end stop at once
     assert greedy(model, source, mask).tolist() == [[GREEDY_EOS]] * 3
+    tree = beam(model, Prompt(source[:1], mask[:1]), width=1)
+    assert {one.step for one in tree.candidates} == {0}, "nothing better can follow"
 
 
 # Decoding against Hugging Face's generate and its warpers, and against trying out every output there is.
