@@ -178,10 +178,6 @@ class Reading:
     note: str | None = None
     sinks: bool = False
 
-    @property
-    def special(self) -> tuple[bool, ...]:
-        return self.source.special
-
     def lines(self, kind: Kind) -> tuple[Line, Line]:
         """What the rows and what the columns of that kind of map stand for."""
         if self.target is None or self.produced is None or kind == "self":

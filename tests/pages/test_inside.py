@@ -130,7 +130,7 @@ def test_what_a_model_lacks_is_named(app, needs, name, why):
 def test_the_example_of_arrays_can_itself_be_uploaded():
     arrays = read_arrays(example_arrays(), "attention.npz")
     assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
-    assert arrays.special[:2] == (True, False)
+    assert arrays.source.special[:2] == (True, False)
 
 
 def npz(**arrays: np.ndarray) -> bytes:

@@ -439,8 +439,8 @@ def test_a_layer_s_own_queries_and_keys_make_its_own_attention(minilm, layer):
 @each("text", ["a", "🙂", "שלום עולם", "…", "<b>x</b>", "a\u0000b", "𝔘𝔫𝔦"])
 def test_any_text_gives_a_reading(minilm, text):
     reading = read(minilm, text)
-    assert len(reading.special) == len(reading.trace.map(0).keys) >= 3 or text == "a\u0000b"
-    assert reading.special[0] and reading.special[-1] and reading.cut is None
+    assert len(reading.source) == len(reading.trace.map(0).keys) >= 3 or text == "a\u0000b"
+    assert reading.source.special[0] and reading.source.special[-1] and reading.cut is None
 
 
 def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp_path):
@@ -448,7 +448,7 @@ def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp
         with pytest.raises(PretrainedError, match="write a sentence"):
             read(minilm, text)
     long, longest = (read(minilm, text) for text in ("word " * 700, "ab " * 10_000))
-    assert len(long.special) == len(longest.special) == 512
+    assert len(long.source) == len(longest.source) == 512
     assert "702 tokens" in long.cut and longest.cut
     (tmp_path / "model.safetensors").write_bytes(b"not the model")
     with pytest.raises(PretrainedError, match="sha256"):

@@ -1,7 +1,6 @@
 """ModelCard: the sizes of a published model as configs of this lab, layer by layer, and what follows from them."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -216,11 +215,6 @@ class ModelCard:
         """Each attention once, with the number of layers that have it."""
         return dict(Counter(self.layers))
 
-    @property
-    def storing(self) -> Iterator[AttentionLayer]:
-        """The attentions that store something while text is written."""
-        return (layer for block in self.blocks[self.encoder_blocks :] for layer in block.attentions)
-
     @cached_property
     def parameter_rows(self) -> dict[str, int]:
         """All parameters by what they are for."""
@@ -252,7 +246,8 @@ class ModelCard:
 
     def cache_numbers(self, length: int) -> int:
         """Numbers that all layers store of one sequence of that length."""
-        return sum(layer.stored(length) for layer in self.storing) if self.stores else 0
+        writing = self.blocks[self.encoder_blocks :] if self.stores else ()
+        return sum(layer.stored(length) for block in writing for layer in block.attentions)
 
     def cache_bytes(self, length: int, number_bytes: int = 2) -> int:
         return number_bytes * self.cache_numbers(length)
