@@ -1,19 +1,24 @@
-"""What each claim trains, and what each task recommends, is what was saved in snapshots.json.
+"""What each choice and preset is, claim trains and task recommends is what was saved in test_snapshots.json.
 
 `make snapshots` writes it again: its diff shows which experiment changed.
 """
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from core.attention import AXES, PRESETS, Choice, ConfigError, entry
+from core.attention.config import refusals
+from core.attention.cost import attention_cost, parameters
 from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import recommended
 from core.training.evaluate import never_stop
+from tests.attention.drawing import ENTRIES, config_of
 
 SAVED = Path(__file__).with_suffix(".json")
 UNTRAINED = ("cost", "scaling", "path", "causal", "concatenation", "explanation", "roles")
@@ -54,10 +59,50 @@ def recipes() -> dict[str, Any]:
     }
 
 
-def test_claims_and_tasks_train_what_was_saved(monkeypatch):
-    found = json.loads(json.dumps({"claims": experiments(monkeypatch), "tasks": recipes()}))
+EXACT = ("exact", "fused", "chunked", "local", "block_sparse")  # kernels of the same weights
+
+
+def mechanisms() -> dict[str, Any]:
+    """Parameters, learned numbers, refusals and costs of each choice, and the choices of each preset, by name."""
+    found: dict[str, Any] = {
+        f"preset {preset.key}": {
+            axis: json.dumps(getattr(preset.config(), axis).to_json()) for axis in AXES
+        }
+        for preset in PRESETS
+    }
+    for axis, key in ENTRIES:
+        config, costs = config_of(axis, key), []
+        for kernel in EXACT if axis != "kernel" else (key,):
+            with suppress(ConfigError):
+                one = config.with_(kernel=Choice(kernel)) if axis != "kernel" else config
+                for size in ((300, 300, None), (70, 110, 60)):
+                    cost = attention_cost(one, *size)
+                    costs.append(f"{kernel} {size}: {cost.flops:.0f}, {cost.bytes:.0f}")
+        found[f"{axis} {key}"] = {
+            "costs": costs,
+            "learned": sum(parameters(config).values()),
+            "parameters": [
+                f"{p.key} = {p.default}: {p.low} to {p.high} by {p.step} {' '.join(p.choices)}"
+                for p in entry(axis, key).params
+            ],
+            "refuses": " ".join(f"{other}:{name}" for other, name, _ in refusals(axis, key)),
+        }
+    return found
+
+
+def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
+    found = json.loads(
+        json.dumps(
+            {
+                "claims": experiments(monkeypatch),
+                "mechanisms": mechanisms(),
+                "tasks": recipes(),
+            }
+        )
+    )
     if os.environ.get("UPDATE_SNAPSHOTS"):
         text = json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True)
         SAVED.write_text(text + "\n", encoding="utf-8")
     saved = json.loads(SAVED.read_text("utf-8"))
-    assert found["claims"] == saved["claims"] and found["tasks"] == saved["tasks"]
+    for name, parts in saved.items():
+        assert found[name] == parts
