@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
 from core.entries import quote
-from core.interpret.trace import Head, Kind, NumberedHeads, entropy, to_numpy
+from core.interpret.trace import Head, Kind, NumberedHeads, to_numpy
 from core.pretrained.base import Array, Line, ModelInputs, Pretrained, Reading
 from core.pretrained.reading import read, tokenized, tokenizer_of
 
@@ -585,7 +585,7 @@ def share_used(
 ) -> Float[np.ndarray, "... T"]:
     """The effective share of keys of each row, e^entropy / keys: 1 when uniform, 1 / keys on a single key."""
     rows = rows / np.maximum(rows.sum(-1, keepdims=True), 1e-12)
-    return np.exp(entropy(rows)) / keys
+    return np.exp(-(rows * np.log(np.where(rows > 0, rows, 1.0))).sum(-1)) / keys
 
 
 @cache
