@@ -3,19 +3,14 @@
 The first page imports no torch, so that what is found is kept in search.json; `make search` writes it.
 """
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from core.entries import Entry
 from dashboard.navigation import STEPS, step_of
-
-if TYPE_CHECKING:
-    from core.entries import Entry
 
 FILE = Path(__file__).with_name("search.json")
 PICKED, COUNT = "search:picked", "search:count"

@@ -13,16 +13,12 @@ One rule, by the value alone, so that a value has one text wherever it stands on
 Amounts with a unit (bytes, durations, operations) have three significant digits and the unit of SI that gives at most
 three digits before the point: kB, MB and GB are 10³, 10⁶ and 10⁹ bytes. Whole numbers below the first unit stay whole."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from core.attention import Choice  # at run time torch would come with it
+from core.entries import Choice
 
 MINUS, SPACE = "−", "\u00a0"
 THOUSANDS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))

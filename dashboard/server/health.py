@@ -4,8 +4,6 @@ The metrics are runs, queue, workers, memory, caches and disk; Streamlit's own f
 bytes of its caches. No label holds what people typed.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import sys
@@ -14,7 +12,10 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from core.files import runs_folder, sentence_of
 from core.memory import free_bytes, process_bytes
@@ -23,11 +24,6 @@ from core.runs.folder import ENDED, UNDER_WAY
 from dashboard.draw.formats import byte_size
 from dashboard.server import cache
 from dashboard.server.streamlit_internals import Family
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
 
 _counts: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -109,9 +105,6 @@ def health() -> Health:
 
 
 def route(base: str) -> Route:
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-
     def answer(
         _: Request,
     ) -> JSONResponse:  # no coroutine: Starlette runs it in a thread, as it reads files

@@ -5,20 +5,19 @@ So a lab that is no public copy answers only names that were set, `localhost` an
 elsewhere; Streamlit's `server.allowedHosts` says which names. What one visitor may hold is in visitors.py.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging
 import time
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import config
 
 from core.event_log import log
@@ -26,9 +25,6 @@ from core.files import hosted
 from core.settings import settings
 from dashboard.navigation import STEPS
 from dashboard.server import visitors
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # Vega compiles its expressions and Streamlit its style sheets while they run, and a component's script is a blob: code
 # of the page itself stays allowed, code, pictures and connections of any other host do not.

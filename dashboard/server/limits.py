@@ -5,8 +5,6 @@ ten train at once. They stop a browser that throws its cookie away to become ano
 deleted when they ask for it, and when they were not here for some hours.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
@@ -15,7 +13,7 @@ from collections import defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import streamlit as st
 
@@ -23,14 +21,12 @@ from core.entries import ConfigError
 from core.files import PEOPLE, folder_bytes, hosted, modified, runs_folder, server_folder
 from core.runs.folder import Status
 from core.runs.runs import MAX_RUNS, Run, list_runs, max_disk_bytes, prune
+from core.runs.sweeps import Sweep
 from core.settings import settings
 from core.training.config import BOUNDS, RunConfig
 from dashboard.draw.formats import byte_size
 from dashboard.server import people
 from dashboard.server.visitors import forget_person, me, neighbours, take
-
-if TYPE_CHECKING:
-    from core.runs.sweeps import Sweep
 
 MB, HOUR = 1_000_000, 3_600.0
 GRACE = 30.0  # seconds beyond a turn's own, in which a worker starts, and writes what it has

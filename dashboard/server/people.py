@@ -4,22 +4,17 @@ So lists, names, searches, menus, counts and errors hold nothing of anybody else
 to be looked at and copied: `find_run` and the like are for links, and whatever changes a run asks `mine` before.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.files import CLAIMS, CORPORA, PEOPLE, hosted, runs_folder, server_folder
 from core.runs.folder import Status, list_statuses, unfinished
 from core.runs.runs import Run, find_run as find_run_in
 from core.runs.store import bring_all
+from core.runs.sweeps import Sweep
 from dashboard.server.visitors import ID
-
-if TYPE_CHECKING:
-    from core.runs.sweeps import Sweep
 
 SECRET = 32  # characters at the end of an id that nobody guesses
 

@@ -6,8 +6,6 @@ each session, and has a new one after a lost connection. The address is that of 
 says (uvicorn's FORWARDED_ALLOW_IPS).
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -20,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import streamlit as st
+from starlette.types import Scope
 from streamlit import runtime
 
 from core.files import hosted, runs_folder, set_person
@@ -114,9 +112,6 @@ def forget_person(key: str) -> None:
     with _lock:
         _visits.pop(key, None)
 
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
 
 DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
 SPARE_FILES = 128  # open files that are left to runs, models and requests

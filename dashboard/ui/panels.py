@@ -1,17 +1,16 @@
 """Parts that every page has: title, fact, charts and tables, sources, a question, moves to try, and how it is presented."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.entries import Entry
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, page_actions
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
@@ -92,9 +91,6 @@ def draw_chart(
         data, enlarged(spec, SCALE) if presenting() else spec, alt=alt, **options
     )
 
-
-if TYPE_CHECKING:
-    from core.attention import Entry
 
 # What a lesson round the page leaves out of it: the link to the next page, and the page's own questions and moves.
 

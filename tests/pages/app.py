@@ -175,7 +175,7 @@ def controls_of(app: AppTest) -> dict[str, Any]:
 
 def shown(app: AppTest) -> list[str]:
     """All that the page says and draws."""
-    said = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
-    said += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
-    said += [f.proto.data.data.hex() for f in figures(app)]
-    return said + [each.proto.json for each in app.get("bidi_component")]
+    texts = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
+    texts += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
+    texts += [f.proto.data.data.hex() for f in figures(app)]
+    return texts + [each.proto.json for each in app.get("bidi_component")]
