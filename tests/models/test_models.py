@@ -87,7 +87,9 @@ CASES = {
     "forecaster-causal": Case(of("forecaster", position="rope", mask="causal"), SERIES),
     "transformer-modern": Case(of("transformer", tied=True, position="rope", **MODERN), TWO, True),
     "transformer-patches": Case(
-        of("transformer", position="learned"), Shape(5, SENTENCE, 12, "patches"), True
+        of("transformer", position=Choice.of("learned", max_len=12)),
+        Shape(5, SENTENCE, 12, "patches"),
+        True,
     ),
 }
 
@@ -412,6 +414,8 @@ def test_two_sequences_in_one_line_have_no_hole():
         (of("one_token"), LABEL, "reads features"),
         (of("forecaster"), TWO, "reads series"),
         (of("decoder", position="learned"), Shape(9, 9, 300), "max_len ≥ 600"),
+        (of("classifier", position=Choice.of("learned", max_len=12)), LABEL, "max_len ≥ 13"),
+        (of("forecaster", position=Choice.of("learned", max_len=15)), SERIES, "max_len ≥ 16"),
         (CONFIGS["gru-dot"], Shape(9, 11, 8, "patches"), "kind = recurrent reads tokens"),
         (
             CONFIGS["gru-dot"],

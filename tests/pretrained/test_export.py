@@ -167,6 +167,10 @@ def test_a_kept_twin_says_the_same_and_attends_the_same_in_every_head(name, tmp_
                     kind,
                     i,
                 )
+    with torch.no_grad():
+        [*hf_model.parameters()][-1].add_(0.01)
+    with pytest.raises(RuntimeError, match="differs from the model: logits by"):
+        check_logits(model, hf_model, task, vocabulary)
 
 
 @each(

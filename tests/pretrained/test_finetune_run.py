@@ -114,6 +114,7 @@ def test_it_learns_writes_what_any_run_writes_and_keeps_an_ordinary_folder(
     assert [r.step for r in output] == [r.step for r in records] == run.frame_steps()
     assert (first.train_loss, first.step) == (None, 0)
     assert last.loss < 0.5 * first.loss and last.sequence_accuracy > 0.9
+    assert ([one.step for one in records[:3]], len(last.examples)) == ([0, 4, 8], 8)
     assert config_of(run) == config and about(run)["steps"] == steps
     assert 0 < records[1].train_seconds < last.train_seconds < last.elapsed
     tuned, folder = load_folder(result(run), "tuned"), result(run)
@@ -470,7 +471,8 @@ def test_what_is_missing_is_said(encoder, colours, tmp_path, monkeypatch):
     with pytest.raises(PretrainedError, match="bare has no readable tokenizer"):
         create(FineTuneConfig("classify", colours, str(bare)), tmp_path)
     monkeypatch.setattr("core.pretrained.finetune.free_bytes", lambda: 1000)
-    with pytest.raises(PretrainedError, match="of memory for training, and 1 kB is free"):
+    size = hub.format_bytes(2 * (encoder / "model.safetensors").stat().st_size)
+    with pytest.raises(PretrainedError, match=f"about {size} of memory .*, and 1 kB is free"):
         check_model(str(encoder), "classify")
 
 

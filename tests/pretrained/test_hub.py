@@ -281,6 +281,8 @@ def test_sizes_and_errors_in_words():
     assert [*map(hub.format_bytes, sizes)] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]
     for error, words in (
         (ValueError("one\ntwo"), "one"),
+        (ValueError("x" * 160), "x" * 160),
+        (ValueError("x" * 161), "x" * 159 + "…"),
         (ValueError(), "ValueError()"),
         (ValueError("Expected one of:\n(1) a,\n(2) b."), "Expected one of: (1) a, (2) b."),
     ):
