@@ -487,10 +487,10 @@ def draw_size() -> None:
         FORMS["multi_head" if form != "multi_head" else "grouped_query"],
     )
     sizes = [cache_bytes(model, form, 1, values.bytes) for form in (own, other)]
-    long = cache_bytes(model, own, LONG, values.bytes)
     fact(
         f"{model.name} stores **{sizes[0]:,} bytes** for each token ({own.name.lower()}), "
-        f"{byte_size(long)} at {LONG:,} tokens; {other.name.lower()} would store {sizes[1]:,} for each."
+        f"{byte_size(cache_bytes(model, own, LONG, values.bytes))} at {LONG:,} tokens; {other.name.lower()} would "
+        f"store {sizes[1]:,} for each."
     )
     table(
         ("stored as", "a token", "8k tokens", "128k tokens", "of multi-head", "FLOPs a byte"),
@@ -532,12 +532,12 @@ def draw_size() -> None:
     reads = byte_size(step.weight_bytes + step.cache_bytes)
     machine_does = number(1e3 * values.speed / values.bandwidth)
     memory = step.bound == "memory"
-    why = "more" if memory else "fewer"
     fact(
         f"**{'Memory' if memory else 'Computing'} bounds decoding** at {values.length:,} tokens and "
         f"{plural(values.batch, 'sequence')}: a step does {operations(step.flops)}FLOPs and reads {reads}, "
         f"{number(step.intensity)} FLOPs a byte. The machine does {machine_does} in the time in which it reads "
-        f"one byte, which is {why}. Reading takes {duration(step.reading)}, computing {duration(step.computing)}."
+        f"one byte, which is {'more' if memory else 'fewer'}. Reading takes {duration(step.reading)}, "
+        f"computing {duration(step.computing)}."
     )
     total = step.weight_bytes + step.cache_bytes
     experts = (

@@ -753,8 +753,7 @@ def _results(
             help="The lab's own measurement, yours, or both in one figure.",
         )
     sources = there if chosen == "both" else {chosen: there[chosen]}
-    names = {"shipped": "the lab's", "own": "yours"}
-    named = {names[name]: each for name, each in sources.items()}
+    named = {{"shipped": "the lab's", "own": "yours"}[name]: each for name, each in sources.items()}
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
         chart_title(figure.title, legend=legend(figure, named, theme(), drawn))

@@ -846,9 +846,10 @@ def _compute_maps(controls: Comparison) -> Maps | None:
                 maps = shared(study.compare, shown)
             else:
                 new = not st.session_state.get(LOADED)
-                words = "Loading the model, 91 MB, first time only"
                 with (
-                    st.spinner(words) if new else nullcontext(),
+                    st.spinner("Loading the model, 91 MB, first time only")
+                    if new
+                    else nullcontext(),
                     st.skeleton(height=380) if new else nullcontext(),
                 ):
                     maps = study_of(study.compare_pretrained, EMBEDDED, shown)
@@ -947,11 +948,10 @@ def _difference_and_table(
     with right:
         if both:
             end = difference_span(tiles[a], tiles[b])
-            stops = ", ".join(SIGNED[theme()])
             st.html(
                 f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
                 f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
-                f'background:linear-gradient(to right,{stops})"></div>'
+                f'background:linear-gradient(to right,{", ".join(SIGNED[theme()])})"></div>'
                 f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
                 f"<span>0</span><span>+{end:g}</span></div></div>"
                 f'<span style="opacity:.62">weight of {escape(names[a])} minus weight of {escape(names[b])}</span></div>'

@@ -445,8 +445,7 @@ def page() -> None:
     summaries = list_summaries()
     # with the runs of other people of a public copy, whose ids the link has
     others = set(_linked_ids()) - {item.run.id for item in summaries}
-    runs_by_link = [people.find_run(name) for name in sorted(others)]
-    summaries += [summarize(run) for run in runs_by_link if run is not None]
+    summaries += [summarize(run) for run in map(people.find_run, sorted(others)) if run is not None]
     runs, message = runs_to_compare(summaries)
     if message:
         st.warning(message)
@@ -497,9 +496,11 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     example, heads, step = controls.example, controls.heads, controls.step
     maps, frames = compute.maps_at(same, step, example, heads), None
     if controls.slider:  # the maps at each of its steps, which the browser draws at once
-        over_time = maps_over_time(tuple(same), example, heads)
-        at = compute.steps(same).index(step)
-        frames = Frames(controls.slider, at, list(map(_tiles, over_time)))
+        frames = Frames(
+            controls.slider,
+            compute.steps(same).index(step),
+            list(map(_tiles, maps_over_time(tuple(same), example, heads))),
+        )
     if same and not maps.maps:
         st.caption("No run has a saved attention map of its source at this step.")
     elif same:

@@ -574,8 +574,8 @@ def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Seq
     layer, head = sharpest = max(heads, key=heads.__getitem__)
     if len(heads) > 1:
         of = f"{len(maps)}:{len(maps[0].weights)}"
-        options = {"heads": list(heads), "sharpest": sharpest, "of": of}
-        layer, head = FIELDS.draw("head", into=HERE, **options).head
+        drawn = FIELDS.draw("head", into=HERE, heads=list(heads), sharpest=sharpest, of=of)
+        layer, head = drawn.head
     if task.input == "patches":
         st.markdown("**What each step attends to**")
         source, weights = result.prompt.source[0].tolist(), maps[layer].weights[head]

@@ -314,8 +314,9 @@ from core.tokens import labels
 show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels(tokens), labels(tokens))
 """
     results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
-    errors = np.array([each.mean_error for each in implied])
-    results["[each.mean_error for each in kernels.values()]"] = errors
+    results["[each.mean_error for each in kernels.values()]"] = np.array(
+        [each.mean_error for each in implied]
+    )
     text = (
         "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
     )

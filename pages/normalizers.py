@@ -282,8 +282,7 @@ def scores_tile(
         )
         for at, (score, value) in enumerate(zip(scores, values, strict=True))
     ]
-    ends = f"{number(low)} to {number(high)}"
-    return figure(title, note, scores, bars, names, picked, ends)
+    return figure(title, note, scores, bars, names, picked, f"{number(low)} to {number(high)}")
 
 
 def bar(

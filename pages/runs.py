@@ -218,9 +218,13 @@ def actions(selected: Sequence[RunSummary]) -> None:
         ]
         reason = "An example cannot be deleted." if first.example else "Stop the run first."
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
-        key = f"runs:delete:{first.run.id}:{count}"
-        help = None if items else reason
-        with st.popover("Delete", icon=":material/delete:", key=key, disabled=not items, help=help):
+        with st.popover(
+            "Delete",
+            icon=":material/delete:",
+            key=f"runs:delete:{first.run.id}:{count}",
+            disabled=not items,
+            help=None if items else reason,
+        ):
             names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
             st.markdown(f"Delete {names}?" if items else "")
             st.caption("You can restore it for an hour.")
@@ -635,8 +639,10 @@ def _curves(item: RunSummary) -> None:
         key="runs:loss",
         alt=f"Validation and training loss of {item.name} over {last:,} steps",
     )
-    names = ("sequence_accuracy", "token_accuracy", "error")
-    shares = [Curve(name.replace("_", " "), points(records, name, 100)) for name in names]
+    shares = [
+        Curve(name.replace("_", " "), points(records, name, 100))
+        for name in ("sequence_accuracy", "token_accuracy", "error")
+    ]
     draw_curves(
         right,
         "Validation accuracy"

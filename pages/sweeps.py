@@ -156,8 +156,7 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
         current = [getattr(model.attention, axis)] if model.attention is not None else []
         # A choice that is made of others has no parts yet, and cannot be read by its name alone.
         keys = _buildable(lambda key: choice_from_text(key, axis), (one.key for one in AXES[axis]))
-        choices = [choice_from_text(key, axis) for key in keys]
-        return list(dict.fromkeys([*current, *choices]))
+        return list(dict.fromkeys([*current, *(choice_from_text(key, axis) for key in keys)]))
     if axis == "attention":
         sizes = model.d_model, model.num_heads
         presets = [
@@ -400,8 +399,8 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
 
 def own_runs() -> dict[str, RunSummary]:
     items = map(summarize, reversed(list_runs()))
-    readable = ((item.run.id, item) for item in items if item.config and not item.sweep)
-    return dict(islice(readable, 20))
+    readable = (item for item in items if item.config and not item.sweep)
+    return {item.run.id: item for item in islice(readable, 20)}
 
 
 def _label(item: RunSummary) -> str:
