@@ -33,10 +33,6 @@ from dashboard.ui.links import (  # noqa: E402
 )
 from dashboard.ui.progress import plugin_problems  # noqa: E402
 
-ICON = (
-    ROOT / "dashboard" / "static" / "icon.svg"
-)  # a material icon here would be fetched from another host
-
 PAGE_LIST, PRESSED = "page_list", "page_list:request"
 
 
@@ -95,7 +91,8 @@ page = st.navigation([step.page() for step in STEPS], position="hidden")
 step = next(step for step in STEPS if step.title == page.title)
 st.set_page_config(
     page_title=f"{step.title} · Attention Lab",  # what a tab is called, and heard first
-    page_icon=str(ICON),
+    # a material icon would be fetched from another host
+    page_icon=str(ROOT / "dashboard" / "static" / "icon.svg"),
     layout="wide",
     initial_sidebar_state=248,
 )

@@ -48,7 +48,11 @@ def collect() -> list[Hit]:
     return [
         *((f"{step.title} · {step.invite.rstrip('.')}", step.key, {}) for step in STEPS),
         *(
-            (_label(item, axis), "mechanisms", _choice(axis, item.key))
+            (
+                _label(item, axis),
+                "mechanisms",
+                {"mechanisms:axis": axis, f"mechanisms:{axis}": item.key},
+            )
             for axis, entries in AXES.items()
             for item in entries
             if item.key != "none"
@@ -62,10 +66,6 @@ def collect() -> list[Hit]:
 def _label(item: Entry, axis: str) -> str:
     also = f" ({OTHER_NAMES[item.key]})" if item.key in OTHER_NAMES else ""
     return f"{item.name}{also} · {axis} · {item.paper} {item.year}"
-
-
-def _choice(axis: str, key: str) -> dict[str, str]:
-    return {"mechanisms:axis": axis, f"mechanisms:{axis}": key}
 
 
 @cache

@@ -195,7 +195,6 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 FILTER = re.compile(r"datum\.(\w+) === '?([^']*)'?")  # which rows of a table a layer draws
 
 
-LINE_NAMES = ("model", "name", "place")  # fields that name a line
 Point: TypeAlias = tuple[float, tuple[float, float] | None]  # a value, and the ends of its band
 
 
@@ -326,7 +325,9 @@ class ChartPicture(Picture):
                     str(row.get(name)) == value for name, value in _filters(part)
                 ):
                     names = (
-                        str(row[key]) for key in LINE_NAMES if key != x["field"] and row.get(key)
+                        str(row[key])
+                        for key in ("model", "name", "place")
+                        if key != x["field"] and row.get(key)
                     )
                     low, high = row.get("low"), row.get("high")
                     band = None if low is None or high is None else (float(low), float(high))

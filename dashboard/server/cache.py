@@ -112,31 +112,21 @@ def at_most(count: int, share: float) -> int:
     return int(min(count, share * total_bytes()))
 
 
-MODEL_BYTES, MODEL_PART = 1_600_000_000, 1 / 3
-SHARED_BYTES, SHARED_PART = (
-    600_000_000,
-    1 / 8,
-)  # with uploads half of a small machine, which needs the rest to run
-MAX_RESULTS = 512  # results of each kind; a walk through all pages makes 36 shared ones and 113 that are copied
-
 LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
-CACHE_BYTES, CACHE_PART, MIN_BYTES = (
-    2_600_000_000,
-    1 / 2,
-    100_000_000,
-)  # of all caches: half of what libraries leave
 
 
 @cache
 def budget() -> Budget:
-    return Budget(min(CACHE_BYTES, max(MIN_BYTES, CACHE_PART * (total_bytes() - LIBRARIES))))
+    """Of all caches: half of what libraries leave, from 100 MB to 2.6 GB."""
+    return Budget(min(2.6e9, max(1e8, (total_bytes() - LIBRARIES) / 2)))
 
 
-# Of results, of those that are copied, and of models: bytes, at most a share of memory, and entries.
+# Of results, of those that are copied, and of models: bytes, at most a share of memory, and entries. With uploads they
+# take half of a small machine, which needs the rest to run. A walk through all pages makes 36 results and 113 copied.
 LIMITS = {
-    "results": (SHARED_BYTES, SHARED_PART, MAX_RESULTS),
-    "copied": (SHARED_BYTES, SHARED_PART, MAX_RESULTS),
-    "models": (MODEL_BYTES, MODEL_PART, 8),
+    "results": (600_000_000, 1 / 8, 512),
+    "copied": (600_000_000, 1 / 8, 512),
+    "models": (1_600_000_000, 1 / 3, 8),
 }
 
 

@@ -16,13 +16,12 @@ from dashboard.draw.formats import plain
 from dashboard.server.streamlit_internals import script_run
 
 SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
-OPTIONS = {"logger.messageFormat": "%(message)s", "logger.enableRich": False}
 
 
 def start() -> None:
     if style := event_log.style():
-        for name, value in OPTIONS.items():
-            config.set_option(name, value)
+        config.set_option("logger.messageFormat", "%(message)s")
+        config.set_option("logger.enableRich", False)
         event_log.install(style, _context)
         logger.update_formatter()
 
