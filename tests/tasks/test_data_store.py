@@ -63,6 +63,9 @@ def test_a_reference_is_the_text_and_the_same_text_has_the_same_one(task):
 def test_what_is_stored_is_refused_in_words_when_it_is_gone_or_changed(task, runs):
     with pytest.raises(ConfigError, match="not on this machine"):
         TaskConfig.of("own_text", data="sha256:" + "0" * 64)
+    short = TaskConfig.of("own_text", data=reading.put("abc " * 9))  # it is read with the task
+    with pytest.raises(ConfigError, match="too few for a window"):
+        make_task(short)
     reading._read.cache_clear()
     reading.path_of(str(task["data"])).write_text("something else", encoding="utf-8")
     with pytest.raises(ConfigError, match="was changed"):

@@ -198,6 +198,8 @@ def test_a_text_column_is_read_word_by_word():
     assert not {e.source for e in task.held_out(99)} & {e.source for e in task.trained()}
     assert task.baseline()[1] == 1.0, "a word tells it, and word counts find the word"
     assert task.example("I hate it").source == ("i", "hate", "it")
+    long = data.replace("thing 0", "x " * 126).replace("thing 1,", f"{'x ' * 127},")
+    assert make_task(TaskConfig.of("own_table", data=long)).notes[-1].startswith("1 texts are cut")
 
 
 def test_the_table_that_stands_in_has_numbers_categories_gaps_and_a_text():
@@ -301,6 +303,9 @@ def test_what_was_left_out_can_be_put_back_and_more_can_be_left_out():
         "Left out: id (not chosen), price (not chosen), country (not chosen)."
         in dated(columns="day").notes
     )
+    kinds = [changed(lambda i, a, b, *rest, n=n: (a, f"c{i % n}", *rest)) for n in (10, 11)]
+    chosen = [["size", "colour"], ["size"]]  # at most a quarter as many categories as rows
+    assert [[c.name for c in table_of(k, "auto", "", "").columns] for k in kinds] == chosen
     texts = table_of(csv_of(), "auto", "", "", columns="name")
     assert len(texts.columns[0].categories) == 40, "all different, and yet wanted"
 
@@ -406,7 +411,7 @@ def test_words_of_a_row_and_rows_that_are_typed():
     ):
         with pytest.raises(ValueError, match=words):
             task.example(typed)
-    assert task.shape.columns == (0, 3)
+    assert task.shape.columns == (0, 3) and (task.centre[1], task.scale[1]) == (0, 1)
 
 
 def test_iris_is_learned_and_the_petals_are_looked_at(monkeypatch):

@@ -31,7 +31,7 @@ from core.tasks import (
     make_task,
     task_of,
 )
-from core.tasks.base import in_held_out
+from core.tasks.base import in_held_out, is_held_out
 from core.tasks.metrics import exact_match
 from core.tasks.sequences import COPY, SPIKE, SequenceTask
 from core.tasks.translation import (
@@ -141,6 +141,8 @@ def test_the_seed_decides_what_is_held_out_and_a_task_says_what_a_page_needs(con
     assert task.held_out(50) == make_task(config).held_out(50) == task.held_out(80)[:50]
     assert task.held_out(50) != other.held_out(50) and task.look.endswith(".")
     assert task.baseline_loss == pytest.approx(math.log(len(task.target_vocab)))
+    assert task.shape.longest == max(task.max_source, task.max_target) + 1, "with the end mark"
+    assert TaskConfig.from_json({"key": config.key}).seed == 0
     for kind, recipe in task.recommended.items():
         assert ModelConfig.from_json(recipe.model).kind == kind
     assert TaskConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
@@ -268,6 +270,7 @@ def test_what_a_person_types_becomes_a_source(key, text, source):
     assert example.source == tuple(source)
     ids = task.collate([example]).source[0].tolist()
     assert key == "series" or (UNK in ids) == ("\N{GRINNING FACE}" in text)
+    assert key != "numbers" or task.tokens("9999; 10000")[-3:] == ["nine", ";", "10000"]
 
 
 @each(
@@ -329,7 +332,7 @@ def check_task(entry: TaskEntry) -> None:
             0 <= place < len(example.source) for each in places for place in each
         )
         assert inside, "an expected position is one of the source"
-    assert task.recommended
+    assert task.recommended and (task.majority(7) is None) == (task.form != "label")
     for kind in task.recommended:
         assert recommended(task, kind).model.kind == kind
 
@@ -456,6 +459,9 @@ def test_a_season_comes_back_and_spikes_stand_only_in_what_is_read():
     )
     calm = make_task(TaskConfig.of("series", anomalies=0.0)).batch(512, seeded()).source
     assert not ((calm[:, 12:, 0] - calm[:, :-12, 0]).abs() > 0.7 * SPIKE).any()
+    drift = calm[:, 36:, 0] - calm[:, :12, 0]  # of three seasons, beside the trend and the noise
+    variance = float((drift - drift.mean(1, keepdim=True)).square().mean())
+    assert variance == pytest.approx((3 * 0.3**2 + 2 * 0.15**2) * 11 / 12, rel=0.1)
 
 
 def test_no_series_is_on_both_sides():
@@ -619,6 +625,7 @@ def test_held_out_numbers_are_learned_in_no_language():
     held, english = task.held_out(300), {num2words(n): n for n in range(10_000)}
     numbers = {english["".join(e.source)] for e in held if e.target == ("English",)}
     spoken = {num2words(n, lang=language) for n in numbers for language in LANGUAGES}
+    assert numbers and all(is_held_out(str(number)) for number in numbers)
     # words of two languages may be of two numbers
     spoken -= {"six", "zero", "mille", "acht", "elf", "vier"}
     assert not {"".join(e.source) for e in task.pool} & spoken

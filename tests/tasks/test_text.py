@@ -78,6 +78,7 @@ def test_windows_ask_for_their_own_next_token(config):
         for row in batch.source.tolist()
         if UNK not in row
     )
+    assert {len(example.source) for example in task.trained()} == {config["length"]}
     collated = task.collate(task.held_out(3))
     assert (
         torch.equal(collated.source[:, 1:], collated.target_out[:, :-1])

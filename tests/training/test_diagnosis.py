@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given, strategies as st
 from scipy import stats
+from scipy.special import expit, logit
 from scipy.stats import ttest_ind, ttest_rel
 
 from core.studies import train as study
@@ -101,6 +102,11 @@ def changed(*steps: int, **values: Any) -> list[Record]:
 
 
 SLOW = [replace(r, loss=2.9 - 0.05 * i) for i, r in enumerate(falling())]
+STILL = [replace(r, loss=3.0) for r in falling()]
+OVERFITS = falling(6) + [
+    Record(60 + 10 * i, train_loss=0.5 - 0.1 * i, loss=1.5 + 0.1 * i, gradient=0.5)
+    for i in range(3)
+]
 
 
 @each(
@@ -113,6 +119,11 @@ SLOW = [replace(r, loss=2.9 - 0.05 * i) for i, r in enumerate(falling())]
         # A learned task may have no gradient left.
         (changed(*range(1, 12), loss=0.01, gradient=1e-7, gradients={"a": 1e-9, "b": 1e-7}), set()),
         (changed(data_share=0.5), {"starving"}),
+        (changed(9, 10, 11, data_share=0.5), {"starving"}),
+        (changed(0, 1, 10, 11, data_share=0.5), set()),
+        ([replace(r, gradients={"first": 5e-4, "last": 0.5}) for r in SLOW], {"fading"}),
+        (OVERFITS, {"overfitting"}),
+        (STILL, {"still"}),
         # Too soon.
         *(([replace(r, gradient=1e9, loss=50.0) for r in falling(n)], set()) for n in (0, 1, 5)),
     ],
@@ -127,6 +138,9 @@ def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
     assert "first gets 2e-06" in one.text
     rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
     assert "overfitting" not in keys(falling(6) + rises)
+    assert keys(STILL, replace(BASE, optimizer="sgd")) == {"rate_dead"}
+    assert keys(STILL, replace(BASE, warmup=90)) == set(), "a tenth of the run after its warm-up"
+    assert keys(STILL, replace(BASE, warmup=89)) == {"still"}
 
 
 def test_a_run_is_its_steps_its_records_and_its_end():
@@ -367,6 +381,9 @@ def test_intervals_by_other_peoples_code():
     logs = np.log(values)
     ends = stats.t.interval(0.95, 4, logs.mean(), stats.sem(logs))
     assert mean_interval(values, "times")[1:] == pytest.approx(np.exp(ends))
+    half = stats.t.ppf(0.975, 4) * stats.sem(values) / (mean * (1 - mean))  # the delta method
+    ends = expit(logit(mean) - half), expit(logit(mean) + half)
+    assert mean_interval(values, "share")[1:] == pytest.approx(ends)
     for held in range(6):
         theirs = stats.binomtest(held, 5).proportion_ci(0.95, "exact")
         assert mean_interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
@@ -398,5 +415,6 @@ def test_lines_over_steps_meet_where_all_have_a_point_and_over_seconds_are_read_
     band = line([[(0, 0.0), (4, 8.0)], [(0, 0.0), (1, 1.0), (2, 6.0)]], shared=False)
     assert band.x[0] == 0 and band.x[-1] == 2, "they end with the first run"
     assert band.mean[-1] == pytest.approx((4.0 + 6.0) / 2)  # half way to 8, and the other's end
+    assert band.in_percent().high[-1] == pytest.approx(100 * 6.0)
     assert band.low[-1] == pytest.approx(4.0) and band.high[-1] == pytest.approx(6.0)
     assert line([[], []], shared=True) is line([[(0, 1.0)], [(5, 1.0)]], shared=True) is None

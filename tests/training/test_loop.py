@@ -98,6 +98,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
     ]
     assert ranges[1].bleu == pytest.approx(100) and ranges[2].bleu == 0
     assert evaluate.buckets(numbers, [prediction(3, True), prediction(4, True)]) == ()
+    assert len(evaluate.buckets(numbers, [prediction(10, True), prediction(11, True)])) == 2
     record = Record(step=1, buckets=ranges)
     assert Record.from_json(record.to_json()) == record
 
@@ -121,8 +122,39 @@ def test_the_expected_weight_is_what_the_maps_say():
     model, held = session.model.eval(), session.held_out
     given = evaluate.measure_teacher_forced(model, session.task, held, "cpu")
     np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)  # of even attention
+    assert evaluate.best_head(None) == evaluate.best_head(Record(0)) == (0, 0)
+    heads = Record(0, expected=((0.1, 0.3), (0.2, 0.3)))
+    assert evaluate.best_head(heads) == (0, 1), "the first of the best"
     record = next(train(small_run(model=ModelConfig.recurrent(d_model=8, score=None))))
     assert record.maps == {} and record.expected is None and record.even is None
+
+
+def test_the_weights_of_outputs_on_their_source_by_kind_of_map():
+    """Of two outputs of a source of three positions; a classifier's are one row, its class."""
+    weights, rows = np.arange(25.0).reshape(5, 5), ("a", "b", "c", "d", "e")
+
+    def read(kind, config="decoder", rows=rows, **more):
+        model: Any = SimpleNamespace(kind=config, **more)
+        found = evaluate.source_weights(model, kind, weights, rows, 3)
+        return found and (found[0], found[1].tolist())
+
+    both = (("d", "e"), weights[3:, :3].tolist())
+    assert read("causal") == read("self", "forecaster") == both
+    assert read("self") is read("causal", rows=rows[:3]) is read("words") is None
+    assert read("cross") == (rows, weights.tolist()) and read("sentences")[0] == ("class",)
+    first = read("self", "classifier", pool="first"), read("self", "classifier", pool="mean")
+    assert first == ((("class",), [[1, 2, 3, 4]]), (("class",), [weights.mean(0).tolist()]))
+
+
+def test_a_hierarchical_models_words_and_sentences_are_multiplied():
+    task = make_task(TaskConfig.of("documents", sentences=3, courts=3))
+    example, config = task.held_out(1)[0], ModelConfig.recurrent(8, kind="hierarchical")
+    words = np.random.default_rng(0).random((1, 1, 2, len(example.source)))
+    frame = {"0:sentences": np.full((1, 1, 1, 2), 0.5), "0:words": words}
+    maps = instance(evaluate.source_maps(config, task, frame, example, 0), evaluate.SourceMaps)
+    np.testing.assert_allclose(maps.weights[0, 0, 0], words[0, 0].mean(0))
+    assert (maps.rows, maps.columns) == (("class",), example.source)
+    assert evaluate.source_maps(config, task, frame, example, 1) is None
 
 
 def test_a_cap_on_seconds_ends_with_a_final_record_and_a_stop_without():

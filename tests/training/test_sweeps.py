@@ -28,7 +28,15 @@ from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, devices, loop, recommended
 from core.training.__main__ import main
 from core.training.config import resolve_device
-from core.training.sweeps import FIELDS, SweepConfig, buildable, name_of, value_text, vary
+from core.training.sweeps import (
+    FIELDS,
+    SweepConfig,
+    buildable,
+    name_of,
+    value_text,
+    vary,
+    with_settings,
+)
 from tests.cases import each
 from tests.training.small import FINAL, small_run
 
@@ -66,7 +74,7 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
         ),
         ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads), (4, 4)),
         ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout), (0.2, 0.2)),
-        ("layers", 2, lambda run: run.model.layers, 2),
+        ("layers", 2, lambda run: (run.model.layers, run.model.d_ff), (2, 16)),
         ("learning_rate", 1e-4, lambda run: run.learning_rate, 1e-4),
         ("task.length", 7, lambda run: run.task["length"], 7),
         ("kind", "recurrent", lambda run: (run.model.kind, run.steps), ("recurrent", 4)),
@@ -106,6 +114,14 @@ def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
 def test_what_cannot_be_swept_is_refused_in_words(changes, words):
     with pytest.raises(ConfigError, match=words):
         sweep_config(**changes)
+
+
+def test_sixty_runs_are_a_sweep_and_no_setting_is_a_whole_task_or_model():
+    most = sweep_config(axis="layers", values=(1, 2, 3, 4, 5, 6), seeds=tuple(range(10)))
+    assert len(most.cells) == 60
+    for name in ("task", "model"):
+        with pytest.raises(ConfigError, match=f"axis = '{name}'"):
+            with_settings(small_run(), {name: 1})
 
 
 @each(
