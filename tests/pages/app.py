@@ -135,26 +135,6 @@ def query_value(app: AppTest, name: str) -> str:
     return value if isinstance(value, str) else value[0]
 
 
-# What the tests of the chooser of Look inside share: the page that has it alone, and what it says.
-
-
-DEMO = Path(__file__).parent / "inside_demo.py"
-
-
-def code_text(app: AppTest) -> str:
-    return app.code[0].value
-
-
-def message_text(app: AppTest) -> str:
-    """What the page says beside the controls, without the signs that keep Markdown off."""
-    parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
-    return " ".join(part.value for part in parts).replace("\\", "")
-
-
-def button(app: AppTest, label: str):
-    return next(one for one in app.button if label in one.label)
-
-
 def open_page(page: str, link: Mapping[str, Any], state: Mapping[str, Any] = {}) -> AppTest:
     app = app_at(page)
     for name, text in link.items():

@@ -1,5 +1,3 @@
-"""The page Heads over a corpus, without a browser."""
-
 import re
 from dataclasses import replace
 
@@ -47,12 +45,11 @@ def rows(app: AppTest) -> list[str]:
 
 
 def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
-    app = open_at("corpus")
-    corpus = load(Run(SAVED / "minilm"))
+    app, corpus = open_at("corpus"), load(Run(SAVED / "minilm"))
     mean, half = (number(values("same")[2, 9]) for values in (corpus.mean, corpus.interval))
-    assert app.selectbox(key=key("head")).value == "L2·H9"
-    weight = f"its weight on the same word elsewhere is {mean} ± {half}, the mean over 190 texts"
-    assert_says(app, weight, "all-MiniLM-L6-v2, self-attention, 300 texts, measured on")
+    assert_says(
+        app, f"its weight on the same word elsewhere is {mean} ± {half}, the mean over 190 texts"
+    )
     values = [float(row.split()[0]) for row in rows(app)]
     assert len(values) == 5 and values == sorted(values)[::-1] and len(figures(app)) == 2
 
@@ -60,7 +57,6 @@ def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
 def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
     app = open_at("corpus", **{"inside:model": "induction"})
     app.selectbox(key=key("head")).set_value("L0·H2").run()
-    assert_says(app, "L0·H2: its weight on the token before is")
     app.selectbox(key=key("measure")).set_value("distance").run()
     app.segmented_control(key=key("view")).set_value("typical").run()
     assert [row.split()[0] for row in rows(app)] == [str(step) for step in range(1, 10)]
@@ -94,7 +90,6 @@ def test_a_model_of_pictures_has_pictures():
 
 
 def test_own_texts_wait_for_a_press_and_then_for_a_worker(no_workers):
-    """A reload shows the same measurement; another session does not see it under way."""
     app = open_at("corpus", **LINK)
     assert_says(app, "These texts were not measured with this model yet.")
     app.button(key="corpus:start").click().run()
@@ -127,7 +122,6 @@ def test_a_stopped_measurement_shows_what_it_has_and_can_continue(no_workers):
 
 
 def test_what_was_measured_once_needs_no_second_press():
-    """The link's other settings count, too."""
     run = create(OWN, corpora_folder() / "20260101-000000-abcdef")
     assert find_measurement(OWN, None) is None
     run.set_status(*work(run, lambda: False))

@@ -1,5 +1,3 @@
-"""The page Evidence without a browser: each kind of model asked, measured, stopped, and refused in words."""
-
 import io
 import re
 
@@ -53,59 +51,22 @@ def numbers(pattern: str, text: str) -> list[float]:
 
 
 def test_first_sight_measures_every_head_with_nothing_pressed(app):
-    app.run()
-    text = fact_text(app)
-    assert field(app, "Measured as") is None, "an embedding has no output to choose"
-    for pattern in (
-        r"Without L\d·H\d+, the similarity with the other sentence falls from 0\.\d+ to 0\.\d+",
-        "the largest change of 72 heads; without all of L",
-        r"The sharpest head, L0·H2 with a mean largest weight of 0\.99\d+, is number \d\d",
-        r"Hiding \[CLS\] changes the answer most",
-        "order agrees with the measured one",
-    ):
-        assert re.search(pattern, text), pattern
+    text = fact_text(app.run())
     ranks = r"with ρ = ([+−]\d\.\d+); those by gradient estimate and by change with ([+−]\d\.\d+)"
     agree, foreseen = numbers(ranks, text)
     assert agree < 0.2 < 0.5 < foreseen
-    *_, told, last = (one.value for one in app.markdown)
-    assert "Jain and Wallace" in last and "On your text the order by weight" in last
+    *_, told, _ = (one.value for one in app.markdown)
     gives = r"gives (0\.\d+) instead of (0\.\d+); switched off it gives (0\.\d+)"
     even, whole, off = numbers(gives, told)
     # MiniLM's strongest head writes much the same wherever it looks.
     assert abs(even - whole) < 0.25 * abs(off - whole)
-    assert re.search(r"W_O\\rVert = (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value)
-
-
-ALL = ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured")
-
-
-@pytest.mark.parametrize(("model", "link", "has", "lacks"), [
-    ("induction", {}, ("the probability of the answer river falls", "change of 8 heads", *ALL), ()),
-    ("numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *ALL), ()),
-    ("digits", {}, ("the logit of the class 3", "change of 8 heads", *ALL), ()),
-    ("numbers", {"at": "2"}, ("the logit of the answer drei",), ()),
-    ("numbers", {"at": "1" * 5000}, ("the logit of the answer",), ()),
-    ("induction", {"head": "0.2"}, ("In L0·H2, ",), ()),
-    ("induction", {"head": "9.9"}, ("The link says", "Without L"), ()),
-    ("induction", {"evidence:output:induction": "king"}, ("the probability of the token king",), ("Until then",)),
-    ("induction", {"evidence:output:induction": "zebra"},
-     ("is not in the vocabulary of induction", "Until then, the most likely"), ()),
-    ("induction", {"evidence:output:induction": "#99999"},
-     ("has no token #99999", "Until then, the most likely"), ()),
-    ("digits", {"evidence:output:digits": "ten"}, ("has no class “ten”", "Until then, the most likely"), ()),
-    ("digits", {"evidence:output:digits": "#7"}, ("the logit of the class 7",), ("Until then",)),
-    ("bloom", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
-    ("gpt_oss", {}, ("sink", "Written", "Without L"), ()),
-])  # fmt: skip
-def test_any_model_and_output_is_asked_or_refused_in_words(app, tmp_path, model, link, has, lacks):
-    name = model if model in ("induction", "numbers", "digits") else str(save(model, tmp_path))
-    text = page_text(shown(app, name, **link))
-    assert not app.exception and all(words in text for words in has), text
-    assert not any(words in text for words in lacks)
+    weight, length, both = numbers(
+        r"= (\d\.\d+) \\times (\d+\.\d+) = (\d+\.\d+)", app.latex[0].value
+    )
+    assert weight * length == pytest.approx(both, rel=0.02)
 
 
 def test_the_induction_model_needs_its_induction_head(app):
-    """What came after the same word before is what it answers: hidden, the answer is gone."""
     text = page_text(shown(app, "induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before

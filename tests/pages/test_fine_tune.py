@@ -1,5 +1,3 @@
-"""The Fine-tune page without a browser: the kept runs, what the controls ask for, and what is wrong with a file."""
-
 import re
 from typing import Any
 

@@ -1,190 +1,31 @@
-"""The chooser that the pages of Look inside share, without a browser: the models that are here, inputs, arrays."""
+"""What the pages of Look inside share: links, families of models, a head that goes from page to page."""
 
-import io
 import re
-import wave
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import PretrainedError, read
-from core.pretrained.arrays import read_arrays
-from core.pretrained.example_inputs import decode_picture, decode_wav
-from dashboard.ui.model_picker import example_arrays
-from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
+from core.pretrained import read
 from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     APP,
-    DEMO,
-    assert_says,
     assert_script,
-    button,
-    code_text,
     figures,
     html_text,
-    message_text,
     open_at,
     page_text,
     query_value,
 )
-from tests.tiny_models import build, given, ids_of, save, tiny, tokenizer
+from tests.tiny_models import FAMILIES, build, given, ids_of, save, tiny, tokenizer
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-
-
-@pytest.fixture
-def app() -> AppTest:
-    return AppTest.from_file(str(DEMO), default_timeout=60)
-
-
-def choose(app: AppTest, name: str) -> AppTest:
-    return app.selectbox(key="inside:model").set_value(name).run()
-
-
-def write(app: AppTest, text: str, field: str = "text") -> AppTest:
-    return app.text_input(key=f"inside:{field}").set_value(text).run()
-
-
-def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
-    app.run()
-    assert code_text(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
-    write(app, "One.")
-    assert "[CLS] one . [SEP] two ." in code_text(write(app, "Two.", "second"))
-    write(app, "", "second")
-    for text in ("", "   \n"):
-        assert code_text(write(app, text)) == "nothing"
-        assert "write a sentence" in message_text(app)
-    # Ten thousand words are cut, and it is said
-    assert "(6, 12)" in code_text(write(app, "word " * 10_000))
-    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
-    write(app, "word " * 600)
-    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
-
-
-@pytest.mark.parametrize(("name", "starts"), [
-    ("numbers", "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand"),
-    ("induction", "lab induction (2,"), ("digits", "lab digits (2, 4) ('self',) [class]")])  # fmt: skip
-def test_each_of_the_labs_models_reads_its_own_example(app, name, starts):
-    app.query_params["inside:model"] = name
-    assert code_text(app.run()).startswith(starts) and "<unk>" not in code_text(app)
-
-
-def test_the_text_of_each_language_comes_back_as_it_was(app):
-    write(app.run(), "My own sentence.")
-    choose(app, "numbers")
-    assert "seven hundred | <bos> sieben hundert" in code_text(write(app, "seven hundred"))
-    assert "| <bos> acht" in code_text(write(app, "acht", "target"))
-    assert "my own sentence" in code_text(choose(app, "all-MiniLM-L6-v2"))
-    assert "seven hundred | <bos> sieben hundert" in code_text(choose(app, "numbers"))
-
-
-def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
-    app.run()
-    for needs, starts in (("generate",), "lab induction"), ((), "embedded"):
-        app.session_state["needs"] = needs
-        assert code_text(app.run()).startswith(starts), "what nobody chose gives way"
-    choose(app, "numbers")
-    app.session_state["needs"] = ("generate",)
-    assert code_text(app.run()).startswith("lab numbers"), "what a person chose stays"
-    choose(app, "all-MiniLM-L6-v2")
-    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
-    button(app, "Use names").click().run()
-    assert code_text(app).startswith("lab names")
-
-
-def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
-    (tmp_path / "model.safetensors").write_bytes(b"1234567")
-    sizes = {
-        EMBEDDED: 90_868_376,
-        ModelRef("folder", str(tmp_path)): 7,
-        ModelRef("hub", "a/b", "0" * 40): 0,
-        ModelRef("array", "mine.npz (array 0123456789ab)"): 0,
-    }
-    assert {ref: stored_bytes(ref) for ref in sizes} == sizes
-    assert 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
-
-
-@pytest.mark.parametrize(
-    ("needs", "name", "why"),
-    [
-        (("head",), "all-MiniLM-L6-v2", "an embedding"),
-        (("generate",), "digits", "generates no text"),
-    ],
-)
-def test_what_a_model_lacks_is_named(app, needs, name, why):
-    app.session_state["needs"] = needs
-    app.query_params["inside:model"] = name
-    assert code_text(app.run()) == "nothing" and why in message_text(app)
-    assert button(app, "Use induction")
-
-
-def test_the_example_of_arrays_can_itself_be_uploaded():
-    arrays = read_arrays(example_arrays(), "attention.npz")
-    assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
-    assert arrays.source.special[:2] == (True, False)
-
-
-def npz(**arrays: np.ndarray) -> bytes:
-    out = io.BytesIO()
-    np.savez(out, allow_pickle=False, **arrays)
-    return out.getvalue()
-
-
-def png(width: int, height: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (width, height), "white").save(out, "PNG")
-    return out.getvalue()
-
-
-def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
-    app.query_params["inside:model"] = "digits"
-    app.run()
-    app.selectbox(key="inside:picture").set_value("Your own…").run()
-    assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
-    upload = app.file_uploader(key="inside:picture-file").upload
-    upload("a.png", b"no picture", "image/png").run()
-    assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
-    file = ("b.png", png(30, 20), "image/png")
-    app.file_uploader(key="inside:picture-file").set_value(file).run()
-    assert code_text(app).startswith("lab digits (2, 4)")
-
-
-def test_pictures_and_sounds_are_bounded():
-    assert decode_picture(png(1024, 64)).shape == (32, 512, 3)
-    with pytest.raises(PretrainedError, match="at most 40 million"):
-        decode_picture(png(10_000, 4_001))
-    with wave.open(out := io.BytesIO(), "wb") as file:
-        file.setparams((2, 2, 8000, 0, "NONE", ""))
-        file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
-    sound = decode_wav(out.getvalue(), 16_000).numpy()
-    assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
-    np.testing.assert_allclose(sound[1] - sound[0], 0.5 / 32768, atol=1e-7)
-    for bad in (b"", b"RIFF", out.getvalue()[:40]):
-        with pytest.raises(PretrainedError, match="WAV"):
-            decode_wav(bad, 16_000)
-
-
-def test_arrays_become_a_source_and_the_limits_are_said_first(app):
-    choose(app.run(), "Your own arrays…")
-    assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
-    negative = npz(scores=np.full((2, 3, 3), -1.5))
-    app.file_uploader(key="inside:array-file").upload("mine.npz", negative, "").run()
-    assert code_text(app) == "nothing" and "softmax" in message_text(app)
-    even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
-    app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    text = code_text(app)
-    assert text.startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in text
-    app.session_state["needs"] = ("model",)
-    assert code_text(app.run()) == "nothing" and "attention weights only" in message_text(app)
 
 
 # Every control of the pages of Look inside is in their links: set each, open the link anew, compare.
@@ -343,7 +184,7 @@ def test_a_pinned_cell_and_a_picked_head_belong_to_their_text():
     for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1")):
         app = open_at(page, **{"inside:model": "induction", name: pair})
         assert query_value(app, name) == pair
-        write(app, "the old king walked to the old")
+        app.text_input(key="inside:text").set_value("the old king walked to the old").run()
         assert name not in app.query_params
 
 
@@ -357,6 +198,106 @@ def test_links_with_earlier_names_open_what_they_did():
     other = open_at("two_models", **link, **{name: "Fine-tuned: numbers, kept"})
     assert other.selectbox(key=name).value == "Fine-tuned: numbers, example"
     assert "attends in the text before it" in str([e.proto.json for e in app.get("bidi_component")])
+
+
+# A link opens a model on a page, which says what it reads of it, or why it cannot.
+
+
+JOBS = {"bert": "The masked word is", "roberta": "The masked word is", "bert_classifier": "The class is",
+        "bert_encoder": "is most similar to", "gpt2": "The next token is", "gpt_oss": "The next token is",
+        "t5": "The model writes", "whisper": "The model writes", "vit": "The class is",
+        "longformer": "The masked word is", "deberta_v2": "The masked word is", "bloom": "The next token is",
+        "bart": "The model writes"}  # fmt: skip
+MEASURES = ("Weights", "Written", "Gradient", "Rollout", "Flow", "Measured")
+# The page, the model (of the lab, or a family in a folder), the rest of the link; what is said, and what is not
+SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = [
+    *(("pretrained", "", {name: value}, ("The link says", "In head L3·H1"), ())
+      for name, value in (("head", "6.0"), ("head", "a.b"), ("pin", "999.0"), ("pin", "<b>"))),
+    *(("pretrained", model, {}, (f"{model}, ", " puts "), ("The link says",))
+      for model in ("numbers", "induction", "only-attention")),
+    ("pretrained", "digits", {}, ("digits, ", " puts ", "2,1 is in row 2, column 1"), ()),
+    ("pretrained", "mamba", {}, ("no attention weights", "Take"), ()),
+    ("pretrained", "big_bird_sparse", {}, ("original", "open that folder"), ()),
+    ("inside_weight", "", {"head": "9.1", "cell": "1.1"}, ("0.0 to 5.11", "In head L3·H1, the query it"), ()),
+    ("inside_weight", "", {"head": "1.1", "cell": "99.1"}, ("0.0 to 15.15", "In head L3·H1, the query it"), ()),
+    ("inside_weight", "", {"head": "x", "cell": "1.1"}, ("two whole numbers", "In head L3·H1, the query it"), ()),
+    ("inside_weight", "bloom", {}, ("does not expose its queries, keys and values", "Use "), ()),
+    ("inside_weight", "induction", {"head": "0.0", "cell": "2.5"},
+     ("In head L0·H0, ", "but the cell is masked, so its weight is 0", r"-\infty"), ()),
+    ("evidence", "induction", {}, ("the probability of the answer river falls", "change of 8 heads", *MEASURES), ()),
+    ("evidence", "numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *MEASURES), ()),
+    ("evidence", "digits", {}, ("the logit of the class 3", "change of 8 heads", *MEASURES), ()),
+    ("evidence", "numbers", {"at": "2"}, ("the logit of the answer drei",), ()),
+    ("evidence", "numbers", {"at": "1" * 5000}, ("the logit of the answer",), ()),
+    ("evidence", "induction", {"head": "0.2"}, ("In L0·H2, ",), ()),
+    ("evidence", "induction", {"head": "9.9"}, ("The link says", "Without L"), ()),
+    ("evidence", "induction", {"evidence:output:induction": "king"}, ("the probability of the token king",),
+     ("Until then",)),
+    ("evidence", "induction", {"evidence:output:induction": "zebra"},
+     ("is not in the vocabulary of induction", "Until then, the most likely"), ()),
+    ("evidence", "induction", {"evidence:output:induction": "#99999"},
+     ("has no token #99999", "Until then, the most likely"), ()),
+    ("evidence", "digits", {"evidence:output:digits": "ten"},
+     ("has no class “ten”", "Until then, the most likely"), ()),
+    ("evidence", "digits", {"evidence:output:digits": "#7"}, ("the logit of the class 7",), ("Until then",)),
+    ("evidence", "bloom", {}, ("Only the weights are known here", "Rollout", "Hiding"), ("Written",)),
+    ("evidence", "gpt_oss", {}, ("sink", "Written", "Without L"), ()),
+    ("evidence", "bert", {"inside:text": "[SEP]"}, ("no word that could be masked",), ()),
+    ("lens", "all-MiniLM-L6-v2", {}, ("gives no probabilities to tokens", "Use induction", "Use names"), ()),
+    ("circuits", "all-MiniLM-L6-v2", {"circuits:head": "L2·H9"},
+     ("Head L2·H9", "the query of river matches the key river most", "read through the embedding"), ()),
+    ("circuits", "numbers", {}, ("attends to sieben",), ()),
+    ("circuits", "numbers", {"circuits:token": "seven"}, ("The decoder has no embedding of “seven”",), ()),
+    ("circuits", "llama", {"circuits:head": "L1·H5"}, ("6 query heads share 2", "Head L1·H5"), ()),
+    ("circuits", "t5", {"circuits:head": "cross L1·H2"}, ("Special tokens", "Head cross L1·H2"), ()),
+    ("circuits", "vit", {"circuits:head": "L1·H2"}, ("It reads no tokens", "Head L1·H2"), ()),
+    ("circuits", "qwen3", {"circuits:head": "L1·H5"}, ("there is no QK circuit", "Head L1·H5"), ()),
+    ("circuits", "deepseek_v3", {}, ("by more than one matrix",), ()),
+    ("head_roles", "induction", {"head_roles:view": "Syntax"}, ("knows the words of 0 of the 179 sentences",), ()),
+    ("head_roles", "digits", {"head_roles:view": "Standard tests"}, ("no tokens to repeat",), ()),
+    ("head_roles", "digits", {}, ("30 handwritten digits", "In this picture"), ("one per line",)),
+    ("head_roles", "whisper", {}, ("measured on only the input above", "In this sound"), ()),
+    ("generate", "", {"inside:text": " "}, ("nothing to read yet",), ()),
+    ("generate", "", {"inside:text": "the king " * 200}, ("fills all",), ()),
+    ("generate", "all-MiniLM-L6-v2", {}, ("generates no text",), ()),
+    ("generate", "digits", {}, ("generates no text",), ()),
+    ("generate", "", {"generate:strategy": "Beam"}, ("A beam of 4 ranks",), ()),
+    ("generate", "", {"generate:strategy": "Sampling"}, ("5 samples give",), ()),
+    ("generate", "", {"head": "0.1"}, ("Head L0·H1 puts",), ()),
+    ("generate", "", {"head": "x"}, ("expected two whole numbers",), ()),
+    ("generate", "", {"head": "9999.1"}, ("here these run from 0.0",), ()),
+    ("generate", "", {"at": "9999.1"}, ("here these run from 0.0",), ()),
+    *(("two_models", name, {"two_models:mode": mode}, (words,), ()) for name, mode, words in (
+        ("all-MiniLM-L6-v2", "Two models", "pieces are merged into words"),
+        ("all-MiniLM-L6-v2", "Two models", "the most similar head of B"),
+        ("numbers", "Two texts", "rows are in both"), ("numbers", "Two models", "in model B"),
+        ("numbers", "Trained and untrained", "in the untrained model"),
+        ("induction", "Two texts", "rows are in both"),
+        ("induction", "Trained and untrained", "in the untrained model"),
+        ("digits", "Two pictures", "in picture B"), ("digits", "Trained and untrained", "in the untrained model"),
+        ("digits", "Two models", "two models are compared on one text"))),
+    ("two_models", "induction", {"two_models:text:induction": "the old"}, ("write texts of equal length",), ()),
+    ("two_models", "induction", {"two_models:answer:A:induction": "zebra"}, ("is not in the vocabulary",), ()),
+    ("two_models", "numbers", {"two_models:mode": "Two models", "two_models:model:numbers": "all-MiniLM-L6-v2"},
+     ("numbers and all-MiniLM-L6-v2",), ()),
+    *(("use_model", family, {}, (says,), ()) for family, says in JOBS.items()),
+    *(("use_model", "numbers", {"use_model:word": word}, (f"For {token}, head",), ())
+      for word, token in (("1", "tausend"), ("77777", "und"), ("x", "und"))),
+    ("use_model", "bert", {"inside:text": "[SEP]"}, ("no word that could be masked",), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "model", "link", "says", "lacks"), SAYS)
+def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, link, says, lacks, tmp_path):
+    opened = str(save(model, tmp_path)) if model in FAMILIES else model
+    app = open_at(page, **({"inside:model": opened} if model else {}), **link)
+    text = "\n".join(
+        [re.sub(r":primary\[|[]*]", "", page_text(app)), *(one.label for one in app.button)]
+    )
+    text += "".join(one.value for one in app.latex)
+    assert [one for one in says if one not in text] == [] and not [
+        one for one in lacks if one in text
+    ]
 
 
 # Every family, opened as a folder on the page that draws all heads.
@@ -387,7 +328,7 @@ def test_a_family_shows_its_heads_with_nothing_pressed(tmp_path, family, sentenc
     maps = trace.of("cross").maps if family in ("t5", "whisper") else trace.maps
     layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", page_text(app)).groups())
     assert layer < len(maps) and head < len(maps[layer].weights)
-    assert_says(app, sentence)
+    assert page_text(app).count(sentence) == 1
     assert_script(app)
 
 
@@ -404,14 +345,6 @@ def test_a_family_shows_its_heads_with_nothing_pressed(tmp_path, family, sentenc
 def test_the_scripts_of_a_family_compute_what_its_pages_show(tmp_path, family, pages):
     for page in pages:
         assert_script(family_at(page, tmp_path, family))
-
-
-@pytest.mark.parametrize(
-    ("family", "reason"), [("mamba", "no attention weights"), ("big_bird_sparse", "original")]
-)
-def test_a_family_without_maps_says_why(tmp_path, family, reason):
-    why = family_at("pretrained", tmp_path, family).info[0].value
-    assert reason in why and "Take" in why or "open that folder" in why
 
 
 # A head that is picked on one page of Look inside is the one that the next page shows.

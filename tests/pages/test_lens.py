@@ -1,5 +1,3 @@
-"""The page When it decides without a browser: the lens, the tokens that are followed, and the sum of parts."""
-
 import json
 import re
 
@@ -22,7 +20,6 @@ def charts(app: AppTest) -> list[dict]:
 
 
 def cells(app: AppTest) -> dict[tuple[str, int], str]:
-    """The likeliest token of each cell of the grid."""
     rows = charts(app)[0]["layer"][0]["data"]["values"]
     return {(row["state"], row["index"]): row["word"] for row in rows}
 
@@ -107,12 +104,6 @@ def test_a_model_that_fills_masks_is_read_and_its_logit_is_a_sum_with_the_gate_h
     app.segmented_control(key="lens:view").set_value("who").run()
     assert "Sum of all" in page_text(app) and len(charts(app)) == 2
     assert "the gates of the activation before the unembedding, are held" in captions(app)
-
-
-def test_a_model_without_tokens_is_refused_with_others_to_take():
-    app = open_at("lens", **{"inside:model": "all-MiniLM-L6-v2"})
-    assert "gives no probabilities to tokens" in app.info[0].value
-    assert {"Use induction", "Use names"} <= {button.label for button in app.button}
 
 
 @pytest.mark.parametrize(

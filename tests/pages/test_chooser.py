@@ -1,16 +1,54 @@
-"""The chooser of Look inside, without a browser: models of a hub of our own, and folders."""
+"""The chooser that the pages of Look inside share: models that are here, of a hub of our own, of folders; inputs, arrays."""
 
+import io
 import json
 import time
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from streamlit.testing.v1 import AppTest
 
-from dashboard.ui.model_picker import downloads, full_name, loopback
-from tests.pages.app import DEMO, button, code_text, message_text
+from core.pretrained import PretrainedError
+from core.pretrained.arrays import read_arrays
+from core.pretrained.example_inputs import decode_picture, decode_wav
+from dashboard.ui.model_picker import downloads, example_arrays, full_name, loopback
+from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import save
+
+
+def chooser() -> None:
+    """The chooser alone, and what it chose in one line; what it needs is in the session."""
+    import streamlit as st
+
+    from dashboard.ui.model_picker import choose_model
+
+    chosen = choose_model(st.session_state.get("needs", ()))
+    if chosen is None:
+        st.code("nothing")
+    else:
+        reading = chosen.reading
+        st.code(
+            f"{chosen.ref.source} {chosen.ref.written} {reading.trace.shape} {reading.trace.kinds} "
+            f"{' '.join(reading.source.tokens[:6])} | {' '.join(reading.target.tokens) if reading.target else ''}"
+        )
+
+
+def code_text(app: AppTest) -> str:
+    return app.code[0].value
+
+
+def message_text(app: AppTest) -> str:
+    """What the page says beside the controls, without the signs that keep Markdown off."""
+    parts = [*app.info, *app.error, *app.warning, *app.markdown, *app.caption]
+    return " ".join(part.value for part in parts).replace("\\", "")
+
+
+def button(app: AppTest, label: str):
+    return next(one for one in app.button if label in one.label)
 
 
 @pytest.fixture(autouse=True)
@@ -20,12 +58,155 @@ def _elsewhere(tmp_path, monkeypatch):
 
 @pytest.fixture
 def app() -> AppTest:
-    return AppTest.from_file(str(DEMO), default_timeout=60)
+    return AppTest.from_function(chooser, default_timeout=60)
+
+
+def choose(app: AppTest, name: str) -> AppTest:
+    return app.selectbox(key="inside:model").set_value(name).run()
+
+
+def write(app: AppTest, text: str, field: str = "text") -> AppTest:
+    return app.text_input(key=f"inside:{field}").set_value(text).run()
+
+
+def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
+    app.run()
+    assert code_text(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
+    write(app, "One.")
+    assert "[CLS] one . [SEP] two ." in code_text(write(app, "Two.", "second"))
+    write(app, "", "second")
+    for text in ("", "   \n"):
+        assert code_text(write(app, text)) == "nothing"
+        assert "write a sentence" in message_text(app)
+    # Ten thousand words are cut, and it is said
+    assert "(6, 12)" in code_text(write(app, "word " * 10_000))
+    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
+    write(app, "word " * 600)
+    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
+
+
+@pytest.mark.parametrize(("name", "starts"), [
+    ("numbers", "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand"),
+    ("induction", "lab induction (2,"), ("digits", "lab digits (2, 4) ('self',) [class]")])  # fmt: skip
+def test_each_of_the_labs_models_reads_its_own_example(app, name, starts):
+    app.query_params["inside:model"] = name
+    assert code_text(app.run()).startswith(starts) and "<unk>" not in code_text(app)
+
+
+def test_the_text_of_each_language_comes_back_as_it_was(app):
+    write(app.run(), "My own sentence.")
+    choose(app, "numbers")
+    assert "seven hundred | <bos> sieben hundert" in code_text(write(app, "seven hundred"))
+    assert "| <bos> acht" in code_text(write(app, "acht", "target"))
+    assert "my own sentence" in code_text(choose(app, "all-MiniLM-L6-v2"))
+    assert "seven hundred | <bos> sieben hundert" in code_text(choose(app, "numbers"))
+
+
+def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_others_in_words(app):
+    app.run()
+    for needs, starts in (("generate",), "lab induction"), ((), "embedded"):
+        app.session_state["needs"] = needs
+        assert code_text(app.run()).startswith(starts), "what nobody chose gives way"
+    choose(app, "numbers")
+    app.session_state["needs"] = ("generate",)
+    assert code_text(app.run()).startswith("lab numbers"), "what a person chose stays"
+    choose(app, "all-MiniLM-L6-v2")
+    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
+    button(app, "Use names").click().run()
+    assert code_text(app).startswith("lab names")
+
+
+def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"1234567")
+    sizes = {
+        EMBEDDED: 90_868_376,
+        ModelRef("folder", str(tmp_path)): 7,
+        ModelRef("hub", "a/b", "0" * 40): 0,
+        ModelRef("array", "mine.npz (array 0123456789ab)"): 0,
+    }
+    assert {ref: stored_bytes(ref) for ref in sizes} == sizes
+    assert 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
+
+
+@pytest.mark.parametrize(
+    ("needs", "name", "why"),
+    [
+        (("head",), "all-MiniLM-L6-v2", "an embedding"),
+        (("generate",), "digits", "generates no text"),
+    ],
+)
+def test_what_a_model_lacks_is_named(app, needs, name, why):
+    app.session_state["needs"] = needs
+    app.query_params["inside:model"] = name
+    assert code_text(app.run()) == "nothing" and why in message_text(app)
+    assert button(app, "Use induction")
+
+
+def test_the_example_of_arrays_can_itself_be_uploaded():
+    arrays = read_arrays(example_arrays(), "attention.npz")
+    assert arrays.trace.shape == (6, 12) and arrays.source.tokens[:3] == ("[CLS]", "the", "animal")
+    assert arrays.source.special[:2] == (True, False)
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=False, **arrays)
+    return out.getvalue()
+
+
+def png(width: int, height: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), "white").save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
+    app.query_params["inside:model"] = "digits"
+    app.run()
+    app.selectbox(key="inside:picture").set_value("Your own…").run()
+    assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
+    upload = app.file_uploader(key="inside:picture-file").upload
+    upload("a.png", b"no picture", "image/png").run()
+    assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
+    file = ("b.png", png(30, 20), "image/png")
+    app.file_uploader(key="inside:picture-file").set_value(file).run()
+    assert code_text(app).startswith("lab digits (2, 4)")
+
+
+def test_pictures_and_sounds_are_bounded():
+    assert decode_picture(png(1024, 64)).shape == (32, 512, 3)
+    with pytest.raises(PretrainedError, match="at most 40 million"):
+        decode_picture(png(10_000, 4_001))
+    with wave.open(out := io.BytesIO(), "wb") as file:
+        file.setparams((2, 2, 8000, 0, "NONE", ""))
+        file.writeframes(np.repeat(np.arange(-8000, 8000, dtype="<i2"), 2).tobytes())
+    sound = decode_wav(out.getvalue(), 16_000).numpy()
+    assert sound.shape == (32_000,) and abs(sound[0] + 8000 / 32768) < 1e-6
+    np.testing.assert_allclose(sound[1] - sound[0], 0.5 / 32768, atol=1e-7)
+    for bad in (b"", b"RIFF", out.getvalue()[:40]):
+        with pytest.raises(PretrainedError, match="WAV"):
+            decode_wav(bad, 16_000)
+
+
+def test_arrays_become_a_source_and_the_limits_are_said_first(app):
+    choose(app.run(), "Your own arrays…")
+    assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
+    negative = npz(scores=np.full((2, 3, 3), -1.5))
+    app.file_uploader(key="inside:array-file").upload("mine.npz", negative, "").run()
+    assert code_text(app) == "nothing" and "softmax" in message_text(app)
+    even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
+    app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
+    text = code_text(app)
+    assert text.startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in text
+    app.session_state["needs"] = ("model",)
+    assert code_text(app.run()) == "nothing" and "attention weights only" in message_text(app)
+
+
+# Models of a hub, and folders.
 
 
 def opened(name: object, app: AppTest | None = None) -> AppTest:
-    """The chooser, opened by a link to this model."""
-    app = AppTest.from_file(str(DEMO), default_timeout=60) if app is None else app
+    app = AppTest.from_function(chooser, default_timeout=60) if app is None else app
     app.query_params["inside:model"] = str(name)
     return app.run()
 
