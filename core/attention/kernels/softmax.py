@@ -483,8 +483,8 @@ class Local:
     def __init__(self, config: LayerConfig) -> None:
         self.size, self.reach = int(config.kernel["block"]), reach(config.mask)
         self.solve = exact if why_not_fused(config) else fused
-        content = config.has("mask", "reads content")
-        self.mask_once = content and not config.has("mask", "reweighs")
+        self.reads_content = config.has("mask", "reads content")
+        self.mask_once = self.reads_content and not config.has("mask", "reweighs")
 
     def plan(self, inputs: AttentionInputs) -> list[Stretch]:
         """The stretches of keys of each block of queries."""
@@ -532,10 +532,9 @@ class BlockSparse(Local):
         self.plans: dict[tuple[int, ...], list[Stretch]] = {}
 
     def plan(self, inputs: AttentionInputs) -> list[Stretch]:
-        q, k, v, mask = inputs.q, inputs.k, inputs.v, inputs.mask
-        parts = () if mask is None else mask.modules()
-        content = any(getattr(part, "reads_content", False) for part in parts)
-        fixed = inputs.call_mask is None and inputs.block.key_mask is None and not content
+        q, k, v = inputs.q, inputs.k, inputs.v
+        given = inputs.call_mask is not None or inputs.block.key_mask is not None
+        fixed = not (given or self.reads_content)
         lengths = (q.shape[2], k.shape[2], inputs.block.offset)
         if fixed and lengths in self.plans:
             return self.plans[lengths]

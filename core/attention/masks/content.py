@@ -115,8 +115,6 @@ class BlockTop(Mask):
     choice has no gradient: q and k learn through the keys that were chosen.
     """
 
-    reads_content = True
-
     def __init__(self, size: int, blocks: int) -> None:
         super().__init__()
         self.size, self.blocks = size, blocks
@@ -140,8 +138,6 @@ class LightningIndexer(Mask):
     q_h and k is rotated by position. The choice has no gradient, so the attention's loss trains none of these maps:
     `indexer_loss` does, which the training loop adds.
     """
-
-    reads_content = True
 
     def __init__(self, d_model: int, heads: int, size: int, share: float, keys: int) -> None:
         super().__init__()
@@ -241,8 +237,6 @@ class Predictive(Monotonic):
     S is the end of the real keys, so that padding does not move p. The window has no gradient; W and v learn through
     the Gaussian.
     """
-
-    reads_content = True
 
     def __init__(self, window: int, num_heads: int, dim: int) -> None:
         super().__init__(window, gaussian=True)

@@ -32,8 +32,6 @@ LONGEST_DOCUMENT = 100_000
 class Mask(nn.Module):
     """Which queries may attend to which keys; it may have weights, and may read q and k."""
 
-    reads_content = False  # whether it depends on the numbers of a call, not on positions alone
-
     def forward(self, block: ScoreBlock) -> Tensor:
         """Bool, True = may attend, broadcastable to (B, H, T, S)."""
         raise NotImplementedError
