@@ -77,14 +77,61 @@ def test_alibi_against_mpt(heads):
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole_and_by_hand():
-    """Two heads: slopes 1/16 and 1/256, times the distance."""
+def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole():
     q, k = torch.randn(2, 1, 3, 7, 5)
     late = Alibi(3).bias(cells(q[:, :, 5:], k, offset=5))
     torch.testing.assert_close(Alibi(3).bias(cells(q, k))[:, 5:], late)
-    distance = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
-    want = -torch.stack((distance / 16, distance / 256))
-    torch.testing.assert_close(bias_of(Alibi(2), 3, heads=2), want)
+
+
+APART = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
+ONE = math.log(math.e - 1)  # whose softplus is 1
+ZEROS, ONES = [[0.0]] * 3, [[1.0] * 4] * 3
+BY_HAND = [
+    # two heads: slopes 1/16 and 1/256, times the distance
+    (Alibi(2), {}, ZEROS, ZEROS, -torch.stack((APART / 16, APART / 256))),
+    # r₁ = r₂ = 1: −log(1 + d), and −d
+    (Kerple(1, "log"), {"slope": ONE, "shape": ONE}, ZEROS, ZEROS, -APART.log1p()),
+    (Kerple(1, "power"), {"slope": ONE, "shape": 0.0}, ZEROS, ZEROS, -APART),
+    # D = 4, K = 1, q = 1: the scores grow by a/√4
+    (
+        relative.Shaw(4, 1, 1, values=False),
+        {"key": [[-1.0] * 4, [0.0] * 4, [2.0] * 4]},
+        ONES,
+        ONES,
+        torch.tensor([[0.0, 4, 4], [-2, 0, 4], [-2, -2, 0]]),
+    ),
+    # C = 2, D = 1: r is (sin d, cos d); W reads its sine, q = 2, k = 3, u = 5 and v = 7 give 5·3 + 9 sin(i − j)
+    (
+        relative.TransformerXL(2, 1, 1, 10000.0),
+        {"project.weight": [[1.0, 0.0]], "content": 5.0, "place": 7.0},
+        [[2.0]] * 2,
+        [[3.0]] * 3,
+        15 + 9 * torch.tensor([[0.0, -1, -2], [1, 0, -1]]).sin(),
+    ),
+    # C = D = 1 and all maps 1: the table's number, for i − j ≤ −1 and for all others, once for q and once for k
+    (
+        relative.Deberta(1, 1, 1, 1),
+        {"key.weight": 1.0, "query.weight": 1.0, "table": [[10.0], [1.0]]},
+        [[2.0], [3.0]],
+        [[5.0], [7.0]],
+        torch.tensor([[7.0, 90.0], [8.0, 10.0]]),
+    ),
+    # four buckets, two a side: distance 0, one or more back; one after, more after
+    (
+        relative.T5(C, 1, 4, 3, True),
+        {"table": [[0.0], [-1.0], [5.0], [7.0]]},
+        ZEROS,
+        ZEROS,
+        torch.tensor([[0.0, 7, 7], [-1, 0, 7], [-1, -1, 0]]),
+    ),
+]
+
+
+@each(("position", "weights", "q", "k", "expected"), BY_HAND)
+def test_a_bias_by_hand(position, weights, q, k, expected):
+    put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
+    bias = position.bias(cells(*(torch.tensor(x)[None, None] for x in (q, k))))
+    torch.testing.assert_close(bias.reshape(expected.shape), expected)
 
 
 @each("kernel", ["log", "power"])
@@ -100,14 +147,6 @@ def test_kerple_cell_by_cell(kernel):
     q, k = some(queries=4, dtype=torch.float64)
     theirs = every_cell(rule, 4, T, offset=3)
     agree(position.bias(cells(q, k, offset=3)), theirs, (position.slope, position.shape))
-
-
-@each(("kernel", "expected"), [("log", [0.0, 0.6931472, 1.0986123]), ("power", [0.0, 1.0, 2.0])])
-def test_kerple_by_hand(kernel, expected):
-    """r₁ = r₂ = 1: −log(1 + d), and −d. Softplus of log(e − 1) is 1."""
-    position, one = Kerple(1, kernel), math.log(math.e - 1)
-    put((position.slope, one), (position.shape, one if kernel == "log" else 0.0))
-    torch.testing.assert_close(bias_of(position, 3)[0, 2], -torch.tensor(expected).flip(0))
 
 
 def test_kerple_keeps_its_kernels_positive_definite():
@@ -176,13 +215,10 @@ def test_shaw_values_against_every_cell_on_its_own():
     agree(shaw.values(weights, where), theirs, (weights, shaw.value))
 
 
-def test_shaw_by_hand():
-    """D = 4, K = 1, q = 1: the scores grow by a/√4, and the output by the weight at each distance times its vector."""
+def test_shaw_values_by_hand():
+    """The output grows by the weight at each distance times its vector."""
     shaw, q = relative.Shaw(4, 1, 1, values=True), torch.ones(1, 1, 3, 4)
-    keys = torch.tensor([-1.0, 0.0, 2.0])[:, None].expand(3, 4)
-    put((shaw.key, keys), (shaw.value, [[10.0], [0.0], [1.0]]))
-    bias = shaw.bias(cells(q, q))
-    torch.testing.assert_close(bias[0, 0], torch.tensor([[0.0, 4, 4], [-2, 0, 4], [-2, -2, 0]]))
+    put((shaw.value, [[10.0], [0.0], [1.0]]))
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.2, 0.3, 0.5], [0.1, 0.6, 0.3]]]])
     added = shaw.values(weights, cells(q, q))[0, 0, :, 0]
     torch.testing.assert_close(added, torch.tensor([0.5, 2.5, 7.0]))
@@ -216,15 +252,6 @@ def test_transformer_xl_against_wav2vec2_conformer():
     same_layer(layer, peer, names, x, relative_position_embeddings=places)
 
 
-def test_transformer_xl_by_hand():
-    """C = 2, D = 1: r is (sin d, cos d); W reads its sine, q = 2, k = 3, u = 5 and v = 7 give 5·3 + 9 sin(i − j)."""
-    position = relative.TransformerXL(2, 1, 1, 10000.0)
-    put((position.project.weight, [[1.0, 0.0]]), (position.content, 5.0), (position.place, 7.0))
-    bias = position.bias(cells(torch.full((1, 1, 2, 1), 2.0), torch.full((1, 1, 3, 1), 3.0)))
-    sine = torch.tensor([[0.0, -1, -2], [1, 0, -1]]).sin()
-    torch.testing.assert_close(bias[0, 0], 15 + 9 * sine)
-
-
 def test_deberta_against_deberta_v2():
     config = DebertaV2Config(
         hidden_size=C,
@@ -253,19 +280,6 @@ def test_deberta_against_deberta_v2():
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, rtol=1e-4, atol=1e-5)
     agree(steps.out.transpose(1, 2).flatten(2), theirs, [x, place.table, *positions.values()])
-
-
-def test_deberta_by_hand():
-    """C = D = 1 and all maps 1: the table's number, once for the query and once for the key, and all over √3."""
-    position = relative.Deberta(1, 1, 1, 1)
-    put((position.key.weight, 1.0), (position.query.weight, 1.0))
-    put((position.table, [[10.0], [1.0]]))  # for i − j ≤ −1, and for all others
-    where = cells(torch.tensor([[[[2.0], [3.0]]]]), torch.tensor([[[[5.0], [7.0]]]]))
-    bias = position.bias(where)
-    torch.testing.assert_close(
-        (bias[0, 0], position.adjust(bias, where)),
-        (torch.tensor([[7.0, 90.0], [8.0, 10.0]]), bias / 3**0.5),
-    )
 
 
 @each("bidirectional", [True, False])
@@ -299,14 +313,6 @@ def test_t5_bias_of_a_cache_against_compute_bias(decoder):
     where = cells(torch.randn(1, 5, 3, 2), torch.randn(1, 5, 13, 2), offset=10)
     theirs = peer.compute_bias(3, 13, past_seen_tokens=10)
     agree(position.bias(where)[None], theirs, (position.table,), (table,))
-
-
-def test_t5_by_hand():
-    """Four buckets, two a side: distance 0, one or more back; one after, more after; one head."""
-    position = relative.T5(C, 1, 4, 3, True)
-    put((position.table, [[0.0], [-1.0], [5.0], [7.0]]))
-    want = torch.tensor([[0.0, 7, 7], [-1, 0, 7], [-1, -1, 0]])
-    torch.testing.assert_close(bias_of(position, 3)[0], want)
 
 
 # Sinusoids and tables against published values, and several positions at once against PyTorch's attention.

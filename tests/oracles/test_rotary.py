@@ -363,20 +363,59 @@ def test_cope_against_x_transformers(places):
     agree(mine.softmax(-1), (masked + theirs).softmax(-1), [q, scores, ours.table])
 
 
-def test_cope_by_hand():
-    """Scores of 0 open each gate by half: two keys count 1, three 1.5, between the vectors of places 1 and 2."""
-    position, q = Cope(1, 3), torch.ones(1, 1, 3, 1)
-    put((position.table, [[0.0], [10.0], [30.0]]))
-    added = position.adjust(torch.zeros(1, 1, 3, 3), cells(q, q))[0, 0]
-    torch.testing.assert_close(added, torch.tensor([[5.0, 0, 0], [10, 5, 0], [20, 10, 5]]))
+TABLE = torch.arange(8.0)[:, None].tolist()
+UNEVEN = torch.tensor(
+    [[0.0, 0, 0, 0, 0], [9, 0, 0, 0, 0], [9, 3, 7, 0, 0], [9, 1, -2, 0, 0], [9, 5, 2, 6, 1]]
+)
+SELECTED = torch.tensor([[0.0] * 5, [0.0] * 5, [9, 0, 0, 0, 0], [18, 3, 0, 0, 0], [27, 4, 0, 0, 0]])
+STEPS = torch.tensor([0.0, 1, 1, 2, 2])
+ADJUSTED = [
+    # scores of 0 open each gate by half: two keys count 1, three 1.5, between the vectors of places 1 and 2
+    (
+        Cope(1, 3),
+        {"table": [[0.0], [10.0], [30.0]]},
+        torch.zeros(3, 3),
+        [True] * 3,
+        torch.tensor([[5.0, 0, 0], [10, 5, 0], [20, 10, 5]]),
+    ),
+    # a key of padding counts nothing
+    (
+        Cope(1, 8),
+        {"table": TABLE},
+        torch.zeros(4, 4),
+        [True, False, True, True],
+        torch.tensor([[0.5, 0, 0, 0], [0.5, 0, 0, 0], [1, 0.5, 0.5, 0], [1.5, 1, 1, 0.5]]),
+    ),
+    # key 1 is selected by query 2 with 3, and by query 3 with 1; the first head's own scores are lowered too
+    *(
+        (Selective(keep_first), {}, UNEVEN, [True] * 5, UNEVEN - SELECTED * other)
+        for keep_first, other in ((True, torch.arange(5) > 0), (False, 1.0))
+    ),
+    # two queries and three keys: the third query takes 10 times its own scores and once the row before, one key on
+    (
+        MultiToken(1, 2, 3, 0.0),
+        {"theta": [[[[0.0, 0, 1], [0, 10, 0]]]]},
+        torch.tensor([[1.0, 9, 9], [2, 3, 9], [4, 5, 6]]),
+        [True] * 3,
+        torch.tensor([[10.0, 0, 0], [20, 30, 0], [40 + 3, 50, 60]]),
+    ),
+    # a = 1/2, n = 2: queries 0, 1 … 4 have 0, 1, 1, 2 and 2 whole steps behind them and their own position
+    (
+        PositionTemperature(0.5, 2),
+        {},
+        torch.ones(5, 3),
+        [True] * 3,
+        1 + STEPS.log1p()[:, None].expand(5, 3) / 2,
+    ),
+]
 
 
-def test_cope_counts_no_padding():
-    position, q = Cope(1, 8), torch.ones(1, 1, 4, 1)
-    put((position.table, torch.arange(8.0)[:, None]))
-    padded = cells(q, q, key_mask=torch.tensor([[True, False, True, True]]))
-    added = position.adjust(torch.zeros(1, 1, 4, 4), padded)[0, 0, 3]
-    torch.testing.assert_close(added, torch.tensor([1.5, 1.0, 1.0, 0.5]))
+@each(("position", "weights", "scores", "real", "expected"), ADJUSTED)
+def test_scores_by_hand(position, weights, scores, real, expected):
+    put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
+    q, k = (torch.ones(1, 1, n, 1) for n in scores.shape)
+    block = cells(q, k, key_mask=torch.tensor([real]))
+    torch.testing.assert_close(position.adjust(scores[None, None], block)[0, 0], expected)
 
 
 def test_forgetting_against_x_transformers():
@@ -473,17 +512,6 @@ def test_random_padding_selects_nothing(keep_first):
     agree(Selective(keep_first).adjust(scores, cells(*some(), key_mask=real)), theirs, (scores,))
 
 
-def test_selective_by_hand():
-    """Key 1 is selected by query 2 with 3, and by query 3 with 1; the first head's own scores are lowered too."""
-    rows = [[0.0, 0, 0, 0, 0], [9, 0, 0, 0, 0], [9, 3, 7, 0, 0], [9, 1, -2, 0, 0], [9, 5, 2, 6, 1]]
-    both = torch.stack((torch.tensor(rows), torch.zeros(5, 5)))[None]
-    where, lower = cells(*torch.zeros(2, 1, 2, 5, 1)), torch.zeros(5, 5)
-    lower[3, 1], lower[4, 1] = 3, 3 + 1
-    torch.testing.assert_close(Selective(True).adjust(both, where), both - lower)
-    lower[2:, 0] = torch.tensor([9.0, 18, 27])
-    torch.testing.assert_close(Selective(False).adjust(both, where), both - lower)
-
-
 def test_a_selective_layer_decodes_with_the_votes_of_all_earlier_tokens():
     layer, x = layer_of("selective", H * SIZE, H, mask="causal"), torch.randn(B, T, H * SIZE)
     whole, (first, cache) = layer(x), layer.step(x[:, :6], record=True)
@@ -518,15 +546,6 @@ def test_mixed_scores_are_the_papers_sum(queries, keys, padded):
     real = torch.rand(B, T) > 0.4 if padded else torch.ones(B, T, dtype=torch.bool)
     ours = position.adjust(scores, cells(*some(), key_mask=real if padded else None))
     agree(ours, mixed(scores, position.theta, real), (scores, position.theta))
-
-
-def test_mixed_scores_by_hand():
-    """Two queries and three keys: the third query takes 10 times its own scores and once the row before, one key on."""
-    position = MultiToken(1, 2, 3, 0.0)
-    put((position.theta, [[0.0, 0, 1], [0, 10, 0]]))
-    scores = torch.tensor([[1.0, 9, 9], [2, 3, 9], [4, 5, 6]])[None, None]
-    got = position.adjust(scores, cells(*torch.zeros(2, 1, 1, 3, 1)))[0, 0]
-    torch.testing.assert_close(got, torch.tensor([[10.0, 0, 0], [20, 30, 0], [40 + 3, 50, 60]]))
 
 
 @each("keys", [1, 5])
@@ -564,11 +583,3 @@ def test_a_whole_layer_of_temperature_is_llama_4s(growth, step):
     mask = (torch.rand(B, 1, T, T) > 0.4) | torch.eye(T, dtype=torch.bool)
     added = torch.zeros(mask.shape).masked_fill(~mask, LEAST)
     same_layer(layer, peer, by_name(layer), torch.randn(B, T, 60), None, added, mask=mask)
-
-
-def test_temperature_by_hand():
-    """a = 1/2, n = 2: queries 0, 1 … 4 have 0, 1, 1, 2 and 2 whole steps behind them and their own position."""
-    where = cells(torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 3, 1))
-    factors = [1 + math.log(1 + steps) / 2 for steps in (0, 1, 1, 2, 2)]
-    result = PositionTemperature(0.5, 2).adjust(torch.ones(1, 1, 5, 3), where)
-    torch.testing.assert_close(result[0, 0], torch.tensor(factors)[:, None].expand(5, 3))

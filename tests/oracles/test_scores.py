@@ -284,30 +284,20 @@ def test_without_gradients_it_is_the_same_in_slices(score, monkeypatch):
         torch.testing.assert_close(attention(x, context).scores, whole)
 
 
-def test_additive_by_hand():
-    """Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0), k = (0, 1) meet as tanh 1 − tanh 1 = 0, k = (1, −1) as 1.7257."""
-    attention = layer("additive", 2, 1)
-    own, eye = attention.score, torch.eye(2)[None]
-    put((own.key, eye), (own.query, eye), (own.vector, [[1.0, -1.0]]))
-    steps = attention(torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[0.0, 1.0], [1.0, -1.0]]]))
-    second = math.tanh(2) - math.tanh(-1)
-    first = 1 / (1 + math.exp(second))
-    assert (
-        steps.scores.flatten().tolist(),
-        steps.weights.flatten().tolist(),
-        steps.merged.flatten().tolist(),
-    ) == (
-        pytest.approx([0.0, second]),
-        pytest.approx([first, 1 - first]),
-        pytest.approx([1 - first, 2 * first - 1]),
-    )
-
-
 GENERAL = "Luong: W = [[0, 2], [0, 0]] lets the first of q meet the second of k alone; (3, 5)·W·(7, 11) = 66."
 CONCAT = "Luong: W = [W_q | W_k] reads q's first and k's second; v = 2, so the score is 2·tanh(0.5 − 0.25)."
 QK_NORM = "RMSNorm(3, 4) = (3, 4)/√12.5 and RMSNorm(0, 2) = (0, √2); gains (1, 2) and (1, 3): 6·4·√2/√12.5/√2."
 UNIT = "q = (3, 4) and k = (0, 2) become (0.6, 0.8) and (0, 1); with gains (1, 2) the product is 3.2, times √2."
+ADDITIVE = "Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0) and k = (0, 1) meet as tanh 1 − tanh 1, k = (1, −1) as 1.7257."
+EYES = {"query": torch.eye(2)[None], "key": torch.eye(2)[None], "vector": [[1.0, -1.0]]}
+COSINE = "Swin V2: (3, 4) and (8, 6) meet at cos = 48/50, (−6, −8) at −1; τ = 0.5 doubles it. Lengths do not matter."
+HALF = Choice.of("cosine", tau=0.5)
 BY_HAND = [
+    ("additive", EYES, [1.0, 0.0], [0.0, 1.0], 0.0, ADDITIVE),
+    ("additive", EYES, [1.0, 0.0], [1.0, -1.0], math.tanh(2) - math.tanh(-1), ADDITIVE),
+    (HALF, {}, [300.0, 400.0], [8.0, 6.0], 1.92, COSINE),
+    (HALF, {}, [3.0, 4.0], [-6.0, -8.0], -2.0, COSINE),
+    (HALF, {}, [3.0, 4.0], [0.0, 0.0], 0.0, COSINE),
     ("general", {"weight": [[[0.0, 2.0], [0.0, 0.0]]]}, [3.0, 5.0], [7.0, 11.0], 66.0, GENERAL),
     (
         "concat",
@@ -339,15 +329,6 @@ def test_one_score_by_hand(score, weights, q, k, expected, why):
     put(*((attention.score.get_parameter(name), value) for name, value in weights.items()))
     got = attention(torch.tensor([[q]]), torch.tensor([[k]])).scores.item()
     assert got == pytest.approx(expected, rel=1e-5), why
-
-
-def test_cosine_by_hand():
-    """Swin V2: (3, 4) and (8, 6) meet at cos = 48/50, (−6, −8) at −1; τ = 0.5 doubles it. Lengths do not matter."""
-    attention = layer(Choice.of("cosine", tau=0.5), 2, 1)
-    keys = torch.tensor([[[8.0, 6.0], [-6.0, -8.0], [0.0, 0.0]]])
-    for length in (1.0, 100.0):
-        steps = attention(torch.tensor([[[3.0, 4.0]]]) * length, keys)
-        torch.testing.assert_close(steps.scores.flatten(), torch.tensor([1.92, -2.0, 0.0]))
 
 
 def test_cosine_holds_tau_from_a_hundredth_up():
