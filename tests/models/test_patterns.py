@@ -162,6 +162,9 @@ REFUSED = {
     "no layer before has the attention of layer 2 of 4": lambda: stack(
         WINDOW, FULL, layers=4, kv_shared_layers=3
     ),
+    "no layer before has the attention of layer 1 of 1": lambda: stack(
+        FULL, layers=1, kv_shared_layers=1
+    ),
     "does not read kv_shared_layers": lambda: stack(FULL, kind="transformer", kv_shared_layers=1),
     "cannot take keys and values": lambda: stack(
         FULL.with_(projection="latent", position="none"), kv_shared_layers=1
