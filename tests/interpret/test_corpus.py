@@ -41,6 +41,7 @@ from core.interpret.corpus_run import (
 )
 from core.interpret.evidence import Question, ablate_heads, ask
 from core.interpret.roles import score_roles
+from core.interpret.trace import Kind
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_model, load_minilm
 from core.runs import worker
 from core.runs.runs import Run, list_runs
@@ -109,6 +110,8 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
     for name in ("score", "chance", "std"):
         assert np.allclose(getattr(running, name), getattr(whole, name), atol=1e-12, equal_nan=True)
     assert running.head_roles == whole.head_roles and running.numbers == whole.numbers
+    # Nobody looks ahead, and heads are not switched off
+    assert all(np.isnan(corpus.mean(key)).all() for key in ("next", "ablation"))
     alone = [score_roles([one], "causal").score[0] for one in readings]
     assert np.allclose(corpus.mean("previous"), np.mean(alone, 0), atol=1e-9)
 
@@ -116,7 +119,11 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
 def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs):
     # Of an embedding 1 less the cosine
     minilm, sentence = load_minilm(), ModelInputs("The cat slept.")
-    for one, item, kind in ((model, inputs[1], "causal"), (minilm, sentence, "self")):
+    cases: list[tuple[Pretrained, ModelInputs, Kind]] = [
+        (model, inputs[1], "causal"),
+        (minilm, sentence, "self"),
+    ]
+    for one, item, kind in cases:
         changes = head_changes(one, item, read_text(one, item, kind), kind)
         baseline = ask(one, Question(item, quantity="probability" if one is model else None))
         for layer, head in ((0, 1), (1, 2), (1, 3)):
@@ -168,6 +175,7 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     vectors = head_vectors(model, inputs, "causal", max_tokens=30)
     q, k = vectors.head(1, 3)
     assert vectors.texts.max() == 1 and len(q) == len(k) == len(vectors.tokens) == 13 + 22
+    assert len(head_vectors(model, inputs, "causal", max_tokens=13).tokens) == 13
     first = read_text(model, inputs[0], "causal").trace.of("causal").maps[1].weights[3]
     scores = np.where(np.tri(13, dtype=bool), q[:13] @ k[:13].T / np.sqrt(q.shape[-1]), -np.inf)
     assert np.allclose(np.exp(scores) / np.exp(scores).sum(-1, keepdims=True), first, atol=1e-5)

@@ -271,6 +271,8 @@ def test_pieces_of_a_word_are_summed_over_keys_and_averaged_over_queries():
         MapTransform(*2 * (map_transform.group_by_word((0, 0, 0, 1)),)),
     )
     assert shown.keys == shown.queries == ("unbelievable", "story")
+    received = map_transform.received_weight(shown)  # of each column of two rows
+    np.testing.assert_allclose(received, shown.weights.sum(1) / 2, rtol=1e-6)
     np.testing.assert_allclose(
         shown.weights[0], [[(0.6 + 0.9 + 0.75) / 3, (0.4 + 0.1 + 0.25) / 3], [0.0, 1.0]], atol=1e-6
     )
