@@ -71,24 +71,7 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
         if _in_fragment.get():
             st.rerun(scope="app")
     bar: st.delta_generator.DeltaGenerator | None = None
-    shown = time.monotonic() + QUIET - SHOW_EVERY
-
-    def measure(item: Item) -> float:
-        """Measure one; its seconds. How many are measured is shown, with Stop, once the work has lasted QUIET."""
-        nonlocal bar, shown
-        began = time.monotonic()
-        values[item] = one(item)
-        now = time.monotonic()
-        if now >= shown + SHOW_EVERY:
-            shown, done = now, sum(each in values for each in todo)
-            words = f"{done} of {len(todo)} {noun}"
-            if bar is None:
-                with slot.container(horizontal=True, vertical_alignment="center"):
-                    bar = st.progress(done / len(todo), words)
-                    button("Stop", "stop", ":material/stop:", False)
-            else:
-                bar.progress(done / len(todo), words)
-        return now - began
+    shown, count = time.monotonic() + QUIET - SHOW_EVERY, len(left)
 
     def button(label: str, name: str, icon: str, going: bool, meaning: str | None = None) -> None:
         st.button(
@@ -99,17 +82,27 @@ def measure_with_progress(key: str, about: Hashable, todo: Sequence[Item], one: 
             on_click=lambda: state.update(going=going),
         )
 
-    if left and state["going"] is None:
-        for item in left[:TIMED]:
-            seconds = measure(item)
-            state["each"] = min(state["each"] or seconds, seconds)
-        left = left[TIMED:]
-        state["going"] = len(left) * state["each"] <= (AT_ONCE if at_once is None else at_once)
-    if state["going"]:
-        for item in left:
-            measure(item)
+    while left and state["going"] is not False:
+        began, item = time.monotonic(), left.pop(0)
+        values[item] = one(item)
+        now = time.monotonic()
+        if state["going"] is None:
+            state["each"] = min(state["each"] or now - began, now - began)
+            if not left or count - len(left) == TIMED:
+                limit = AT_ONCE if at_once is None else at_once
+                state["going"] = len(left) * state["each"] <= limit
+        if now >= shown + SHOW_EVERY:
+            # how many are measured, with Stop, once the work has lasted QUIET
+            shown, done = now, sum(each in values for each in todo)
+            words = f"{done} of {len(todo)} {noun}"
+            if bar is None:
+                with slot.container(horizontal=True, vertical_alignment="center"):
+                    bar = st.progress(done / len(todo), words)
+                    button("Stop", "stop", ":material/stop:", False)
+            else:
+                bar.progress(done / len(todo), words)
     slot.empty()
-    if left and not state["going"]:
+    if left:
         # The button that measures the rest, with the time it takes
         wait = f"about {max(1, round(len(left) * state['each']))} s"
         with slot.container(horizontal=True, vertical_alignment="center"):
