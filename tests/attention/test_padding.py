@@ -95,16 +95,6 @@ def test_forgetting_counts_no_gate_of_a_hidden_key():
     )
 
 
-def test_block_sparse_reads_the_end_of_a_text_beyond_its_block():
-    config = AttentionConfig(
-        8, 1, mask=Choice.of("local_p", window=2), kernel=Choice.of("block_sparse", block=4)
-    )
-    layer, x, real = Attention(config), torch.randn(1, 12, 8), torch.arange(12)[None] < 9
-    torch.testing.assert_close(
-        layer(x, key_mask=real, record=False).out, layer(x, key_mask=real).out
-    )
-
-
 BLOCKS = pytest.mark.parametrize("key", ["chunked", "local", "block_sparse"])
 LENGTHS = [(11, 13), (17, 5)]  # of no common divisor with a block
 
@@ -233,7 +223,6 @@ def test_a_stray_tensor_is_found_out():
 # A layer's numbers: gradients of its output, fp64 that stays fp64, near results in half, no trace of padding.
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
-BESIDE = ["formula", "kerple"]  # positions that every other one is joined to
 # An output that jumps where two candidates change their rank: rounding may choose the other in some rows.
 JUMPS = {"lightning", "moba", "local_p", "nsa", "top_k", "hard"}
 
@@ -300,27 +289,6 @@ def test_a_double_layer_computes_nothing_in_single(axis, key):
     assert [name for name, x in precise_layer(config).named_buffers() if x.is_floating_point()] == (
         ["kernel.directions"] if key == "performer" else []
     ), "a table in a buffer is rounded when the layer is"
-
-
-@each("beside", BESIDE)
-@each(
-    "key",
-    [
-        item.key
-        for item in AXES["position"]
-        if item.enters not in ("", "x") and item.key not in ("and", "t5")
-    ],
-)
-def test_joined_positions_of_a_double_layer_compute_nothing_in_single(key, beside):
-    try:
-        config = AttentionConfig(
-            C,
-            drawing.H,
-            position=Choice.of("and", plain("position", beside), plain("position", key)),
-        )
-    except ConfigError:
-        return
-    assert not singles(config)
 
 
 @each("scale", [1.0, 2.0, 4.0])

@@ -26,13 +26,15 @@ from core.attention import (
     entry,
     register,
 )
-from core.attention.basics import MultiHead, Softmax, append, split_heads
+from core.attention.basics import MultiHead, Projection, Softmax
 from core.attention.config import needs
 from core.attention.cost import attention_cost, parameters
 from core.attention.positions.relative import alibi_slopes
+from core.attention.projections.combined import Convolved
 from core.attention.register import _read_in_parts
 from tests.attention.drawing import plain, read_in_parts
 from tests.cases import each
+from tests.oracles.agreement import put
 
 # A layer takes a function or a module for an axis: the same numbers as the lab's own choice, and errors in words.
 
@@ -256,58 +258,29 @@ def test_a_registered_choice_is_one_like_any_other(axes):
         AttentionConfig(score="variant", kernel="fused")
 
 
-class Convolved(MultiHead):
-    """Keys convolved over four tokens, at first as the identity; `stores` says if the cache has what it reads."""
+class Forgets(Convolved):
+    """Tokens convolved with the three before, at first as the identity; the cache does not hold these."""
 
-    stores = True
+    extend = Projection.extend
 
     def __init__(self, config):
-        super().__init__(config.d_model, config.num_heads, False)
-        self.taps = torch.nn.Parameter(torch.eye(4)[-1].repeat(config.d_model, 1).unsqueeze(1))
+        super().__init__(config.d_model, config.num_heads, False, 4, "none")
+        put((self.taps, torch.eye(4)[-1:].mT.expand_as(self.taps)))
 
-    def convolved(self, x, before=None):
-        keys = self.key(x).mT if before is None else torch.cat((before.mT, self.key(x).mT), -1)
-        keys = torch.nn.functional.pad(keys, (4, 0))
-        keys = torch.nn.functional.conv1d(keys, self.taps, groups=len(keys[0]))[..., -x.shape[1] :]
-        return split_heads(keys.mT, self.num_heads)
 
-    def forward(self, x, context, offset=0):
-        return (
-            self.queries(x),
-            self.convolved(context),
-            split_heads(self.value(context), self.num_heads),
-        )
-
-    def extend(self, x, stored, offset, **given):
-        if not self.stores:
-            return super().extend(x, stored, offset, **given)
-        before = stored[2] if stored else None
-        k, v = append(
-            stored[:2], (self.convolved(x, before), split_heads(self.value(x), self.num_heads))
-        )
-        return (
-            self.queries(x),
-            k,
-            v,
-            (k, v, *append(() if before is None else (before,), (self.key(x),))),
-        )
+class Remembers(Forgets):
+    extend = Convolved.extend
 
 
 def test_a_cache_without_what_later_tokens_read_is_refused(axes):
     """At its first weights the convolution is the identity, and every cache is right."""
-
-    class Forgets(Convolved):
-        stores = False
-
-    def item(build):
-        return made(build=build, traits=frozenset({"one sequence"}))
-
+    traits = frozenset({"one sequence"})
     with pytest.raises(
-        ConfigError, match="with a cache, it gives another output than for the whole text"
+        ConfigError, match="with a cache, it gives another output than for the whole"
     ):
-        register("projection", item(Forgets))
+        register("projection", made(build=Forgets, traits=traits))
     assert "variant" not in [one.key for one in axes["projection"]]
-    register("projection", item(Convolved))
+    register("projection", made(build=Remembers, traits=traits))
 
 
 @each(
