@@ -113,11 +113,13 @@ def install(style: str, context: Callable[[], Mapping[str, Value]] = dict) -> No
         )
         failure: dict[str, Value] = {}
         if isinstance(error, tuple) and error[1] is not None:
-            kind = type(error[1]).__name__
-            failure = {"error": kind, "place": place(error[1]), "reference": reference(error[1])}
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            failure = {
+                "error": type(error[1]).__name__,
+                "place": place(error[1]),
+                "reference": reference(error[1]),
+            }
         fields = {
-            "time": now,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "level": logging.getLevelName(level).lower(),
             **own,
             **context(),

@@ -45,8 +45,7 @@ def lab_path(name: str) -> Path:
 
 def server_folder() -> Path:
     """The folder of all that the server stores: $ATTENTION_LAB_RUNS, or ~/.attention-lab/runs."""
-    chosen = settings().runs or Path.home() / ".attention-lab" / "runs"
-    return Path(chosen).expanduser().absolute()
+    return Path(settings().runs or Path.home() / ".attention-lab" / "runs").expanduser().absolute()
 
 
 def runs_folder() -> Path:

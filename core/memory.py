@@ -22,8 +22,11 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "
 
 def total_bytes() -> float:
     """Bytes of memory that the server may hold; infinite where unknown."""
-    groups = [_count(group / most) for group, most, *_ in _groups()]
-    return min(_count("/proc/meminfo", line="MemTotal:", unit=1024), _allowed(), *groups)
+    return min(
+        _count("/proc/meminfo", line="MemTotal:", unit=1024),
+        _allowed(),
+        *[_count(group / most) for group, most, *_ in _groups()],
+    )
 
 
 def free_bytes() -> float:

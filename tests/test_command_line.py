@@ -100,10 +100,11 @@ def test_set_changes_what_is_trained(file, monkeypatch):
     assert run.status().state == "finished" and run.records()[-1].step == 2
 
 
-def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch):
+def test_set_changes_the_run_that_a_sweep_varies(file, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("core.runs.sweeps.run_sweep", lambda sweep, workers: True)
     words = "--axis d_model --values 4 8 --seeds 3 5 --set steps=2 --to".split()
     assert lab(monkeypatch, "sweep", file, *words, tmp_path / "sweep.json") == 0
+    assert "4 runs to train, 1 at a time" in capsys.readouterr().out
     config = instance(Sweep(tmp_path / "sweep.json").config(), SweepConfig)
     assert config.base == RunConfig.from_json(small_run(steps=2).to_json())
     assert (config.values, config.seeds) == ((4, 8), (3, 5))

@@ -28,8 +28,11 @@ def config_of(claim: Claim, written: Sequence[str], seeds: Sequence[int] = ()) -
     """The settings of NAME=VALUE pairs, and seeds or, if it is one, their number."""
     texts = [param.key for param in claim.params if isinstance(param.default, str)]
     one = {"seeds": seeds[0]} if len(seeds) == 1 else {}
-    values = one | command_line.settings(written, texts)
-    return ClaimConfig(claim.key, values, tuple(seeds) if len(seeds) > 1 else ())
+    return ClaimConfig(
+        claim.key,
+        one | command_line.settings(written, texts),
+        tuple(seeds) if len(seeds) > 1 else (),
+    )
 
 
 @app.command("list")

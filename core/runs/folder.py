@@ -492,8 +492,10 @@ def list_statuses(root: Path) -> list[Status]:
     if not run_names(root):
         return []
     with open_index(root) as index:
-        rows = index.database.execute("SELECT state, at FROM runs")
-        return [Status(state, at=at) for state, at in rows]
+        return [
+            Status(state, at=at)
+            for state, at in index.database.execute("SELECT state, at FROM runs")
+        ]
 
 
 @contextmanager

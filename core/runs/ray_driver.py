@@ -232,8 +232,7 @@ class ClusterJob:
         known = None
         while True:
             sent_at = time.monotonic()
-            question = self.actor.changes.remote(known, self.run.stop_request())
-            changes = yield from _answer(question)
+            changes = yield from _answer(self.actor.changes.remote(known, self.run.stop_request()))
             state, message = self._take(changes)
             if changes.ended:
                 return self.end(state, message) if state in folder.ENDED else self.end()

@@ -163,8 +163,11 @@ def submit(run: RunFolder) -> None:
 
 def entries() -> list[Entry]:
     """The runs that are the cluster's, in the order in which they came."""
-    paths = (folder() / "entries").glob("[!.]*.json")
-    valid = [entry for path in paths if (entry := converted(read_object(path), Entry)) is not None]
+    valid = [
+        entry
+        for path in (folder() / "entries").glob("[!.]*.json")
+        if (entry := converted(read_object(path), Entry)) is not None
+    ]
     return sorted(valid, key=lambda entry: (entry.submitted, entry.path.name))
 
 

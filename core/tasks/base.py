@@ -151,8 +151,11 @@ class TaskConfig:
                 f"task = {quote_name(data['key'])}: params is an object of names and "
                 f"values; got {quote(data['params'])}."
             )
-        known = task_entry(data["key"]).params
-        params = {param.key: param.before for param in known if param.before is not None}
+        params = {
+            param.key: param.before
+            for param in task_entry(data["key"]).params
+            if param.before is not None
+        }
         params |= data.get("params", {})
         return cls(data["key"], tuple(sorted(params.items())), data.get("seed", 0))
 

@@ -218,8 +218,9 @@ class SentenceTask(LabelledTask):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
         tokens = list(map(words, texts.texts))
-        sources = [tuple(text[:LONGEST]) for text in tokens]
-        super().__init__(config, entry, sources, texts.labels, texts.classes)
+        super().__init__(
+            config, entry, [tuple(text[:LONGEST]) for text in tokens], texts.labels, texts.classes
+        )
         long = sum(len(text) > LONGEST for text in tokens)
         self.notes = (
             (*texts.notes, f"{long:,} texts are cut after {LONGEST} words.")

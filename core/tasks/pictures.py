@@ -176,8 +176,10 @@ class Pictures(PictureTask):
             tuple(r * columns + digit * wide + c for r in range(rows) for c in range(wide))
             for digit in range(self.count)
         ]
-        digits = deciding(self.language, self.number[example.target])
-        return tuple(of_digit[digit] if digit >= 0 else () for digit in digits)
+        return tuple(
+            of_digit[digit] if digit >= 0 else ()
+            for digit in deciding(self.language, self.number[example.target])
+        )
 
     def _pictures(
         self, count: int, generator: torch.Generator, held_out: bool

@@ -300,11 +300,10 @@ class Names(Task):
 
     def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
         super().__init__(config, entry)
-        kind = config["sentences"]
         self.kinds = tuple(
             make
             for name, make in (("names", _giving), ("agreement", _being))
-            if kind in (name, "both")
+            if config["sentences"] in (name, "both")
         )
         words = (
             *NAMES,

@@ -272,9 +272,9 @@ class Numbers(PairTask):
 
     def tokens(self, text: str) -> list[str]:
         """Words and ";" of a typed text; numbers up to 9999 become words."""
-        parts = re.findall(r"[^\W\d_]+|\d+|;", text.lower())
         spelled = [
-            self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,) for t in parts
+            self.english[int(t)] if t.isdecimal() and int(t) <= LARGEST else (t,)
+            for t in re.findall(r"[^\W\d_]+|\d+|;", text.lower())
         ]
         return [word for words in spelled for word in words]
 
@@ -335,15 +335,19 @@ class Dates(PairTask):
         while True:
             day = FIRST_DAY + timedelta(choose(generator, DAYS))
             if is_held_out(day.isoformat()) == held_out:
-                locale = [*LOCALES][choose(generator, len(LOCALES))]
-                text = format_day(day, locale, FORMATS[choose(generator, len(FORMATS))])
+                text = format_day(
+                    day,
+                    [*LOCALES][choose(generator, len(LOCALES))],
+                    FORMATS[choose(generator, len(FORMATS))],
+                )
                 return Example(tuple(text), tuple(day.isoformat()))
 
     def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
         """The year's digits for the year, the month's digits or letters for the month, the day's digits for the day."""
-        parts = date_parts("".join(example.source))
         positions = [
-            tuple(part) for part, size in zip(parts, (4, 2, 2), strict=True) for _ in range(size)
+            tuple(part)
+            for part, size in zip(date_parts("".join(example.source)), (4, 2, 2), strict=True)
+            for _ in range(size)
         ]
         return tuple(
             [*positions[:4], (), *positions[4:6], (), *positions[6:]][: len(example.target)]

@@ -63,8 +63,9 @@ def pace(config: RunConfig, task: Task) -> Pace:
         for _ in range(TIMES):
             for seed, before in enumerate(fastest):  # batches of different lengths
                 session.data.manual_seed(seed)
-                seconds = timeit(lambda: one_step(session, 2).loss.item(), number=1)
-                fastest[seed] = min(before, seconds)
+                fastest[seed] = min(
+                    before, timeit(lambda: one_step(session, 2).loss.item(), number=1)
+                )
             if time.perf_counter() - started > LONGEST:
                 break
         count, free = len(examples), 0.0

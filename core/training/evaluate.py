@@ -426,10 +426,11 @@ def read_example(model: Model, config: ModelConfig, task: Task, example: Example
             maps.append(AttentionMap(kind, layer, weights, rows, columns, allowed))
     if task.form != "series":
         names = task.classes if task.form == "label" else task.target_vocab.tokens
-        logits = output.logits[0].reshape(-1, output.logits.shape[-1])
-        shares, ids = logits.softmax(-1).max(-1)
-        best = zip(ids.tolist(), shares.tolist(), strict=True)
-        predicted = tuple((str(names[index]), share) for index, share in best)
+        shares, ids = output.logits[0].reshape(-1, output.logits.shape[-1]).softmax(-1).max(-1)
+        predicted = tuple(
+            (str(names[index]), share)
+            for index, share in zip(ids.tolist(), shares.tolist(), strict=True)
+        )
     return ExampleReading(AttentionTrace(tuple(maps), task.name), predicted)
 
 

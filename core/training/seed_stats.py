@@ -25,8 +25,11 @@ class Scale:
 
     def link(self, x: float) -> tuple[float, float]:
         """The link at x and its derivative."""
-        distances = ((1, x - self.low), (-1, self.high - x))
-        ends = [(sign, each) for sign, each in distances if not math.isinf(each)]
+        ends = [
+            (sign, each)
+            for sign, each in ((1, x - self.low), (-1, self.high - x))
+            if not math.isinf(each)
+        ]
         if not ends:
             return x, 1.0
         return sum(sign * math.log(each) for sign, each in ends), sum(1 / each for _, each in ends)

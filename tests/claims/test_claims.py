@@ -27,6 +27,8 @@ from core.claims.base import (
     SeedValues,
     combine,
     effect,
+    first_above,
+    first_below,
     outcome,
     verdict,
     why_not,
@@ -263,7 +265,11 @@ def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_
     cells = [
         CellResult(*place, 1.0, (("m", 1.0, None),)) for place in (("a", 0), ("b", 0), ("a", 1))
     ]
-    assert Results(tuple(cells)).complete(("a", "b")).seeds == (0,)
+    found = Results(tuple(cells))
+    assert found.complete(("a", "b")).seeds == (0,)
+    for limit, below, above in ((0.9, 1, 0), (1.0, 1, 1), (1.1, 0, 1)):  # of a mean of 1
+        assert first_below(lambda seed: seed.one("a", "m"), limit)(found) == below
+        assert first_above(lambda seed: seed.one("a", "m"), limit)(found) == above
 
 
 # A run of a claim as folders: workers share its cells; stop, continue, and a whole measurement from a shell.

@@ -257,7 +257,7 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
     def states() -> set[str]:
         return {run.status().state for run in runs}
 
-    assert states() == {"queued"} and ray_queue.entries() == []
+    assert states() == {"queued"} and ray_queue.entries() == [] and RayExecutor().slots() == 1
     ray_queue.save_state(ray_queue.ClusterState(True, "", ("a",), cpus=2.0))
     jobs.tick()
     assert {entry.path for entry in ray_queue.entries()} == {run.path for run in runs}, (

@@ -595,6 +595,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
 
     blue = server("blue")
     assert [row.id for row in blue.elsewhere()] == [run.id], "Runs lists runs alone"
+    assert blue.newest()[sweep.id].at == pytest.approx(sweep.path.stat().st_mtime)
     assert list(map(files, claim_run.find_group(claim.id).runs)) == list(map(files, claim.runs))
     found = people.find_measurement(corpus.id)
     assert files(found) == files(corpus) and corpus_run.load(found).texts == 1

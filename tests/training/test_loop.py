@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import sys
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
@@ -42,6 +43,7 @@ def test_a_run_is_its_records():
     assert all(len(r.examples) == 2 and r.held_out == 11 for r in records[:3])
     assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
     assert last.gradient > 0 and last.tokens_per_second > 0 and not last.capped
+    assert 0 < last.train_seconds < last.elapsed < time.perf_counter()
     assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}
     parts = loop.parts_of(model := prepare(small_run()).model)
     encoder = ["source", "source_places", "encoder.layers.0"]

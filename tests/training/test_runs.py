@@ -145,9 +145,12 @@ def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
     assert list_runs(tmp_path) == [run]
     discard(run)
     assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
-    (tmp_path / "elsewhere").mkdir()
+    for name in ("elsewhere", ".draft-old", ".draft-new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / ".draft-old", (time.time() - 3_700,) * 2)
     assert restore("../elsewhere", tmp_path) is None
     prune(9, tmp_path)
+    assert [path.name for path in tmp_path.glob(".draft-*")] == [".draft-new"]
     assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
     discard(run)
     (deleted,) = deleted_runs(tmp_path)

@@ -480,7 +480,7 @@ def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
 
 @pytest.mark.parametrize(
     ("visible", "number", "expected"),
-    [("", 1, "1"), ("2,3", 1, "3"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
+    [("", 1, "1"), ("2,3", 1, "3"), ("7", 1, "1"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
 )
 def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
     monkeypatch.setenv(executor.VISIBLE, visible)

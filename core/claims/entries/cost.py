@@ -54,9 +54,12 @@ def choices(condition: str, window: int = 32) -> dict[str, Any]:
 
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """The seconds of a causal kernel over length; the accuracy of models that learned recall and induction."""
-    config = AttentionConfig(128, 4, **choices(condition))
     for progress in race(
-        {condition: config}, LENGTHS, rounds=3, seed=seed, clock=time.process_time
+        {condition: AttentionConfig(128, 4, **choices(condition))},
+        LENGTHS,
+        rounds=3,
+        seed=seed,
+        clock=time.process_time,
     ):
         if stop():
             raise Stopped
