@@ -72,8 +72,6 @@ class CorpusConfig:
         return read(data, cls, "A corpus")
 
 
-Rows = Float[np.ndarray, "H T"]
-RowRule = Callable[[Float[np.ndarray, "H T S"], Text], Rows]
 ABLATION = "ablation"
 
 
@@ -85,7 +83,7 @@ class Measure:
     name: str
     meaning: str
     unit: str
-    rows: RowRule | None = None
+    rows: Callable[[Float[np.ndarray, "H T S"], Text], Float[np.ndarray, "H T"]] | None = None
     role: Role | None = None
     paper: str = ""
     url: str = ""
@@ -361,8 +359,6 @@ def copying(pretrained: Pretrained, kind: Kind, shape: tuple[int, int]) -> Float
 
 DECILES = tuple(step / 10 for step in range(1, 10))
 
-TextValues = Float[np.ndarray, " N"]
-
 
 @dataclass(frozen=True, eq=False)
 class MarkedRow:
@@ -379,13 +375,13 @@ class MarkedRow:
     value: float
 
 
-def ranked(values: TextValues) -> Int[np.ndarray, " K"]:
+def ranked(values: Float[np.ndarray, " N"]) -> Int[np.ndarray, " K"]:
     """The texts that show a measure, the one with the largest value first."""
     order = np.argsort(-values, kind="stable")
     return np.asarray(order[~np.isnan(values[order])])
 
 
-def decile_texts(values: TextValues) -> list[tuple[float, int]]:
+def decile_texts(values: Float[np.ndarray, " N"]) -> list[tuple[float, int]]:
     """For each decile from 0.1 to 0.9 the text whose value is nearest to it; each text once."""
     texts: dict[int, float] = {}
     for share in DECILES:

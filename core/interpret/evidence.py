@@ -290,8 +290,6 @@ def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int]
 
 GRADIENT_MEMORY = 9  # times the memory of the maps: measured with GPT-2's 144 heads on 512 tokens
 
-MIXES = "ExclusiveSelfAttention"  # takes the part along v out of a head's output
-
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
@@ -364,8 +362,9 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
     out, gated = call.out[0].detach(), call.gated[0].detach()
     if torch.equal(out, gated):
         return to_numpy(torch.einsum("hse,hec->hsc", values, matrix).norm(dim=-1)[:, None])
+    # Exclusive self-attention takes the part along v out of a head's output
     if any(
-        isinstance(one, nn.LayerNorm) or type(one).__name__.endswith(MIXES)
+        isinstance(one, nn.LayerNorm) or type(one).__name__.endswith("ExclusiveSelfAttention")
         for one in call.module.children()
     ):
         return None

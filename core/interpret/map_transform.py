@@ -13,13 +13,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, head_name
+from core.interpret.trace import AttentionMap, AttentionTrace, Weights, head_name
 from core.pretrained.base import Line
 
 Groups = tuple[tuple[int, ...], ...]
 
 SINK = 0.3  # Gu et al. 2024, "When attention sink emerges": a token that gets more than this is one
-CONTINUES = "##"
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
             mask = _merged(mask, groups, axis, np.logical_or)
     queries, keys = (  # the pieces of a group as one word
         tuple(
-            tokens[first] + "".join(tokens[index].removeprefix(CONTINUES) for index in rest)
+            tokens[first] + "".join(tokens[index].removeprefix("##") for index in rest)
             for first, *rest in groups
         )
         for tokens, groups in ((item.queries, transform.rows), (item.keys, transform.columns))
@@ -179,7 +178,6 @@ def token_transform(
     )
 
 
-Weights = Float[np.ndarray, "H T S"]
 NOTHING = "–"
 MAX_ROWS = 64  # on which every head is compared with every other
 # The corresponding positions of two lines, in their order; None where there is no counterpart

@@ -83,7 +83,6 @@ NUMBERS: tuple[str, ...] = (
 Targets = Bool[np.ndarray, "T T"]
 Rule = Callable[["Text"], Targets]
 
-NOT_READ = ("unk", "pad")
 OUTER_SIGNS = re.compile(r"^[\W_]+|[\W_]+$")
 LETTERS = 3  # a shorter piece, such as the t of "didn't", is not a word
 
@@ -153,7 +152,8 @@ def delimiter(text: Text) -> Targets:
     """Punctuation and end marks, except for the first token."""
     keys = np.array(
         [
-            index > 0 and (piece.strip("<[|]>") not in NOT_READ if special else _is_sign(piece))
+            index > 0
+            and (piece.strip("<[|]>") not in ("unk", "pad") if special else _is_sign(piece))
             for index, (piece, special) in enumerate(
                 zip(text.pieces, text.line.special, strict=True)
             )

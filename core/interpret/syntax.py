@@ -192,9 +192,6 @@ def _whole(text: str, number: int, column: str) -> int:
 # The syntactic relations whose heads are looked for: pairs of words of a parsed sentence.
 
 
-Pair = tuple[int, int]
-
-
 @dataclass(frozen=True)
 class Relation:
     """Pairs of words, from a `source` to a `target`.
@@ -219,7 +216,7 @@ class Relation:
         first, last = self.ends(reverse)
         return f"{first[0].upper()}{first[1:]} → {last}"
 
-    def pairs(self, parse: Parse) -> list[Pair]:
+    def pairs(self, parse: Parse) -> list[tuple[int, int]]:
         """(source, target) of every instance in the sentence."""
         words = parse.words
         if not self.deprel:

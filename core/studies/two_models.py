@@ -31,8 +31,6 @@ from core.pretrained.attention_recorder import numbers_by_layer
 MAX_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
 OFFERED = 10  # outputs among which an answer is chosen
 
-Answers = tuple[int | None, int | None]
-
 
 @dataclass(frozen=True, eq=False)
 class Side:
@@ -134,7 +132,7 @@ def patch_texts(
     model: Pretrained,
     clean: ModelInputs,
     corrupted: ModelInputs,
-    answers: Answers,
+    answers: tuple[int | None, int | None],
     direction: Direction,
 ) -> Patching:
     """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
