@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from core.tokens import token_text
 from dashboard.draw.attention_view import (
     EXACT_CELLS,
     READS,
+    Pair,
     allowed_bits,
     packed,
     settle_pin,
@@ -35,8 +36,6 @@ from dashboard.draw.pictures import MapsPicture
 
 # Tiles as plain values and base64 bytes for the canvases.
 
-
-Pair: TypeAlias = tuple[int, int]
 
 MAX_TILES = 12
 MAX_FRAME_CELLS = 500_000  # of all maps at all values of a control: 1 MB

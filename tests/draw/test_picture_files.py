@@ -480,7 +480,7 @@ PICTURES: dict[str, Picture] = {
     "a map": MapsPicture("A head", maps(1), 2, READS),
     "two maps": MapsPicture("Two heads", maps(2), 2, READS),
     "twelve maps": MapsPicture("Twelve heads", maps(12), 2, READS),
-    "a board": MapsPicture("All heads", maps(72), 2, READS, across=12),
+    "a board": MapsPicture("All heads", maps(24), 2, READS, across=12),
     "a drawing": DrawnPicture(
         "Boxes",
         (),
