@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from core.attention import AXES, AttentionConfig
+from core.attention import AttentionConfig
 from core.attention.config import example
 from core.entries import ConfigError
 from core.models import ModelConfig, Shape, build_model, map_tokens, sentence_spans
 from core.models.recurrent import Sentences
 from tests.cases import each
-from tests.models.test_patterns import trains
+from tests.models.test_patterns import ENTRIES, trains
 from tests.oracles.test_models import CELL, gru, hidden, lstm
 
 END, V, C, CLASSES = 4, 19, 14, 3
@@ -202,9 +202,6 @@ def test_where_each_token_stands_and_the_tokens_of_its_maps():
 def test_a_document_has_words_before_its_padding(bad):
     with pytest.raises(ValueError, match="token"):
         made(config())(torch.tensor([[5, 6, END]]), bad)
-
-
-ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
 @each(("axis", "key"), ENTRIES)

@@ -26,7 +26,7 @@ from core.models.config import PATTERN_FIELDS, RECURRENT
 from core.models.model_summary import title
 from core.models.transformer import Decoder, TransformerSeq2Seq, exact_fallbacks
 from core.tasks import TaskConfig, make_task
-from tests.attention.drawing import perturbed
+from tests.attention.drawing import ENTRIES, perturbed
 from tests.cases import descend, each
 
 B, S, C, H, WORDS = 3, 13, 12, 3, 7
@@ -338,7 +338,6 @@ def test_an_encoder_and_a_decoder_have_a_first_layer_each(axes):
 VOCAB, LENGTHS, ANY_T, ANY_C, ANY_H = 17, (7, 4), 6, 24, 2
 SHAPE = Shape(VOCAB, VOCAB, 12)
 FEEDINGS: list[Any] = ["none", "input", "bahdanau"]
-ENTRIES = [(axis, e.key) for axis, entries in AXES.items() for e in entries]
 
 
 def batch():

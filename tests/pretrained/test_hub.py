@@ -124,10 +124,12 @@ def test_weights_take_four_bytes_each_in_memory(served):
 
 def test_the_owners_bound_a_full_disk_and_full_memory_are_said(served, monkeypatch):
     plan = hub.plan("lab/bert")
-    free = SimpleNamespace(free=300_000_001)
+    free = SimpleNamespace(free=plan.size + 299_999_999)
     monkeypatch.setattr("shutil.disk_usage", lambda path: free)
     with pytest.raises(PretrainedError, match="no room"):
         hub.download(plan)
+    free.free += 1
+    assert hub.download(plan).is_dir()
     monkeypatch.setattr("core.pretrained.hub.free_bytes", lambda: 10)
     with pytest.raises(PretrainedError, match="of memory"):
         hub.plan("lab/bert")
@@ -226,7 +228,12 @@ def test_the_oldest_model_leaves_when_there_is_no_room(served, monkeypatch):
     hub.download(second)
     time.sleep(0.02)
     hub.load("lab/bert", COMMIT)
+    parts = [hub.storage_folder() / "lab--x" / f"{age}.part" for age in (22_000, 21_000)]
+    for part in parts:  # of processes that ended more and less than six hours ago
+        part.mkdir(parents=True)
+        os.utime(part, (time.time() - int(part.stem),) * 2)
     hub.download(third)
+    assert [part.exists() for part in parts] == [False, True]
     assert (first.is_downloaded, second.is_downloaded, third.is_downloaded) == (True, False, True)
     assert hub.downloaded_commits("lab/bert") == (COMMIT,) and hub.downloaded_commits("lab/b") == ()
     with pytest.raises(PretrainedError, match="no longer on this computer"):
