@@ -22,7 +22,6 @@ from core.interpret.roles import (
     ROLES,
     XIAO,
     Role,
-    RoleScores,
     RoleSums,
     Text,
     read_text,
@@ -275,11 +274,6 @@ class Corpus:
     def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
         """Half of the 95 % interval of that mean."""
         return np.asarray(self.means.half_width[INDEX[measure]])
-
-    def role_scores(self, kind: Kind) -> RoleScores:
-        """The roles' scores over all rows of all texts, as `score_roles` gives them."""
-        assert self.roles is not None
-        return self.roles.scores(kind, self.numbers)
 
 
 def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind = "self",

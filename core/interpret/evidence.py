@@ -310,12 +310,9 @@ class Contributions:
         norms = self.norms.get((kind, layer))
         if norms is None or len(norms) != len(weights):
             return None
-        return np.abs(weights) * _as_wide(norms, weights.shape[-1])
-
-    def gradient_map(self, kind: Kind, layer: int, keys: int) -> Float[np.ndarray, "H T S"] | None:
-        """α·∂answer/∂α: what the answer would lose without that weight, to first order."""
-        gradients = self.gradients.get((kind, layer))
-        return None if gradients is None else _as_wide(gradients, keys)
+        # A sink's column has no value and no token
+        wide = np.pad(norms, ((0, 0), (0, 0), (0, weights.shape[-1] - norms.shape[-1])))
+        return np.abs(weights) * wide
 
 
 def measure_contributions(baseline: Baseline) -> Contributions:
@@ -377,12 +374,6 @@ def value_norms(call: AttentionCall) -> Float[np.ndarray, "H T S"] | None:
 def output_matrix(call: AttentionCall) -> Float[Tensor, "H E C"] | None:
     """W_O by head; None where it was not found, or does not get the heads side by side."""
     return None if call.gated is None else weight_by_head(call.output, call.gated.shape[2])
-
-
-def _as_wide(values: np.ndarray, keys: int) -> np.ndarray:
-    """Pad the keys with zeros: a sink column has no value and no token."""
-    more = [(0, 0)] * (values.ndim - 1) + [(0, max(0, keys - values.shape[-1]))]
-    return np.pad(values, more)
 
 
 # One score a token from each measure of importance, to be compared with the effect of hiding it.

@@ -49,7 +49,8 @@ class Measurement:
 
     @cached_property
     def scores(self) -> RoleScores:
-        return self.corpus.role_scores(self.config.kind)
+        assert self.corpus.roles is not None
+        return self.corpus.roles.scores(self.config.kind, self.corpus.numbers)
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:

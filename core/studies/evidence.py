@@ -77,7 +77,7 @@ def head_maps(
         maps["written"] = written
         lengths = contributions.norms[item.kind, item.layer][head]
         lengths = np.broadcast_to(lengths, (len(item.queries), lengths.shape[-1]))
-    gradients = contributions.gradient_map(item.kind, item.layer, keys)
+    gradients = contributions.gradients.get((item.kind, item.layer))
     if gradients is not None:
         maps["gradient"] = gradients[head]
     maps["rollout"] = rollout(graph(trace, item.kind, item.layer))

@@ -106,7 +106,7 @@ def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
         half = stats.t.ppf(0.975, COUNT - 1) * stats.sem(np.stack(values), axis=0)
         measured = corpus.mean(key), corpus.interval(key)
         assert np.allclose(measured, (np.mean(values, 0), half), atol=1e-6)
-    whole, running = score_roles(readings, "causal"), corpus.role_scores("causal")
+    whole, running = score_roles(readings, "causal"), corpus.roles.scores("causal", corpus.numbers)
     for name in ("score", "chance", "std"):
         assert np.allclose(getattr(running, name), getattr(whole, name), atol=1e-12, equal_nan=True)
     assert running.head_roles == whole.head_roles and running.numbers == whole.numbers
