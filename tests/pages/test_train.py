@@ -69,12 +69,8 @@ def half_way(**changes) -> Run:
     return run
 
 
-def test_first_sight_is_a_real_run_and_train_makes_one_with_the_settings_of_the_page():
+def test_train_makes_a_run_with_the_settings_of_the_page():
     app = open_page()
-    text = page_text(app)
-    assert "example run" in text and "uniform attention gives" in text
-    assert "╍ letter" in text, "names stand above the chart, where no curve crosses them"
-    assert "Memory is short" not in text
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
     app.number_input(key="train:seed").set_value(7).run()
     app.slider(key="train:reverse:length").set_value(12).run()

@@ -26,22 +26,11 @@ def open_page(app: AppTest, **chosen: object) -> AppTest:
     return app.run()
 
 
-def test_first_sight_measures_a_model_with_nothing_pressed(app):
-    app.run()
-    assert (
-        "24,286 parameters" in html_text(app)
-        and not app.error
-        and not app.warning
-        and not app.query_params
-    )
-    assert "shifted by one" in captions(app) and "row 0 reads" in captions(app)
-    assert not app.get("popover"), "a trained model has the blocks that it has"
-
-
 def test_the_numbers_of_the_parts_and_the_norms_are_one_click_away(app):
     app.session_state["transformer:numbers"] = app.session_state["transformer:norms"] = True
     app.run()
     assert "loss 0.0" in captions(app), "the example is trained"
+    assert not app.get("popover"), "a trained model has the blocks that it has"
     first, second = map(float, re.findall(r">([\d.]+) ×</b>", html_text(app)))
     assert first < 0.1 and second > 0.9, "at 12 layers the norm after starves the first layer"
 

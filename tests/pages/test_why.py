@@ -85,10 +85,9 @@ def pair(state: str = "running", decoded: bool = True, **setting):
 
 def test_the_page_opens_with_the_kept_measurement():
     app = open_page()
-    shown = plain_text(app)
-    assert "# Why attention" in shown and not app.warning
-    assert "the model with attention translates" in shown and "51–60" not in html_text(app)
-    assert {row["name"] for row in drawn(app)} == {"1–10"}, "longer sentences would tell the answer"
+    assert {row["name"] for row in drawn(app)} == {"1–10"} and "51–60" not in html_text(app), (
+        "longer sentences would tell the answer"
+    )
     app.pills(key="why:predict").set_value(SHOW).run()
     assert "The answer: **The model with one vector**" in plain_text(app)
     assert "51–60" in html_text(app)
@@ -98,8 +97,7 @@ def test_the_page_opens_with_the_kept_measurement():
     exact = by_length(SAVED, models(SAVED)[1], "sequence_accuracy")["51–60"]
     assert why.stats_text(exact).startswith(f"{attention['51–60']:.0f}")
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
-    shown = plain_text(opened(app, "numbers"))  # the sentence and all numbers
-    assert "make bottleneck" in shown and "1,000 held-out" in shown and "BLEU" in shown
+    assert "make bottleneck" in plain_text(opened(app, "numbers"))
     assert {row["model"] for row in drawn(app, 2)} == set(why.names(SAVED).values())
 
 

@@ -1,0 +1,588 @@
+"""The pages of the path in a real browser: the first page, the tour, pictures that follow, and what is beside a title."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.studies import start
+from dashboard.draw.formats import number
+from dashboard.ui import bars
+from tests.browser.helpers import (
+    box_of,
+    click,
+    enter,
+    open_page,
+    resize,
+    wait_no_sideways_scrolling,
+    wait_ready,
+)
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import box_of, choose, click, enter, open_page, resize, wait_ready
+from playwright.sync_api import Page, expect
+
+from tests.browser.helpers import choose, click, open_page, resize, wait_ready
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from core.runs.runs import find_run
+from tests.browser.helpers import (
+    assert_no_exception,
+    box_of,
+    choose,
+    click,
+    click_at,
+    open_page,
+    press_keys,
+    reload,
+    resize,
+    sees,
+    stop_button,
+    wait_ready,
+)
+
+def test_the_picked_word_shows_its_strongest_arrow_and_the_sidebar_the_path_and_groups_that_open(
+    page,
+):
+    open_page(page, "")
+    item = start.load()["translations"][0]
+    board, line = page.locator(".tv .board").nth(1), page.locator(".tv .line").nth(1)
+    expect(board).to_be_visible()  # what stands after a component is shown once that is drawn
+    board.focus()
+    page.keyboard.press("Home")
+    weight, word = max(zip(item["weights"][0], item["source"], strict=True))
+    expect(line).to_contain_text(f"{item['target'][0]} attends most to {word}: ")
+    expect(board.locator("text.value")).to_have_text(number(weight))
+    expect(page).to_have_url(re.compile("word=0"))
+    box = box_of(board)
+    page.mouse.move(box["x"] + 20, box["y"] + box["height"] - 4)
+    expect(line).to_contain_text(f"{item['target'][-1]} attends most to ")
+    page.mouse.move(0, 0)
+    expect(line).to_contain_text(f"{item['target'][0]} attends most to ")
+    page.emulate_media(reduced_motion="no-preference")
+    page.get_by_role("button", name="Play again").click()
+    expect(board.locator("circle.later")).to_have_count(len(item["target"]), timeout=2_000)
+    resize(page, 390, "dark")
+    resize(page, 1280, "light")
+    pages = page.get_by_role("navigation", name="Pages")
+    expect(pages.locator("a:visible")).to_have_count(8)
+    expect(pages.locator("summary")).to_have_count(
+        5
+    )  # the path and four groups: twelve to choose from
+    pages.get_by_text("Mechanisms", exact=True).click()
+    pages.get_by_role("link", name="Scores").click()
+    expect(pages.get_by_role("link", name="Scores")).to_have_attribute("aria-current", "page")
+    wait_ready(page)
+    search = page.get_by_role("combobox", name="Search the lab")
+    search.fill("sliding window")
+    page.get_by_role("option", name="Local window").click()
+    expect(page.get_by_role("heading", name="All mechanisms")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Choice")).to_have_value("Local window · 2015")
+
+
+def test_the_tour_sets_the_controls_of_a_page(page):
+    open_page(page, "")
+    bar = page.locator(".st-key-tour-bar")
+    click(page.get_by_role("button", name="Take the tour"), "Tour, 1 of")
+    click(bar.get_by_role("button", name="Next stop"), "Tour, 2 of")
+    expect(page).to_have_url(re.compile(f"/{bars.STOPS[1].page}.*query=cat"))
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value(bars.TOUR_SENTENCE)
+    resize(page, 390, "dark")
+    for place in ("top", "bottom"):
+        page.get_by_test_id("stMain").evaluate(
+            "(main, end) => main.scrollTo(0, end ? main.scrollHeight : 0)", place == "bottom"
+        )
+        expect(bar).to_be_in_viewport(ratio=1)
+    click(bar.get_by_role("button", name="Skip"))
+    expect(bar).to_have_count(0)
+
+
+# From page to page: what was set is there when one comes back, and the address names what is seen.
+
+
+def go(page: Page, name: str) -> None:
+    page.get_by_role("link", name=name).first.click()
+    wait_ready(page, 60_000)
+
+
+def test_settings_outlive_a_look_at_another_page(page: Page):
+    open_page(page, "one_query")
+    enter(page.get_by_role("textbox", name="Sentence"), "dogs chase cats daily")
+    expect(page.locator(".step-view").get_by_text("daily").first).to_be_visible()
+    page.get_by_text("Look inside a model", exact=True).click()  # opens the group
+    go(page, "Pretrained models")
+    enter(page.get_by_role("textbox", name="Text"), "Rain falls on dry land.")
+    expect(page).to_have_url(re.compile("Rain"))
+    go(page, "One query, step by step")
+    expect(page.get_by_role("textbox", name="Sentence")).to_have_value("dogs chase cats daily")
+    expect(page).to_have_url(re.compile("dogs"))
+    go(page, "Pretrained models")
+    expect(page.get_by_role("textbox", name="Text")).to_have_value("Rain falls on dry land.")
+    expect(page).to_have_url(re.compile("/pretrained.*Rain"))
+
+
+# Beside a page's title: its link goes to the clipboard, and Reset brings the page back to its start.
+
+
+def test_the_link_is_copied_as_it_is_now_and_reset_brings_a_page_back_to_its_start(page):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(page, "mechanisms?mechanisms:axis=Kernels")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    assert "Kernels" in page.url
+    reset = page.get_by_role("button", name="Reset", exact=True)
+    reset.click()
+    expect(page).to_have_url(re.compile(r"/mechanisms\??$"))
+    axis = page.locator(".st-key-mechanisms-axis button[aria-checked=true]")
+    expect(axis).to_have_text("Positions")
+    # A page that is one fragment, with a link of its own
+    open_page(page, "compare?source=seeded&text=one+two+three&length=128")
+    reset.click()
+    expect(page).to_have_url(re.compile(r"/compare\??$"))
+    source = page.get_by_role("combobox", name="Queries and keys from")
+    expect(source).to_have_value("MiniLM, layer 3, head 1")
+
+
+def present_and_end(page: Page) -> None:
+    """Where the title is in a fragment, a press there reruns nothing else."""
+    click(page.get_by_role("button", name="Present", exact=True))
+    expect(page).to_have_url(re.compile("present=true"))
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    click(page.get_by_role("button", name="End", exact=True))
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+
+
+def test_present_works_in_a_fragment_and_the_next_page_opens_at_its_top(page):
+    open_page(page, "heads")
+    present_and_end(page)
+    wait_ready(page)
+    # A busy browser draws the new page before the old one has gone, so that the height never shrinks.
+    style = page.add_style_tag(content="[data-testid=stMainBlockContainer] { min-height: 5000px }")
+    page.get_by_role("link", name=re.compile("^Next: ")).evaluate(
+        "link => (link.scrollIntoView(), link.click())"
+    )
+    expect(page).to_have_url(re.compile("/positions"))
+    wait_ready(page)
+    expect(page.get_by_role("heading", name="Positions")).to_be_in_viewport()
+    style.evaluate("element => element.remove()")
+    present_and_end(page)
+    page.get_by_test_id("stSidebar").get_by_role("link", name="The Transformer").click()
+    expect(page.get_by_role("heading", name="The Transformer")).to_be_visible()
+    present_and_end(page)
+
+
+EXPLAINED = """term => {
+  const box = getComputedStyle(term, "::after");
+  return box.content === `${JSON.stringify(term.ariaDescription)} / ""` && box.visibility === "visible";
+}"""
+
+
+@pytest.mark.parametrize("path", ["", "masks"])
+def test_no_explanation_or_hint_is_cut(page, path):
+    open_page(page, path, "abbr.term")
+    for width in (1280, 390):
+        resize(page, width, "light")
+        for term in page.locator("abbr.term").all()[:4]:
+            expect(term).to_have_attribute("aria-description", re.compile(r"\w.*\."))
+            term.hover()
+            page.wait_for_function(EXPLAINED, arg=term.element_handle())
+            top, margin, bottom = (
+                float(term.evaluate(f"term => getComputedStyle(term, '::after').{side}")[:-2])
+                for side in ("top", "marginTop", "bottom")
+            )
+            top += margin
+            assert top >= 60 and bottom >= 0, (
+                f"{term.inner_text()}: {top} px from the top, {bottom} px from the bottom"
+            )
+        page.mouse.move(0, 0)
+        page.wait_for_function(f"term => !({EXPLAINED})(term)", arg=term.element_handle())
+        term.focus()
+        page.wait_for_function(EXPLAINED, arg=term.element_handle())
+        term.blur()
+        cut = page.evaluate("""() => [...document.querySelectorAll("*")].flatMap((host) => [host, ...(host.shadowRoot
+            ? host.shadowRoot.querySelectorAll(".hint") : [])]).filter((part) => part.classList.contains("hint")
+            && part.scrollWidth > part.clientWidth).map((part) => part.textContent)""")
+        assert not cut
+
+
+@pytest.mark.parametrize("width", [1920])
+def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
+    open_page(page, "masks")
+    board = page.locator(".mb")
+    expect(board).to_have_attribute("data-cells", re.compile("."))
+    before = board.get_attribute("data-cells")
+    click(page.get_by_role("button", name="Present"))
+    expect(page).to_have_url(re.compile("present=true"))
+    wait_ready(page)
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    assert page.evaluate("getComputedStyle(document.documentElement).fontSize") == "24px"
+    assert (
+        box_of(page.locator(".st-key-masks-actions"))["height"] == 42
+    )  # 1.5 times the buttons' 28
+    x, y, wide, high = (1.5 * float(part) for part in board.get_attribute("data-map").split(","))
+    board.locator(".over").click(position={"x": x + 0.5 * wide, "y": y + 7.5 * high})
+    expect(board).not_to_have_attribute("data-cells", before)
+    expect(board).to_have_attribute("data-at", "7,0")
+    expect(page.get_by_text("as drawn").first).to_be_attached()  # the page has followed
+    click(page.get_by_role("button", name="End"))
+    expect(page.get_by_test_id("stSidebar")).to_be_visible()
+    expect(page).not_to_have_url(re.compile("present"))
+    # Words stay whole on a large screen.
+    page.set_viewport_size({"width": 2560, "height": 900})
+    open_page(page, "train?present=true")
+    expect(page.get_by_role("button", name="Training settings")).to_be_visible()
+    settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
+    assert settings.evaluate_all(
+        "buttons => buttons.every(button => button.clientHeight < 100)"
+    )  # of one line
+    head = box_of(page.locator("[class*=st-key-train-kind]"))
+    assert head["width"] >= 380  # twice 190
+
+
+@pytest.mark.parametrize("width", [390])
+def test_on_a_phone_the_row_fits_an_equation_scrolls_and_the_sidebar_leaves_with_a_choice(
+    page, width
+):
+    open_page(page, "one_query?one:start=simple&one:stage=6+Weigh+values")
+    expect(page.get_by_role("button", name="Copy link")).to_be_in_viewport(ratio=1)
+    wait_no_sideways_scrolling(page)
+    open_page(page, "glossary")
+    expect(
+        page.get_by_role("button", name="Reset")
+    ).to_be_visible()  # its component closes the sidebar
+    click(page.get_by_test_id("stExpandSidebarButton"))
+    page.get_by_test_id("stSidebar").get_by_role("link", name="Lessons", exact=True).click()
+    expect(page.get_by_role("heading", name="Lessons", exact=True)).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).not_to_be_in_viewport()
+
+
+# One query in a real browser: the picture is there at once, follows the controls, and answers presses and keys.
+
+
+VIEW = ".step-view"
+STEPS = f"{VIEW} svg"
+
+
+def open_layer(page: Page) -> Page:
+    """Six words, four heads, as a link of the first version opens them."""
+    return open_page(page, "one_query?one:stage=5+Normalize", STEPS)
+
+
+def fact(page: Page):
+    return page.locator(f"{VIEW} .fact")
+
+
+def test_something_real_is_seen_with_nothing_pressed_in_either_scheme_on_a_wide_screen_and_on_a_phone(
+    page,
+):
+    page.set_viewport_size({"width": 2560, "height": 1200})
+    open_page(page, "one_query", STEPS)
+    main = box_of(page.locator("[data-testid='stMainBlockContainer']"))["width"]
+    assert box_of(page.locator(f"{VIEW} svg"))["width"] > 0.85 * main
+    expect(fact(page)).to_contain_text("slept has a query of 4 numbers")
+    expect(page.locator(VIEW)).to_have_attribute(
+        "aria-label", re.compile("^Step 1 of 6, Project. The query is slept")
+    )
+    for part in ("query", "key", "value"):
+        expect(page.locator(f"{VIEW} svg text", has_text=re.compile(f"^{part}"))).to_have_count(1)
+    open_layer(page)
+    expect(page.locator(f"{VIEW} table tr")).to_have_count(7)
+    painted = page.locator(f"{VIEW} canvas").evaluate(
+        "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    )
+    assert painted > 20
+    resize(page, 390, "dark")
+    assert page.locator(VIEW).evaluate("v => v.style.getPropertyValue('--pick')") == "#FF9A66"
+    assert box_of(page.locator(f"{VIEW} svg"))["width"] <= 358
+
+
+def test_the_picture_follows_presses_keys_query_stage_text_and_preset(page):
+    open_layer(page)
+    page.locator(f"{VIEW} .press.row").nth(3).click()
+    expect(page.locator(".katex-mathml", has_text="too").first).to_be_attached()
+    page.locator(VIEW).focus()
+    page.keyboard.press("]")
+    expect(page.locator(VIEW)).to_have_attribute(
+        "aria-label", re.compile("The key in the equation is tired$")
+    )
+    for key, says in (("ArrowUp", "too gives"), ("ArrowRight", "The output of too")):
+        page.keyboard.press(key)
+        expect(fact(page)).to_contain_text(says)
+    for name, says in (
+        ("Back", "too gives"),
+        ("animal", "animal gives"),
+        ("Next", "The output of animal"),
+    ):
+        button = page.get_by_role("button", name=name, exact=True)
+        click(button.or_(page.get_by_role("radio", name=name)).first)
+        expect(fact(page)).to_contain_text(says)
+    expect(page).to_have_url(re.compile("6(\\+|%20)Weigh"))
+    enter(page.get_by_role("textbox", name="Sentence"), "<b>bold</b> moon")
+    expect(page.locator(f"{VIEW} svg text", has_text="<b>bold</b>").first).to_be_visible()
+    click(page.get_by_role("button", name="Back", exact=True))
+    click(page.get_by_role("button", name="More"))
+    choose(page, "Preset", "Worked example", exact=False)
+    expect(fact(page)).to_contain_text("q0 gives 0.58 to k2.")
+    expect(page).to_have_url(re.compile("matrices="))
+
+
+def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_slider_leaves_the_rest_alone(
+    page,
+):
+    open_page(page, "one_query", STEPS)
+    page.locator(f"{VIEW} .press.row").first.click()
+    expect(fact(page)).to_contain_text("The has a query")
+    click(page.get_by_role("button", name="Next"))
+    expect(fact(page)).to_contain_text("The has its highest score with")
+    expect(page.locator(f"{VIEW} table th")).to_have_text(["key", "score"])
+    expect(page.locator(f"{VIEW} svg text", has_text="weight")).to_have_count(0)
+    below = page.get_by_role("heading", name="What √D does")
+    below.evaluate("node => { node.dataset.kept = 'yes' }")
+    before = fact(page).text_content()
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("slider").first.press("ArrowRight")
+    expect(fact(page)).not_to_have_text(before)
+    wait_ready(page)
+    assert below.get_attribute("data-kept") == "yes"
+
+
+# The Transformer page in a real browser: rows open without a rerun, a row of maps draws them, a phone.
+
+
+PAGE = "transformer?transformer%3Alayers=2&transformer%3Adepth=3"
+
+
+def open_tree(page: Page):
+    open_page(page, PAGE)
+    click(page.get_by_text("Every part and its numbers"))
+    page.locator(".dg[data-ready='1']").wait_for()
+    wait_ready(page)
+    return page.locator(".dg")
+
+
+def test_a_part_opens_its_numbers_add_up_a_row_draws_its_maps_and_the_diagram_walks_on(page: Page):
+    tree = open_tree(page)
+    expect(tree.locator("[data-path='layers.1']")).to_be_visible()
+    expect(tree.locator("[data-path='layers.2']")).to_have_count(0)
+    row = tree.locator("[data-path='encoder.layers.1']")
+    inner = tree.locator("[data-path='encoder.layers.1.attention']")
+    expect(inner).to_be_hidden()
+    row.click()
+    expect(inner).to_be_visible()
+
+    def parameters(path: str) -> int:
+        text = tree.locator(f"[data-path='{path}'] .c1").inner_text()
+        return int("".join(filter(str.isdigit, text)) or 0)
+
+    parts = [
+        f"encoder.layers.1.{name}"
+        for name in ("attention", "around_attention", "feed_forward", "around_feed_forward")
+    ]
+    assert sum(map(parameters, parts)) == parameters("encoder.layers.1") == 8544
+    row.press("Enter")
+    expect(inner).to_be_hidden()
+    expect(page.get_by_text("Cross-attention, every layer and head")).to_be_visible()
+    tree.locator("[data-path='encoder.layers.0.attention']").click()
+    expect(page.get_by_text("Self-attention, every layer and head", exact=True)).to_be_visible()
+    expect(tree.locator("[data-path='encoder.layers.0.attention']")).to_have_class(
+        "line opens chosen"
+    )
+    drawing = page.locator(".bd[data-ready='1']")
+    expect(drawing.locator(".where")).to_contain_text("1 of ")
+    block = drawing.locator("[data-path='layers.1.cross']")
+    expect(block).to_have_count(0)
+    drawing.locator("[data-path='layers.1']").click()
+    expect(block).to_be_visible()
+    expect(drawing.locator("[data-path='layers.0.cross']")).to_have_count(0)
+    block.click()
+    expect(drawing.locator(".panel h2")).to_have_text("Cross-attention")
+    expect(drawing.locator(".panel canvas")).to_have_count(
+        3
+    )  # the vectors, and a map of each of two heads
+    expect(page.get_by_text("Cross-attention, every layer and head", exact=True)).to_be_visible()
+    drawing.get_by_role("button", name="Next").click()
+    expect(drawing.locator(".panel h2")).to_have_text("Add and norm")
+    resize(page, 390, "light")
+    expect(tree.locator("[data-path='output']")).to_be_visible()
+
+
+def test_on_a_phone_next_shows_its_block_below_its_button(page: Page):
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.emulate_media(reduced_motion="reduce")
+    open_page(page, PAGE)
+    drawing = page.locator(".bd[data-ready='1']")
+    following = drawing.get_by_role("button", name="Next")
+    wait_ready(page)
+    for _ in range(4):
+        click(following)
+        expect(drawing.locator(".chosen")).to_be_in_viewport(ratio=1)
+        expect(following).to_be_in_viewport(ratio=1)
+        room = drawing.evaluate("""root => root.querySelector(".chosen").getBoundingClientRect().top
+                                   - root.querySelector(".above").getBoundingClientRect().bottom""")
+        assert room >= 0, "it is not behind the text"
+
+
+def test_a_moved_slider_draws_the_new_layers_before_they_are_measured(page: Page):
+    page.goto("/transformer?run=seeded&transformer%3Alayers=3")
+    drawing = page.locator(".bd[data-ready='1']")
+    expect(drawing.locator(".panel canvas")).to_have_count(1)
+    wait_ready(page)
+    page.evaluate("""() => {
+      const root = [...document.querySelectorAll('*')].map((one) => one.shadowRoot?.querySelector('.bd')).find(Boolean);
+      const count = (what) => root.querySelectorAll(what).length;
+      const seen = () => `${count(".block.layer")} ${count(".panel canvas")}`;
+      window.__seen = [];
+      new MutationObserver(() => window.__seen.push(seen())).observe(root, { childList: true, subtree: true });
+    }""")
+    layers = drawing.locator(".block.layer").count()
+    page.get_by_role("slider", name="Layers").press("ArrowRight")
+    expect(drawing.locator(".block.layer")).to_have_count(layers + 2)
+    wait_ready(page)
+    expect(drawing.locator(".panel canvas")).to_have_count(1)
+    assert page.evaluate("() => [...new Set(window.__seen)]") == [
+        f"{layers + 2} 0",
+        f"{layers + 2} 1",
+    ]
+    expect(page.get_by_text("88,414 parameters")).to_be_visible()
+
+
+# Model cards in a real browser: all layers are drawn, another card opens, and its attentions open side by side.
+
+
+def test_the_layers_of_all_models_are_drawn_and_a_card_opens(page: Page):
+    open_page(page, "cards")
+    strips = page.locator(".cards .layers")
+    expect(strips).to_have_count(22)
+    heights = (
+        strips.nth(21).locator("i").evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
+    )
+    assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    choose(page, "Model", "Qwen3-Next 80B · 2025", exact=False)
+    expect(page.get_by_role("heading", name="Qwen3-Next 80B")).to_be_visible()
+    marked = page.locator(".cards tr th[scope=row]").evaluate_all(
+        "cells => cells.filter((cell) => getComputedStyle(cell).fontWeight === '600').map((cell) => cell.textContent)"
+    )
+    assert marked == ["Qwen3-Next 80B"]
+    page.get_by_role("link", name="See these attentions in small, side by side").click()
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible()
+    wait_ready(page, 60_000)
+    expect(page.get_by_text("The link's")).to_have_count(0)
+
+
+# Pages that measure in a real browser: saved numbers at once, a run of one's own from press to verdict, Stop, a phone.
+
+
+CHARTS = "[data-testid='stVegaLiteChart'] canvas, [data-testid='stVegaLiteChart'] svg"
+
+
+def test_first_sight_is_the_measurement_and_a_pinned_cell_picks_the_output_of_the_equation(page):
+    open_page(page, "why", CHARTS)
+    expect(page.locator(CHARTS)).to_have_count(1)
+    sees(page, "the model with attention translates")
+    click(page.get_by_text("What an output word reads, as an equation"))
+    equation = page.locator(".katex-mathml").nth(1)
+    before = equation.text_content()
+    click_at(page.locator(".av canvas.over").first, 0.3, 0.2)
+    expect(equation).not_to_have_text(before)
+    resize(page, 390, "light")
+
+
+def test_two_models_are_started_with_the_settings_and_stop_together(page, server):
+    open_page(page, "why", CHARTS)
+    for name, option in {"Size of the vector": "16 numbers", "Longest source": "20 words"}.items():
+        choose(page, re.compile(name), option)
+    address = page.evaluate("location.href")
+    click(page.get_by_role("button", name="Run it"))
+    for name in ("One vector", "Attention"):
+        expect(page.get_by_text(re.compile(rf"{name}: step \d+, \d+ of 45 s"))).to_be_visible(
+            timeout=60_000
+        )
+    runs = [
+        find_run(name, server.runs) for name in re.search(r"runs=([\w.-]+)", page.url)[1].split(".")
+    ]
+    assert all(
+        run.config().task["max_source"] == 20 and run.config().model.d_model == 16 for run in runs
+    )
+    click(stop_button(page))
+    expect(page.get_by_role("button", name="Run it")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text(re.compile("(One vector|Attention): .*(kept|Stopped)"))).to_have_count(
+        2
+    )
+    click(
+        page.get_by_role("button", name="Back to the saved measurement"),
+        "The charts show the saved measurement",
+    )
+    assert page.evaluate("location.href") == address, "the settings stay in the link"
+    open_page(page, address)
+    sees(page, "The charts show the saved measurement")
+
+
+# Cost and speed in a real browser: a link with its settings, both figures, a race with its bar, Stop, and a phone.
+
+
+def test_a_race_runs_and_stops_and_a_phone_shows_the_links_settings(page):
+    # The longest race there is, so that it does not end before Stop.
+    open_page(
+        page,
+        "efficient?efficient:longest=8,192+tokens&efficient:backward=and+backward&efficient:few=6",
+    )
+    expect(page.get_by_text("Nyström with 6 landmarks")).to_be_visible()
+    expect(page.get_by_role("combobox", name="Longest text")).to_have_value("8,192 tokens")
+    assert page.locator(CHARTS).count() >= 2
+    measure = page.get_by_role("button", name="Measure", exact=True)
+    click(measure)
+    expect(page.get_by_role("progressbar").first).to_be_visible()
+    click(stop_button(page))
+    expect(measure).to_be_enabled()
+    wait_ready(page)
+    assert_no_exception(page)
+    resize(page, 390, "dark")
+
+
+# Claims in a real browser: a line is drawn by pointer and keys, and a claim is measured from press to verdict.
+
+
+@pytest.fixture
+def paper(demos, page):
+    page.goto(f"{demos.url}/?demo=sketch")
+    wait_ready(page)
+    return page.locator(".sketch")
+
+
+def test_a_line_is_drawn_by_a_stroke_and_by_keys(paper, page):
+    points = paper.get_by_role("slider")
+    expect(points).to_have_count(4)
+    ends = [box_of(points.nth(at)) for at in (0, 3)]
+    left, right = (box["x"] + box["width"] / 2 for box in ends)
+    middle = ends[0]["y"] + ends[0]["height"] / 2
+    page.mouse.move(left, middle)
+    page.mouse.down()
+    page.mouse.move(right, middle - 60, steps=3)
+    page.mouse.up()
+    values = [float(points.nth(at).get_attribute("aria-valuenow")) for at in range(4)]
+    assert (
+        values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
+    )
+    points.nth(0).focus()
+    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
+    expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
+    click(paper.get_by_role("button", name="Show me"), re.compile(r"taken: \[1\.0, 0\.1, "))
+
+
+def test_nothing_drawn_is_no_guess(paper, page):
+    click(paper.get_by_role("button", name="Show me without a guess"), "taken: None")
+
+
+def test_a_card_opens_its_claim_which_outlives_a_reload(page):
+    open_page(page, "claims")
+    page.get_by_role("link", name="Iris with attention").click()
+    expect(page).to_have_url(re.compile("claim=iris"))
+    reload(page)
+    expect(page.get_by_role("button", name="All claims")).to_be_visible()
