@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +12,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.browser.helpers import assert_no_exception, ending, free_port, save_screenshot
+from tests.browser.helpers import (
+    answers,
+    assert_no_exception,
+    ending,
+    free_port,
+    save_screenshot,
+    wait_for,
+)
 from tests.browser.other_browsers import OPENERS, installed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,26 +67,16 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
         "--server.headless",
         "true",
     ]
-    env = {**os.environ, "ATTENTION_LAB_RUNS": str(runs)}
+    env = {"HF_HUB_OFFLINE": "1", **os.environ, "ATTENTION_LAB_RUNS": str(runs)}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(1200):  # two minutes: a busy machine imports for long
-        if process.poll() is not None:
-            break
-        try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as answer:
-                if answer.status == 200:
-                    return process, Server(url, runs, log)
-        except OSError:
-            time.sleep(0.1)
-    process.kill()
-    raise RuntimeError(f"streamlit did not answer:\n{log.read_text('utf-8')}")
+    wait_for(lambda: process.poll() is not None or answers(port))
+    assert process.poll() is None, log.read_text("utf-8")
+    return process, Server(f"http://127.0.0.1:{port}", runs, log)
 
 
 @contextmanager
 def running(folder: Path, script: Path = APP) -> Iterator[Server]:
-    """A server of the script, stopped at the end."""
     process, server = start_server(folder, script)
     with ending(process):
         yield server

@@ -35,7 +35,6 @@ SCREENSHOTS = Path(
 
 @contextmanager
 def ending(process: subprocess.Popen) -> Iterator[None]:
-    """End the process afterwards, by force where it does not end by itself."""
     try:
         yield
     finally:
@@ -75,14 +74,12 @@ def reload(page: Page) -> None:
 
 
 def reopen(page: Page) -> None:
-    """Opens the page's own link in a new session."""
     link = page.url
     page.goto("about:blank")
     open_page(page, link)
 
 
 def sees(page: Page, *texts: str | re.Pattern[str], timeout: float | None = None) -> None:
-    """Waits until each of these texts is on the page."""
     for text in texts:
         expect(page.get_by_text(text).first).to_be_visible(timeout=timeout)
 
@@ -95,7 +92,6 @@ def press_keys(page: Page, *keys: str) -> None:
 def enter(
     field: Locator, text: str, *seen: str | re.Pattern[str], timeout: float | None = None
 ) -> None:
-    """Types a text into a field, and Enter; waits until the texts `seen` are on the page."""
     field.fill(text)
     field.press("Enter")
     wait_ready(field.page)
@@ -185,6 +181,12 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+def answers(port: int) -> bool:
+    """Whether a process of this machine listens on the port."""
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
 def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
     """Waits until something outside of the page is true."""
     end = time.time() + seconds
@@ -210,7 +212,6 @@ def click_at(target: Locator, across: float, down: float) -> None:
 
 
 def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
-    """Move the pointer from one point to another with its button down."""
     page.mouse.move(*start)
     page.mouse.down()
     page.mouse.move(*end, steps=4)
@@ -223,6 +224,5 @@ def stop_button(page: Page) -> Locator:
 
 
 def save_screenshot(page: Page, name: str) -> None:
-    """Saves a picture of the whole page outside the repository."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / (re.sub(r"[^\w.-]+", "_", name) + ".png"), full_page=True)

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -19,7 +18,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.browser.helpers import ending, free_port, wait_for
+from tests.browser.helpers import answers, ending, free_port, wait_for
 
 KEYS = {
     "Tab": "\ue004",
@@ -51,7 +50,6 @@ class OtherBrowser(ABC):
         """Input in the form of W3C actions."""
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other."""
         for key in keys:
             value = KEYS.get(key, key)
             self.act(
@@ -67,7 +65,6 @@ class OtherBrowser(ABC):
             )
 
     def click(self, x: float, y: float) -> None:
-        """Click at a point of the window."""
         self.act(
             [
                 {
@@ -199,13 +196,8 @@ def open_webkit(folder: Path) -> Iterator[OtherBrowser]:
         }
         port = free_port()
         with _process("WebKitWebDriver", f"--port={port}", env=env):
-            wait_for(lambda: _answers(port), LONG)
+            wait_for(lambda: answers(port), LONG)
             yield WebKit(f"http://127.0.0.1:{port}")
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 OPENERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[OtherBrowser]]] = {

@@ -337,7 +337,6 @@ def pinch(
 
 
 def window(view: Locator) -> list[int]:
-    """The first and last row and column in sight."""
     return [int(edge) for edge in (view.get_attribute("data-window") or "").split(",")]
 
 

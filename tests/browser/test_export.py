@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +11,21 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 from pypdf import PdfReader
 
-from tests.browser.helpers import PICTURE, open_page, reload, wait_picture, wait_ready
-from tests.browser.test_pages import assert_accessible
-import re
-
-from playwright.sync_api import Page, expect
-
 from dashboard.ui.lessons import Lesson, encode, parse_link
 from tests.browser.helpers import (
+    PICTURE,
     assert_no_exception,
     enter,
+    open_page,
     press_keys,
+    reload,
     wait_no_sideways_scrolling,
+    wait_picture,
     wait_ready,
 )
+from tests.browser.test_pages import assert_accessible
 from tests.pages.test_lessons import FORMS
+
 
 def take(page: Page, label: str, folder: Path) -> Path:
     """The file that a button gives, of the dialog where it is open."""
@@ -65,7 +66,6 @@ def test_the_numbers_of_a_picture_are_read_as_a_table_by_keyboard_alone(page):
 
 
 def read_clipboard(page: Page) -> dict[str, list[int]]:
-    """What the clipboard holds: bytes by type."""
     return page.evaluate("""async () => {
         const [item] = await navigator.clipboard.read(), all = {};
         for (const type of item.types) {

@@ -32,7 +32,6 @@ def hosted(tmp_path_factory) -> Iterator[Server]:
 
 @contextmanager
 def stranger(browser: Browser, server: Server) -> Iterator[Page]:
-    """A tab of a browser of its own, with its own cookies."""
     context = browser.new_context(
         base_url=server.url, viewport={"width": 1280, "height": 900}, reduced_motion="reduce"
     )

@@ -1,71 +1,37 @@
 """The pages that look inside a model in a real browser: a head is pressed, a text is typed, and what is below follows."""
 
-import io
 import re
+import shutil
 from functools import partial
 
-import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import running
+from core.files import CORPORA
+from tests.browser.conftest import Server, running
 from tests.browser.helpers import (
     HOLD,
     LET_GO,
     box_of,
     cell,
+    choose,
     click,
     click_at,
     enter,
     open_page,
+    press_keys,
     reload,
+    reopen,
     resize,
     sees,
     stop_button,
     wait_for,
+    wait_no_sideways_scrolling,
     wait_ready,
 )
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, serving
 from tests.tiny_models import save
-import re
 
-from playwright.sync_api import Page, expect
-
-from tests.browser.helpers import (
-    HOLD,
-    LET_GO,
-    box_of,
-    click,
-    enter,
-    open_page,
-    press_keys,
-    reopen,
-    resize,
-    sees,
-    wait_ready,
-)
-import re
-import shutil
-
-import pytest
-from playwright.sync_api import Page, expect
-
-from core.files import CORPORA
-from tests.browser.conftest import Server
-from tests.browser.helpers import (
-    box_of,
-    choose,
-    click,
-    click_at,
-    open_page,
-    press_keys,
-    reload,
-    resize,
-    sees,
-    stop_button,
-    wait_no_sideways_scrolling,
-    wait_ready,
-)
 
 @pytest.fixture(scope="module")
 def hub():
@@ -103,21 +69,6 @@ def test_a_model_of_the_hub_from_its_name_to_its_heads_and_on_every_page(page: P
         page.get_by_test_id("stSidebar").get_by_role("link", name="Generate"), "generates no text"
     )
     expect(page.get_by_role("button", name="Use induction")).to_be_visible()
-
-
-def test_uploaded_arrays_are_drawn_like_any_model(page: Page):
-    out = io.BytesIO()
-    weights = np.tril(np.ones((2, 3, 5, 5), np.float32))
-    np.savez(
-        out, attention=weights / weights.sum(-1, keepdims=True), tokens=np.array(list("abcde"))
-    )
-    open_page(page, "pretrained?inside:model=Your+own+arrays…")
-    expect(page.get_by_text("at most 200 MB")).to_be_visible()
-    page.locator("input[type=file]").set_input_files(
-        {"name": "mine.npz", "mimeType": "application/zip", "buffer": out.getvalue()}
-    )
-    expect(page.locator(".av[data-ready='1']")).to_have_count(2, timeout=60_000)
-    expect(page.get_by_text("2 layers of 3 heads, 5 tokens")).to_be_visible()
 
 
 # Inside one weight in a real browser: a press in the map opens a cell, and the figures are drawn.
@@ -187,7 +138,6 @@ def test_a_folder_of_each_family_is_drawn(page: Page, tmp_path):
 
 
 def open_heads(page: Page, query: str = "") -> tuple[Locator, Locator]:
-    """The grid and the head view, once both are drawn."""
     open_page(page, f"pretrained{query}")
     views = page.locator(".av[data-ready='1']")
     expect(views).to_have_count(2, timeout=60_000)
@@ -326,7 +276,6 @@ def names_on(page: Page, canvas: int) -> tuple[list[dict], list[dict]]:
 
 
 def is_named(page: Page, middle: float) -> bool:
-    """Whether the first map names the row with this middle."""
     return any(abs(one["y"] - middle) < 1 for one in names_on(page, 0)[0])
 
 
@@ -417,16 +366,13 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     expect(fact(page, 2)).to_be_visible()
     expect(page.locator(".tv g.picked[data-step='1']")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"at=\d+\.1"))
-    before = page.locator(".lab-strip").inner_html()
     click(page.locator(".tv g[data-step='3'][data-rank='0']"))
     expect(fact(page, 4)).to_be_visible()
     expect(slider).to_have_value("4")
-    assert page.locator(".lab-strip").inner_html() != before
     reopen(page)
     expect(fact(page, 4)).to_be_visible(timeout=60_000)
     click(page.locator(".tv g.dropped[data-step='1']").first)
     expect(fact(page, 2)).to_be_visible()
-    expect(page.get_by_text(re.compile("its second choice"))).to_be_visible()
     # The map moves with the slider before the server answers, and a head is picked.
     open_page(page, "generate", DRAWN)
     expect(fact(page, 1)).to_be_visible()
@@ -456,16 +402,6 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
 
 
-def test_an_encoder_decoder_is_aligned_and_a_strategy_stands_in_the_link(page):
-    open_page(page, "generate?inside:model=numbers", DRAWN)
-    expect(page.locator(".lab-strip")).to_have_count(2)
-    page.get_by_role("radio", name="Sampling").click()
-    expect(page).to_have_url(re.compile("generate(%3A|:)strategy=Sampling"))
-    expect(page.get_by_text(re.compile("5 samples give"))).to_be_visible()
-    click(page.get_by_role("radio", name="Earlier output"))
-    expect(page.locator(".lab-strip")).to_have_count(1)
-
-
 # Decode in a real browser: a candidate that is pressed or reached by arrow keys, the link, and a phone's width.
 
 
@@ -484,11 +420,7 @@ def test_a_pressed_candidate_is_followed_a_phone_scrolls_the_tree_and_a_choice_s
     expect(page.locator(".tv g.picked[data-step='0'][data-rank='1']")).to_have_count(1)
     resize(page, 390, "light")
     assert page.locator(".tv").evaluate("tree => tree.scrollWidth > tree.clientWidth")
-    before = page.locator(".tv").inner_html()
-    page.get_by_role("radio", name="Sampling").click()
-    expect(page).to_have_url(re.compile("decode%3Astrategy=Sampling|decode:strategy=Sampling"))
-    expect(page.get_by_text(re.compile(r"of 20 samples"))).to_be_visible()
-    assert page.locator(".tv").inner_html() != before
+    click(page.get_by_role("radio", name="Sampling"), re.compile(r"of 20 samples"))
     enter(page.get_by_role("textbox", name="Source"), "two hundred and one")
     expect(page).to_have_url(re.compile("two(%20|\\+)hundred"))
     reopen(page)
@@ -506,20 +438,13 @@ READ = ".av canvas"
 
 def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     open_page(page, "use_model", READ)
-    sees(page, "Similarity of each pair", re.compile("is most similar to"))
     click(page.get_by_text("Other tasks and source"))
     writes = re.compile("The model writes")
     click(page.get_by_role("button", name="numbers", exact=True), writes, timeout=30_000)
-    before = page.get_by_text(writes).inner_text()
-    picked = re.compile("For neun"), re.compile("on which .neun. depends most")
-    click(page.get_by_role("radio", name="neun").first, *picked)
-    assert page.get_by_text(writes).inner_text() != before
+    click(page.get_by_role("radio", name="neun").first, re.compile("on which .neun. depends most"))
     wait_ready(page)
-    page.locator(".av .stage").focus()
-    page.keyboard.press("[")
-    expect(
-        page.get_by_text(re.compile("Without it the (logit|probability) of neun"))
-    ).to_be_visible()
+    page.locator(".av .stage").press("[")
+    sees(page, re.compile("Without it the (logit|probability) of neun"))
     open_page(page, "use_model?inside:model=digits", READ)
     sees(page, re.compile("The class is 3"))
     resize(page, 390, "light")
@@ -669,7 +594,6 @@ def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
 
 
 def click_in_grid(page: Page, key: str, across: float, down: float) -> None:
-    """Click in the figure of that key, at a share of its width and so many pixels from its top."""
     figure = (
         page.locator(f".st-key-{key} [data-testid='stVegaLiteChart']").locator("svg, canvas").first
     )

@@ -57,7 +57,6 @@ class Ear:
         self._cdp = page.context.new_cdp_session(page)
 
     def listen(self) -> Heard:
-        """The stop that has the focus."""
         node = self._cdp.send("Runtime.evaluate", {"expression": ACTIVE})["result"]["objectId"]
         tree = self._cdp.send(
             "Accessibility.getPartialAXTree", {"objectId": node, "fetchRelatives": False}
@@ -83,13 +82,11 @@ class Ear:
         )
 
     def press(self, *keys: str) -> Heard:
-        """Press keys one after the other, and listen."""
         for key in keys:
             self.page.keyboard.press(key)
         return self.listen()
 
     def open_next(self) -> None:
-        """Go on to the link of the next page, and open it."""
         self.tab_to("Next: ")
         before = self.page.url
         self.page.keyboard.press("Enter")
@@ -116,7 +113,6 @@ class Ear:
         raise AssertionError(f"{name} is not among the stops: {passed}")
 
     def wait_live(self, text: str) -> None:
-        """Wait until a live region of a component says this."""
         expect(self.page.locator(".live", has_text=text)).to_have_count(1)
 
 

@@ -142,7 +142,6 @@ def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page,
 
 
 def assert_picture_fits(page: Page) -> None:
-    """A picture is large enough to see, and nothing is wider than the screen."""
     wait_picture(page)
     box = box_of(page.locator(PICTURE).first)
     assert box["width"] > 100 and box["height"] > 60

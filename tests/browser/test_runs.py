@@ -1,4 +1,4 @@
-"""Runs in a real browser: trained, followed, stopped, named, taken away and brought back, compared, and what they live through."""
+"""Runs in a real browser: trained, followed, stopped, named, taken away and brought back, and what they live through."""
 
 import os
 import re
@@ -7,12 +7,13 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from core.runs.runs import Run, create_run, duplicate, find_run, list_runs
-from dashboard.draw.formats import duration
+from dashboard.draw.formats import number
 from dashboard.ui.run_data import EXAMPLE_RUNS
 from tests.browser.conftest import start_server
 from tests.browser.helpers import (
@@ -31,40 +32,13 @@ from tests.browser.helpers import (
     wait_ready,
 )
 from tests.training.small import small_run
-import re
-from urllib.parse import parse_qs, urlsplit
-
-from playwright.sync_api import Page, expect
-
-from core.runs.runs import find_run
-from dashboard.draw.formats import number
-from tests.browser.helpers import (
-    PICTURE,
-    choose,
-    click,
-    enter,
-    open_page,
-    reload,
-    resize,
-    stop_button,
-    wait_for,
-    wait_ready,
-)
-
-LAST = EXAMPLE_RUNS[0].records()[-1]
-TRAINED = duration(LAST.train_seconds).replace("\u00a0", " ")
 
 
 @pytest.fixture
-def nobody_else_trained(server):
-    """The server is that of all browser tests: what the others trained is gone before each of these."""
+def own(server):
+    """Two runs of one's own; what the other tests trained on the server of all of them is gone before."""
     for run in list_runs(server.runs):
         shutil.rmtree(run.path, ignore_errors=True)
-
-
-@pytest.fixture
-def own(server, nobody_else_trained):
-    """Two runs of one's own."""
     names = ("fast one", "slow one")
     return [
         duplicate(run, name, server.runs) for run, name in zip(EXAMPLE_RUNS, names, strict=True)
@@ -126,7 +100,7 @@ def test_a_fork_trains_on_from_the_kept_step(page, server, own):
     button(page, "fork-go").click()
     expect(page).to_have_url(re.compile(r"/train\?.*run="))
     (forked,) = [other for other in list_runs(server.runs) if other not in own]
-    assert forked.metadata()["parent"]["step"] == LAST.step
+    assert forked.metadata()["parent"]["step"] == EXAMPLE_RUNS[0].records()[-1].step
     expect(page.get_by_text("Finished after 250 steps")).to_be_visible(timeout=60_000)
     assert forked.records()[-1].step == 250
 
@@ -305,17 +279,6 @@ def test_first_sight_is_a_measured_sweep_and_values_are_picked_and_outlive_a_rel
     expect(chosen).to_contain_text("Dilated window, Strided")
 
 
-def test_two_runs_stand_side_by_side(page):
-    open_page(page, "compare_runs", PICTURE)
-    expect(page.get_by_text(f"After {TRAINED} of training")).to_be_visible()
-    expect(page.locator(".mu canvas").first).to_be_visible()
-    resize(page, 390, "dark")
-    slider = page.get_by_role("slider").first
-    slider.focus()
-    slider.press("Home")
-    expect(page.get_by_text(re.compile("At step 0, sequence accuracy"))).to_be_visible()
-
-
 def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
     base = create_run(small_run(steps=40, record_every=10), root=server.runs, name="tiny")
     base.set_status("finished", "Never begun.")
@@ -342,7 +305,6 @@ def test_a_sweep_trains_and_is_found_after_a_reload(page, server):
 # Train in a real browser: reverse learns before one's eyes, Stop stops, a link and a reload find the run again.
 
 
-STEP = re.compile(r"Step [1-9][\d,]* of")
 RUN = re.compile(r"run=([0-9]{8}-[0-9]{6}-[0-9a-f]{6})")
 
 
@@ -384,8 +346,6 @@ def test_reverse_is_learned_found_again_and_trained_longer(page, server):
 
 def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_and_forward(page):
     open_page(page, "train", PICTURE)
-    expect(page.get_by_text("uniform attention gives")).to_be_visible()
-    expect(press(page, "train")).to_be_visible()
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
     expect(step).to_contain_text(re.compile(r"\d"))
     last = step.text_content()

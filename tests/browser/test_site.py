@@ -11,7 +11,6 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
-from playwright.sync_api import expect
 import pytest
 from playwright.sync_api import Browser, expect
 
