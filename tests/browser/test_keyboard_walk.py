@@ -27,7 +27,6 @@ MORE = """function () {
   const ring = [this, this.closest(".view"), this.querySelector("rect")].some((node) => node && drawn(node));
   return { text: this.getAttribute("aria-valuetext"), ring: ring || !ours };
 }"""
-MOST = 100  # stops between two that a walk names
 
 
 @dataclass(frozen=True)
@@ -86,31 +85,19 @@ class Ear:
             self.page.keyboard.press(key)
         return self.listen()
 
-    def open_next(self) -> None:
-        self.tab_to("Next: ")
-        before = self.page.url
-        self.page.keyboard.press("Enter")
-        self.page.wait_for_function(
-            "before => location.href.split('?')[0] !== before.split('?')[0]", arg=before
-        )
-        wait_ready(self.page)
-
-    def tab_to(self, name: str, key: str = "Tab") -> Heard:
+    def tab_to(self, name: str) -> Heard:
         """Press Tab until a name that begins so is heard."""
-        passed = []
-        for _ in range(MOST):
-            self.page.keyboard.press(key)
-            one = self.listen()
+        for _ in range(100):
+            one = self.press("Tab")
             for _ in range(10):  # what is drawn anew gets its focus back
                 if one.role != "generic":
                     break
                 self.page.wait_for_timeout(100)
                 one = self.listen()
             self.heard.append(one)
-            passed.append(str(one))
             if re.match(name, one.name):
                 return one
-        raise AssertionError(f"{name} is not among the stops: {passed}")
+        raise AssertionError(f"{name} is not among the stops: {list(map(str, self.heard))}")
 
     def wait_live(self, text: str) -> None:
         expect(self.page.locator(".live", has_text=text)).to_have_count(1)
@@ -121,7 +108,7 @@ def _text(spoken: dict[str, Any], part: str) -> str:
 
 
 def start(page: Page, ear: Ear) -> None:
-    """The list of pages is skipped; another output word is picked in the translation."""
+    # The list of pages is skipped; another output word is picked in the translation.
     assert ear.press("Tab").name == "Skip to main content"
     ear.press("Enter")
     slider = ear.tab_to("The same with attention")
@@ -132,7 +119,7 @@ def start(page: Page, ear: Ear) -> None:
 
 
 def why(page: Page, ear: Ear) -> None:
-    """A prediction is picked, and a weight is read in the map."""
+    # A prediction is picked, and a weight is read in the map.
     ear.tab_to("The model with one vector")
     picked = ear.press("ArrowRight", "Space")
     assert picked.name == "The model with attention" and "checked" in picked.state
@@ -146,7 +133,7 @@ def why(page: Page, ear: Ear) -> None:
 
 
 def one_query(page: Page, ear: Ear) -> None:
-    """A later step is opened, and another word becomes the query."""
+    # A later step is opened, and another word becomes the query.
     ear.tab_to("Step 1 of 6, Project. The query is slept")
     ear.press("ArrowRight")
     view = page.locator(".step-view")
@@ -162,7 +149,7 @@ def one_query(page: Page, ear: Ear) -> None:
 
 
 def heads(page: Page, ear: Ear) -> None:
-    """The same cell is read in all heads, and pinned."""
+    # The same cell is read in all heads, and pinned.
     ear.tab_to("12 heads of 32 numbers, compared with one head of 384. it to animal: Head 0")
     ear.press("ArrowUp")
     ear.wait_live("because to animal: Head 0 ")
@@ -174,14 +161,14 @@ def heads(page: Page, ear: Ear) -> None:
 
 
 def positions(page: Page, ear: Ear) -> None:
-    """A position is picked on the dials."""
+    # A position is picked on the dials.
     dials = ear.tab_to("4 of 32 pairs of sine and cosine")
     assert (dials.role, dials.value) == ("slider", "no position is picked")
     assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 · pair 0, 1: 57.3°")
 
 
 def masks(page: Page, ear: Ear) -> None:
-    """A cell is switched, and the page follows."""
+    # A cell is switched, and the page follows.
     ear.tab_to("Causal: 78 of 144 cells are allowed")
     ear.press("ArrowRight", "ArrowRight", "Space")
     ear.wait_live("too may not attend to animal")
@@ -193,7 +180,7 @@ def masks(page: Page, ear: Ear) -> None:
 
 
 def transformer(page: Page, ear: Ear) -> None:
-    """The example is followed by one block, and a block is opened; the focus stays on it after the rerun."""
+    # The example is followed by one block, and a block is opened; the focus stays on it after the rerun.
     ear.tab_to("Next ›")
     ear.press("Enter")
     assert page.locator(".where").inner_text().startswith("2 of 15 · ")
@@ -204,7 +191,7 @@ def transformer(page: Page, ear: Ear) -> None:
 
 
 def train(page: Page, ear: Ear) -> None:
-    """A run is started, and stopped."""
+    # A run is started, and stopped.
     ear.tab_to("Train$")
     ear.press("Enter")
     expect(stop_button(page)).to_be_focused()  # where Train was
@@ -240,15 +227,20 @@ def test_the_path_is_walked_by_keyboard_alone_and_every_stop_says_what_it_is(pag
             )
         ear.heard.clear()
         do(page, ear)
-        ear.open_next()
+        ear.tab_to("Next: ")
+        before = page.url
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "before => location.href.split('?')[0] !== before.split('?')[0]", arg=before
+        )
+        wait_ready(page)
         if "ATTENTION_LAB_SHOTS" in os.environ:
             SCREENSHOTS.mkdir(parents=True, exist_ok=True)
             (SCREENSHOTS / f"heard-{key}.txt").write_text(
                 "\n".join(map(str, ear.heard)), encoding="utf-8"
             )
         heard = [one for one in ear.heard if one.role != "main"]  # Streamlit's, which scrolls
-        nameless = [one for one in heard if not one.name or one.role in ("generic", "none", "")]
-        assert not nameless, key
+        assert all(one.name and one.role not in ("generic", "none", "") for one in heard), key
         assert not [str(one) for one in heard if not one.ring], f"{key}: the focus cannot be seen"
         ours = [
             str(one)
