@@ -286,18 +286,6 @@ def conditions(values: Values) -> str:
     )
 
 
-def joined(lengths: np.ndarray, word: str) -> str:
-    """Which head adds most to a word's new vector, and which least; `lengths` (H,)."""
-    if len(lengths) == 1:
-        return f"The one head makes the whole new vector of “{plain(word)}”: its part has length {number(lengths[0])}."
-    most, least = int(lengths.argmax()), int(lengths.argmin())
-    return (
-        f"Each bar is the length of $A_h V_h W_{{o,h}}$ in the row of “{plain(word)}”. Head {most} adds most, "
-        f"{number(lengths[most])}, and head {least} least, {number(lengths[least])}. The sum of the {len(lengths)} "
-        "parts, with a bias, is what attention puts out for this word."
-    )
-
-
 def split_fact(values: Values, one: Split, many: Split, cell: TextCell) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
@@ -630,7 +618,14 @@ def split(values: Values) -> Shown:
         f"Length of what each head adds to “{token}”",
         [(f"head {head}", float(each), number(each), colour) for head, each in enumerate(lengths)],
     )
-    paragraph(joined(lengths, token))
+    max_, min_ = int(lengths.argmax()), int(lengths.argmin())
+    paragraph(
+        f"Each bar is the length of $A_h V_h W_{{o,h}}$ in the row of “{plain(token)}”. Head {max_} adds most, "
+        f"{number(lengths[max_])}, and head {min_} least, {number(lengths[min_])}. The sum of the {len(lengths)} "
+        "parts, with a bias, is what attention puts out for this word."
+        if many.heads > 1
+        else f"The one head makes the whole new vector of “{plain(token)}”: its part has length {number(lengths[0])}."
+    )
     details(
         "How the heads differ, in numbers", partial(differences, values, many), "heads:differences"
     )

@@ -9,8 +9,16 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
-from core.attention.config import heads_that_divide
+from core.attention import (
+    AXES,
+    PRESETS,
+    AttentionConfig,
+    Choice,
+    ConfigError,
+    entry,
+    heads_that_divide,
+    preset,
+)
 from core.attention.presets import distinct_names
 from core.entries import Param, Value
 from core.interpret.trace import Kind
@@ -24,12 +32,11 @@ from core.runs.folder import Status
 from core.runs.runs import Run
 from core.studies.train import time_needed
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
-from core.training import recommended
+from core.training import Prediction, Record, recommended
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
 from core.training.diagnosis import Finding, diagnose
 from core.training.evaluate import best_head, source_weights, watched_examples
 from core.training.loop import PASS, train
-from core.training.record import Prediction, Record
 from dashboard.draw import grids, tables
 from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points

@@ -1,6 +1,7 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -188,18 +189,12 @@ def run_of(name: str) -> Run | None:
 
 def sources() -> list[str]:
     """The seed, the example run, and every run with a stacked model, the newest first."""
-    return [
-        SEEDED,
-        EXAMPLE,
-        *(run.id for run in reversed(list_runs(latest=50)) if _stacked(run)),  # more are too many
-    ]
-
-
-def _stacked(run: Run) -> bool:
-    try:
-        return bool(run.checkpoint_steps()) and run.config().model.kind in STACKED
-    except (ConfigError, KeyError, TypeError, ValueError):
-        return False
+    stacked = [SEEDED, EXAMPLE]
+    for run in reversed(list_runs(latest=50)):
+        with suppress(ConfigError, KeyError, TypeError, ValueError):
+            if run.checkpoint_steps() and run.config().model.kind in STACKED:
+                stacked.append(run.id)
+    return stacked
 
 
 def source_label(source: str) -> str:

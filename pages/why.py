@@ -13,8 +13,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.attention import ConfigError
-from core.attention.config import entry
+from core.attention import ConfigError, entry
 from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
 from core.runs.folder import Status

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
 
 from core.attention import attend
 from core.pretrained import load_lab_model, load_minilm, read
@@ -18,21 +18,14 @@ from core.studies.why import by_length, models
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
 from pages import start
-from tests.pages.app import APP, html_text, page_text, query_value
+from tests.pages.app import html_text, open_at, page_text, query_value
 
-ROOT = Path(__file__).resolve().parents[2]
+open_page = partial(open_at, "start")
 
 
 @pytest.fixture(autouse=True)
 def own_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path))
-
-
-def open_page(**link: str) -> AppTest:
-    app = AppTest.from_file(APP, default_timeout=60)
-    for name, value in link.items():
-        app.query_params[name] = value
-    return app.run()
 
 
 def test_the_app_opens_here_with_both_look_ups_of_the_worked_example():
@@ -126,9 +119,7 @@ def test_the_picked_output_word_and_the_stop_of_the_tour_are_in_the_link():
     assert (
         app.session_state["start:word"] == 3 and open_page(**{"start:word": "x"}).query_params == {}
     )
-    app = AppTest.from_file(APP, default_timeout=60)
-    app.query_params["tour"] = "4"
-    app.switch_page("../pages/masks.py").run()
+    app = open_at("masks", tour="4")
     assert f"Tour, 5 of {len(bars.STOPS)}" in page_text(app)
     app.button(key="tour:skip").click().run()
     assert "Tour, 5" not in page_text(app) and "tour" not in app.query_params
@@ -137,6 +128,7 @@ def test_the_picked_output_word_and_the_stop_of_the_tour_are_in_the_link():
 def test_the_tour_sets_the_controls_of_each_page_and_ends():
     app = open_page()
     app.button(key="start:tour").click().run()
+    assert app.button(key="tour:back").disabled
     for index, stop in enumerate(bars.STOPS):
         assert stop.sentence in "\n".join(element.value for element in app.markdown), stop.page
         assert f"Tour, {index + 1} of {len(bars.STOPS)}" in page_text(app) and not app.warning
@@ -187,21 +179,6 @@ def test_the_tour_puts_back_the_controls_that_it_set():
     assert query_value(app, "heads:weights") == "Random"
 
 
-def test_back_and_skip():
-    app = open_page()
-    app.button(key="start:tour").click().run()
-    assert app.button(key="tour:back").disabled
-    app.button(key="tour:next").click().run()
-    app.button(key="tour:back").click().run()
-    assert "Tour, 1 of" in page_text(app)
-    app.button(key="tour:next").click().run()
-    app.button(key="tour:skip").click().run()
-    assert (
-        "Tour, " not in page_text(app)
-        and app.text_input(key="one:tokens").value == bars.TOUR_SENTENCE
-    )
-
-
 def test_the_saved_numbers_are_those_of_core():
     saved = example.load()
     model = load_lab_model(saved["model"])
@@ -225,6 +202,10 @@ def test_the_first_part_of_the_page_loads_neither_torch_nor_transformers():
         "print([name for name in ('torch', 'transformers') if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
     assert done.stdout.strip() == "[]"

@@ -9,16 +9,14 @@ import pytest
 from safetensors.numpy import save
 from streamlit.testing.v1 import AppTest
 
-from core.attention import preset
-from core.entries import Choice
+from core.attention import Choice, preset
 from core.models import ModelConfig, sentence_spans
 from core.runs import archive as validate
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
 from core.studies.compare_runs import source_at
 from core.tasks import TASKS, Task, TaskConfig, make_task
-from core.training import Record, RunConfig, loop, recommended
-from core.training.record import Prediction
+from core.training import Prediction, Record, RunConfig, loop, recommended
 from dashboard.draw.formats import number, percent
 from dashboard.draw.palette import Ink, rgb_of
 from dashboard.draw.tables import DocumentWeights, lines

@@ -3,6 +3,7 @@
 import re
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,16 +35,13 @@ from dashboard.ui.panels import SHOW
 from pages import why
 from pages.why import Comparison, Line, rows
 from tests.cases import each
-from tests.pages.app import APP, html_text, page_text, query_value
+from tests.pages.app import app_at, html_text, open_at, page_text, query_value
 
 SAVED = study.load().learned
 
 
 def open_page(runs: str | None = None) -> AppTest:
-    app = AppTest.from_file(APP, default_timeout=60)
-    if runs is not None:
-        app.query_params["runs"] = runs
-    return app.switch_page("../pages/why.py").run()
+    return open_at("why", **({} if runs is None else {"runs": runs}))
 
 
 def opened(app: AppTest, panel: str) -> AppTest:
@@ -246,9 +244,8 @@ def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
 
 
 def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():
-    app = AppTest.from_file(APP, default_timeout=60).switch_page("../pages/why.py")
-    app.query_params["why:cell"] = "4.3"
-    assert any("c_{4}" in latex.value for latex in opened(app, "equation").latex)
+    app = opened(app_at("why", cell="4.3", prefix="why:"), "equation")
+    assert any("c_{4}" in latex.value for latex in app.latex)
 
 
 # What Why attention draws and says, from records made by hand; and the experiment itself, in small.
@@ -411,7 +408,7 @@ def test_the_experiment_in_small(tmp_path, monkeypatch):
     for name, value in (
         ("MODELS", small.pair),
         ("SAVED", tmp_path),
-        ("ProcessPoolExecutor", _Here),
+        ("ProcessPoolExecutor", lambda *how: nullcontext(SimpleNamespace(map=map))),  # here
     ):
         monkeypatch.setattr(study, name, value)
     result = study.measure(small, 1, 1, tmp_path)
@@ -423,15 +420,3 @@ def test_the_experiment_in_small(tmp_path, monkeypatch):
     assert {(one.held_out, one.points[-1].step) for one in saved.learned} == {(20, 1)}
     assert min(saved.seconds.values()) > 0
     assert saved.sentence.frames[-1][1].sum(-1) == pytest.approx(1, abs=0.01)
-
-
-class _Here(nullcontext):
-    """A pool of this process alone."""
-
-    def __init__(self, *how):
-        super().__init__()
-
-    def __enter__(self):
-        return self
-
-    map = staticmethod(map)
