@@ -33,7 +33,7 @@ from core.pretrained import (
 )
 from core.pretrained.answers import Answer, display_names
 from core.pretrained.arrays import read_arrays
-from core.pretrained.base import text_line
+from core.pretrained.base import picture_line, text_line
 from core.pretrained.generate import token_names
 from core.pretrained.load import ImageProcessor, max_tokens_of, positions, untrained
 from core.pretrained.reading import MAX_CHARACTERS, SINK, sampling_rate, with_sink
@@ -282,6 +282,9 @@ def test_a_picture_is_prepared_as_the_model_s_own_processor_does():
     expected = processor(Image.fromarray(numbers), return_tensors="pt")["pixel_values"]
     torch.testing.assert_close(batch["pixel_values"], expected, atol=1e-5, rtol=1e-5)
     assert line.tokens[:3] == ("[class]", "0,0", "0,1") and line.grid == (3, 3)
+    assert len(picture_line(tiny("vit").model, (4 * 50, 4 * 100))) == 5001
+    with pytest.raises(PretrainedError, match="50 × 101 patches; at most 5,000 are drawn"):
+        picture_line(tiny("vit").model, (4 * 50, 4 * 101))
 
 
 # A model before it learned: the same shape, other weights, by its seed, and nothing around it changed.
@@ -385,13 +388,30 @@ def test_sound_is_made_at_the_rate_that_the_model_takes():
     assert (sampling_rate(alone), sampling_rate(tiny("whisper"))) == (8_000, 16_000)
 
 
-def test_a_file_that_asks_for_giant_pictures_is_refused(tmp_path):
-    file = tmp_path / "preprocessor_config.json"
-    file.write_text('{"size": {"height": 100000, "width": 100000}}', encoding="utf-8")
-    with pytest.raises(PretrainedError, match="100,000 × 100,000 pixels"):
-        ImageProcessor.of(tmp_path)
-    file.write_text('{"size": {"height": 512, "width": 384}}', encoding="utf-8")
-    assert ImageProcessor.of(tmp_path).size == (512, 384)
+@each(
+    ("text", "expected"),
+    [
+        ("not JSON", ImageProcessor()),
+        ('{"size": 64}', ImageProcessor((64, 64))),
+        ('{"size": {"shortest_edge": 32}, "resample": 3}', ImageProcessor((32, 32), resample=3)),
+        ('{"crop_size": {"height": 512, "width": 384}, "size": 3}', ImageProcessor((512, 384))),
+        (
+            '{"size": [2000, 2000], "do_normalize": false}',
+            ImageProcessor((2000, 2000), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
+        ),
+        ('{"size": [2000, 2001]}', "2,000 × 2,001 pixels; at most 4 million"),
+        ('{"image_mean": [1, 2]}', "not one or three numbers each"),
+        ('{"image_std": [0, 1, 1]}', "in which a deviation is 0"),
+        ("[1]", "preprocessor_config.json that cannot be read"),
+    ],
+)
+def test_how_a_picture_is_prepared_stands_in_its_file(text, expected, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(text, encoding="utf-8")
+    if isinstance(expected, str):
+        with pytest.raises(PretrainedError, match=expected):
+            ImageProcessor.of(tmp_path)
+    else:
+        assert ImageProcessor.of(tmp_path) == expected
 
 
 # The embedded model is the official one, and a trace holds its own weights, row by row.
