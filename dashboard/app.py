@@ -74,7 +74,6 @@ def page_list(current: Step) -> None:
 
 
 def open_pressed() -> None:
-    """Note the page that was pressed in the list."""
     page = st.session_state[PAGE_LIST].get("page")
     if page in [step.key for step in STEPS]:
         st.session_state[PRESSED] = page

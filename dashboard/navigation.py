@@ -201,7 +201,6 @@ STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in st
 
 
 def step_of(key: str) -> Step:
-    """The page of this key."""
     return next(step for step in STEPS if step.key == key)
 
 

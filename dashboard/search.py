@@ -39,7 +39,6 @@ OTHER_NAMES = {
 
 
 def collect() -> list[Hit]:
-    """Everything that can be found, pages first."""
     from core.attention import AXES
     from core.claims.catalogue import CLAIMS
     from core.models.cards import CARDS

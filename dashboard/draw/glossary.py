@@ -21,10 +21,6 @@ class Term:
     marked: bool = True
 
 
-def _everyday(name: str, text: str, page: str) -> Term:
-    return Term(name, text, page, marked=False)
-
-
 TERMS: tuple[Term, ...] = (
     Term(
         "[CLS]",
@@ -54,7 +50,12 @@ TERMS: tuple[Term, ...] = (
     Term(
         "baseline", "A simple method that a result is compared with.", "head_roles", ("baselines",)
     ),
-    _everyday("batch", "The examples that a model sees together in one training step.", "train"),
+    Term(
+        "batch",
+        "The examples that a model sees together in one training step.",
+        "train",
+        marked=False,
+    ),
     Term(
         "beam search",
         "A way to decode that keeps the few most probable texts at every step, not only the best one.",
@@ -66,11 +67,12 @@ TERMS: tuple[Term, ...] = (
         "A score from 0 to 100 for a translation: how many of its word sequences also occur in the reference.",
         "why",
     ),
-    _everyday(
+    Term(
         "cache",
         "The keys and values of earlier tokens, which a decoder stores so that it need not compute them "
         "again.",
         "cache",
+        marked=False,
     ),
     Term(
         "causal mask",
@@ -185,7 +187,12 @@ TERMS: tuple[Term, ...] = (
         "decode",
         ("greedy",),
     ),
-    _everyday("head", "One of several attentions in a layer. Each has its own weights.", "heads"),
+    Term(
+        "head",
+        "One of several attentions in a layer. Each has its own weights.",
+        "heads",
+        marked=False,
+    ),
     Term(
         "head dimension",
         "The count of numbers in a query, a key or a value of one head: d_model divided by the "
@@ -205,12 +212,13 @@ TERMS: tuple[Term, ...] = (
         "circuits",
         ("Q-composition", "V-composition"),
     ),
-    _everyday(
+    Term(
         "kernel",
         "The way in which attention is computed: exactly, in blocks, or by a cheaper formula.",
         "efficient",
+        marked=False,
     ),
-    _everyday("key", "The vector of a token that queries are compared with.", "one_query"),
+    Term("key", "The vector of a token that queries are compared with.", "one_query", marked=False),
     Term(
         "KV heads",
         "The heads of keys and values. With fewer of them than query heads, several query heads share "
@@ -218,7 +226,12 @@ TERMS: tuple[Term, ...] = (
         "heads",
         ("KV head",),
     ),
-    _everyday("L3·H1", "Head 1 of layer 3. Layers and heads are counted from 0.", "pretrained"),
+    Term(
+        "L3·H1",
+        "Head 1 of layer 3. Layers and heads are counted from 0.",
+        "pretrained",
+        marked=False,
+    ),
     Term(
         "layer norm",
         "A step that shifts and scales each token's vector to mean 0 and variance 1, which keeps "
@@ -258,10 +271,11 @@ TERMS: tuple[Term, ...] = (
     Term(
         "loss", "How wrong the predictions are, as one number. Training makes it smaller.", "train"
     ),
-    _everyday(
+    Term(
         "mask",
         "A rule that says which keys a query may attend to. Masked keys get a weight of 0.",
         "masks",
+        marked=False,
     ),
     Term(
         "multi-head attention",
@@ -343,10 +357,11 @@ TERMS: tuple[Term, ...] = (
         "A way to decode that draws the next token at random, by its probability.",
         "generate",
     ),
-    _everyday(
+    Term(
         "score",
         "How well a query matches a key, before the normalizer turns scores into weights.",
         "scores",
+        marked=False,
     ),
     Term(
         "seed",
@@ -421,13 +436,17 @@ TERMS: tuple[Term, ...] = (
         ("uniform weights",),
     ),
     Term("validation loss", "The loss on examples that are not used in training.", "train"),
-    _everyday(
+    Term(
         "value",
         "The vector of a token that is added to the output, times the weight of its key.",
         "one_query",
+        marked=False,
     ),
-    _everyday(
-        "weight", "The share of a query's attention that one key gets, from 0 to 1.", "one_query"
+    Term(
+        "weight",
+        "The share of a query's attention that one key gets, from 0 to 1.",
+        "one_query",
+        marked=False,
     ),
 )
 

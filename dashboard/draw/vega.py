@@ -210,7 +210,6 @@ def titles_as_marks(spec: Spec, ink: Ink) -> Spec:
 def field(
     name: str, title: str | None, *, domain: Sequence[float] | None = None, axis: Spec | None = None
 ) -> Spec:
-    """A quantitative field with its scale, ending where `domain` does, and its axis."""
     scale = {"zero": False} if domain is None else {"domain": list(domain), "nice": False}
     return {"field": name, "type": "quantitative", "title": title, "scale": scale, "axis": axis}
 

@@ -64,14 +64,10 @@ class ByteLRUCache:
                 while len(own := self.sizes()) > 1 and (
                     len(own) > self.max_entries or self.bytes > self.max_bytes
                 ):
-                    self.evict(next(iter(own)))
+                    del entries[self, next(iter(own))]
                 while len(entries) > 1 and self.budget.bytes > self.budget.max_bytes:
                     entries.popitem(last=False)
         return value
-
-    def evict(self, key: Any) -> None:
-        with self.budget.lock:
-            self.budget.entries.pop((self, key), None)
 
     def sizes(self) -> dict[Any, int]:
         with self.budget.lock:

@@ -162,7 +162,6 @@ class Options(Field):
     old: Callable[[str, Values], str] = lambda text, values: text
 
     def texts(self, values: Values) -> dict[Any, str]:
-        """The values on offer and what each is called."""
         options = _of(self.options, values)
         if isinstance(options, Mapping):
             return dict(options)
@@ -267,8 +266,6 @@ class MultiSelect(Options):
 
 @dataclass(frozen=True)
 class ParamField(Field):
-    """A parameter of an entry, with its default, bounds and help."""
-
     param: Param = field(kw_only=False)
 
     def start(self, values: Values) -> Any:

@@ -197,8 +197,8 @@ def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
     for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
         cache_.get(key, lambda: np.zeros(40, np.uint8))
     assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
-    results.evict("c")
-    assert budget.bytes == 40 and results.bytes == 0
+    models.get("d", lambda: np.zeros(70, np.uint8))
+    assert budget.bytes == 70 and results.bytes == 0
 
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
