@@ -20,19 +20,6 @@ from core.models.cards import (
 )
 from core.pretrained.hf_conversion import SEEDED, TRAINED, load_lab_decoder
 from core.studies import cache as study
-from core.studies.cache import (
-    LIMIT,
-    LONGEST,
-    MAX_PROMPT,
-    MAX_SEQUENCES,
-    MAX_TOKENS,
-    NAMES,
-    PROMPT,
-    STEPS,
-    Decoding,
-    Paging,
-    Pair,
-)
 from core.studies.efficient import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
@@ -79,15 +66,15 @@ FIELDS = Fields(
     "cache",
     prompt=Text(
         "Prompt",
-        PROMPT,
-        help=f"Each word is one token; the first {MAX_PROMPT} are read. The model knows 250 words, "
+        study.PROMPT,
+        help=f"Each word is one token; the first {study.MAX_PROMPT} are read. The model knows 250 words, "
         "and continues what occurred before.",
     ),
     step=Number(
         "Step",
         3,
         0,
-        STEPS,
+        study.STEPS,
         slider=True,
         help="Step 0 reads the whole prompt (prefill); each later step reads one new token.",
     ),
@@ -108,10 +95,10 @@ FIELDS = Fields(
         "Tokens to write",
         48,
         8,
-        MAX_TOKENS,
+        study.MAX_TOKENS,
         8,
         slider=True,
-        help=f"How many tokens are written after the prompt. On this machine at most {LIMIT:g} s.",
+        help=f"How many tokens are written after the prompt. On this machine at most {study.LIMIT:g} s.",
     ),
     model=Select(
         "Model's sizes",
@@ -176,7 +163,7 @@ FIELDS = Fields(
     lengths=Text(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
-        help=f"Up to {MAX_SEQUENCES} numbers of tokens, at most {LONGEST}, with commas between.",
+        help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST}, with commas between.",
     ),
     page=SelectSlider(
         "Tokens a page",
@@ -200,7 +187,7 @@ alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for nam
 """
 
 
-def steps(prompt: str, result: Decoding, step: int, head: tuple[int, int]) -> Script:
+def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> Script:
     layer, at = head
     code = f"""
 import torch
@@ -208,14 +195,14 @@ import torch
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder("trained")
-tokens, new, _ = encode(task, {source_of(prompt)}, {MAX_PROMPT})
+tokens, new, _ = encode(task, {source_of(prompt)}, {study.MAX_PROMPT})
 state, queries, weights = model.start(None), [], []
-for step in range({STEPS} + 1):  # step 0 reads the prompt, each later one the token before
+for step in range({study.STEPS} + 1):  # step 0 reads the prompt, each later one the token before
     logits, state, maps = model.read(None, state, new, True)
     queries.append(torch.stack([layer.q[0] for layer in maps["causal"]]))  # (L, H, new, D)
     weights.append(torch.stack([layer.weights[0, :, -1] for layer in maps["causal"]]))  # (L, H, S), of the last token
     new = logits[:, -1:].argmax(-1)
-    if step < {STEPS}:
+    if step < {study.STEPS}:
         tokens += task.target_vocab.decode(new[0].tolist())
     print(tokens[-1], "computed", queries[-1].shape[2], "stored", state.length)
 q = torch.cat(queries, 2)  # (L, H, T, D)
@@ -223,7 +210,7 @@ k, v = (torch.stack([past.heads[part][0] for past in state.past if past is not N
 k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))  # for heads that share them
 picked = weights[{step}][{layer}, {at}]
 """
-    values = {name: result.vectors[name] for name in NAMES} | {
+    values = {name: result.vectors[name] for name in study.NAMES} | {
         f"weights[{index}]": each for index, each in enumerate(result.weights)
     }
     text = "What each step of decoding computes, reads and stores: the queries, the cache, the weights of the new token."
@@ -239,7 +226,7 @@ picked = weights[{step}][{layer}, {at}]
     )
 
 
-def race(name: str, count: int, pair: Pair) -> Script:
+def race(name: str, count: int, pair: study.Pair) -> Script:
     code = f"""
 import json
 
@@ -247,7 +234,7 @@ from core.models.decoding import write
 from core.pretrained.hf_conversion import encode, load_lab_decoder
 
 model, task = load_lab_decoder({name!r})
-prompt = encode(task, {source_of(PROMPT)}, {MAX_PROMPT})[1]  # (1, T)
+prompt = encode(task, {source_of(study.PROMPT)}, {study.MAX_PROMPT})[1]  # (1, T)
 cached, whole = (write(model, prompt, {count}, with_cache).tokens for with_cache in (True, False))
 print("the same tokens:", cached == whole)
 saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["pairs"][{name!r}]
@@ -306,7 +293,7 @@ alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for na
     )
 
 
-def pages(result: Paging) -> Script:
+def pages(result: study.Paging) -> Script:
     code = f"""
 lengths, page = {source_of(list(result.lengths))}, {result.size}
 paged = page * sum(-(-length // page) for length in lengths)
@@ -414,7 +401,7 @@ def draw_race() -> None:
         "Measure on this machine",
         icon=":material/timer:",
         key=key("measure"),
-        help=f"Writes the tokens both ways, at most {LIMIT:g} s.",
+        help=f"Writes the tokens both ways, at most {study.LIMIT:g} s.",
     )
     if pressed:
         with st.spinner("Writing both ways"), one_thread():
@@ -608,16 +595,16 @@ def draw_pages() -> None:
 # The step as a table of vectors, the cache's size by length, and pages, as HTML and Vega-Lite.
 
 
-def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
+def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme: Theme) -> str:
     first, last = decoding.first_new(step), decoding.last(step)
     weights = decoding.weights[step][head]
-    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in NAMES}
+    spans = {name: float(np.abs(decoding.vectors[name][head]).max()) for name in study.NAMES}
     rows = []
     for at, token in enumerate(decoding.tokens):
         state = "later" if at > last else "new" if at >= first else "old"
         values = {
             name: decoding.vectors[name][head][at] / spans[name] if at <= last else None
-            for name in NAMES
+            for name in study.NAMES
         }
         cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
         weight = "<td></td>"
@@ -629,7 +616,7 @@ def step_table(decoding: Decoding, step: int, head: tuple[int, int], theme: Them
         rows.append(
             f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
         )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *NAMES, "weight"))
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *study.NAMES, "weight"))
     strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
     parts = (
         ("new", strip, "computed now"),
@@ -707,7 +694,7 @@ def question(changes: Mapping[str, float]) -> Question:
 # The page's sentences and tables, from the numbers on the page.
 
 
-def step_fact(decoding: Decoding, step: int) -> str:
+def step_fact(decoding: study.Decoding, step: int) -> str:
     counts, last = decoding.counts[step], plain(decoding.tokens[decoding.last(step)])
     if step == 0:
         return (

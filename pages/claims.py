@@ -31,7 +31,6 @@ from core.claims.base import (
 )
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
-from core.claims.shipped import Shipped, citation
 from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
@@ -62,7 +61,6 @@ from dashboard.ui.panels import (
     theme,
     title,
 )
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
@@ -108,7 +106,7 @@ def guess_distance(
     )
 
 
-def time_needed(claim: Claim, result: Shipped | None, config: ClaimConfig) -> str:
+def time_needed(claim: Claim, result: shipped.Shipped | None, config: ClaimConfig) -> str:
     if result is None:
         return "How long it takes was not measured yet."
     seconds = result.seconds / max(1, len(result.results.cells)) * len(config.cells)
@@ -422,7 +420,7 @@ def _run_id(text: str) -> str:
     return text
 
 
-def as_shipped(own: claims.OwnRun) -> Shipped:
+def as_shipped(own: claims.OwnRun) -> shipped.Shipped:
     """A reader's own run with what a shipped result says of its measurement."""
     measured, data = own.measured, own.group.runs[0].metadata()
     return shipped.ship(
@@ -435,7 +433,7 @@ def as_shipped(own: claims.OwnRun) -> Shipped:
     )
 
 
-def archive(result: Shipped) -> bytes:
+def archive(result: shipped.Shipped) -> bytes:
     claim, out = result.claim, io.BytesIO()
     figures = {
         f"figure-{at}-{re.sub(r'[^a-z0-9]+', '-', figure.measure.lower()).strip('-')}.{kind}": {
@@ -553,7 +551,7 @@ print(Counter(each.state for each in verdicts.values()))
 """
 
 
-def script(lab: Shipped | None, own: claims.OwnRun | None) -> Script:
+def script(lab: shipped.Shipped | None, own: claims.OwnRun | None) -> Script:
     cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
@@ -804,7 +802,7 @@ def _results(
     )
 
 
-def _download(label: str, name: str, result: Shipped) -> None:
+def _download(label: str, name: str, result: shipped.Shipped) -> None:
     st.download_button(
         label,
         lambda: archive(result),
@@ -818,7 +816,7 @@ def _download(label: str, name: str, result: Shipped) -> None:
     )
 
 
-def _run(claim: Claim, result: Shipped | None, own: claims.OwnRun | None) -> None:
+def _run(claim: Claim, result: shipped.Shipped | None, own: claims.OwnRun | None) -> None:
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {
@@ -834,12 +832,12 @@ def _run(claim: Claim, result: Shipped | None, own: claims.OwnRun | None) -> Non
         buttons, column = st.columns([1, 3.4], vertical_alignment="center")
         run_controls.stop_button(buttons, PAGE, _stop, own)
         with column:
-            poll(
+            run_controls.poll(
                 lambda: claims.own_run(claim, own.group.id) or own,
                 _progress,
                 True,
                 key("progress"),
-                interval=SLOW_POLL_INTERVAL,
+                interval=run_controls.SLOW_POLL_INTERVAL,
                 still_live=lambda now: now.live and now.done == own.done,
             )  # else new figures
         return
@@ -894,9 +892,9 @@ def _progress(own: claims.OwnRun) -> None:
     )
 
 
-def _sources(claim: Claim, lab: Shipped | None) -> None:
+def _sources(claim: Claim, lab: shipped.Shipped | None) -> None:
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
     date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
-    st.code(claim.source.bibtex + citation(claim, date), language="bibtex")
+    st.code(claim.source.bibtex + shipped.citation(claim, date), language="bibtex")
     source_panel(claim.measure)

@@ -31,22 +31,6 @@ from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
-from core.studies.compare import (
-    HEADS,
-    LAYERS,
-    ROUNDS,
-    SEEDED,
-    WIDTH,
-    Comparison,
-    MapResult,
-    Maps,
-    Measurements,
-    Pair,
-    Tokens,
-    default_cell,
-    shared_weights,
-    sized_configs,
-)
 from core.tokens import tokenize
 from dashboard.draw.formats import (
     MINUS,
@@ -150,10 +134,10 @@ def spoken(config: AttentionConfig, name: str) -> str:
 
 
 def fact_text(
-    controls: Comparison,
+    controls: study.Comparison,
     names: Sequence[str],
-    results: Sequence[MapResult],
-    tokens: Tokens,
+    results: Sequence[study.MapResult],
+    tokens: study.Tokens,
     cell: tuple[int, int],
 ) -> str:
     a, b = controls.minus
@@ -163,7 +147,7 @@ def fact_text(
         spoken(controls.mechanisms[b], names[b]),
     )
     begin = name_a[:1].upper() + name_a[1:]
-    even = MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
+    even = study.MapResult(np.full(first.weights.shape, 1 / len(tokens.names))).near
     # a smaller difference does not show in three decimals
     if np.abs(first.weights - second.weights).max() < 5e-4:
         sentence = (
@@ -184,11 +168,11 @@ def fact_text(
 
 
 def _of_cell(
-    first: MapResult,
-    second: MapResult,
+    first: study.MapResult,
+    second: study.MapResult,
     name_a: str,
     name_b: str,
-    tokens: Tokens,
+    tokens: study.Tokens,
     cell: tuple[int, int],
 ) -> str:
     i, j = cell
@@ -211,12 +195,15 @@ def _of_cell(
     )
 
 
-def hidden(result: MapResult, i: int, j: int) -> bool:
+def hidden(result: study.MapResult, i: int, j: int) -> bool:
     return result.mask is not None and not bool(result.mask[i, j])
 
 
 def caption_text(
-    controls: Comparison, tokens: Tokens, results: Sequence[MapResult], names: Sequence[str]
+    controls: study.Comparison,
+    tokens: study.Tokens,
+    results: Sequence[study.MapResult],
+    names: Sequence[str],
 ) -> str:
     layer, head = controls.layer_head
     if controls.seeded:
@@ -267,7 +254,7 @@ def grouped(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in names))
 
 
-def equation(result: MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
+def equation(result: study.MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
     i, j = cell
     pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
     weight = f"w = {number(float(result.weights[i, j]))}"
@@ -295,7 +282,7 @@ def tex(token: str) -> str:
 
 
 MIN_MECHANISMS, MAX_MECHANISMS = 2, 6
-MINILM = tuple(f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS))
+MINILM = tuple(f"{layer}.{head}" for layer in range(study.LAYERS) for head in range(study.HEADS))
 LAST_SEED, WIDEST, MAX_HEADS = 999_999, 512, 16
 LENGTHS = (128, 256, 512, 1024)
 NUMBERS = {"sizes": "16.2.0", "minus": "1.0", "seed": "126", "length": "512"}  # examples
@@ -303,12 +290,12 @@ NUMBERS = {"sizes": "16.2.0", "minus": "1.0", "seed": "126", "length": "512"}  #
 CONTROLS, WRITTEN = "compare:setup", "compare:written"
 
 
-def default_controls() -> Comparison:
+def default_controls() -> study.Comparison:
     texts = ("", "position=alibi", "mask=local(window=3)", "kernel=linear")
-    return Comparison(tuple(from_text(text, (WIDTH, HEADS)) for text in texts))
+    return study.Comparison(tuple(from_text(text, (study.WIDTH, study.HEADS)) for text in texts))
 
 
-def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
+def link_texts(controls: study.Comparison) -> dict[str, str | list[str]]:
     """All controls as query parameters, in the order in which they are read: mechanisms need the source's sizes."""
     return {
         "source": controls.source,
@@ -321,7 +308,7 @@ def link_texts(controls: Comparison) -> dict[str, str | list[str]]:
     }
 
 
-def to_query(controls: Comparison) -> dict[str, str | list[str]]:
+def to_query(controls: study.Comparison) -> dict[str, str | list[str]]:
     default = link_texts(default_controls())
     return {
         name: text
@@ -333,7 +320,7 @@ def to_query(controls: Comparison) -> dict[str, str | list[str]]:
 PARAMETERS = tuple(link_texts(default_controls()))
 
 
-def from_query(query: Mapping[str, str | list[str]]) -> tuple[Comparison, list[str]]:
+def from_query(query: Mapping[str, str | list[str]]) -> tuple[study.Comparison, list[str]]:
     controls, refused = default_controls(), []
     for name in PARAMETERS:
         if name not in query:
@@ -345,7 +332,7 @@ def from_query(query: Mapping[str, str | list[str]]) -> tuple[Comparison, list[s
     return clamped(controls), refused
 
 
-def clamped(controls: Comparison) -> Comparison:
+def clamped(controls: study.Comparison) -> study.Comparison:
     """The controls with a difference of two different existing mechanisms and an existing head."""
     last = len(controls.mechanisms) - 1
     minus = (
@@ -356,7 +343,7 @@ def clamped(controls: Comparison) -> Comparison:
     return replace(controls, minus=minus, head=min(controls.head, controls.num_heads - 1))
 
 
-def with_parameter(controls: Comparison, name: str, value: Any) -> Comparison:
+def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.Comparison:
     """The controls with one parameter of a link; ConfigError for a text that it cannot have."""
     last = len(controls.mechanisms) - 1
     if name == "m":
@@ -368,10 +355,10 @@ def with_parameter(controls: Comparison, name: str, value: Any) -> Comparison:
         return replace(
             controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
         )
-    if name == "source" and value not in (SEEDED, *MINILM):
+    if name == "source" and value not in (study.SEEDED, *MINILM):
         raise ConfigError(
-            f"source = {quote(value)}; expected {SEEDED}, or MiniLM's layer.head from 0.0 to "
-            f"{LAYERS - 1}.{HEADS - 1}."
+            f"source = {quote(value)}; expected {study.SEEDED}, or MiniLM's layer.head from 0.0 to "
+            f"{study.LAYERS - 1}.{study.HEADS - 1}."
         )
     if name in ("source", "text"):
         return replace(controls, **{name: value})
@@ -401,7 +388,7 @@ def with_parameter(controls: Comparison, name: str, value: Any) -> Comparison:
     return replace(controls, **{name: numbers[0]})
 
 
-def load_controls() -> tuple[Comparison, list[str]]:
+def load_controls() -> tuple[study.Comparison, list[str]]:
     """The session's controls, or the link's where it is not what this page wrote, with its errors.
 
     So the Back button takes a choice back. Coming from another page, which empties the link, takes nothing back.
@@ -425,7 +412,7 @@ def link_query() -> dict[str, str | list[str]]:
     }
 
 
-def store_controls(controls: Comparison) -> None:
+def store_controls(controls: study.Comparison) -> None:
     """Store the controls and set every widget to them; for a callback, or before the widgets are drawn."""
     controls = clamped(controls)
     st.session_state[CONTROLS] = controls
@@ -456,7 +443,7 @@ UNCHANGED = ""
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
-def tokens_popover(controls: Comparison) -> None:
+def tokens_popover(controls: study.Comparison) -> None:
     panel = st.popover(
         "Tokens",
         icon=":material/edit:",
@@ -515,7 +502,7 @@ def tokens_popover(controls: Comparison) -> None:
         )
 
 
-def _mechanisms(controls: Comparison, names: Sequence[str]) -> None:
+def _mechanisms(controls: study.Comparison, names: Sequence[str]) -> None:
     panel = st.popover(
         "Mechanisms",
         key="compare:list",
@@ -647,7 +634,7 @@ def _reorder(order: Sequence[int]) -> None:
 
 
 @st.dialog("Change a mechanism", width="large")
-def _dialog(controls: Comparison, index: int) -> None:
+def _dialog(controls: study.Comparison, index: int) -> None:
     start = controls.mechanisms[index]
     st.markdown(f"It starts as **{plain(name_of(start))}**. Change any of the six axes.")
     axes = tuple(axis for axis in AXES if controls.seeded or axis != "projection")
@@ -670,7 +657,9 @@ def _dialog(controls: Comparison, index: int) -> None:
 # What the page computes as Python.
 
 
-def script(controls: Comparison, results: Sequence[MapResult], names: Sequence[str]) -> Script:
+def script(
+    controls: study.Comparison, results: Sequence[study.MapResult], names: Sequence[str]
+) -> Script:
     drawn = [index for index, result in enumerate(results) if not result.error]
     configs = [controls.sized(controls.mechanisms[index]) for index in drawn]
     made = source_of(replace(controls, mechanisms=tuple(configs), minus=(1, 0)))
@@ -797,12 +786,12 @@ def page() -> None:
     with grid.cell(column_span=2):
         st.selectbox(
             "Queries and keys from",
-            [SEEDED, *MINILM],
+            [study.SEEDED, *MINILM],
             key="compare:source",
             **KEEP,
             format_func=lambda source: (
                 "A seeded layer"
-                if source == SEEDED
+                if source == study.SEEDED
                 else "MiniLM, layer {}, head {}".format(*source.split("."))
             ),
             help="A head of the model MiniLM, or a layer with random parameters.",
@@ -837,7 +826,7 @@ def page() -> None:
         measure()  # a second or two, for which nothing else has to wait
 
 
-def _compute_maps(controls: Comparison) -> Maps | None:
+def _compute_maps(controls: study.Comparison) -> study.Maps | None:
     shown = replace(controls, minus=(1, 0), length=LENGTHS[0])  # on which no map depends
     try:
         # one thread is enough for a short text
@@ -868,7 +857,7 @@ def _compute_maps(controls: Comparison) -> Maps | None:
 
 
 def _draw_result(
-    controls: Comparison, names: Sequence[str], maps: Maps
+    controls: study.Comparison, names: Sequence[str], maps: study.Maps
 ) -> Callable[[], None] | None:
     tokens, results = maps.tokens, maps.results
     tiles = {}  # a mechanism's map under its name and rule, with its index as marker
@@ -880,7 +869,7 @@ def _draw_result(
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
         drawn, size = list(tiles.values()), len(tokens.names)
-        row, column = cell = default_cell(drawn[0].weights, tokens.special)
+        row, column = cell = study.default_cell(drawn[0].weights, tokens.special)
         pin = multiples(
             drawn,
             tokens.names,
@@ -907,18 +896,20 @@ def _draw_result(
         st.button(
             "Use the seeded layer",
             key="compare:seeded",
-            on_click=lambda: store_controls(replace(st.session_state[CONTROLS], source=SEEDED)),
+            on_click=lambda: store_controls(
+                replace(st.session_state[CONTROLS], source=study.SEEDED)
+            ),
             help="A layer with random parameters, which every mechanism can change.",
         )
     return measure
 
 
 def _difference_and_table(
-    controls: Comparison,
-    results: Sequence[MapResult],
+    controls: study.Comparison,
+    results: Sequence[study.MapResult],
     names: Sequence[str],
-    tokens: Tokens,
-    cell: Pair,
+    tokens: study.Tokens,
+    cell: study.Pair,
     tiles: dict[int, Tile],
 ) -> Callable[[], None] | None:
     """Draw the difference on the left; its scale, the fact and the table on the right.
@@ -959,7 +950,7 @@ def _difference_and_table(
             fact(fact_text(controls, names, results, tokens, cell))
         measure = cost_table(controls, names, results)
         common, own = cached(
-            shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles)
+            study.shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles)
         )
         labels = [names[index] for index in tiles]
         caption(
@@ -973,14 +964,14 @@ def _difference_and_table(
 
 
 def cost_table(
-    controls: Comparison, names: Sequence[str], results: Sequence[MapResult]
+    controls: study.Comparison, names: Sequence[str], results: Sequence[study.MapResult]
 ) -> Callable[[], None] | None:
     """Draw the table; what no session has measured yet waits for a press, except on the first visit.
 
     Returns what measures and fills the table, for the page to call when all else is drawn; None with nothing to do.
     """
-    done: Measurements = measurements("compare")
-    configs = sized_configs(controls)
+    done: study.Measurements = measurements("compare")
+    configs = study.sized_configs(controls)
     possible = [config for config in configs if config is not None]
     closed = [
         None if config is None else cached(closed_form_cost, config, controls.length)
@@ -1042,7 +1033,7 @@ def cost_table(
     conditions = (
         f"T = {controls.length}, d_model {d_model}, {heads} heads, float32, "
         f"{plural(torch.get_num_threads(), 'CPU thread')}. Time and memory: the kernel's forward pass, median of "
-        f"{ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
+        f"{study.ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
         "weight, in tokens."
     )
     caption(" ".join([conditions, *notes]))
@@ -1056,7 +1047,7 @@ def cost_table(
 
 def row(
     name: str,
-    result: MapResult,
+    result: study.MapResult,
     cost: ClosedFormCost | None,
     index: int,
     measurement: Measurement | None,
@@ -1083,11 +1074,11 @@ def row(
 
 
 def sources(
-    controls: Comparison,
+    controls: study.Comparison,
     names: Sequence[str],
-    results: Sequence[MapResult],
-    tokens: Tokens,
-    cell: Pair,
+    results: Sequence[study.MapResult],
+    tokens: study.Tokens,
+    cell: study.Pair,
 ) -> None:
     query, key = tokens.names[cell[0]], tokens.names[cell[1]]
     for config, name, each in zip(controls.mechanisms, names, results, strict=True):

@@ -44,7 +44,6 @@ from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.draw.palette import Ink
 from dashboard.server import cache
-from dashboard.server.cache import shared
 from dashboard.ui.decoding import (
     draw_row,
     outputs_table,
@@ -137,7 +136,7 @@ def load(checkpoint: Checkpoint) -> tuple[Seq2Seq, Task]:
 
 def study(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:
     """function(model, task, *args), cached and shared."""
-    return shared(_with_model, function, checkpoint, *args)
+    return cache.shared(_with_model, function, checkpoint, *args)
 
 
 def _with_model(function: Callable[..., T], checkpoint: Checkpoint, *args: Hashable) -> T:

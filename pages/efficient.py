@@ -21,22 +21,6 @@ from core.attention.cost import (
     race,
 )
 from core.studies import efficient as study
-from core.studies.efficient import (
-    BANDED,
-    D_MODEL,
-    ENTRIES,
-    HEAD_DIM,
-    HEADS,
-    ROUNDS,
-    SEED,
-    TABLE,
-    USUAL,
-    Conditions,
-    Implied,
-    Race,
-    Result,
-    limits,
-)
 from core.tokens import labels, tokenize
 from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
 from dashboard.draw.multiples import Tile, multiples
@@ -85,7 +69,7 @@ key = "efficient:{}".format  # a widget's key, which is also its name in the lin
 
 
 def limits_help(device: str) -> str:
-    most = limits(device)
+    most = study.limits(device)
     return (
         f"A length is not measured where a call would need more than {byte_size(most.bytes)} of memory or take "
         f"longer than {most.seconds:g} s."
@@ -96,21 +80,21 @@ FIELDS = Fields(
     "efficient",
     kernels=MultiSelect(
         f"Up to {MAX_KERNELS} kernels",
-        {name: item.name for name, item in ENTRIES.items()},
-        USUAL,
+        {name: item.name for name, item in study.ENTRIES.items()},
+        study.USUAL,
         max_options=MAX_KERNELS,
         help="A kernel is a way to compute attention. Each is one line of both figures.",
     ),
     window=SelectSlider(
         "Window of local and block-sparse",
         (16, 32, 64, 128, 256),
-        Conditions.window,
+        study.Conditions.window,
         help="How many keys a query sees on each side.",
     ),
     longest=Select(
         "Longest text",
         (512, 1024, 2048, 4096, 8192),
-        Conditions.longest,
+        study.Conditions.longest,
         text="{:,} tokens".format,
         help=lambda _: limits_help(devices()[0]),
     ),
@@ -132,9 +116,12 @@ FIELDS = Fields(
         help="Where the kernels run.",
     ),
     sentence=Text("Sentence", "The animal was too tired .", span=2, help="Each word is one token."),
-    head=Select("Head", range(HEADS), help="The head that is drawn."),
+    head=Select("Head", range(study.HEADS), help="The head that is drawn."),
     features=Select(
-        "Random features", (4, 16, 64, 256, 1024), 64, help=ENTRIES["performer"].params[0].help
+        "Random features",
+        (4, 16, 64, 256, 1024),
+        64,
+        help=study.ENTRIES["performer"].params[0].help,
     ),
     few=Select(
         "Rank, landmarks",
@@ -149,18 +136,18 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> Conditions:
+def draw_controls() -> study.Conditions:
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
     with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
-        for item in map(ENTRIES.__getitem__, picked.kernels):
-            if any(param.key != TABLE for param in item.params):
+        for item in map(study.ENTRIES.__getitem__, picked.kernels):
+            if any(param.key != study.TABLE for param in item.params):
                 st.markdown(f"**{item.name}**")
             # A table's length follows the longest text.
-            params = params_of(item, key=key("params"), exclude=(TABLE,))
+            params = params_of(item, key=key("params"), exclude=(study.TABLE,))
             choices.append(Choice.of(item.key, **params))
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
-    conditions = Conditions(
+    conditions = study.Conditions(
         tuple(choices),
         values.longest,
         values.causal,
@@ -234,12 +221,12 @@ for key, config in configs.items():
     length = max(point["length"] for point in points if point["name"] == key)
     costs[key] = attention_cost(config, length, length)
     print(key, length, "tokens:", costs[key].flops, "FLOPs,", costs[key].bytes, "bytes")
-errors = {{key: output_error(config, seed={SEED}) for key, config in configs.items()}}
+errors = {{key: output_error(config, seed={study.SEED}) for key, config in configs.items()}}
 print(errors)
 """
 
 
-def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
+def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> Script:
     configs = {kernel: result.conditions.config(kernel) for kernel in kernels}
     points = {kernel: result.of(kernel) for kernel in kernels}
     made, chosen = source_of(configs), result.conditions
@@ -248,7 +235,7 @@ def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
         SAVED
         if is_saved
         else MEASURE.format(
-            lengths=lengths, rounds=ROUNDS, backward=chosen.backward, device=chosen.device
+            lengths=lengths, rounds=study.ROUNDS, backward=chosen.backward, device=chosen.device
         )
     )
     imports, _, body = code.partition("\n\n") if is_saved else ("", "", code)
@@ -262,7 +249,7 @@ def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
             [(c.flops, c.bytes) for c in costs]
         ),
         "list(errors.values())": np.array(
-            [cached(output_error, configs[kernel], SEED) for kernel in kernels]
+            [cached(output_error, configs[kernel], study.SEED) for kernel in kernels]
         ),
     }
     if is_saved:
@@ -291,7 +278,7 @@ def benchmark(result: Result, kernels: Sequence[str], is_saved: bool) -> Script:
 
 def implied_script(
     choices: Sequence[Choice],
-    implied: Sequence[Implied],
+    implied: Sequence[study.Implied],
     tokens: tuple[str, ...],
     causal: bool,
     head: int,
@@ -329,7 +316,7 @@ show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels
 LAST = 3  # lengths that a slope is fitted to: short ones are overhead
 
 
-def scaling(result: Result, kernel: str) -> Values | None:
+def scaling(result: study.Result, kernel: str) -> Values | None:
     """One kernel: its longest point, the exponents of time, memory and operations, and the closed forms there.
 
     None before two lengths have been measured.
@@ -355,7 +342,7 @@ def power(value: float) -> str:
     return "T" + number(value).translate(str.maketrans("0123456789.−", "⁰¹²³⁴⁵⁶⁷⁸⁹·⁻"))
 
 
-def fact_text(result: Result, kernels: list[str]) -> str:
+def fact_text(result: study.Result, kernels: list[str]) -> str:
     """The fastest kernel against exact, or against the slowest, at the longest length of that one."""
     scalings = [each for kernel in kernels if (each := scaling(result, kernel))]
     if len(scalings) < 2:
@@ -383,22 +370,22 @@ def fact_text(result: Result, kernels: list[str]) -> str:
 
 
 def kernel_name(kernel: str) -> str:
-    label = ENTRIES[kernel].name
+    label = study.ENTRIES[kernel].name
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
 
 
-def conditions(result: Result, example: bool) -> str:
+def conditions(result: study.Result, example: bool) -> str:
     chosen = result.conditions
     keys = "the keys up to itself" if chosen.causal else "every key"
-    banded = [kernel_name(kernel) for kernel in chosen.keys if kernel in BANDED]
+    banded = [kernel_name(kernel) for kernel in chosen.keys if kernel in study.BANDED]
     window = f", in {' and '.join(banded)} a window of {chosen.window} keys" if banded else ""
     passes = "forward and backward" if chosen.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
     return (
-        f"{where}: one sequence, {HEADS} heads of {HEAD_DIM} numbers, float32, {passes}, median of {ROUNDS} runs. A "
-        f"query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the formula of a forward "
-        "pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, within about a "
-        f"quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
+        f"{where}: one sequence, {study.HEADS} heads of {study.HEAD_DIM} numbers, float32, {passes}, median of "
+        f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the "
+        "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
+        f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
         "output| on random q, k, v."
     )
 
@@ -430,7 +417,7 @@ def page() -> None:
     next_page("efficient")
 
 
-def running() -> Race | None:
+def running() -> study.Race | None:
     current = st.session_state.get(RACE)
     return current if current is not None and current.alive else None
 
@@ -440,7 +427,7 @@ def _benchmark() -> None:
     if current := st.session_state.get(RACE):
         current.poll()
         if current.points:
-            st.session_state[RESULT] = Result.of_race(st.session_state[CHOSEN], current)
+            st.session_state[RESULT] = study.Result.of_race(st.session_state[CHOSEN], current)
     chosen = draw_controls()
     older = draw_progress(chosen)
     result = st.session_state.get(RESULT) or study.load_result()
@@ -479,7 +466,7 @@ def _benchmark() -> None:
         ),
         [
             [
-                ENTRIES[kernel].name,
+                study.ENTRIES[kernel].name,
                 f"{each.point.length:,}",
                 duration(each.point.seconds),
                 power(each.time),
@@ -488,7 +475,7 @@ def _benchmark() -> None:
                 byte_size(each.point.bytes),
                 power(each.memory),
                 byte_size(each.closed_bytes),
-                percent(cached(output_error, result.conditions.config(kernel), SEED)),
+                percent(cached(output_error, result.conditions.config(kernel), study.SEED)),
             ]
             for kernel in kernels
             if (each := scaling(result, kernel))
@@ -498,19 +485,19 @@ def _benchmark() -> None:
     )
 
 
-def _start(chosen: Conditions) -> None:
+def _start(chosen: study.Conditions) -> None:
     configs = chosen.configs()[0]
     possible = tuple(choice for choice in chosen.kernels if choice.key in configs)
     st.session_state[CHOSEN] = chosen = replace(chosen, kernels=possible)
     st.session_state[RACE] = study.start_race(chosen)
 
 
-def _stop(current: Race) -> None:
+def _stop(current: study.Race) -> None:
     current.stop()
     current.wait(POLL_INTERVAL)
 
 
-def draw_progress(chosen: Conditions) -> bool:
+def draw_progress(chosen: study.Conditions) -> bool:
     """Show how far a race is; its end stops the polling.
 
     Returns whether no race is on and the controls are others than those of the curves.
@@ -533,7 +520,7 @@ def draw_progress(chosen: Conditions) -> bool:
     return False
 
 
-def _figures(result: Result, kernels: list[str]) -> None:
+def _figures(result: study.Result, kernels: list[str]) -> None:
     if not kernels:
         st.info("Pick a kernel to see its curves.", icon=":material/speed:")
         return
@@ -545,7 +532,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
             points, config = result.of(kernel), result.conditions.config(kernel)
             costs = [attention_cost(config, point.length, point.length) for point in points]
             speed = points[-1].seconds / costs[-1].flops
-            lines[ENTRIES[kernel].name] = [
+            lines[study.ENTRIES[kernel].name] = [
                 (point.length, point.seconds / size, cost.flops * speed / size)
                 if unit == "ms"
                 else (point.length, point.bytes / size, cost.bytes / size)
@@ -563,7 +550,7 @@ def _figures(result: Result, kernels: list[str]) -> None:
 
 
 def _sources() -> None:
-    entries_panel(ENTRIES.values())
+    entries_panel(study.ENTRIES.values())
     source_panel(race)
 
 
@@ -700,7 +687,7 @@ def implied_weights() -> None:
     add_script(partial(implied_script, choices, implied, tokens, causal, head), "implied")
     tiles = [
         Tile(
-            ENTRIES[each.kernel].name,
+            study.ENTRIES[each.kernel].name,
             "softmax" if each.kernel == "exact" else f"implied, error {number(each.mean_error)}",
             each.weights[head],
         )
@@ -729,7 +716,7 @@ def implied_weights() -> None:
     caption(
         " ".join(
             [
-                f"Token vectors and projections of {D_MODEL} numbers are random (seed {SEED}) "
+                f"Token vectors and projections of {study.D_MODEL} numbers are random (seed {study.SEED}) "
                 "and the same for all. Implied weights: the kernel's output is these weights times the "
                 "values. Error: the mean difference from the weights of exact attention.",
                 *errors,

@@ -14,7 +14,6 @@ from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
 from core.pretrained.finetune_run import result
 from core.runs import archive
-from core.runs.archive import tensorboard_zip, unpack
 from core.runs.executor import line
 from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, max_disk_bytes, restore
@@ -27,7 +26,6 @@ from dashboard.draw.page_exports import Script, add_script
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
 from dashboard.server import jobs, people
-from dashboard.server.jobs import cluster_state, node_text
 from dashboard.server.limits import (
     MB,
     admit_upload,
@@ -309,7 +307,7 @@ def _other_formats(item: RunSummary) -> None:
         for label, make, disabled, help in (
             (
                 "TensorBoard",
-                tensorboard_zip,
+                archive.tensorboard_zip,
                 not item.curve,
                 "The curves and the attention maps as event files, zipped. Unpack them and run "
                 "`tensorboard --logdir` with their folder.",
@@ -397,7 +395,7 @@ def upload() -> None:
         try:
             admit_upload(file)
             make_room(unpacked)
-            run = unpack(file, max_bytes=unpacked)
+            run = archive.unpack(file, max_bytes=unpacked)
         except (ValueError, OSError) as error:
             st.error(plain(sentence_of(error)))
             return
@@ -485,7 +483,7 @@ def about_text(item: RunSummary) -> str:
         count and f"weights saved at {count} step{'s' if count != 1 else ''}",
         item.parent and f"forked from {item.parent}",
         machine and f"trained on {machine}",
-        node_text(metadata),
+        jobs.node_text(metadata),
         byte_size(item.bytes),
     )
     return " · ".join(str(part).rstrip(".") for part in parts if part) + "."
@@ -545,7 +543,7 @@ def page() -> None:
                 on_click=_delete,
                 help="What trains for you ends at once.",
             )
-    details("How an upload is checked", partial(source_panel, unpack), "runs:source")
+    details("How an upload is checked", partial(source_panel, archive.unpack), "runs:source")
     next_page("runs")
 
 
@@ -621,7 +619,7 @@ def _board(query: str, board: Board) -> None:
         f"{at_most('runs', MAX_RUNS):,} are stored; at the limit, the oldest unnamed runs are deleted. A deleted "
         f"run can be restored for {GRACE / 3600:.0f} hour."
     )
-    if (cluster := cluster_state()) is not None:
+    if (cluster := jobs.cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 
 
