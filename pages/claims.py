@@ -761,7 +761,7 @@ def _results(
             key=key(f"figure:{figure.measure}"),
             alt=f"{figure.title} of each condition, over seeds",
         )
-    verbs = {  # of one, of several
+    verbs: dict[Outcome, tuple[str, str]] = {  # of one, of several
         "holds": ("holds", "hold"),
         "refuted": ("is refuted", "are refuted"),
         "cannot be told": ("cannot be told", "cannot be told"),

@@ -383,9 +383,11 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
                 f"minus = {value}; expected two different mechanisms from 0 to {last}."
             )
         return replace(controls, minus=(first, second))
-    if name == "length" and numbers[0] not in LENGTHS:
+    if name == "seed":
+        return replace(controls, seed=numbers[0])
+    if numbers[0] not in LENGTHS:
         raise ConfigError(f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.")
-    return replace(controls, **{name: numbers[0]})
+    return replace(controls, length=numbers[0])
 
 
 def load_controls() -> tuple[study.Comparison, list[str]]:

@@ -140,7 +140,7 @@ def select(ids: Sequence[str]) -> None:
     write_link(SELECTED, ",".join(ids[:MAX_SELECTED]) or None)
 
 
-def _saying_errors(act: Callable[..., object]) -> Callable[..., object]:
+def _saying_errors(act: Callable[..., object]) -> Callable[..., Any]:
     """A callback whose error is shown under the buttons."""
     return lambda *args: flash_errors(
         "runs", "", partial(act, *args), ConfigError, OSError, ValueError

@@ -27,7 +27,7 @@ WIDGETS = (
 )
 
 
-def app_at(page: str, prefix: str = "", **link: str) -> AppTest:
+def app_at(page: str, prefix: str = "", **link: str | list[str]) -> AppTest:
     """The app at that page, not run yet, opened by a link; `prefix` is that of its parameters' names."""
     app = AppTest.from_file(APP, default_timeout=60)
     for name, value in link.items():
@@ -35,7 +35,7 @@ def app_at(page: str, prefix: str = "", **link: str) -> AppTest:
     return app.switch_page(f"../pages/{page}.py")
 
 
-def open_at(page: str, prefix: str = "", **link: str) -> AppTest:
+def open_at(page: str, prefix: str = "", **link: str | list[str]) -> AppTest:
     return app_at(page, prefix, **link).run()
 
 
