@@ -125,7 +125,6 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         )
     }
     colour = {"condition": {"test": "datum.own", "value": ink.pick}, "value": ink.series[0]}
-    tips = [{"field": "name", "title": "heads"}, {"field": "by", "title": "composition"}]
     strokes = layer(
         "rule",
         lines,
@@ -134,7 +133,10 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
             "x2": {"field": "x2"},
             "y2": {"field": "y2"},
             "color": colour,
-            "tooltip": tips,
+            "tooltip": [
+                {"field": "name", "title": "heads"},
+                {"field": "by", "title": "composition"},
+            ],
             "strokeWidth": {"field": "wide", "type": "quantitative", "scale": None},
             "opacity": {"condition": {"test": "datum.own", "value": 0.95}, "value": 0.45},
         },
@@ -155,9 +157,19 @@ def graph(circuits: Circuits, edges: Sequence[Edge], picked: Head, theme: Theme)
         },
         cursor="pointer",
     )
-    select = {"type": "point", "fields": ["layer", "head"], "on": "click", "toggle": False}
     return figure([strokes, dots | {"name": "cells"}], max(LEAST, ROW * len(circuits.heads))) | {
-        "params": [{"name": PICKED, "views": ["cells"], "select": select}]
+        "params": [
+            {
+                "name": PICKED,
+                "views": ["cells"],
+                "select": {
+                    "type": "point",
+                    "fields": ["layer", "head"],
+                    "on": "click",
+                    "toggle": False,
+                },
+            }
+        ]
     }
 
 
@@ -267,8 +279,9 @@ def draw_controls(ref: ModelRef, circuits: Circuits) -> Values:
                     if typed:
                         (token, pieces), word = token_of(load_model(ref), typed), typed
                         if pieces > 1:
-                            words = f"“{word[:40]}” is {pieces} tokens; the first is taken."
-                            st.caption(plain(words))
+                            st.caption(
+                                plain(f"“{word[:40]}” is {pieces} tokens; the first is taken.")
+                            )
                 except PretrainedError as error:
                     field_error(error)
     return Values(ref=ref, kind=drawn.kind, edges=drawn.edges, head=head, token=token, word=word)
@@ -324,8 +337,9 @@ for score, source, target in pairs[:{controls.edges}]:
             "Composition of each head with the heads before it, less the level of random matrices."
         )
         cells.append(Cell(says, code))
-        pairs = circuits.pairs(controls.kind)
-        results["[score for score, *_ in pairs]"] = [edge.score for edge in pairs]
+        results["[score for score, *_ in pairs]"] = [
+            edge.score for edge in circuits.pairs(controls.kind)
+        ]
     row, head = controls.head
     one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
     singular = study_of(singular_values, controls.ref, controls.head, given=WEIGHTS)
@@ -514,8 +528,9 @@ def page() -> None:
         with input_errors():
             with st.spinner("Reading the weights of every head, once per model"):
                 rows = range(len(study_of(head_weights, choice.ref).heads))
-            measure = measures_of(choice.ref)
-            measured = measure_with_progress(MEASURED, choice.ref, rows, measure, "layers", UNASKED)
+            measured = measure_with_progress(
+                MEASURED, choice.ref, rows, measures_of(choice.ref), "layers", UNASKED
+            )
             if len(measured) == len(rows):
                 _circuits(choice.ref)  # Stop cannot interrupt a fragment
     next_page("circuits")
@@ -543,14 +558,18 @@ def circuits_of(ref: ModelRef) -> Circuits:
     for row in range(len(weights.heads)):
         if row not in values:
             values[row] = measure(row)
-    measured = tuple(values[row] for row in range(len(weights.heads)))
-    return Circuits(weights.heads, weights.vocabularies, measured)
+    return Circuits(
+        weights.heads, weights.vocabularies, tuple(values[row] for row in range(len(weights.heads)))
+    )
 
 
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
     """The induction circuit of the lab's repeating models; None for other models."""
-    is_paired = ref.source == "lab" and ref.name in PAIRED_MODELS
-    return study_of(induction_circuit, ref, circuits.pairs("K")[0]) if is_paired else None
+    return (
+        study_of(induction_circuit, ref, circuits.pairs("K")[0])
+        if ref.source == "lab" and ref.name in PAIRED_MODELS
+        else None
+    )
 
 
 @fragment
@@ -650,7 +669,6 @@ def _grids(controls: Values, circuits: Circuits) -> None:
     )
     shown = [one for one in grids if one[1]]
     layers, heads = circuits.layer_names, circuits.head_names
-    picked = layers[controls.head[0]], heads[controls.head[1]]
     for column, (name, values, unit, has_sign) in zip(
         st.columns(len(shown), gap="medium"), shown, strict=True
     ):
@@ -666,10 +684,16 @@ def _grids(controls: Values, circuits: Circuits) -> None:
                 }
                 for (row, head), value in values.items()
             ]
-            tips = (("name", "head"), ("by", unit))
             _pickable(
                 effect_grid(
-                    rows, layers, heads, picked, theme(), title=unit, tips=tips, has_sign=has_sign
+                    rows,
+                    layers,
+                    heads,
+                    (layers[controls.head[0]], heads[controls.head[1]]),
+                    theme(),
+                    title=unit,
+                    tips=(("name", "head"), ("by", unit)),
+                    has_sign=has_sign,
                 ),
                 f"circuits:{unit.split()[0]}",
                 controls,

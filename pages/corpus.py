@@ -155,8 +155,7 @@ def axis_of(measurement: Measurement, ref: ModelRef, measure: Measure) -> Axis:
     corpus = measurement.corpus
     if measure != COPYING:
         return Axis(measure, corpus.mean(measure.key), corpus.interval(measure.key))
-    shape = measurement.scores.score.shape[1:]
-    scores = study_of(copying, ref, measurement.config.kind, shape)
+    scores = study_of(copying, ref, measurement.config.kind, measurement.scores.score.shape[1:])
     return Axis(measure, scores, np.zeros_like(scores))
 
 
@@ -411,8 +410,9 @@ def joint_chart(points: JointMap, vectors: HeadVectors, colour: str, theme: Them
             "legend": {**legend, "gradientLength": 120},
         },
     }
-    dots = layer("point", rows, encoding, filled=True, size=42, opacity=0.75)
-    return figure([dots], HEIGHT) | right_margin(EDGE)
+    return figure(
+        [layer("point", rows, encoding, filled=True, size=42, opacity=0.75)], HEIGHT
+    ) | right_margin(EDGE)
 
 
 def _value(name: str, title: str, ink: Ink) -> Spec:
@@ -546,8 +546,12 @@ def draw_controls() -> Values | None:
                 one: BY_KEY[FIELDS.draw(one, into=column)[one]]
                 for one, column in zip("xy", row[3:], strict=True)
             }
-            noun = "picture" if pretrained.reads == "picture" else "text"
-            return Values(ref=ref, config=config, noun=noun, **axes)
+            return Values(
+                ref=ref,
+                config=config,
+                noun="picture" if pretrained.reads == "picture" else "text",
+                **axes,
+            )
     return None
 
 
@@ -584,15 +588,20 @@ def _config(
         else:
             options = FIELDS.draw("count", "ablation", "kind", "split", into=HERE, **given)
             if source == "texts":
-                meant = Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS)
-                data_widget(meant, key("data"))
+                data_widget(
+                    Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS),
+                    key("data"),
+                )
                 st.caption(
                     f"At most {MAX_TEXTS:,} texts of {LONGEST:,} characters; of each, {MAX_TOKENS} tokens are read."
                 )
     kind: Any = options.kind or "self"
     if pretrained.reads == "text":  # the kind of the one that it has, by its maps of a text
-        kinds = reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
-        kind = "causal" if "self" not in kinds else "self"
+        kind = (
+            "causal"
+            if "self" not in reading_of(ref, ModelInputs(text_of(ref.name))).trace.kinds
+            else "self"
+        )
     split: Split = options.split or "lines"
     try:
         data = ""
@@ -744,8 +753,11 @@ points = joint_map(*vectors.head({layer}, {head}))  # queries and keys (N, 2), a
 near = nearness(points, vectors, {layer}, {head})  # correlation of the distance in the plane with q·k
 print(points.share, near)
 """
-    says = "The head's queries and keys on the first texts, in the plane of most variance."
-    return Cell(says, code, *(("", "") if vectors is None else (_PLANE, "corpus:map"))), results
+    return Cell(
+        "The head's queries and keys on the first texts, in the plane of most variance.",
+        code,
+        *(("", "") if vectors is None else (_PLANE, "corpus:map")),
+    ), results
 
 
 _PLANE = """
@@ -906,8 +918,13 @@ def _view() -> None:
         return
     draw = partial(_draw, controls=controls)
     if measurement.live:
-        read = partial(read_measurement, measurement.run)
-        poll(read, draw, True, "corpus:live", interval=SLOW_POLL_INTERVAL)
+        poll(
+            partial(read_measurement, measurement.run),
+            draw,
+            True,
+            "corpus:live",
+            interval=SLOW_POLL_INTERVAL,
+        )
     else:
         draw(measurement)
 
@@ -956,13 +973,13 @@ def _measurement(controls: Values) -> Measurement | None:
         elif measurement.live:
             run_controls.stop_button(buttons, "corpus", run_controls.end_run, run)
         elif measurement.corpus.texts < measurement.count:
-            resume = partial(run_controls.continue_run, "corpus")
-            run_controls.continue_button(buttons, "corpus", resume, run)
+            run_controls.continue_button(
+                buttons, "corpus", partial(run_controls.continue_run, "corpus"), run
+            )
 
         def show(now: Measurement) -> None:
-            ending = plain(now.status.message)
             run_controls.show_progress(
-                run, now.status, ending=ending, progress=lambda: progress(now)
+                run, now.status, ending=plain(now.status.message), progress=lambda: progress(now)
             )
 
         with column:
@@ -1033,16 +1050,15 @@ def _draw(measurement: Measurement, controls: Values) -> None:
             index = examples[0].text
             written, step = load_inputs(measurement.run)[index].text, step_of("pretrained")
             if written:
-                query = {"head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written}
                 st.page_link(
                     step.page(),
                     label=f"Open text {index + 1} in {step.title}",
                     icon=step.icon,
-                    query_params=query | {MODEL: ref.written},
+                    query_params={"head": f"{chosen.head[0]}.{chosen.head[1]}", TEXT: written}
+                    | {MODEL: ref.written},
                 )
     add_script(partial(script, measurement, controls, chosen, vectors))
-    words = caption_text(measurement, load_model(ref))
-    caption(plain(about(words, noun)))
+    caption(plain(about(caption_text(measurement, load_model(ref)), noun)))
     st.download_button(
         "All heads, CSV",
         lambda: to_csv(measurement),
@@ -1103,8 +1119,9 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
     if not whole:
         with st.spinner("Reading queries and keys"):
             texts = range(len(study_of(texts_of_map, *of[:2])))
-        nouns = f"{controls.noun}s"
-        read = measure_with_progress(VECTORS, of, texts, partial(read_vectors, of), nouns, UNASKED)
+        read = measure_with_progress(
+            VECTORS, of, texts, partial(read_vectors, of), f"{controls.noun}s", UNASKED
+        )
         whole = len(read) == len(texts) or remembered(_all_vectors, *of)
         if not (whole or read):
             return None

@@ -173,8 +173,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
             if model.head == "masked":
                 question = Question(masked_inputs("evidence", choice))
             elif model.head != "classify":
-                place = position_field("evidence", choice.reading)
-                question = replace(question, position=place)
+                question = replace(question, position=position_field("evidence", choice.reading))
             baseline = baseline_of(ref, question)
             noun = "Class" if baseline.answer.kind == "class" else "Token"
             output = output_field("evidence", ref, baseline, f"{noun} to measure")
@@ -194,10 +193,15 @@ def draw_controls(choice: ModelChoice) -> Controls:
             )
             question = replace(question, output=output, quantity=QUANTITIES[str(name)])
             if question.quantity == "difference":
-                contrast = output_field("evidence", ref, baseline, "Minus the logit of", "contrast")
-                question = replace(question, contrast=contrast)
-    same = question.inputs == choice.inputs
-    reading = choice.reading if same else reading_of(ref, question.inputs)
+                question = replace(
+                    question,
+                    contrast=output_field(
+                        "evidence", ref, baseline, "Minus the logit of", "contrast"
+                    ),
+                )
+    reading = (
+        choice.reading if question.inputs == choice.inputs else reading_of(ref, question.inputs)
+    )
     return Controls(ref, reading, question, baseline_of(ref, question))
 
 
@@ -205,9 +209,11 @@ def draw_controls(choice: ModelChoice) -> Controls:
 
 
 def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    contributions = answer_study(measure_contributions, ref, question)
-    trace = reading_of(ref, question.inputs).trace
-    return token_scores(baseline_of(ref, question), trace, contributions)
+    return token_scores(
+        baseline_of(ref, question),
+        reading_of(ref, question.inputs).trace,
+        answer_study(measure_contributions, ref, question),
+    )
 
 
 def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> study.Flow:
@@ -385,8 +391,15 @@ def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, co
 def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
     lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
     for head, effect in changes.items():
-        numbers = effect.value, effect.change, controls.estimates.get(head), controls.sharp[head]
-        texts = ("" if one is None else f"{one:.8g}" for one in numbers)
+        texts = (
+            "" if one is None else f"{one:.8g}"
+            for one in (
+                effect.value,
+                effect.change,
+                controls.estimates.get(head),
+                controls.sharp[head],
+            )
+        )
         lines.append(",".join([*map(str, controls.ids[head]), *texts]))
     return "\n".join(lines) + "\n"
 
@@ -510,9 +523,8 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
             lambda off: ablate_heads(baseline, off),
             "heads and layers",
         )
-    rows = list(controls.layers)
     measured = {
-        (rows.index((kind, layer)), head): effect
+        (list(controls.layers).index((kind, layer)), head): effect
         for (kind, layer, head), effect in single_heads(effects).items()
     }
     alone = dict(sorted(measured.items(), key=lambda item: -abs(item[1].change)))
@@ -537,13 +549,22 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
 
 
 def _head(controls: Controls, default: Head) -> Head:
-    heads = {at: (kind, (layer, head)) for at, (kind, layer, head) in controls.ids.items()}
-    return link_head("evidence", controls.ref, controls.ref, heads, default)
+    return link_head(
+        "evidence",
+        controls.ref,
+        controls.ref,
+        {at: (kind, (layer, head)) for at, (kind, layer, head) in controls.ids.items()},
+        default,
+    )
 
 
 def _head_field(controls: Controls, picked: Head) -> None:
-    names = {name: head for head, name in controls.heads.items()}
-    head_field(names, picked, partial(write_pair, "head"), f"evidence:head:{controls.ref.name}")
+    head_field(
+        {name: head for head, name in controls.heads.items()},
+        picked,
+        partial(write_pair, "head"),
+        f"evidence:head:{controls.ref.name}",
+    )
 
 
 def _grid(
@@ -576,14 +597,13 @@ def _grid(
             "zero. The last column is the whole layer.",
         )
         _head_field(controls, picked)
-    heads = [str(head) for head in range(max(len(item.weights) for item in controls.maps))]
     effect_chart(
         "evidence:grid",
         "What the answer loses without each head",
         lambda layer, head: write_pair("head", (layers.index(layer), head)),
         rows,
         layers,
-        [*heads, LAYER],
+        [*map(str, range(max(len(item.weights) for item in controls.maps))), LAYER],
         (layers[picked[0]], str(picked[1])),
     )
 
@@ -694,8 +714,12 @@ MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
-    linked = read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs))
-    pinned = settle_pin(stores(KEY, None)[0], KEY, linked, shape)
+    pinned = settle_pin(
+        stores(KEY, None)[0],
+        KEY,
+        read_linked("evidence", "pin", shape, (controls.ref, controls.question.inputs)),
+        shape,
+    )
     write_linked("evidence", "pin", pinned)
     row, column = pinned or cell
     flowing = None
@@ -736,9 +760,11 @@ def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
             tiles["flow"] = replace(tiles["flow"], mask=mask, note=note)
         if "gradient" in tiles:
             values = measures.maps["gradient"]
-            share = values / (np.abs(values).max() or 1.0)
             tiles["gradient"] = replace(
-                tiles["gradient"], weights=share, span=(-1.0, 1.0), signed=True
+                tiles["gradient"],
+                weights=values / (np.abs(values).max() or 1.0),
+                span=(-1.0, 1.0),
+                signed=True,
             )
         multiples(
             list(tiles.values()),
@@ -943,9 +969,11 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
     patches = Patches.of(controls.question.inputs.picture, controls.reading.source)
     pin = read_linked("evidence", "strip", values.shape, (controls.ref, controls.question.inputs))
     if patches is not None:
-        item = AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens)
         picked = attention_view(
-            AttentionTrace((item,), "measures"),
+            AttentionTrace(
+                (AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens),),
+                "measures",
+            ),
             key="evidence:patches",
             query=len(names) - 1,
             pin=pin,

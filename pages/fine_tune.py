@@ -466,8 +466,10 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
               for step in ({data.steps[0]}, {both.step}))
 """
     assert data.config is not None and data.model is not None
-    tuned = ModelRef("folder", Path(data.model).as_posix())
-    refs = {"model": fine_tuned.before(data.config.model), "tuned": tuned}
+    refs = {
+        "model": fine_tuned.before(data.config.model),
+        "tuned": ModelRef("folder", Path(data.model).as_posix()),
+    }
     lines = {name: model_lines(ref, name) for name, ref in refs.items()}
     imports = {
         "from core.interpret.map_transform import changes",
@@ -512,9 +514,8 @@ def page() -> None:
         PretrainedError,
     )
     buttons, column = st.columns([1, 2.4], vertical_alignment="center")
-    row = buttons.container(horizontal=True, gap="small")
     run_controls.run_buttons(
-        row,
+        buttons.container(horizontal=True, gap="small"),
         PAGE,
         data,
         config,
@@ -638,11 +639,15 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
         st.html(confusion(counts, names, ink))
     if data.model is not None:
         # Links to the pages that open the fine-tuned model
-        query = {MODEL: folder_name(data.model)}
         with st.container(horizontal=True, gap="small", vertical_alignment="center"):
             st.caption("Open the fine-tuned model:", width="content")
             for page in map(step_of, ("pretrained", "evidence", "use_model")):
-                st.page_link(page.page(), label=page.title, icon=page.icon, query_params=query)
+                st.page_link(
+                    page.page(),
+                    label=page.title,
+                    icon=page.icon,
+                    query_params={MODEL: folder_name(data.model)},
+                )
 
 
 # One head before and after fine-tuning: its sentence, step and index, the maps and their difference.
@@ -654,8 +659,7 @@ def before_and_after(
     """Draw one head of one sentence before training and at the selected step; returns both and the head."""
     row, state = st.columns([1.6, 1, 1.1], vertical_alignment="bottom"), st.session_state
     if config.task == "pairs":
-        given = {"watched": data.watched, "run": data.run.id}
-        text = FIELDS.draw("source", into=row[0], **given).source
+        text = FIELDS.draw("source", into=row[0], watched=data.watched, run=data.run.id).source
     else:  # any that is typed, too
         text = row[0].selectbox(
             "Sentence (select or type)",
@@ -699,8 +703,9 @@ def before_and_after(
             )
             for step in data.steps
         ]
-        tiles = [moment.tiles(head) for moment in moments]
-        frames = Frames(slider, data.steps.index(both.step), tiles)
+        frames = Frames(
+            slider, data.steps.index(both.step), [moment.tiles(head) for moment in moments]
+        )
     multiples(
         both.tiles(head),
         item.queries,
@@ -734,8 +739,14 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
             help="The maps show the newest step while the run trains.",
         )
         if not follows and len(steps) > 1:
-            slider = _slider(data).removeprefix("fine_tune:")
-            step = int(FIELDS.draw("step", into=row[2], steps=steps, slider=slider).step)
+            step = int(
+                FIELDS.draw(
+                    "step",
+                    into=row[2],
+                    steps=steps,
+                    slider=_slider(data).removeprefix("fine_tune:"),
+                ).step
+            )
         first, now = data.trace(steps[0], index), data.trace(step, index)
     else:
         try:
@@ -745,8 +756,10 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
             return None
         if traces is None:
             return None
-        labels = fine_tuned.labels(data, text)
-        shares = [f"{plain(name)} **{number(share)}**" for name, share in labels[:4]]
+        shares = [
+            f"{plain(name)} **{number(share)}**"
+            for name, share in fine_tuned.labels(data, text)[:4]
+        ]
         row[2].markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
     kind = FIELDS.draw("kind", into=HERE, kinds=now.kinds).kind or now.kinds[0]
@@ -769,13 +782,12 @@ def _progress(data: FineTuneData) -> None:
             "core."
         )
         return
-    records = [record for record in data.records if record.step]
     run_controls.show_progress(
         data.run,
         data.status,
         ending=plain(data.status.message or data.status.state),
         progress=lambda: run_controls.steps_done(
-            records,
+            [record for record in data.records if record.step],
             int(data.about.get("steps", 0)) or 1,
             first="The first step takes a few seconds.",
         ),

@@ -291,8 +291,9 @@ def script(view: StepView, hypotheses: Sequence[Hypothesis], head: Head) -> Scri
         "search_share": to_numpy(view.used),
     }
     if done:
-        logps = np.array([one.logp for one in hypotheses])
-        results["[output.logp for output in tree.hypotheses]"] = logps
+        results["[output.logp for output in tree.hypotheses]"] = np.array(
+            [one.logp for one in hypotheses]
+        )
         results["len(tree.candidates)"] = np.array(len(view.search.tree.candidates))
     return Script(
         (
@@ -557,8 +558,11 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     )
     outputs_table(hypotheses, texts, view.settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
-        text = study_of(decode_text, ref, tuple(view.tokens))
-        st.code(text or "nothing", language=None, wrap_lines=True)
+        st.code(
+            study_of(decode_text, ref, tuple(view.tokens)) or "nothing",
+            language=None,
+            wrap_lines=True,
+        )
     if sentence := outputs_fact(view.settings, hypotheses, texts):
         fact(sentence)
     # The tree of all candidates; fewer of a step once there are so many steps
@@ -576,8 +580,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         ranks=ranks,
     )
     st.latex(search_equation(view.settings, tree, path, step, f"{{{step + 1}}}"))
-    spots = tree_spots(tree, path, ranks)
-    st.caption(plain(caption(search, len(spots), view.continuation.note)))
+    st.caption(plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)))
     sources(view.settings.strategy, key="generate:source-code")
 
 
@@ -585,11 +588,10 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
     cross = view.kind == "cross"
     few = max(len(view.tokens), len(view.keys)) <= 32
     shape, of = view.trace.maps[layer].weights.shape[1:], (view.search.controls, view.kind)
-    pin = read_linked("generate", "pin", shape, of)  # type: ignore[arg-type]
     picked = attention_view(
         view.trace,
         key=f"generate:map:{view.kind}",
-        pin=pin,
+        pin=read_linked("generate", "pin", shape, of),
         layer=layer,
         head=head,
         query=view.step,
@@ -730,8 +732,10 @@ def pick_candidate(path: Sequence[int], tree: Tree) -> None:
     """Pick the step of the pressed candidate, on the current path if that contains it, else on its own."""
     candidate = st.session_state["generate:tree"].get("pick")
     if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
-        leaf = path[-1] if candidate in path else candidate
-        st.session_state[PICKED] = leaf, tree.candidates[candidate].step
+        st.session_state[PICKED] = (
+            path[-1] if candidate in path else candidate,
+            tree.candidates[candidate].step,
+        )
 
 
 def timeline(

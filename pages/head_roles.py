@@ -252,8 +252,7 @@ def head_field(name: str, options: Mapping[str, Head], of: object, column: Any, 
     key = FIELDS.key(name)
     if picked := st.session_state.pop(f"{key}:picked", None):
         st.session_state[key] = picked
-    given = {"heads": list(options), "of": of, "order": order}
-    return options[FIELDS.draw(name, into=column, **given)[name]]
+    return options[FIELDS.draw(name, into=column, heads=list(options), of=of, order=order)[name]]
 
 
 def head_chart(spec: Spec, key: str, field: str, alt: str) -> None:
@@ -275,8 +274,7 @@ def head_map(
 ) -> None:
     """Draw a head's map; a head that is picked in it is picked in the field, too. `pin` names its cell in the link."""
     if pin:
-        bounds = trace.maps[head[0]].weights.shape[1:]
-        options["pin"] = read_linked("head_roles", pin, bounds, of)  # type: ignore[arg-type]
+        options["pin"] = read_linked("head_roles", pin, trace.maps[head[0]].weights.shape[1:], of)  # type: ignore[arg-type]
     view = attention_view(trace, layer=head[0], head=head[1], height=420, **options)
     if pin:
         write_linked("head_roles", pin, view.pin)
@@ -317,10 +315,16 @@ def draw_roles(choice: ModelChoice) -> None:
         st.query_params[ROLE], st.query_params[HEAD] = own.name, scores.name(elsewhere)
         for field in (ROLE, HEAD):
             state.pop(f"{field}:of", None)
-    key = FIELDS.draw("role", into=role_column, scores=scores, of=model).role
-    role = [role.key for role in ROLES].index(key)
-    options = {scores.name(head): head for head in scores.ranked(role)}
-    head = head_field("head", options, (model, role), head_column, "how far they are above chance")
+    role = [role.key for role in ROLES].index(
+        FIELDS.draw("role", into=role_column, scores=scores, of=model).role
+    )
+    head = head_field(
+        "head",
+        {scores.name(head): head for head in scores.ranked(role)},
+        (model, role),
+        head_column,
+        "how far they are above chance",
+    )
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
     of = choice.ref, kind, role
     before_of, before = state.get(SHOWN, (None, head))
@@ -339,10 +343,15 @@ def draw_roles(choice: ModelChoice) -> None:
         )
     with right:
         paragraph(f"**{ROLES[role].name}**, score from 0 to 1")
-        figures = {each: role_figure(scores, role, each) for each in scores.heads}
         head_chart(
             share_grid(
-                scores, scores.score[role], figures, ~scores.counts[role], head, theme(), "role"
+                scores,
+                scores.score[role],
+                {each: role_figure(scores, role, each) for each in scores.heads},
+                ~scores.counts[role],
+                head,
+                theme(),
+                "role",
             ),
             "head_roles:scores",
             HEAD,
@@ -361,10 +370,9 @@ def draw_roles(choice: ModelChoice) -> None:
     papers = [
         f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})" for each in ROLES
     ]
-    targets = ROLES[role].targets or share_used
     details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), targets, weight_on_targets),
+        partial(sources, "\n\n".join(papers), ROLES[role].targets or share_used, weight_on_targets),
         "head_roles:source",
     )
 
@@ -610,16 +618,22 @@ def draw_syntax(choice: ModelChoice) -> None:
             )
         return
     of = f"{choice.ref} {kind} {reference}"
-    drawn = FIELDS.draw("relation", into=relation_column, result=result, of=of)
-    relation = NAMES.index(drawn.relation)
+    relation = NAMES.index(
+        FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
+    )
     score = result.scores[relation]
     assert score is not None
     options = {
         result.readings.name(head): head
         for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
     }
-    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
-    head = head_field("word_head", options, about_head, head_column, "accuracy")
+    head = head_field(
+        "word_head",
+        options,
+        (of, CHOICES[relation][0].key, CHOICES[relation][1]),
+        head_column,
+        "accuracy",
+    )
 
     left, right = st.columns(2, gap="medium")
     with left:
@@ -628,9 +642,16 @@ def draw_syntax(choice: ModelChoice) -> None:
         shares = {
             each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
         }
-        faint = score.accuracy <= offset
         head_chart(
-            share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
+            share_grid(
+                result.readings,
+                score.accuracy,
+                shares,
+                score.accuracy <= offset,
+                head,
+                theme(),
+                "accuracy",
+            ),
             "head_roles:accuracies",
             WORD_HEAD,
             f"Layers by heads, each with its accuracy for {NAMES[relation]}",
@@ -684,9 +705,11 @@ def draw_syntax(choice: ModelChoice) -> None:
 
 def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
     """The scores over the first `count` sentences that were read."""
-    read = sorted(measurements(READ, (ref, reference, kind)).items())[:count]
-    unknown = len(shared(study.parses, reference)) - len(study_of(known_sentences, ref, reference))
-    return study.score_syntax(load_model(ref), [one for _, one in read], unknown)
+    return study.score_syntax(
+        load_model(ref),
+        [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
+        len(shared(study.parses, reference)) - len(study_of(known_sentences, ref, reference)),
+    )
 
 
 def _file_field(column: Any) -> str:
@@ -764,12 +787,25 @@ def _sentence(
         f"{sentences[index].parse.text}"
         for index, each in queries.items()
     }
-    about = (choice.ref, name, score.relation.key, score.reverse)
-    sentence = int(FIELDS.draw("sentence", into=HERE, texts=texts, of=about).sentence) - 1
+    sentence = (
+        int(
+            FIELDS.draw(
+                "sentence",
+                into=HERE,
+                texts=texts,
+                of=(choice.ref, name, score.relation.key, score.reverse),
+            ).sentence
+        )
+        - 1
+    )
     parse, tokens = sentences[sentence].parse, sentences[sentence].tokens
     target = parse.text if load_model(choice.ref).reads == "pair" else None
-    read = reading_of(choice.ref, ModelInputs(parse.text, target=target))
-    trace = word_trace(read, parse, tokens, result.readings.kind)
+    trace = word_trace(
+        reading_of(choice.ref, ModelInputs(parse.text, target=target)),
+        parse,
+        tokens,
+        result.readings.kind,
+    )
     weights = trace.head(*head)
     st.html(SENTENCE_STYLE)
     st.html(query_lines(parse, weights, queries[sentence], theme()))
@@ -931,9 +967,15 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
         paragraph(f"**{TESTS[test].name}**, score from 0 to 1")
-        figures = {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))}
         head_chart(
-            share_grid(scores, scores.score[test], figures, ~scores.passes[test], head, theme()),
+            share_grid(
+                scores,
+                scores.score[test],
+                {each: _figure(scores, test, each) for each in sorted(scores.ranked(test))},
+                ~scores.passes[test],
+                head,
+                theme(),
+            ),
             "head_roles:tests",
             TEST_HEAD,
             f"Layers by heads, each with its score in the test {TESTS[test].name}",
@@ -990,8 +1032,7 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
         )
     with right:
         names = [order.name for order in scores.orders]
-        given = {"orders": names, "of": str(choice.ref)}
-        index = names.index(FIELDS.draw("order", into=HERE, **given).order)
+        index = names.index(FIELDS.draw("order", into=HERE, orders=names, of=str(choice.ref)).order)
         # What the head adds to the logit of each item of the order, where it attends to each
         items, values = scores.orders[index].items, np.nan_to_num(scores.logits[index])
         maps = tuple(
@@ -1044,14 +1085,13 @@ def _successor(choice: ModelChoice, scores: SuccessorScores, head: Head) -> int:
 
 
 def repeat_rows(scores: RepeatScores) -> list[list[str]]:
-    above = scores.passes.sum((1, 2))
     return [
         [
             test.name,
             scores.name(best := scores.ranked(index)[0]),
             _figure(scores, index, best),
             number(scores.uniform[index]),
-            str(above[index]),
+            str(scores.passes.sum((1, 2))[index]),
             test.attends_to,
         ]
         for index, test in enumerate(TESTS)
@@ -1194,7 +1234,6 @@ weights = trace.head({head[0]}, {head[1]})  # (words, words)
 
 
 def repeats_script(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> Script:
-    query = int(TESTS[test].cells(scores.length)[0][0]) + scores.start
     return Script(
         (
             model_cell(choice.ref),
@@ -1209,7 +1248,7 @@ print("best head", scores.name(scores.ranked({test})[0]), test.max())
 trace = scores.example.trace.of({scores.kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 """,
-                map_code(head, query),
+                map_code(head, int(TESTS[test].cells(scores.length)[0][0]) + scores.start),
                 "head_roles:test-map",
             ),
         ),

@@ -251,8 +251,11 @@ def equation(
     dots = r" + \cdots" if len(terms) > MAX_TERMS else ""
     product = rf"{latex(one.dot)} = q^\top k = {' + '.join(terms[:MAX_TERMS])}{dots}"
     if not one.allowed:
-        masked = rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0"
-        return symbols, product, masked
+        return (
+            symbols,
+            product,
+            rf"s_{{{pair}}} = -\infty \quad (\text{{masked}}), \qquad \alpha_{{{pair}}} = 0",
+        )
     times = rf"{one.scale:.4f} \cdot {signed(one.dot)}"
     step = _scaled(one, latex(one.dot), str(len(one.q)), times)
     step += "" if one.bias is None else added(one.bias)
@@ -333,8 +336,9 @@ def page() -> None:
 def _weight(chosen: ModelChoice) -> None:
     controls, reading = draw_controls(chosen), chosen.reading
     trace, cell = controls.trace, controls.cell
-    layers = study_of(layer_attentions, controls.ref, controls.inputs)
-    layer = find_layer(layers, controls.kind, cell.layer)
+    layer = find_layer(
+        study_of(layer_attentions, controls.ref, controls.inputs), controls.kind, cell.layer
+    )
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     add_script(partial(script, controls, one))
     item, head = trace.map(cell.layer), trace.label(cell.layer, cell.head)
@@ -583,8 +587,15 @@ def row(
         ),
     ]
     if level is not None:
-        line = {"y": {**y, "field": "level"}}
-        layers.append(layer("rule", [{"level": level}], line, color=ink.quiet, strokeDash=[2, 2]))
+        layers.append(
+            layer(
+                "rule",
+                [{"level": level}],
+                {"y": {**y, "field": "level"}},
+                color=ink.quiet,
+                strokeDash=[2, 2],
+            )
+        )
     return _figure(layers, TALL + (NAMES if named and few else 0))
 
 
@@ -593,8 +604,12 @@ def _tall(strips: Strips) -> int:
 
 
 def _across(count: int) -> Spec:
-    scale = {"domain": [-0.5, count - 0.5], "nice": False}
-    return {"type": "quantitative", "title": None, "axis": None, "scale": scale}
+    return {
+        "type": "quantitative",
+        "title": None,
+        "axis": None,
+        "scale": {"domain": [-0.5, count - 0.5], "nice": False},
+    }
 
 
 def _cells(strips: Strips, order: np.ndarray, theme: Theme) -> list[Spec]:

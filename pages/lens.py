@@ -139,8 +139,9 @@ def draw_controls(choice: ModelChoice) -> Values:
     with st.container(horizontal=True, vertical_alignment="top", key="lens:question"):
         if pretrained.head == "masked":
             choice = replace(choice, inputs=masked_inputs("lens", choice, "word"))
-            batch = baseline_of(ref, Question(choice.inputs)).batch
-            masked = mask_position(pretrained, batch["input_ids"])
+            masked = mask_position(
+                pretrained, baseline_of(ref, Question(choice.inputs)).batch["input_ids"]
+            )
         question = Question(choice.inputs, position_field("lens", choice.reading, masked))
         output = output_field("lens", ref, baseline_of(ref, question), "Token to follow")
         question = replace(question, output=output)
@@ -224,12 +225,22 @@ def token_grid(
         "condition": {"test": f"datum.p > {DARK_CELL}", "value": PAGE[theme]},
         "value": ink.text,
     }
-    shown = {"color": colour, "tooltip": [text_tip(*tip) for tip in tips.items()]}
-    written_at = {"text": {"field": "short"}, "color": written}
     return picking_grid(
         [
-            layer("rect", cells, at | shown, cursor="pointer", stroke=None),
-            layer("text", cells, at | written_at, fontSize=11, tooltip=False),
+            layer(
+                "rect",
+                cells,
+                at | {"color": colour, "tooltip": [text_tip(*tip) for tip in tips.items()]},
+                cursor="pointer",
+                stroke=None,
+            ),
+            layer(
+                "text",
+                cells,
+                at | {"text": {"field": "short"}, "color": written},
+                fontSize=11,
+                tooltip=False,
+            ),
         ],
         {"state": picked[0], "column": columns[picked[1]]},
         at,
@@ -284,18 +295,32 @@ def along_layers(
         "color": series_encoding("name", names, inks),
     }
     tips = {"state": "after", "name": "token", "text": "rank" if rank else "value"}
-    shown = {**at, "tooltip": [text_tip(*tip) for tip in tips.items()]}
-    marked = [] if picked is None else [{"state": picked}]
     drawn = figure(
         [
-            layer("rule", marked, {"x": at["x"]}, color=ink.hairline, strokeWidth=2),
+            layer(
+                "rule",
+                [] if picked is None else [{"state": picked}],
+                {"x": at["x"]},
+                color=ink.hairline,
+                strokeWidth=2,
+            ),
             layer("line", rows, at, strokeWidth=2),
-            layer("point", rows, shown, filled=True, size=50, opacity=1),
+            layer(
+                "point",
+                rows,
+                {**at, "tooltip": [text_tip(*tip) for tip in tips.items()]},
+                filled=True,
+                size=50,
+                opacity=1,
+            ),
         ],
         190,
     )
-    beside = [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
-    return drawn | vega.names(beside if len(names) > 1 else [])
+    return drawn | vega.names(
+        [(name, colour, [1, 0]) for name, colour in zip(names, inks, strict=True)]
+        if len(names) > 1
+        else []
+    )
 
 
 def part_bars(parts: dict[str, float], theme: Theme) -> Spec:
@@ -355,18 +380,16 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         left=2 + several,
         markers=False,
     )
-    cell = position, int(weights.argmax())
-    weight_link(controls.choice, item.kind, (item.layer, head), cell)
+    weight_link(controls.choice, item.kind, (item.layer, head), (position, int(weights.argmax())))
 
 
 # What the page computes as Python.
 
 
 def script(controls: Values, *cells: Cell, results: Mapping[str, np.ndarray]) -> Script:
-    model = model_cell(controls.ref, controls.question.inputs)
     return Script(
         (
-            model,
+            model_cell(controls.ref, controls.question.inputs),
             answer_cell(controls.question, "The answer of the whole model at one position."),
             *cells,
         ),
@@ -378,14 +401,15 @@ def when_script(controls: Values, decision: Decision, words: Mapping[int, str]) 
     lens, along = decision.lens, decision.trajectories
     window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
     names = distinct([words[token] for token in decision.tokens])
-    leads = [-1 if one is None else one for one in first_likeliest(along)]
     results = {
         "lens.top": to_numpy(lens.top),
         "lens.probabilities": to_numpy(lens.probabilities),
         "lens.entropy": to_numpy(lens.entropy),
         "along.probabilities": to_numpy(along.probabilities),
         "along.ranks": to_numpy(along.ranks),
-        "[-1 if one is None else one for one in (first, stays)]": np.array(leads),
+        "[-1 if one is None else one for one in (first, stays)]": np.array(
+            [-1 if one is None else one for one in first_likeliest(along)]
+        ),
     }
     return script(
         controls,
@@ -551,8 +575,9 @@ def section(controls: Values) -> None:
     key = ref, Question(controls.question.inputs, 0), start
     with st.spinner("Running the model"):
         parts = range(count_parts(baseline, _stream(*key)))
-    read = partial(_read_part, *key)
-    if len(measure_with_progress(LENS_PARTS, key, parts, read, "parts", UNASKED)) < len(parts):
+    if len(
+        measure_with_progress(LENS_PARTS, key, parts, partial(_read_part, *key), "parts", UNASKED)
+    ) < len(parts):
         return
     lens = shared(_lens, *key)
     fact_place, grid_place = st.container(), st.container()
@@ -574,12 +599,14 @@ def section(controls: Values) -> None:
         ):
             try:
                 known = offered.get(text)
-                typed = output_id(baseline.pretrained, baseline.answer, text)
-                tokens.append(typed if known is None else known)
+                tokens.append(
+                    output_id(baseline.pretrained, baseline.answer, text)
+                    if known is None
+                    else known
+                )
             except PretrainedError as error:
                 field_error(error)
-        names = study.state_names(lens)[1:]
-        name = FIELDS.draw("layer", into=HERE, names=names, ref=ref).layer
+        name = FIELDS.draw("layer", into=HERE, names=study.state_names(lens)[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
@@ -630,11 +657,13 @@ def _read_part(ref: ModelRef, question: Question, start: int, part: int) -> Lens
 def _lens(ref: ModelRef, question: Question, start: int) -> LogitLens:
     """The lens; parts that were not read yet, or no longer are in memory, are read now."""
     stream, values = _stream(ref, question, start), measurements(LENS_PARTS, (ref, question, start))
-    parts = range(count_parts(baseline_of(ref, question), stream))
     return join_parts(
         load_model(ref),
         stream,
-        [values.get(part) or _read_part(ref, question, start, part) for part in parts],
+        [
+            values.get(part) or _read_part(ref, question, start, part)
+            for part in range(count_parts(baseline_of(ref, question), stream))
+        ],
     )
 
 
@@ -722,7 +751,6 @@ def _curves(controls: Values, decision: Decision, words: dict[int, str], state: 
         dict(zip(names, values.T.tolist(), strict=True))
         for values in (along.probabilities, along.ranks)
     )
-    entropy = {"entropy": decision.lens.entropy[:, at].tolist()}
     charts: dict[str, tuple[str, str, str, dict[str, Any]]] = {
         "probability": (
             "Probability",
@@ -740,11 +768,12 @@ def _curves(controls: Values, decision: Decision, words: dict[int, str], state: 
             "Entropy of all tokens, bits",
             "Entropy of all tokens, in bits,",
             "",
-            {"curves": entropy},
+            {"curves": {"entropy": decision.lens.entropy[:, at].tolist()}},
         ),
     }
-    columns = st.columns(3, gap="medium")
-    for column, (key, (heading, alt, beside, how)) in zip(columns, charts.items(), strict=True):
+    for column, (key, (heading, alt, beside, how)) in zip(
+        st.columns(3, gap="medium"), charts.items(), strict=True
+    ):
         spec = along_layers(**how, states=decision.states, theme=theme(), picked=state)
         chart_title(heading, column, beside)
         draw_chart(column, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
@@ -784,16 +813,24 @@ def who_section(controls: Values) -> None:
     }
     picked = None
     if values:
-        heads = {(row, head): (rows[row][0], (rows[row][1], head)) for row, head in values}
-        most = max(values, key=lambda head: abs(values[head]))
-        picked = link_head("lens", ref, ref, heads, most)
+        picked = link_head(
+            "lens",
+            ref,
+            ref,
+            {(row, head): (rows[row][0], (rows[row][1], head)) for row, head in values},
+            max(values, key=lambda head: abs(values[head])),
+        )
     inner = any(part.role == "feed-forward" for _, part in parts)
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         more = ", and the feed-forward network (FF) of a layer" if inner else ""
         paragraph(f"**What each head adds{more}**")
-        names = {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values}
-        head_field(names, picked, partial(write_pair, "head"), f"lens:head:{ref.name}")
+        head_field(
+            {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
+            picked,
+            partial(write_pair, "head"),
+            f"lens:head:{ref.name}",
+        )
         _who_grid(layers, attribution, list(values), picked)
         caption(share_of_heads(parts))
     with right:
@@ -844,8 +881,10 @@ def _who_grid(
         if part.key is not None and part.role in ("head", "feed-forward"):
             layer, column = layers[part.key], str(part.head) if part.role == "head" else "FF"
             name = f"{layer}·H{column}" if part.role == "head" else f"feed-forward of {layer}"
-            cell = {"layer": layer, "head": column, "change": part.value}
-            rows.append(cell | {"name": name, "by": signed(part.value)})
+            rows.append(
+                {"layer": layer, "head": column, "change": part.value}
+                | {"name": name, "by": signed(part.value)}
+            )
             columns.setdefault(column)
     effect_chart(
         "lens:parts",

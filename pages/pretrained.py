@@ -290,8 +290,10 @@ def _view(chosen: ModelChoice) -> Callable[[], None] | None:
         "Each map holds the weights that the model computed, in fp32, before dropout. These functions merge "
         "and hide tokens and compute the numbers above:"
     )
-    functions = map_transform.transform_map, analysis.previous_token
-    details("Where these numbers come from", partial(sources, about, *functions))
+    details(
+        "Where these numbers come from",
+        partial(sources, about, map_transform.transform_map, analysis.previous_token),
+    )
 
     if skeleton is None:
         return None
@@ -318,8 +320,9 @@ def _figures(
         st.session_state["pretrained:of"] = now
     # The maps as the controls transform them; shared, since they are as large as the maps
     if chosen.reading.trace.kinds != (controls.kind,) or chosen.reading.sinks or controls.options:
-        options = tuple(controls.options.items())
-        view = shared(_view_of, chosen.ref, chosen.inputs, controls.kind, options)
+        view = shared(
+            _view_of, chosen.ref, chosen.inputs, controls.kind, tuple(controls.options.items())
+        )
     else:  # the reading's own trace: the same object each time, as caches hash it
         view = view_of(chosen.reading, controls.kind)
     # The head of the link, or of another page, or the default, and the link's pins

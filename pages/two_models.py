@@ -321,8 +321,11 @@ def draw_second(choice: ModelChoice, mode: str) -> Second:
                 f"{ref.name} reads a {model.reads}, and two models are compared on "
                 "one text. Compare it trained and untrained, or choose a model that reads text."
             )
-        latest = reversed(list_runs(latest=LISTED))
-        runs = [run for run in latest if run.job == "finetune" and result(run)][:5]
+        runs = [
+            run
+            for run in reversed(list_runs(latest=LISTED))
+            if run.job == "finetune" and result(run)
+        ][:5]
         tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
         here = {one.name: one for one in local_models() if load_model(one).reads_text}
         here |= {name: parse_model(name) for name in downloaded_models()}
@@ -339,8 +342,13 @@ def draw_second(choice: ModelChoice, mode: str) -> Second:
     if model.reads == "sound":
         raise PretrainedError(f"{ref.name} reads sound; compare it trained and untrained.")
     if model.reads == "picture":
-        pictures = example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
-        name = FIELDS.draw("picture", into=HERE, pictures=list(pictures)).picture
+        name = FIELDS.draw(
+            "picture",
+            into=HERE,
+            pictures=list(
+                example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
+            ),
+        ).picture
         return ModelInputs(picture=example_inputs.picture(name))
     return ModelInputs(FIELDS.draw("text", into=HERE, ref=ref).text)
 
@@ -428,8 +436,10 @@ def script(
         more, made = inputs_lines(second[1], replace(inputs, target=None))
         imports, other = imports | more, f"{load}\nother = read(second_model, {made})"
     else:
-        text = replace(inputs, text=second.text, target=None)
-        imports, made = inputs_lines(choice.ref, text if second.picture is None else second)
+        imports, made = inputs_lines(
+            choice.ref,
+            replace(inputs, text=second.text, target=None) if second.picture is None else second,
+        )
         other = f"other = read(model, {made})"
     merge, read = "", "{}.trace.of({!r})"
     if comparison.merged:
@@ -534,8 +544,9 @@ def patch_script(
         "[one.attention for one in effects.values()]": np.array([one.attention for one in every]),
     }
     if estimates:
-        joined = np.concatenate(list(estimates.values()))
-        results["np.concatenate(list(estimates.values()))"] = joined
+        results["np.concatenate(list(estimates.values()))"] = np.concatenate(
+            list(estimates.values())
+        )
     return Script(
         (
             Cell(
@@ -611,8 +622,12 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         st.info(plain(str(error)))
     else:
         if effects:
-            make = partial(patch_script, choice, second, answers, direction, effects)
-            add_script(partial(make, prepared.estimates), "patching")
+            add_script(
+                partial(
+                    patch_script, choice, second, answers, direction, effects, prepared.estimates
+                ),
+                "patching",
+            )
             with picture("two_models"):
                 _draw_effects(ref, source.pair, prepared, effects, direction)
     try_this("two_models", PAIRS)
@@ -662,8 +677,7 @@ def _draw_effects(
         choose_head(ref, kind, (layer, head))
         write_pair("head", (layer, head))
 
-    agree = patching.agreement(effects, estimates)
-    fact(patched(pair, direction, effects, best, names, agree))
+    fact(patched(pair, direction, effects, best, names, patching.agreement(effects, estimates)))
     left, right = st.columns(2, gap="medium")
     inner = [column for _, column, *_ in heads if column == "FF"][:1]
     with left:
@@ -685,14 +699,13 @@ def _draw_effects(
     with right:
         paragraph("**The state after each layer, at one token**")
         if states:
-            base = direction == "noise"
             _grid(
                 "tokens",
                 "What the residual stream at each token recovers of the answer",
                 None,
                 states,
                 list(dict.fromkeys(column for _, column, *_ in states)),
-                max(states, key=lambda cell: abs(float(cell[2]) - base))[:2],
+                max(states, key=lambda cell: abs(float(cell[2]) - (direction == "noise")))[:2],
                 "state",
                 direction,
             )
@@ -795,8 +808,11 @@ def _view(choice: ModelChoice) -> None:
         model = choice.pretrained
         assert model is not None
         row = st.columns([1.4, 1.6], vertical_alignment="bottom")
-        two = {"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"])
-        mode = FIELDS.draw("mode", into=row[0], two=two).mode
+        mode = FIELDS.draw(
+            "mode",
+            into=row[0],
+            two={"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"]),
+        ).mode
         with row[1]:
             second = draw_second(choice, mode)
         sides = read_sides(choice, second)
@@ -817,9 +833,9 @@ def _view(choice: ModelChoice) -> None:
         heads = {at: (comparison.kind, at) for at in by_pair}
         head = by_pair[link_head("two_models", (choice.ref, mode), choice.ref, heads, first)]
         add_script(partial(script, choice, mode, second, comparison, head))
+        _heads_apart(comparison, head)
         of = choice.ref, choice.inputs, mode, second, comparison.kind
         pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
-        _heads_apart(comparison, head)
         place = _maps(comparison, head, pin)
         with place:
             fact(fact_text(comparison, head))

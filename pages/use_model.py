@@ -92,8 +92,7 @@ AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 
 def answer_question(ref: ModelRef, question: Question) -> Answer:
     """The model's answer; PretrainedError if this model cannot answer the question."""
-    reading = reading_of(ref, question.inputs)
-    return answer_with_maps(baseline_of(ref, question), reading)
+    return answer_with_maps(baseline_of(ref, question), reading_of(ref, question.inputs))
 
 
 def effects(ref: ModelRef, question: Question) -> Effects:
@@ -120,8 +119,7 @@ def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
         write_link(WORD, None)
     state.setdefault(key, default)
     link_value(key, default, one_of(range(len(names))), name=WORD)
-    several = len(names) > 40
-    pick = st.selectbox if several else partial(st.segmented_control, required=True)
+    pick = st.selectbox if len(names) > 40 else partial(st.segmented_control, required=True)
     choice = pick(
         label,
         range(len(names)),
@@ -241,8 +239,9 @@ weights = trace.head({head.index}, {head.head})  # (T, S)
     )
     results = {"weights": answer.trace.head(head.index, head.head)}
     if head.effect is not None:
-        known = effects(choice.ref, answer.baseline.question)
-        results["changes"] = np.array([effect.change for effect in known.values()])
+        results["changes"] = np.array(
+            [effect.change for effect in effects(choice.ref, answer.baseline.question).values()]
+        )
         text = "The answer without each head, and the map of one of them."
         code = f"""
 import numpy as np
@@ -431,8 +430,9 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     with left:
         chart = st.container()
         if pretrained.reads == "picture":
-            channels = int(getattr(pretrained.model.config, "num_channels", 3))
-            names = example_inputs.pictures(channels)[:8]
+            names = example_inputs.pictures(
+                int(getattr(pretrained.model.config, "num_channels", 3))
+            )[:8]
             pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
             others = (pair for pair in pairs if pair[1] != choice.inputs)
             compared = [("This picture", choice.inputs), *others]
@@ -497,8 +497,13 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
         inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
-    more = plain(inputs.text).replace(mask, f"**{plain(best)}**", 1)
-    _answer(choice, question, pretrained, answer_fact, more)
+    _answer(
+        choice,
+        question,
+        pretrained,
+        answer_fact,
+        plain(inputs.text).replace(mask, f"**{plain(best)}**", 1),
+    )
 
 
 def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -567,8 +572,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
         )
 
     question, token = Question(inputs, position=position), produced.tokens[position]
-    link = "Generate: see it step by step"
-    _answer(choice, question, pretrained, tell, link=link, token=token)
+    _answer(choice, question, pretrained, tell, link="Generate: see it step by step", token=token)
 
 
 def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
