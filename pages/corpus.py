@@ -13,6 +13,7 @@ import numpy as np
 import streamlit as st
 
 from core.entries import ConfigError, Param
+from core.files import CORPORA
 from core.interpret.corpus import (
     ABLATION,
     AXES,
@@ -140,7 +141,7 @@ VECTORS = "corpus:vectors"  # the texts whose queries and keys were read, by the
 
 def find_measurement(config: CorpusConfig, run_id: object) -> Run | None:
     """The measurement of this config: that of the link, else one that came with the lab, else a finished one."""
-    linked = people.find_measurement(run_id)
+    linked = people.find_run(run_id, CORPORA)
     if linked is not None and fits(linked, config):
         return linked
     runs = [Run(path) for path in sorted(SAVED.iterdir())] if SAVED.is_dir() else []
@@ -934,7 +935,7 @@ def _measurement(controls: Values) -> Measurement | None:
         st.session_state[RUN] = run.id
 
     def run_id(text: str) -> str:
-        if people.find_measurement(text) is None:
+        if people.find_run(text, CORPORA) is None:
             raise ValueError(f"{text[:40]!r} is no measurement on this machine")
         return text
 

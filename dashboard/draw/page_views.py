@@ -285,14 +285,6 @@ def tree_spots(tree: Tree, picked: Sequence[int], ranks: int = RANKS) -> list[Sp
     return result
 
 
-def tree_rows(tree: Tree, words: Names) -> list[tuple[int, str, int, float, float, str]]:
-    """Every candidate as a row under TREE_HEAD; `of` is the row of the one that it continues, -1 for the root."""
-    return [
-        (one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate])
-        for one in tree.candidates
-    ]
-
-
 def tree_svg(
     tree: Tree,
     words: Names,
@@ -434,7 +426,11 @@ def tree_view(
 
     def picture() -> DrawnPicture:
         drawing = tree_svg(tree, words, path, "light", **options)
-        return DrawnPicture("Tree of candidates", TREE_HEAD, tuple(tree_rows(tree, words)), drawing)
+        rows = (  # `of` is the row of the one that a candidate continues, -1 for the root
+            (one.step, words[one.token], one.parent, one.logp, one.total, FATES[one.fate])
+            for one in tree.candidates
+        )
+        return DrawnPicture("Tree of candidates", TREE_HEAD, tuple(rows), drawing)
 
     add(key, picture)
     data = {"svg": tree_svg(tree, words, path, theme, **options), "fact": fact, "follow": follow}

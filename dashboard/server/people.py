@@ -58,19 +58,15 @@ def mine(item: Run | Sweep) -> bool:
     return not hosted() or item.path.is_relative_to(runs_folder())
 
 
-def find_run(run_id: object) -> Run | None:
+def find_run(run_id: object, folder: str = "") -> Run | None:
     """The run of this id, of the person who asks or of one who gave them its link; None where there is none.
 
-    With a store it may be a run of another server, which is fetched.
+    With a store it may be a run of another server, which is fetched. Measurements of a corpus are in the `folder`
+    CORPORA.
     """
-    bring_all([run_id])
-    return next((run for home in homes_of(run_id) if (run := find_run_in(run_id, home))), None)
-
-
-def find_measurement(run_id: object) -> Run | None:
-    bring_all([run_id], CORPORA)
+    bring_all([run_id], folder)
     return next(
-        (run for home in homes_of(run_id) if (run := find_run_in(run_id, home / CORPORA))), None
+        (run for home in homes_of(run_id) if (run := find_run_in(run_id, home / folder))), None
     )
 
 

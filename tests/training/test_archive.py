@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from core.claims import run as claim_run
-from core.files import REPORTS, runs_folder, write_atomically
+from core.files import CORPORA, REPORTS, runs_folder, write_atomically
 from core.interpret import corpus_run
 from core.interpret.corpus import Corpus, CorpusConfig
 from core.models import ModelConfig
@@ -597,7 +597,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     assert [row.id for row in blue.elsewhere()] == [run.id], "Runs lists runs alone"
     assert blue.newest()[sweep.id].at == pytest.approx(sweep.path.stat().st_mtime)
     assert list(map(files, claim_run.find_group(claim.id).runs)) == list(map(files, claim.runs))
-    found = people.find_measurement(corpus.id)
+    found = people.find_run(corpus.id, CORPORA)
     assert files(found) == files(corpus) and corpus_run.load(found).texts == 1
     linked = sweeps.linked(sweep.id)
     assert linked.data() == sweep.data() and [
