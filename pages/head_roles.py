@@ -627,14 +627,8 @@ def draw_syntax(choice: ModelChoice) -> None:
         result.readings.name(head): head
         for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
     }
-    head = head_field(
-        "word_head",
-        options,
-        (of, CHOICES[relation][0].key, CHOICES[relation][1]),
-        head_column,
-        "accuracy",
-    )
-
+    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
+    head = head_field("word_head", options, about_head, head_column, "accuracy")
     left, right = st.columns(2, gap="medium")
     with left:
         paragraph(f"**{NAMES[relation]}**, accuracy of every head")
@@ -642,16 +636,9 @@ def draw_syntax(choice: ModelChoice) -> None:
         shares = {
             each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
         }
+        faint = score.accuracy <= offset
         head_chart(
-            share_grid(
-                result.readings,
-                score.accuracy,
-                shares,
-                score.accuracy <= offset,
-                head,
-                theme(),
-                "accuracy",
-            ),
+            share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
             "head_roles:accuracies",
             WORD_HEAD,
             f"Layers by heads, each with its accuracy for {NAMES[relation]}",
