@@ -130,7 +130,7 @@ BY_HAND = [
 @each(("position", "weights", "q", "k", "expected"), BY_HAND)
 def test_a_bias_by_hand(position, weights, q, k, expected):
     put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
-    bias = position.bias(cells(*(torch.tensor(x)[None, None] for x in (q, k))))
+    bias = position.bias(cells(torch.tensor([[q]]), torch.tensor([[k]])))
     torch.testing.assert_close(bias.reshape(expected.shape), expected)
 
 
