@@ -122,7 +122,6 @@ class Unrouted(nn.Module):
 
 
 def published(key: str) -> nn.Module:
-    """The model of a card in transformers, on the meta device."""
     import transformers
 
     kind, auto, own = PUBLISHED[key]

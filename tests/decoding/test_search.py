@@ -332,7 +332,6 @@ def test_beams_are_those_of_hugging_face(t5, width, repeats):
 
 
 def cut(tokens):
-    """Up to the end mark, which generate also fills up with."""
     return tuple(tokens[: tokens.index(T5_EOS) + 1] if T5_EOS in tokens else tokens)
 
 

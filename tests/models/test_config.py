@@ -252,7 +252,6 @@ STACKS = [
 
 @each(("layers", "config"), STACKS)
 def test_layers_are_repeated_in_the_order_of_the_pattern(layers, config):
-    """In every stack of every kind and position; unlike layers with their names."""
     deep, shallow = replace(config, layers=layers), replace(config, layers=len(config.pattern))
     outline = with_layers(measured(shallow), layers, deep.layer_names)
     assert without_weights(outline) == without_weights(measured(deep))

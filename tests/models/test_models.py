@@ -54,7 +54,6 @@ def of(kind, **more):
 
 
 def cells(**more):
-    """A hierarchical model's config."""
     options: dict[str, Any] = {"d_model": 14, "score": "additive", "kind": "hierarchical"} | more
     return ModelConfig.recurrent(**options)
 

@@ -370,7 +370,6 @@ def learns(config, words=ANY_T):
 
 
 def decodes_the_same(model, source, mask, target, forced, tolerance=1e-4):
-    """Word by word the model gives the logits that it gives of all words at once."""
     memory = model.encode(source, mask)
     state = model.start(memory)
     for t in range(target.shape[1]):

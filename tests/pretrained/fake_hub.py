@@ -128,7 +128,6 @@ class Answers(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(repos: dict[str, Repo]) -> Iterator[Hub]:
-    """The hub while it runs."""
     hub = Hub(repos)
     thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -332,7 +332,6 @@ REASONS = {
 
 
 def reason_of(sentence):
-    """Which of the reasons a refusal gives; None for none of them."""
     return next((reason for reason, part in REASONS.items() if part in sentence), None)
 
 

@@ -256,7 +256,6 @@ def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of two steps."""
     config = RunConfig(
         NUMBERS,
         of(16, 2, position="sinusoidal"),
@@ -273,7 +272,6 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    """The folder that the shell writes of it."""
     folder = tmp_path_factory.mktemp("out") / "two"
     assert main(["export", str(run.path), str(folder), "--license", "mit"]) == 0
     return folder
@@ -396,7 +394,6 @@ def card_code(text: str) -> str:
 
 
 def run_code(code: str, capsys: pytest.CaptureFixture) -> str:
-    """What the code prints."""
     capsys.readouterr()
     exec(compile(code, "README.md", "exec"), {})
     return capsys.readouterr().out.strip()

@@ -85,14 +85,12 @@ def theirs(family, started, **more):
 
 
 def generated_tokens(family, started, row):
-    """What generate said, up to the end mark."""
     tokens = row[len(started.prompt.prefix_tokens) :].tolist()
     stops = [place for place, token in enumerate(tokens) if token in end_tokens(tiny(family))]
     return tuple(tokens[: stops[0] + 1] if stops else tokens)
 
 
 def best_of(family: str, what: ModelInputs | None = None, **settings):
-    """The best output of a search of the tiny model."""
     inputs = given(family, target=None) if what is None else what
     return generate(tiny(family), inputs, SearchSettings(**settings)).hypotheses[0]
 
@@ -113,7 +111,6 @@ def test_greedy_says_what_hugging_face_says(family, repeats):
 @each(("width", "alpha", "repeats"), [(2, 0.0, 0), (3, 1.0, 2), (5, 2.0, 0)])
 @each("family", ["gpt2", "bloom", "mistral", "t5", "marian", "bart"])
 def test_beams_are_those_of_hugging_face(family, width, alpha, repeats):
-    """The same outputs in the same order, and the same scores to 1e-4."""
     model, what, started = tiny(family), given(family, target=None), prepared(family)
     settings = SearchSettings(
         "beam", width=width, length_penalty=alpha, no_repeat=repeats, longest=LONG

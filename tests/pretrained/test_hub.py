@@ -283,7 +283,6 @@ def test_weights_that_are_missing_or_damaged_are_said_and_never_random(tmp_path)
 
 
 def test_sizes_and_errors_in_words():
-    """An error is quoted by its first line, or past its colon, or by its class."""
     sizes = (999, 91_000_000, 5_000_000_000, 600_000_000, 1_234_567)
     assert [*map(hub.format_bytes, sizes)] == ["1 kB", "91 MB", "5.0 GB", "600 MB", "1.2 MB"]
     for error, words in (
@@ -357,7 +356,6 @@ def test_a_folder_that_is_put_wrong_is_refused(family, file, change, words, fold
 
 
 def too_many(config):
-    """The counts of a config that are past the default of their class."""
     return [(name, count) for name, count, usual in counts(config) if count > max(usual, MAX_PARTS)]
 
 

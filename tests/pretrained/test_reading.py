@@ -479,7 +479,6 @@ def test_nothing_to_read_a_text_too_long_and_a_changed_file_are_said(minilm, tmp
 
 
 def even(*shape: int) -> np.ndarray:
-    """Random rows that sum to 1."""
     weights = np.random.default_rng(86).random(shape, dtype=np.float32) + 0.01
     return weights / weights.sum(-1, keepdims=True)
 
