@@ -459,9 +459,6 @@ def test_the_table_of_a_class_that_arrives_replaces_the_one_before():
     )
 
 
-SETTINGS = {field.name for field in fields(LabSettings)}
-
-
 def environment() -> set[str]:
     return {*COMPOSE["services"]["lab"]["environment"], *(one["name"] for one in CONTAINER["env"])}
 
@@ -472,7 +469,8 @@ def test_the_settings_of_the_examples_are_read_by_the_lab():
     assert len(environment()) >= 4 and not [
         name
         for name in environment()
-        if f'"{name}"' not in code and name.removeprefix(PREFIX).lower() not in SETTINGS
+        if f'"{name}"' not in code
+        and name.removeprefix(PREFIX).lower() not in {field.name for field in fields(LabSettings)}
     ]
 
 

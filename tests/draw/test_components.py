@@ -196,20 +196,27 @@ def script():
     )
     st.session_state.one = attention_view(trace, key="o", head=1, pin=(1, 2), link="both")
     st.session_state.film = attention_view(trace, key="f", layout="frames", frames=frames, frame=50)
+    size = st.session_state.get("size", 9)
+    names, weights = tuple(map(str, range(size))), np.ones((1, size, size), np.float32)
+    trace = AttentionTrace((AttentionMap("self", 0, weights, names, names),), "test")
+    st.session_state.pinned = attention_view(trace, key="v", pins=[(1, 2), (8, 8)])
 
 
-def test_the_three_layouts_run_in_a_page_and_links_hold():
+def test_the_layouts_run_in_a_page_links_hold_and_pins_outside_a_shorter_text_are_dropped():
     app = AppTest.from_function(script, default_timeout=60).run()
+    state = app.session_state
     assert not app.exception
-    assert app.session_state.grid == ViewState(0, 0)
-    assert app.session_state.one == ViewState(0, 0, pin=(1, 2))
-    assert app.session_state.film == ViewState(0, 0, frame=50)
-    app.session_state["both:link"]["pick"] = (1, 1)
-    app.session_state["o:view"]["pin"] = (9, 9)
+    assert (state.grid, state.one) == (ViewState(0, 0), ViewState(0, 0, pin=(1, 2)))
+    assert state.film == ViewState(0, 0, frame=50)
+    assert state.pinned == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
+    state["both:link"]["pick"] = (1, 1)
+    state["o:view"]["pin"] = (9, 9)
+    state["size"] = 5
     app.run()
     assert not app.exception
-    assert app.session_state.grid == ViewState(1, 1)
-    assert app.session_state.one == ViewState(1, 1), "a pin outside the map is dropped"
+    assert state.grid == ViewState(1, 1)
+    assert state.one == ViewState(1, 1), "a pin outside the map is dropped"
+    assert state.pinned == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
 
 
 @each("pool", ["mean", "max"])
@@ -243,28 +250,6 @@ def test_a_large_picture_is_thinned_and_grey_gets_three_colours():
     assert [sent[name] for name in ("wide", "high", "rows", "cols", "first")] == [34, 267, 4, 2, 1]
     pixels = decoded(sent["bytes"], "u1").reshape(267, 34, 3)
     assert pixels[0, 0].tolist() == [0, 0, 0] and pixels[-1, -1].min() > 250
-
-
-def pinned_script():
-    import numpy as np
-    import streamlit as st
-
-    from core.interpret.trace import AttentionMap, AttentionTrace
-    from dashboard.draw.attention_view import attention_view
-
-    names = tuple(map(str, range(st.session_state.get("size", 9))))
-    weights = np.ones((1, len(names), len(names)), np.float32)
-    trace = AttentionTrace((AttentionMap("self", 0, weights, names, names),), "test")
-    st.session_state.shown = attention_view(trace, key="v", pins=[(1, 2), (8, 8)])
-
-
-def test_pins_outside_a_shorter_text_are_dropped():
-    app = AppTest.from_function(pinned_script, default_timeout=60).run()
-    assert app.session_state.shown == ViewState(0, 0, pin=(8, 8), pins=((1, 2), (8, 8)))
-    app.session_state["size"] = 5
-    app.run()
-    assert not app.exception
-    assert app.session_state.shown == ViewState(0, 0, pin=(1, 2), pins=((1, 2),))
 
 
 # What travels to the small multiples is what numpy says, on one scale, and a pin comes back.
