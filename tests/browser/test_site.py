@@ -1,18 +1,15 @@
 """What is read without a server: the site of docs/, built strictly, a trace as one file, and each page with its views."""
 
-import functools
-import http.server
 import os
 import re
 import subprocess
 import sys
-import threading
 from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from dashboard.draw import picture_files
 from dashboard.draw.components import COMPONENTS
@@ -24,27 +21,12 @@ from tests.pages.app import open_at, page_html
 from tests.pages.picture_programs import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (
-    "index.html",
-    "guides/student.html",
-    "catalogue/score.html",
-    "api/attention.html",
-    "write-a-plugin.html",
-)
 AXE = ROOT / "tests" / "components" / "node_modules" / "axe-core" / "axe.min.js"
 CHECK = """rules => axe.run({ rules, resultTypes: ["violations"], selectors: false, preload: false, iframes: false })
   .then((run) => run.violations.map(({ id }) => id))"""
-WITHOUT_FORMULAS = ("presets", "cards", "claims")
-THEMES_OWN = [
-    "landmark-unique",
-    "scrollable-region-focusable",
-]  # equal names of lists, tables wider than the screen
+# The theme's own: equal names of lists, tables wider than the screen.
+THEMES_OWN = ["landmark-unique", "scrollable-region-focusable"]
 BUILD = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", "docs/site/mkdocs.yml"]
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
 
 
 def build(folder: Path) -> None:
@@ -66,41 +48,43 @@ def test_the_site_reads_on_any_screen_alone(tmp_path, browser):
     build(tmp_path)
     assert_links_lead_somewhere(tmp_path)
     assert_formulas_are_drawn_and_names_documented(tmp_path)
-    handler = functools.partial(Handler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        context = browser.new_context()
-        page, faults, requests = context.new_page(), [], []
-        page.on("request", lambda request: requests.append(request.url))
-        page.on(
-            "response",
-            lambda response: faults.append(response.url) if response.status >= 400 else None,
-        )
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        for name in PAGES:
-            for width, scheme in ((390, "dark"), (1280, "light")):
-                page.set_viewport_size({"width": width, "height": 844})
-                page.emulate_media(color_scheme=scheme)
-                page.goto(f"{address}/{name}")
-                page.wait_for_load_state("networkidle")
-                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-                assert page.evaluate(
-                    "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
-                ), name
-                page.evaluate(AXE.read_text("utf-8"))
-                found = page.evaluate(CHECK, {rule: {"enabled": False} for rule in THEMES_OWN})
-                assert not found, (name, found)
-        page.goto(f"{address}/index.html")
-        page.locator("input.md-search__input").click()
-        page.keyboard.type("sparsemax")
-        first = page.locator(".md-search-result__item").first
-        expect(first).to_contain_text("nearest point of the simplex")
-        assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
-        assert not faults
-        assert not [url for url in requests if not url.startswith((address, "data:", "blob:"))]
-        context.close()
-        server.shutdown()
+    address, faults, requests = "http://site.test", [], []
+
+    def serve(route: Route) -> None:
+        file = tmp_path / urlsplit(unquote(route.request.url)).path.lstrip("/")
+        if file.is_file():
+            route.fulfill(path=file)
+        else:
+            route.abort()
+
+    context = browser.new_context()
+    context.route(f"{address}/**", serve)
+    page = context.new_page()
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("requestfailed", lambda request: faults.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    for name in ("index", "guides/student", "catalogue/score", "api/attention", "write-a-plugin"):
+        for width, scheme in ((390, "dark"), (1280, "light")):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.emulate_media(color_scheme=scheme)
+            page.goto(f"{address}/{name}.html")
+            page.wait_for_load_state("networkidle")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+            assert page.evaluate(
+                "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+            ), name
+            page.evaluate(AXE.read_text("utf-8"))
+            found = page.evaluate(CHECK, {rule: {"enabled": False} for rule in THEMES_OWN})
+            assert not found, (name, found)
+    page.goto(f"{address}/index.html")
+    page.locator("input.md-search__input").click()
+    page.keyboard.type("sparsemax")
+    first = page.locator(".md-search-result__item").first
+    expect(first).to_contain_text("nearest point of the simplex")
+    assert "frac" not in first.inner_text() and "textstyle" not in first.inner_text()
+    assert not faults
+    assert not [url for url in requests if not url.startswith((address, "data:", "blob:"))]
+    context.close()
 
 
 def assert_links_lead_somewhere(site: Path) -> None:
@@ -123,7 +107,7 @@ def assert_formulas_are_drawn_and_names_documented(site: Path) -> None:
     for path in (site / "catalogue").glob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert "arithmatex" not in text and ("katex-html" in text) == (
-            path.stem not in WITHOUT_FORMULAS
+            path.stem not in ("presets", "cards", "claims")
         )
     from core import attention
 
@@ -164,7 +148,7 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     grid, one = alone.locator(".view.av").nth(0), alone.locator(".view.av").nth(1)
     expect(one.locator(".title")).to_have_text("L0·H1")
     one.get_by_role("button", name="Table").click()
-    expect(one.locator("table")).to_contain_text("q3 → key")
+    expect(one.locator("table")).to_contain_text(f"{TRACE.maps[0].queries[3]} → key")
     one.get_by_role("button", name="Table").click()
     stage = grid.locator("[tabindex='0']").first
     stage.focus()
@@ -178,7 +162,8 @@ def test_a_head_is_picked_in_the_grid_read_by_keys_and_pinned(alone):
     for name in ("ArrowUp", "Enter"):
         reader.press(name)
     weight = number(float(TRACE.maps[1].weights[2][2, 0]))
-    expect(one).to_contain_text(f"pinned q2 → {TRACE.maps[1].keys[0]}, {weight}")
+    pinned = f"pinned {TRACE.maps[1].queries[2]} → {TRACE.maps[1].keys[0]}, {weight}"
+    expect(one).to_contain_text(pinned)
     alone.get_by_role("button", name="Dark").click()
     expect(alone.locator("html")).to_have_attribute("data-theme", "dark")
     expect(one.locator(".title")).to_have_text("L1·H2")
