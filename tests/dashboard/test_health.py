@@ -61,12 +61,6 @@ def runs(**states: int) -> None:
             create_run(small_run(), name=SECRET).set_status(state, SECRET)
 
 
-def metric_lines() -> list[str]:
-    manager = StatsManager()
-    manager.register_provider(MetricsProvider(health.FAMILIES))
-    return _stats_to_text(manager.get_stats()).splitlines()
-
-
 def test_a_server_says_how_much_it_has_to_do_and_a_full_disk_is_a_503(monkeypatch):
     runs(queued=2, running=1, finished=3, failed=1)
     code, body = probe("/lab")
@@ -115,7 +109,9 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
 ):
     runs(queued=2, running=1, finished=3)
     monkeypatch.setattr(health, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
-    lines = metric_lines()
+    manager = StatsManager()
+    manager.register_provider(MetricsProvider(health.FAMILIES))
+    lines = _stats_to_text(manager.get_stats()).splitlines()
     assert {
         'lab_runs{state="queued"} 2',
         'lab_runs{state="finished"} 3',
