@@ -108,7 +108,16 @@ def test_words_are_whole_words_in_small_letters_and_known_ones():
     heron = ("", "heron", "heron", "saw", "heron", "", "")
     assert Text(line("[CLS] Her ##on saw heron . [SEP]")).words == heron
     assert not Text(line(UNKNOWN)).ordinary[[2, 5]].any()
-    assert 0 == rank("a") == rank("I") < rank("the") < rank("cat") < rank("heron") < rank("qzx")
+    assert (
+        0
+        == rank("a")
+        == rank("I")
+        < rank("the")
+        < rank("cat")
+        < rank("heron")
+        < rank("qzx")
+        == 30_522
+    )
 
 
 @each("text", ["a", "[CLS] [SEP]", "[CLS] a [SEP]", ". . .", "🙂 🙂"])
@@ -181,6 +190,7 @@ def test_the_score_by_hand():
     # Rows 2 and 3 have a plain token before them; they give it 0.5 and 0.1.
     weights = np.array([[1, 0, 0, 0], [0.4, 0.6, 0, 0], [0.2, 0.5, 0.3, 0], [0.3, 0.3, 0.1, 0.3]])
     scores = score_roles([reading("<s> b c d", weights[None, None], "causal")], "causal")
+    assert scores.rows[at("broad")] == 1  # the last, of four keys
     figures = scores.score[at("previous"), 0, 0], scores.chance[at("previous"), 0, 0]
     assert figures == pytest.approx((0.3, (1 / 3 + 1 / 4) / 2))  # one of three keys, one of four
 
@@ -226,15 +236,19 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
     np.testing.assert_allclose(result.std[places, 0, 0], spread, rtol=within)
 
 
-def test_a_stripe_proves_less_than_a_pattern():
+@each(
+    ("text", "word", "ratio", "proven"),
+    [(LINES[2], "rained", 3, True), ("[CLS] the heron saw the old cat [SEP]", "heron", 2, False)],
+)
+def test_a_stripe_proves_less_than_a_pattern(text, word, ratio, proven):
     # To look one back in every row cannot be by chance; to look at one token all the time may well hit the rarest.
-    text = LINES[2]
-    size, rare = len(text.split()), text.split().index("rained")
+    size, rare = len(text.split()), text.split().index(word)
     back = 0.2 / size + 0.8 * np.eye(size)[np.maximum(np.arange(size) - 1, 0)]
     stripe = 0.2 / size + 0.8 * np.eye(size)[[rare] * size]
     scores = score_roles([reading(text, np.stack([back, stripe])[None])])
     assert scores.score[at("rare"), 0, 1] == pytest.approx(scores.score[at("previous"), 0, 0])
-    assert scores.std[at("rare"), 0, 1] > 3 * scores.std[at("previous"), 0, 0]
+    assert scores.std[at("rare"), 0, 1] > ratio * scores.std[at("previous"), 0, 0]
+    assert scores.counts[at("previous"), 0, 0] and scores.counts[at("rare"), 0, 1] == proven
 
 
 @each("kind", ["self", "causal"])
@@ -584,6 +598,8 @@ def test_a_sentence_gives_its_pairs_in_both_directions():
         forms.index("cellar"): {11},
     }
     assert [(forms[a], forms[b]) for a, b in verb_object.pairs(parse)] == [("led", "visitors")]
+    [first] = parse_conllu(conllu("1 Bark VERB 0 root _", "2 dogs NOUN 1 nsubj _"))
+    assert RELATIONS[0].pairs(first) == [(0, 1)]
     assert (adjective.name(), adjective.name(reverse=True)) == (
         "Adjective → noun",
         "Noun → adjective",
@@ -624,11 +640,12 @@ def test_what_is_no_tree_is_refused_by_its_line(lines, error):
 
 
 def test_what_is_no_conllu_is_refused():
-    long = conllu("1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 203)))
+    words = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
+    assert len(parse_conllu(conllu(*words[:-1]))[0]) == 200
     for text, error in (
         ("# x\nDogs bark.", "Line 2 has 1 columns; CoNLL-U has ten"),
         ("# only a comment\n\n", "no sentence in this file"),
-        (long, "more than 200 words"),
+        (conllu(*words), "more than 200 words"),
         ("#" * 2_000_000, "no sentence in this file"),
         ("#" * 2_000_001, "at most 2,000,000"),
     ):
@@ -684,7 +701,8 @@ def test_the_tokens_of_a_word_spell_it(family, kind):
         if text not in (word.form.lower(), word.form)
     ] == []
     assert word_trace(reading, parse, words, kind).maps[0].weights.shape[1:] == (10, 10)
-    assert len(read_parses(pretrained, [parse], kind).sentences) == 1
+    [one] = read_parses(pretrained, [parse], kind).sentences
+    assert (one.top < np.arange(10)).all() == (kind == "causal")
     if family == "bert":  # which knows ten of eleven
         strange = parse_conllu(conllu("1 ☃ X 0 root _"))
         readings = read_parses(pretrained, [parse] * 10 + [*strange], kind)
@@ -756,7 +774,10 @@ def test_a_decoder_is_asked_only_for_words_before():
     )  # nouns follow their adjectives
     score = score_relation(with_tops([[-1] * 10], "causal"), RELATIONS[3], reverse=True)
     assert score.offsets.tolist() == [-1] and score.count == 12
-    assert score_relation(with_tops([[-1] * 10], count=9), RELATIONS[3]) is None  # fewer than ten
+    few, enough = (
+        score_relation(with_tops([[-1] * 10], count=count), RELATIONS[3]) for count in (9, 10)
+    )
+    assert few is None is not enough
 
 
 def test_the_interval_is_wilson_s():
