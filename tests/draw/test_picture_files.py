@@ -468,15 +468,15 @@ def words() -> ChartPicture:
     return ChartPicture("Words", titled_figure("The likeliest words", layers, 120, LIGHT_INK))
 
 
-def mixed() -> tuple[PictureMap, ...]:
-    """Six maps of as many scales, each with a legend."""
-    return tuple(replace(item, high=1.0 + at, noun="score") for at, item in enumerate(maps(6)))
-
-
 PICTURES: dict[str, Picture] = {
     "curves": curves("validation", "training"),
     "words in cells": words(),
-    "six scales": MapsPicture("Six maps", mixed(), 2, READS),
+    "six scales": MapsPicture(  # each with a legend
+        "Six maps",
+        tuple(replace(item, high=1.0 + at, noun="score") for at, item in enumerate(maps(6))),
+        2,
+        READS,
+    ),
     "a map": MapsPicture("A head", maps(1), 2, READS),
     "two maps": MapsPicture("Two heads", maps(2), 2, READS),
     "twelve maps": MapsPicture("Twelve heads", maps(12), 2, READS),
