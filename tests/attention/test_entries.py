@@ -30,27 +30,14 @@ from tests.attention import drawing
 from tests.attention.drawing import ENTRIES, B, C, H, T, configs, plain, run
 from tests.cases import each
 
-TENSORS = (
-    "q",
-    "k",
-    "v",
-    "raw",
-    "scores",
-    "masked",
-    "normalized",
-    "weights",
-    "position_values",
-    "out",
-    "merged",
-)
-
 
 def finite(x, context, steps):
     assert isinstance(steps, Steps)
     assert steps.merged.shape == (B, T, C)
     assert steps.merged.isfinite().all()
     steps.merged.sum().backward()
-    assert x.grad.isfinite().all() and (context is None or context.grad.isfinite().all())
+    grads = [one.grad for one in (x, context) if one is not None and one.grad is not None]
+    assert grads and all(grad.isfinite().all() for grad in grads)
 
 
 def test_every_pair_is_built_or_refused_by_name():
@@ -104,8 +91,8 @@ def test_the_dtype_is_kept(axis, key, dtype):
     layer, x = Attention(config, add_positions=True).to(dtype), torch.randn(B, T, C, dtype=dtype)
     for record in (True, False):
         steps = layer(x, key_mask=torch.ones(B, T, dtype=torch.bool), record=record)
-        dtypes = {name: t.dtype for name in TENSORS if (t := getattr(steps, name)) is not None}
-        assert set(dtypes.values()) == {dtype}, dtypes
+        tensors = [t for t in vars(steps).values() if isinstance(t, torch.Tensor)]
+        assert {t.dtype for t in tensors} - {torch.bool} == {dtype}
 
 
 @each(("axis", "key"), ENTRIES)
@@ -292,36 +279,13 @@ def test_rows_sum_to_what_the_normalizer_promises(config, cross):
 @given(configs(), st.booleans(), st.booleans())
 def test_no_nan_in_any_output_or_gradient(config, cross, record):
     try:
-        x, context, steps = run(config, cross, record)
+        finite(*run(config, cross, record))
     except ConfigError:
         assert cross, "what was built runs on one sequence"
-        return
-    assert steps.merged.isfinite().all()
-    steps.merged.sum().backward()
-    grads = [
-        inputs.grad for inputs in (x, context) if inputs is not None and inputs.grad is not None
-    ]
-    assert grads and all(grad.isfinite().all() for grad in grads)
-
-
-@given(configs(kernel=EXACT))
-def test_a_query_feels_exactly_what_its_mask_allows(config):
-    """By gradient, so whatever the mask's inside is: row i moves with value j only where (i, j) is allowed."""
-    _, _, steps = run(config)
-    v = steps.v.detach().requires_grad_()
-    allowed = torch.ones(1, 1, T, T, dtype=torch.bool) if steps.mask is None else steps.mask
-    if allowed.shape[1] not in (1, steps.out.shape[1]):
-        return  # folded heads have masks of two heads each
-    allowed = allowed.expand(B, steps.out.shape[1], T, T)
-    out = steps.weights.detach() @ v
-    for i in range(T):
-        (felt,) = torch.autograd.grad(out[:, :, i].sum(), v, retain_graph=True)
-        assert not (felt.abs().sum(-1) > 0)[~allowed[:, :, i]].any()
 
 
 @given(configs(mask=Choice("causal")), st.booleans())
 def test_causal_by_gradient(config, record):
-    """The output at i does not change with any input after i."""
     x, _, steps = run(config, record=record)
     for i in range(T - 1):
         (felt,) = torch.autograd.grad(steps.merged[:, i].sum(), x, retain_graph=True)
@@ -354,7 +318,6 @@ def test_with_positions_order_is_seen(position):
 @pytest.mark.parametrize("key", [e.key for e in AXES["kernel"] if "same" in e.traits])
 @given(data=st.data())
 def test_kernels_of_the_same_weights_agree_with_exact(key, data):
-    """Two ways to the same output and the same gradient."""
     config = data.draw(configs(kernel=Choice(key)))
     torch.manual_seed(7)
     x, _, fast = run(config, record=False)
