@@ -100,13 +100,15 @@ POSITIONS = {
     "rope": "pre",
     "alibi": "post",
 }  # and the norm
-SCORES = ("dot", "scaled_dot", "general", "concat", "additive")
 CONFIGS = {
     **{
         f"transformer-{p}-{n}": ModelConfig.transformer(12, 3, 2, norm=n, position=p)
         for p, n in POSITIONS.items()
     },
-    **{f"gru-{s}": ModelConfig.recurrent(10, s) for s in (*SCORES, None)},
+    **{
+        f"gru-{s}": ModelConfig.recurrent(10, s)
+        for s in ("dot", "scaled_dot", "general", "concat", "additive", None)
+    },
     "gru-multi-head": ModelConfig.recurrent(10, "scaled_dot", num_heads=5, projection="multi_head"),
     "gru-two-layers": ModelConfig.recurrent(10, "dot", 2, bidirectional=False),
     "lstm": ModelConfig.recurrent(10, "general", cell="lstm"),

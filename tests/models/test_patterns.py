@@ -381,8 +381,7 @@ def transformer(config: AttentionConfig) -> ModelConfig:
     return ModelConfig("transformer", config.d_model, config.num_heads, config, layers=1, d_ff=16)
 
 
-PRESET_CHOICES = [("preset", item.key) for item in PRESETS]
-ALL_CHOICES = [*ENTRIES, *PRESET_CHOICES]
+ALL_CHOICES = [*ENTRIES, *(("preset", item.key) for item in PRESETS)]
 BY_KEY = {item.key: item for item in PRESETS}
 
 
@@ -587,18 +586,20 @@ def test_ten_examples_are_learned_by_heart(name, style):
 
 
 HYBRID: dict[str, Any] = dict(kind="hybrid", cell="lstm", num_heads=2, projection="multi_head")
-CELLS = {
-    "none": ModelConfig.recurrent(24, "dot"),
-    "no attention": ModelConfig.recurrent(24, None),
-    "input": ModelConfig.recurrent(24, "general", feeding="input"),
-    "bahdanau": ModelConfig.recurrent(24, "additive", feeding="bahdanau"),
-    "tied": ModelConfig.recurrent(24, "dot", cell="lstm", tied=True),
-    "hybrid": ModelConfig.recurrent(24, "scaled_dot", **HYBRID),
-    "hybrid, fed": ModelConfig.recurrent(24, "scaled_dot", **HYBRID, feeding="bahdanau"),
-}
 
 
-@each("config", CELLS.values())
+@each(
+    "config",
+    [
+        ModelConfig.recurrent(24, "dot"),
+        ModelConfig.recurrent(24, None),
+        ModelConfig.recurrent(24, "general", feeding="input"),
+        ModelConfig.recurrent(24, "additive", feeding="bahdanau"),
+        ModelConfig.recurrent(24, "dot", cell="lstm", tied=True),
+        ModelConfig.recurrent(24, "scaled_dot", **HYBRID),
+        ModelConfig.recurrent(24, "scaled_dot", **HYBRID, feeding="bahdanau"),
+    ],
+)
 def test_models_with_cells_learn_ten_examples_by_heart_too(config):
     assert loss_after("transformer", config, STEPS) < LIMIT
 
@@ -624,12 +625,10 @@ INITIAL_STYLES: dict[str, dict[str, Any]] = {
         "output_bias": False,
     },
 }
-INITIAL_KINDS = [
-    kind for kind in MODELS if kind not in ("classifier", "one_token", "forecaster", "hierarchical")
-]  # to tokens
-INITIAL_CASES = [
+INITIAL_CASES = [  # of models that answer with tokens
     (kind, style)
-    for kind in INITIAL_KINDS
+    for kind in MODELS
+    if kind not in ("classifier", "one_token", "forecaster", "hierarchical")
     for style in (("",) if kind in RECURRENT else INITIAL_STYLES)
 ]
 

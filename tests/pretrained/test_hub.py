@@ -450,7 +450,6 @@ def test_what_is_read_beside_the_weights_is_bounded(door, name, folders, tmp_pat
 
 NAMES = ("numbers", "induction", "only-attention", "names", "digits")
 REPEATING = ("induction", "only-attention")
-FILES = {"config.json", "model.safetensors", "run.json"}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -480,7 +479,11 @@ def test_all_of_them_stay_small():
 
 def test_each_tells_the_run_that_made_it_and_make_models_runs_it_again(name):
     RunConfig.from_json(run_metadata(name)["config"])
-    assert {path.name for path in (LAB_MODELS / name).iterdir()} >= FILES
+    assert {path.name for path in (LAB_MODELS / name).iterdir()} >= {
+        "config.json",
+        "model.safetensors",
+        "run.json",
+    }
     # Of a repeating line's words half stand there for the first time; of a sentence's most are drawn at random.
     target = {"names": 0.45}.get(name, 0.5 if name in REPEATING else 0.95)
     assert run_metadata(name)["reached"]["token_accuracy"] >= target
