@@ -483,7 +483,7 @@ def test_the_curves_are_those_of_the_chosen_models(page):
 
 @each("key", ["gemma3", "llama4", "kimi_linear", "deepseek_v32", "t5"])
 def test_the_attentions_open_side_by_side(key):
-    app = open_at("compare", **cards.link(card(key)))
+    app = open_at("compare", "", **cards.link(card(key)))
     assert not app.warning and not app.error
 
 
