@@ -40,9 +40,7 @@ def linear(w, name, x):
 
 
 def layer_norm(w, name, x):
-    centred = x - x.mean(-1, keepdim=True)
-    spread = (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    return centred / spread * w[f"{name}.weight"] + w[f"{name}.bias"]
+    return F.layer_norm(x, x.shape[-1:], w[f"{name}.weight"], w[f"{name}.bias"])
 
 
 def rms_norm(w, name, x):
@@ -248,7 +246,7 @@ def renamed(w):
     return weights
 
 
-# Recurrent models against their papers' equations, written out row by row and word by word, with their gradients.
+# Recurrent models against their papers' equations around torch's cells, row by row and word by word, with their gradients.
 
 
 PAIR, TARGET, SIZE = (5, 3), 4, 6
@@ -264,26 +262,17 @@ LUONG = {
 CELL = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-def gru(x, h, w_x, w_h, b_x, b_h):
-    """Cho 2014 with the reset after the product, as torch has it."""
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = (w_x @ x + b_x).chunk(3), (w_h @ h + b_h).chunk(3)
-    reset, keep = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
-    return (1 - keep) * torch.tanh(x_n + reset * h_n) + keep * h
-
-
-def lstm(x, state, w_x, w_h, b_x, b_h):
-    """Hochreiter & Schmidhuber 1997 with a forget gate."""
-    h, c = state
-    enter, forget, new, leave = (w_x @ x + b_x + w_h @ h + b_h).chunk(4)
-    c = torch.sigmoid(forget) * c + torch.sigmoid(enter) * torch.tanh(new)
-    return torch.sigmoid(leave) * torch.tanh(c), c
-
-
 def cell_of(module, suffix=""):
-    """A step of one layer of a torch module, on plain vectors."""
+    """A step of one layer of a torch module by torch's own cell, on plain vectors."""
     weights = [getattr(module, f"{name}_l0{suffix}") for name in CELL]
-    many = isinstance(module, torch.nn.LSTM)
-    return lambda x, state: (lstm if many else gru)(x, state, *weights)
+
+    def step(x, state):
+        if isinstance(module, torch.nn.GRU):
+            return torch.gru_cell(x[None], state[None], *weights)[0]
+        h, c = torch.lstm_cell(x[None], [part[None] for part in state], *weights)
+        return h[0], c[0]
+
+    return step
 
 
 def hidden(state):
