@@ -133,10 +133,10 @@ def _label(key: str) -> bool:
     return key.rsplit("_", 1)[-1] in LABELS
 
 
-def _refuse_large(key: str, shape: Sequence[int], most: int, name: str) -> None:
+def _refuse_large(key: str, shape: Sequence[int], max_numbers: int, name: str) -> None:
     count = math.prod(map(int, shape))
     reject_if(
-        count > most,
+        count > max_numbers,
         f"{quote_name(key)} in {name} holds {format_count(count)} numbers; at most "
         f"{MAX_NUMBERS:,} are read in all. Take fewer layers, or fewer tokens.",
     )

@@ -228,7 +228,7 @@ def generate_steps(
 
     Beam search divides by length^α, as Hugging Face does.
     """
-    most = min(settings.longest, start.room)
+    max_tokens = min(settings.longest, start.room)
     model = DecoderAdapter(
         pretrained, start.prompt.prefix_tokens[:-1] if start.batch is not None else ()
     )
@@ -236,9 +236,9 @@ def generate_steps(
         model,
         start.prompt,
         settings,
-        most,
+        max_tokens,
         eos=end_tokens(pretrained),
-        rules=logit_rules(pretrained, len(start.prompt.prefix_tokens), most),
+        rules=logit_rules(pretrained, len(start.prompt.prefix_tokens), max_tokens),
         lp=length_power,
     )
 

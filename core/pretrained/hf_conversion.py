@@ -479,9 +479,9 @@ def load_lab_decoder(name: str) -> tuple[Decoder, Task]:
     return model.eval().requires_grad_(False), task
 
 
-def encode(task: Task, text: str, most: int) -> tuple[list[str], Tensor, tuple[str, ...]]:
-    """The tokens of a text and their ids (1, T), at most so many, and the words that the model does not know."""
-    tokens = task.tokens(text)[:most]
+def encode(task: Task, text: str, max_length: int) -> tuple[list[str], Tensor, tuple[str, ...]]:
+    """The tokens of a text and their ids (1, T), at max_length so many, and the words that the model does not know."""
+    tokens = task.tokens(text)[:max_length]
     known = set(task.source_vocab.tokens)
     unknown = tuple(dict.fromkeys(token for token in tokens[1:] if token not in known))
     return tokens, torch.tensor([task.source_vocab.encode(tokens)]), unknown

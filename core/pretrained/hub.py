@@ -198,18 +198,18 @@ def downloaded_commits(repo: str) -> tuple[str, ...]:
 
 def make_room(need: int) -> None:
     """Delete the least recently used models until `need` more bytes fit; PretrainedError when they cannot."""
-    most = int(limits().models_mb * 1e6)
+    max_size = int(limits().models_mb * 1e6)
     reject_if(
-        need > most,
+        need > max_size,
         f"The model has {format_bytes(need)} and the folder for downloads holds at most "
-        f"{format_bytes(most)}; set models_mb in ATTENTION_LAB_LIMITS higher, or take a smaller model.",
+        f"{format_bytes(max_size)}; set models_mb in ATTENTION_LAB_LIMITS higher, or take a smaller model.",
     )
     storage_folder().mkdir(parents=True, exist_ok=True)
     for part in storage_folder().glob("*/*.part"):
         if time.time() - modified(part) > STALE_SECONDS:  # its process has ended
             shutil.rmtree(part, ignore_errors=True)
     sizes = {folder: folder_bytes(folder) for folder in sorted(_folders(), key=modified)}
-    while sizes and sum(sizes.values()) + need > most:
+    while sizes and sum(sizes.values()) + need > max_size:
         shutil.rmtree(oldest := next(iter(sizes)), ignore_errors=True)
         del sizes[oldest]
     free = shutil.disk_usage(storage_folder()).free

@@ -446,8 +446,8 @@ def prepare_model(model: Any, tokenizer: Any, name: str) -> Pretrained:
         set_malloc(M_MMAP_THRESHOLD=32 << 20, M_TRIM_THRESHOLD=256 << 20)
     model = model.eval().requires_grad_(False)
     reads, recordable = reads_of(model), make_recordable(model)
-    most, head = max_tokens_of(model), head_of(model)
-    return Pretrained(name, model, tokenizer, most, head, reads, recordable)
+    max_tokens, head = max_tokens_of(model), head_of(model)
+    return Pretrained(name, model, tokenizer, max_tokens, head, reads, recordable)
 
 
 def max_tokens_of(model: Any) -> int:
@@ -465,14 +465,14 @@ def maps_bytes(model: Any, tokens: int) -> int:
     for name in ("num_hidden_layers", "num_attention_heads"):
         # The largest where there is one a stage or a layer, 12 where there is none.
         values = [value for part in parts if (value := getattr(part, name, None))] or [12]
-        most = int(
+        largest = int(
             np.max([max(one.values()) if isinstance(one, dict) else np.max(one) for one in values])
         )
         reject_if(
-            most < 1,
-            f"The model has a config.json with {name} = {format_count(most)}; expected 1 or more.",
+            largest < 1,
+            f"The model has a config.json with {name} = {format_count(largest)}; expected 1 or more.",
         )
-        count *= most
+        count *= largest
     return count
 
 

@@ -78,7 +78,7 @@ def start_token(pretrained: Pretrained) -> int:
     )
 
 
-def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
+def logit_rules(pretrained: Pretrained, prefix_length: int, max_tokens: int) -> Rules:
     """The forced and forbidden tokens, by Hugging Face's own processors, after a prefix of `prefix_length` tokens.
 
     The model's other settings (temperature, repetition penalty) are not used: a search has its own.
@@ -92,7 +92,9 @@ def logit_rules(pretrained: Pretrained, prefix_length: int, most: int) -> Rules:
             ids, sorted(end_tokens(pretrained)) or None
         ),
         "forced_bos_token_id": hf.ForcedBOSTokenLogitsProcessor,
-        "forced_eos_token_id": partial(hf.ForcedEOSTokenLogitsProcessor, prefix_length + most),
+        "forced_eos_token_id": partial(
+            hf.ForcedEOSTokenLogitsProcessor, prefix_length + max_tokens
+        ),
         "suppress_tokens": hf.SuppressTokensLogitsProcessor,
         "begin_suppress_tokens": lambda ids: hf.SuppressTokensAtBeginLogitsProcessor(ids, start),
     }
@@ -187,7 +189,7 @@ def encode(
     batch, source, cut = encode_source(pretrained, inputs)
     if not pretrained.model.config.is_encoder_decoder:
         return batch, source, None, cut
-    ids, most = target_ids(pretrained, inputs.target), pretrained.max_tokens
+    ids, max_tokens = target_ids(pretrained, inputs.target), pretrained.max_tokens
     if len(ids) == 1:
         from core.pretrained.generate import generate
 
@@ -196,9 +198,9 @@ def encode(
         )
         tokens = tree.hypotheses[0].tokens
         ids += tokens[:-1] if tokens[-1] in end_tokens(pretrained) else tokens
-    if len(ids) > most:
-        long = f"The target has {len(ids) - 1:,} tokens; at most {most - 1} are read, so the rest is left out."
-        ids, cut = ids[:most], long if cut is None else f"{cut} {long}"
+    if len(ids) > max_tokens:
+        long = f"The target has {len(ids) - 1:,} tokens; at most {max_tokens - 1} are read, so the rest is left out."
+        ids, cut = ids[:max_tokens], long if cut is None else f"{cut} {long}"
     batch["decoder_input_ids"] = torch.tensor([ids])
     return batch, source, text_line(tokenizer_of(pretrained), ids), cut
 
@@ -275,13 +277,13 @@ def _text(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, str
     both, cut, longest = tuple(text[:MAX_CHARACTERS] for text in texts), None, max(map(len, texts))
     if longest > MAX_CHARACTERS:
         cut = f"The text has {longest:,} characters; the first {MAX_CHARACTERS:,} are read."
-    tokenizer, most = tokenizer_of(pretrained), pretrained.max_tokens
+    tokenizer, max_tokens = tokenizer_of(pretrained), pretrained.max_tokens
     encoding = tokenized(pretrained, *both, truncation=False, return_tensors="pt")
-    if (length := encoding["input_ids"].shape[1]) > most:
+    if (length := encoding["input_ids"].shape[1]) > max_tokens:
         long = f"{length:,} tokens" if cut is None else f"{longest:,} characters"
-        cut = f"The text has {long}; {pretrained.name} reads at most {most} tokens, so the rest is left out."
+        cut = f"The text has {long}; {pretrained.name} reads at most {max_tokens} tokens, so the rest is left out."
         encoding = tokenized(
-            pretrained, *both, truncation=True, max_length=most, return_tensors="pt"
+            pretrained, *both, truncation=True, max_length=max_tokens, return_tensors="pt"
         )
     reject_if(
         not encoding["input_ids"].shape[1],
@@ -325,12 +327,12 @@ def _sound(pretrained: Pretrained, inputs: ModelInputs) -> tuple[Batch, Line, st
     features = extractor(sound, sampling_rate=rate, return_tensors="pt")
     seconds, cut, length = len(sound) / rate, None, 0
     cuts = getattr(model, "_get_feat_extract_output_lengths", None)
-    most = getattr(extractor, "chunk_length", None)
-    if name != "input_values" and most is not None:
+    max_seconds = getattr(extractor, "chunk_length", None)
+    if name != "input_values" and max_seconds is not None:
         length = getattr(model.config, "max_source_positions", 0)
-        if seconds > most:
-            cut = f"The sound lasts {seconds:.1f} s; the first {most} s are read."
-        seconds = most
+        if seconds > max_seconds:
+            cut = f"The sound lasts {seconds:.1f} s; the first {max_seconds} s are read."
+        seconds = max_seconds
     elif cuts is not None and name in features:
         # The wave itself is cut into stretches by the model's convolutions.
         taken = len(sound) if name == "input_values" else torch.tensor(features[name].shape[1])

@@ -387,8 +387,7 @@ def parts(folders, tmp_path):
 
 
 DOORS = {
-    "load_folder": lambda folder: load_folder(folder, "parts"),
-    "text": lambda folder: load_folder(str(folder), "parts"),
+    "load_folder": lambda folder: load_folder(str(folder), "parts"),
     "page": lambda folder: check_folder(str(folder), 10**9),
 }
 
