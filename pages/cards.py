@@ -147,7 +147,6 @@ def part_rows(one: ModelCard) -> list[list[str]]:
 
 
 def layer_text(layer: AttentionLayer, count: int) -> str:
-    """An attention's name, how many layers have it, its choices, and what they do not say."""
     choices = [
         choice_name(axis, choice, full=True)
         for axis in AXES

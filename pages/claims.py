@@ -159,7 +159,6 @@ class Series:
 
 
 def series_of(sources: Mapping[str, ClaimResult], theme: Theme) -> list[Series]:
-    """Every condition of each source, whose name follows that of the condition where there are several."""
     conditions = list(
         dict.fromkeys(one for measured in sources.values() for one in measured.conditions)
     )

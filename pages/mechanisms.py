@@ -264,7 +264,6 @@ def source(axis: str, item: Entry, config: AttentionConfig) -> None:
 def entry_sentence(
     item: Entry, before: np.ndarray, after: np.ndarray, query: int, column: int
 ) -> str:
-    """The weight that the choice changes most, the sum of its row, and the change of entropy."""
     was, now = float(before[query, column]), float(after[query, column])
     if np.abs(before - after).max() <= MIN_CHANGE:
         return (
