@@ -67,9 +67,9 @@ class Field:
     of: Of | None = None
     also: Mapping[str, Any] | Of = field(default_factory=dict)
 
-    @abstractmethod
     def start(self, values: Values) -> Any:
-        """The value at the start."""
+        """The value at the start: the `default` of those that have one."""
+        return _of(getattr(self, "default", None), values)
 
     @abstractmethod
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
@@ -95,9 +95,6 @@ class Text(Field):
     default: str | Of = field(default="", kw_only=False)
     lines: bool = False
 
-    def start(self, values: Values) -> Any:
-        return _of(self.default, values)
-
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         draw: Any = st.text_area if self.lines else st.text_input
         return draw(_of(self.label, values), start, **shared) or ""
@@ -112,9 +109,6 @@ class Number(Field):
     high: float | Of = field(default=0, kw_only=False)
     step: float = field(default=1, kw_only=False)
     slider: bool = False
-
-    def start(self, values: Values) -> Any:
-        return _of(self.default, values)
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         draw: Any = st.slider if self.slider else st.number_input
@@ -135,9 +129,6 @@ class Number(Field):
 @dataclass(frozen=True)
 class Toggle(Field):
     default: bool | Of = field(default=False, kw_only=False)
-
-    def start(self, values: Values) -> Any:
-        return _of(self.default, values)
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         return st.toggle(_of(self.label, values), start, **shared)
