@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from html import unescape
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_what_is_no_report_or_damaged_is_none():
         assert read_report(report.id) is None
 
 
-def view_of(word: str, width: int = 200, height: int = 100, **texts: str) -> ReportView:
+def view_of(word: str, width: int = 200, height: int = 100, **texts: Any) -> ReportView:
     drawing = SVG.format(w=width, h=height, word=word)
     made = replace(VIEW, id=word, title=f"Title of {word}", svg=drawing, sentence="One & two.")
     return replace(made, **{"note": "A note\nin two lines", **texts})
