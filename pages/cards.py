@@ -9,9 +9,8 @@ import streamlit as st
 
 from core.attention import AXES, AttentionConfig
 from core.attention.presets.base import name as choice_name
-from core.models.cards import CARDS, card
+from core.models.cards import CARDS, LENGTHS, LONG, SHORT, cache, card, curves
 from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
-from core.studies.cards import LENGTHS, LONG, SHORT, cache, curves
 from dashboard.draw.curves import size_figure
 from dashboard.draw.formats import byte_size, operations, percent, plain
 from dashboard.draw.page_exports import Cell, Script, add_script, source_of

@@ -30,10 +30,10 @@ from core.pretrained.generate import (
     generate_steps,
     prepare_generation,
     score_continuation,
+    score_path,
     step_probabilities,
     token_names,
 )
-from core.studies import generate as study
 from dashboard.draw.attention_view import attention_view
 from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
@@ -189,10 +189,10 @@ class Search:
 
     @property
     def length(self) -> int:
-        return study.length(self.tree)
+        return self.tree.length
 
     def outputs(self) -> list[Hypothesis]:
-        return study.outputs(self.tree, self.done)
+        return self.tree.outputs(self.done)
 
 
 def run(search: Search, draw: Callable[[Search], None]) -> None:
@@ -519,7 +519,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
     tokens = tree.tokens(path[-1])
-    result = study_of(study.score_path, ref, search.controls.inputs, tokens)
+    result = study_of(score_path, ref, search.controls.inputs, tokens)
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     kinds = result.trace.kinds

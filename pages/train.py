@@ -30,11 +30,10 @@ from core.models.transformer import encoder_masks, exact_fallbacks
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
-from core.studies.train import time_needed
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import Prediction, Record, recommended
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
-from core.training.diagnosis import Finding, diagnose
+from core.training.diagnosis import Finding, diagnose, time_needed
 from core.training.evaluate import best_head, source_weights, watched_examples
 from core.training.loop import PASS, train
 from dashboard.draw import grids, tables

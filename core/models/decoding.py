@@ -77,6 +77,23 @@ class Tree:
         """The tokens up to this candidate."""
         return tuple(self.candidates[step].token for step in self.path(index))
 
+    @property
+    def length(self) -> int:
+        """The number of tokens of the longest output so far."""
+        return 1 + max((one.step for one in self.candidates), default=-1)
+
+    def outputs(self, done: bool) -> list[Hypothesis]:
+        """The outputs, the best first; while the search is not done, also the beginnings that it would continue."""
+        hypotheses, last = list(self.hypotheses), self.length - 1
+        if not done:
+            hypotheses += [
+                Hypothesis(leaf, self.tokens(leaf), one.total, one.total, one.samples)
+                for leaf, one in enumerate(self.candidates)
+                if one.step == last and one.fate == "kept"
+            ]
+            hypotheses.sort(key=lambda one: (-one.samples, -one.logp))
+        return hypotheses
+
     def finish(self, index: int, score: float) -> None:
         """Add the output that ends on this candidate."""
         leaf = self.candidates[index]

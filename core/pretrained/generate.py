@@ -294,6 +294,13 @@ def score_continuation(
     )
 
 
+def score_path(
+    pretrained: Pretrained, inputs: ModelInputs, tokens: tuple[int, ...]
+) -> Continuation:
+    """All logits and the attention along one output of these inputs."""
+    return score_continuation(pretrained, prepare_generation(pretrained, inputs), tokens)
+
+
 def step_probabilities(
     pretrained: Pretrained,
     start: GenerationStart,

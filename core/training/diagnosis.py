@@ -4,8 +4,8 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from timeit import repeat, timeit
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from core.models import build_model
 from core.models.decoding import greedy
-from core.tasks import Task
+from core.tasks import Task, task_of
 from core.training.config import RunConfig, resolve_device
 from core.training.evaluate import CHUNK, buckets, measure_teacher_forced, objective
 from core.training.loop import FINAL, Session, make_optimizer, one_step
@@ -89,6 +89,42 @@ def estimate(config: RunConfig, task: Task) -> float:
     return pace(config, task).seconds(
         config, len(task.held_out(config.held_out)[: config.held_out]), len(task.held_out(FINAL))
     )
+
+
+FRESH = 60  # seconds after which steps are timed again for a page
+
+
+def time_needed(config: RunConfig) -> str:
+    """A sentence that estimates the run's duration, with torch's current threads; "" for the lab's own tasks.
+
+    Their recipes were measured.
+    """
+    if "data" not in dict(config.task.params):
+        return ""
+    timed = _pace(
+        replace(
+            config,
+            seed=0,
+            steps=1,
+            max_seconds=60.0,
+            learning_rate=1e-3,
+            warmup=0,
+            patience=0,
+            record_every=1,
+            decode_every=1,
+            held_out=1,
+        ),
+        int(time.monotonic() // FRESH),
+    )
+    task = task_of(config.task)
+    held_out = len(task.held_out(config.held_out)[: config.held_out])
+    return in_words(config, timed.seconds(config, held_out, len(task.held_out(FINAL))))
+
+
+@lru_cache(maxsize=32)
+def _pace(config: RunConfig, minute: int) -> Pace:
+    """The time of a config's steps, measured again each `minute`, as the machine may be busy in one."""
+    return pace(config, task_of(config.task))
 
 
 def in_words(config: RunConfig, seconds: float) -> str:

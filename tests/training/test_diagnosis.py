@@ -12,7 +12,6 @@ from scipy import stats
 from scipy.special import expit, logit
 from scipy.stats import ttest_ind, ttest_rel
 
-from core.studies import train as study
 from core.tasks import TaskConfig, make_task
 from core.training import Record, RunConfig, diagnosis as estimating, recommended, train
 from core.training.seed_stats import (
@@ -189,19 +188,19 @@ def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch)
         recommended(make_task(TaskConfig.of(task)), batch_size=8)
         for task in ("own_pairs", "reverse")
     )
-    monkeypatch.setattr(study.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(estimating.time, "monotonic", lambda: clock[0])
 
     def paced(*given):
         calls.append(given)
         return estimating.Pace(1, 1, 1)
 
-    monkeypatch.setattr(study, "pace", paced)
-    study._pace.cache_clear()
+    monkeypatch.setattr(estimating, "pace", paced)
+    estimating._pace.cache_clear()
     for clock[0], batch, times in ((1000.0, 8, 1), (1001.0, 8, 1), (1100.0, 8, 2), (1100.0, 9, 3)):
-        assert "About" in study.time_needed(replace(own, batch_size=batch))
+        assert "About" in estimating.time_needed(replace(own, batch_size=batch))
         assert len(calls) == times
-    assert not study.time_needed(other) and len(calls) == 3
-    study._pace.cache_clear()
+    assert not estimating.time_needed(other) and len(calls) == 3
+    estimating._pace.cache_clear()
 
 
 def test_words_name_the_cap_that_would_end_it():
