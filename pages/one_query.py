@@ -23,7 +23,6 @@ from core.attention import (
     reference,
 )
 from core.attention.kernels.exact import exact
-from core.attention.masks import MASKS
 from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
@@ -232,7 +231,10 @@ FIELDS = Fields(
         0,
         512,
         1,
-        when=lambda values: needs_real(values.fields["mask"]),
+        # where the mask's rule depends on which keys are real
+        when=lambda values: any(
+            "{length}" in entry("mask", leaf.key).short for leaf in values.fields["mask"].leaves()
+        ),
         help="How many tokens are real. The keys after them are padding; with 0 every key is.",
     ),
     query=Segmented(
@@ -273,11 +275,6 @@ def read_choice(axis: str) -> Choice:
 def write_choice(axis: str, choice: Choice) -> None:
     """Set the widgets of a choice; for a link or a callback, before they are drawn."""
     st.session_state.update(choice_state(key(axis), choice))
-
-
-def needs_real(mask: Choice) -> bool:
-    rules = {item.key: item.short for item in MASKS}
-    return any("{length}" in rules[leaf.key] for leaf in mask.leaves())
 
 
 def read_controls() -> Values:

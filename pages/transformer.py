@@ -389,13 +389,6 @@ def about(part: Part) -> str:
     return ABOUT.get(part.title, ABOUT.get(last, ""))
 
 
-def predictions(result: Measurements) -> tuple[str, ...]:
-    if not result.predicted:
-        return ()
-    shown = " · ".join(f"{token} {percent(share)}" for token, share in result.predicted[:24])
-    return (f"Most probable at each position: {shown}",)
-
-
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
 
 
@@ -709,6 +702,8 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
     Without a result they have no vectors and no maps yet.
     """
     made, shown = {}, paths_of(stacks_of(whole))
+    predicted = result.predicted[:24] if result else ()
+    answers = " · ".join(f"{token} {percent(share)}" for token, share in predicted)
     for part in whole.walk():
         if part.path not in shown:
             continue
@@ -725,7 +720,9 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
             _axis_numbers(part, whole),
             *_vectors(result, part.path),
             maps,
-            predictions(result) if result and part.path == "output" else (),
+            (f"Most probable at each position: {answers}",)
+            if answers and part.path == "output"
+            else (),
         )
     return made
 
