@@ -1,6 +1,7 @@
 """The components alone, for the browser tests and for looking at them: ?demo=view, multiples or sketch, &case=…."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import streamlit as st
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from core.interpret.trace import AttentionMap, AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from dashboard.draw.attention_view import Patches, attention_view
 from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
 from dashboard.draw.page_views import sketch
@@ -19,6 +20,18 @@ from tests.browser.view_data import WORDS, trace, weights
 query: Any = st.query_params
 size = int(query.get("size", "16"))
 tokens = WORDS if size == 16 else [f"tok{k}" for k in range(size)]
+
+
+def of_map(
+    kind: Kind,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str] = (),
+    mask: np.ndarray | None = None,
+) -> AttentionTrace:
+    """A trace of one map; without columns their names are those of the rows."""
+    one = AttentionMap(kind, 0, values, tuple(rows), tuple(columns or rows), mask)
+    return AttentionTrace((one,), "the demo")
 
 
 def draw_view(case: str) -> None:
@@ -37,8 +50,6 @@ def draw_view(case: str) -> None:
             head=1,
             link="demo",
             fact="it puts most on animal",
-            scale=query.get("scale", "unit"),
-            show=query.get("show", "both"),
         )
         st.session_state.runs = st.session_state.get("runs", 0) + 1
         right.write(f"runs {st.session_state.runs}")
@@ -55,11 +66,8 @@ def draw_view(case: str) -> None:
         allowed[2] = False
         values = weights(1, 1, 6, causal=True)[0] * allowed
         names = ("the", "animal", "was", "too", "tired", ".")
-        one = AttentionTrace(
-            (AttentionMap("causal", 0, values, names, names, allowed),), "the demo"
-        )
         attention_view(
-            one,
+            of_map("causal", values, names, mask=allowed),
             key="masked",
             show="matrix",
             caption="A causal mask, and one row that sees nothing.",
@@ -73,11 +81,8 @@ def draw_view(case: str) -> None:
     elif case == "long":
         values = np.zeros((1, 1, size, size), np.float32)
         values[:, :, np.arange(size), np.arange(size) // 2] = 1.0
-        long = AttentionMap(
-            "causal", 0, values[0], tuple(tokens), tuple(tokens), np.tri(size, dtype=bool)
-        )
-        one = AttentionTrace((long,), "the demo")
-        picked = attention_view(one, key="long", show="matrix")
+        long = of_map("causal", values[0], tokens, mask=np.tri(size, dtype=bool))
+        picked = attention_view(long, key="long", show="matrix")
         st.write(f"pin {picked.pin}")
     elif case == "picture":
         ramp = np.linspace(0, 1, 28)[:, None] * np.ones((1, 28))
@@ -85,9 +90,7 @@ def draw_view(case: str) -> None:
         attention_view(shown, key="picture", patches=Patches(ramp, 4, 4, first=1))
     elif case == "signed":
         scores = np.random.default_rng(1).normal(size=(1, 7, 7)).astype(np.float32) * 3
-        letters = tuple("abcdefg")
-        one = AttentionTrace((AttentionMap("self", 0, scores, letters, letters),), "the demo")
-        attention_view(one, key="signed", signed=True)
+        attention_view(of_map("self", scores, "abcdefg"), key="signed", signed=True)
     elif case == "twins":
         for name, column in zip(("left", "right"), st.columns(2), strict=True):
             with column:
@@ -95,15 +98,11 @@ def draw_view(case: str) -> None:
                     trace(1, 2, tokens), key=name, head=int(name == "right"), show="matrix"
                 )
     elif case == "tabs":
-        first, second = st.tabs(["first", "second"])
-        with second:
+        with st.tabs(["first", "second"])[1]:
             attention_view(trace(1, 2, tokens), key="tabs", show="matrix")
     elif case == "html":
         markup = ("<img src=x onerror=alert(1)>", "<b>bold</b>", "  ")
-        one = AttentionTrace(
-            (AttentionMap("self", 0, weights(1, 1, 3)[0], markup, markup),), "the demo"
-        )
-        attention_view(one, key="html")
+        attention_view(of_map("self", weights(1, 1, 3)[0], markup), key="html")
     else:
         rng = np.random.default_rng(0)
         steps = list(range(0, 381, 20))
@@ -113,15 +112,10 @@ def draw_view(case: str) -> None:
             scores = rng.normal(size=(12, 12)).astype(np.float32) + target * min(1.0, step / 300)
             scores = np.exp(scores - scores.max(-1, keepdims=True))
             stack.append((step, scores / scores.sum(-1, keepdims=True)))
-        outputs = tuple(f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt"))
-        inputs = tuple("tjqotbhpzwon")
-        one = AttentionTrace(
-            (AttentionMap("cross", 0, stack[-1][1][None], outputs, inputs),), "the demo"
-        )
-        middle = st.columns([1, 1.2, 1])[1]
-        with middle:
+        outputs = [f"{k + 1} {c}" for k, c in enumerate("nowzphbtoqjt")]
+        with st.columns([1, 1.2, 1])[1]:
             picked = attention_view(
-                one,
+                of_map("cross", stack[-1][1][None], outputs, "tjqotbhpzwon"),
                 key="frames",
                 layout="frames",
                 frames=stack,

@@ -120,6 +120,14 @@ def tree(app: AppTest) -> str:
     return next(e.proto.json for e in app.get("bidi_component") if "data-place" in e.proto.json)
 
 
+def contrast(*colors: Sequence[float]) -> float:
+    """The contrast of two colors, whose red, green and blue are 0 to 255 (WCAG 2.2)."""
+    shares = np.array(colors) / 255
+    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    low, high = np.sort(linear @ (0.2126, 0.7152, 0.0722))
+    return float((high + 0.05) / (low + 0.05))
+
+
 def figures(app: AppTest) -> Sequence:
     """The Vega-Lite figures of the page."""
     return app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")

@@ -206,7 +206,7 @@ def test_every_picture_of_a_page_comes_back_from_every_file(page, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", ["heads", "positions", "compare", "masks"]
+    "page", ["heads", "positions", "compare", "masks", "claims"]
 )  # the first three draw before the title
 def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app = open_at(page)
@@ -214,22 +214,13 @@ def test_the_dialog_lists_the_same_after_the_page_has_run_again(page):
     app.run()
     app.session_state[REQUESTED] = True
     app.run()
-    assert titles and app.selectbox(key="export:picture").options == titles
     assert any(code.value.startswith("# Attention Lab") for code in app.code)
-    assert [picture.title for picture in pictures_of(app.run()).values()] == titles
-
-
-@pytest.mark.parametrize("page", ["masks", "claims"])
-def test_the_dialog_has_the_script_and_a_figure_for_a_paper_where_there_is_a_picture(page):
-    app = open_at(page)
-    app.session_state[REQUESTED] = True
-    app.run()
-    assert any(code.value.startswith("# Attention Lab") for code in app.code)
-    if pictures_of(app):
-        labels = [button.proto.label for button in app.get("download_button")]
-        assert set(FORMATS) <= set(labels)
+    if titles:
+        assert app.selectbox(key="export:picture").options == titles
+        assert set(FORMATS) <= {button.proto.label for button in app.get("download_button")}
         assert app.selectbox(key="export:paper").options == [*WIDTHS]
-    assert bool(pictures_of(app)) == (page == "masks")
+    assert bool(titles) == (page != "claims")
+    assert [picture.title for picture in pictures_of(app.run()).values()] == titles
 
 
 # One value, one text: every number with decimals on these pages stands as `dashboard.draw.formats` writes it.
