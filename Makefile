@@ -1,6 +1,6 @@
 # make run      the dashboard (creates .venv the first time)
 # make test     the checks, the tests, and the tests in a real browser: all parts, whichever of them fails
-# make snapshots writes again what each page says, after a change that should change it
+# make snapshots writes again what each page says and each claim trains, after a change that should change it
 # make quick    a slice through all of it in a minute, without a browser: what to run at every save
 # make mutate   breaks lines of core at random and counts how many make quick and all tests catch: half an hour
 # make fuzz     thousands of hostile cases at every door by which something comes in: half an hour
@@ -69,7 +69,7 @@ quick: $(VENV)/.installed-dev
 
 # The diff of tests/pages/snapshots then shows what changed
 snapshots: $(VENV)/.installed-dev
-	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims/test_rules.py
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev

@@ -1,8 +1,13 @@
 """The rule of every claim, on made-up data that confirms it, refutes it, and is too noisy to tell."""
 
+import json
 import math
+import os
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +18,7 @@ import torch
 from core.attention import Attention, AttentionConfig
 from core.attention.cost import attention_cost, parameters
 from core.attention.positions.relative import sinusoids
+from core.claims import experiment
 from core.claims.base import CellResult, Claim, Outcome, Pick, Results, SeedValues, combine, verdict
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.entries import (
@@ -31,7 +37,8 @@ from core.models.base import Shape
 from core.models.transformer import Residual
 from core.tasks import Batch, TaskConfig, make_task
 from core.training.config import RunConfig
-from core.training.loop import prepare
+from core.training.loop import Session, prepare
+from core.training.record import Bucket, Record
 from tests.cases import instance
 
 # Made-up results of a claim: the numbers that a world would give, with noise from seed to seed.
@@ -777,3 +784,74 @@ def test_each_query_keeps_as_many_keys_as_said(condition):
         "causal"
     ]
     assert torch.equal(latest.weights[0, 0] > 0, torch.ones(12, 12).tril().triu(-1).bool())
+
+
+# What each experiment trains and measures, without its training: as it was when its result was shipped.
+
+
+SAVED = Path(__file__).with_name("experiments")  # `make snapshots` writes them again
+FEW = {  # smaller than in the claims: how many are measured is not what is shown here
+    (cost, "LENGTHS"): cost.LENGTHS[:2],
+    (heads, "WINDOWS"): 6,
+    (heads, "ITEMS"): 12,
+    (meaning, "ITEMS"): 12,
+    (meaning, "WORDS"): 6,
+    (meaning, "TRIALS"): 3,
+    (meaning, "SEARCH"): 4,
+    (positions, "PATH_LENGTHS"): positions.PATH_LENGTHS[:4],
+    (positions, "bits_by_length"): partial(positions.bits_by_length, windows=2),
+    (scores, "ITEMS"): 12,
+    (scores, "WINDOWS"): 6,
+    (training, "WINDOWS"): 6,
+    (training, "SOURCES"): 2,
+    (why, "LENGTHS"): why.LENGTHS[:2],
+}
+
+
+@pytest.fixture
+def trains(monkeypatch) -> dict[str, float]:
+    """What a measure would train: the checksum of each config, or the steps, the rate and the first loss."""
+    found: dict[str, float] = {}
+    for (module, name), value in FEW.items():
+        monkeypatch.setattr(module, name, value)
+    last = Record(8, loss=2.0, token_accuracy=0.5, sequence_accuracy=0.25, bleu=50.0, final=True)
+    seen = replace(last, expected=((0.25, 0.5),), buckets=(Bucket("1–10", 9, 0.25, 50.0),))
+
+    def noted(config: RunConfig) -> tuple[Record, ...]:
+        text = json.dumps(config.to_json(), sort_keys=True)
+        found[f"{len(found)} {zlib.crc32(text.encode()):08x}"] = config.steps
+        return Record(0), seen
+
+    def whole(session: Session, stop: object = None) -> Trained:
+        return Trained(session.model.eval(), session.task, noted(session.config))
+
+    def fit(model, loss, steps, rate, stop) -> None:
+        found[f"{len(found)} {steps} steps at {rate}"] = loss().item()
+
+    monkeypatch.setattr(heads, "train", lambda config, *_: noted(config))
+    for module in (experiment, training):
+        monkeypatch.setattr(module, "train_whole", whole)
+    for module in (meaning, positions, training):
+        monkeypatch.setattr(module, "fit", fit)
+    return found
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.key)
+def test_an_experiment_is_what_it_was(claim, trains):
+    lowest = {param.key: param.low for param in claim.settings if param.low is not None}
+    settings, now = claim.settle(lowest), {}
+    for condition in claim.conditions(settings):
+        trains.clear()
+        meaning.trained_reader.cache_clear()
+        for name, value, x in claim.measure(condition, 1, settings, lambda: False):
+            taken = "econds" in name  # another at each time
+            trains[name if x is None else f"{name} at {x:g}"] = 0.0 if taken else float(value)
+        now[condition] = {name: float(f"{value:.5g}") for name, value in trains.items()}
+    path = SAVED / f"{claim.key}.json"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
+        path.write_text(text, encoding="utf-8")
+    saved = json.loads(path.read_text("utf-8"))
+    assert now.keys() == saved.keys()
+    for condition, numbers in now.items():
+        assert numbers == pytest.approx(saved[condition], rel=2e-3, abs=1e-5), condition

@@ -44,6 +44,8 @@ def test_a_run_is_its_records():
     assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
     assert last.gradient > 0 and last.tokens_per_second > 0 and not last.capped
     assert 0 < last.train_seconds < last.elapsed < time.perf_counter()
+    tokens = 2 * 8 * (6 + 7)  # steps, examples, letters and those to say with the end mark
+    assert second.tokens_per_second == pytest.approx(tokens / second.train_seconds)
     assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}
     parts = loop.parts_of(model := prepare(small_run()).model)
     encoder = ["source", "source_places", "encoder.layers.0"]

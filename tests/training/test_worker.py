@@ -20,8 +20,7 @@ from core.models import ModelConfig
 from core.runs import executor, worker
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, find_run
-from core.tasks import TASKS, TaskConfig, make_task
-from core.training import Record, RunConfig, loop, prepare, recommended, train
+from core.training import Record, loop, prepare, train
 from core.training.__main__ import progress
 from dashboard.server import jobs
 from dashboard.ui import run_data
@@ -428,15 +427,6 @@ def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
     assert not ended.capped and "cap" not in others + progress(ended, whole.config()), (
         "it made all of its steps, however long that took"
     )
-
-
-def test_steps_alone_bound_every_recipe():
-    for entry in TASKS:
-        if any(param.key == "data" for param in entry.params):
-            continue
-        task = make_task(TaskConfig.of(entry.key))
-        for kind in task.recommended:
-            assert recommended(task, kind).max_seconds == RunConfig.max_seconds
 
 
 # How runs share GPUs, with numbers and memories that this machine does not have; no GPU is used.
