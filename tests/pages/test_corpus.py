@@ -54,17 +54,6 @@ def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
     assert len(values) == 5 and values == sorted(values)[::-1] and len(figures(app)) == 2
 
 
-def test_a_head_its_measure_and_what_is_shown_of_it_are_picked():
-    app = open_at("corpus", **{"inside:model": "induction"})
-    app.selectbox(key=key("head")).set_value("L0·H2").run()
-    app.selectbox(key=key("measure")).set_value("distance").run()
-    app.segmented_control(key=key("view")).set_value("typical").run()
-    assert [row.split()[0] for row in rows(app)] == [str(step) for step in range(1, 10)]
-    assert_says(app, "L0·H2: its distance is")
-    app.segmented_control(key=key("view")).set_value("map").run()
-    assert_says(app, "queries and keys of L0·H2 from the first 5 texts")
-
-
 def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(
     monkeypatch,
 ):

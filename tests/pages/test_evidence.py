@@ -153,7 +153,7 @@ def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
 
 
 def test_stop_keeps_what_is_there(monkeypatch):
-    """Stop pressed after the fifth of nine: a page that runs again shows five and offers the rest."""
+    # Stop pressed after the fifth of nine: a page that runs again shows five and offers the rest
 
     def script():
         import streamlit as st
@@ -185,7 +185,7 @@ def test_stop_keeps_what_is_there(monkeypatch):
 
 
 def test_what_has_nothing_to_measure_is_a_fragment():
-    """Stop cannot interrupt a fragment: the run that measures, and the one after it, draw without one."""
+    # Stop cannot interrupt a fragment: the run that measures, and the one after it, draw without one
 
     def script():
         import streamlit as st
@@ -263,28 +263,5 @@ def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monk
     assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)
 
 
-# Which class or token Evidence follows, and as what: offered, typed, linked, refused in words.
-
-
 def field(app: AppTest, label: str):
     return next((one for one in app.selectbox if one.label == label), None)
-
-
-def test_any_class_can_be_followed_and_a_difference_and_the_link_carries_them(app, monkeypatch):
-    assert "the logit of the class 3 falls from" in fact_text(shown(app, "digits"))
-    sure = r"The most likely has a probability of 0\.9\d+, which changes little"
-    assert re.search(sure, captions(app)), "above 95 % the logit is followed"
-    field(app, "Measured as").set_value("probability").run()
-    assert "the probability of the class 3" in fact_text(app)
-    assert "changes little" not in captions(app)
-    assert len(field(app, "Class to measure").options) >= 10
-    field(app, "Class to measure").set_value("5").run()
-    assert field(app, "Minus the logit of") is None
-    field(app, "Measured as").set_value("logit difference").run()
-    assert "the logit of the class 5 minus that of 3" in fact_text(app)
-    field(app, "Minus the logit of").set_value("8").run()
-    text = fact_text(app)
-    assert "the logit of the class 5 minus that of 8" in text
-    link = {"quantity": "logit difference", "output:digits": "5", "contrast:digits": "8"}
-    values = {f"evidence:{name}": value for name, value in link.items()}
-    assert fact_text(shown(evidence_app(monkeypatch), "digits", **values)) == text

@@ -19,7 +19,7 @@ from tests.pages.app import (
     page_text,
     query_value,
 )
-from tests.tiny_models import FAMILIES, build, given, ids_of, save, tiny, tokenizer
+from tests.tiny_models import FAMILIES, SENTENCE, build, given, ids_of, save, tiny, tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -189,15 +189,12 @@ def test_a_pinned_cell_and_a_picked_head_belong_to_their_text():
 
 
 def test_links_with_earlier_names_open_what_they_did():
-    app = open_at("generate", **{"inside:model": "numbers", "generate:kind": "What was said"})
-    assert app.segmented_control(key="generate:kind").value == "causal"
     name, link = (
         "two_models:model:induction",
         {"inside:model": "induction", "two_models:mode": "Two models"},
     )
     other = open_at("two_models", **link, **{name: "Fine-tuned: numbers, kept"})
     assert other.selectbox(key=name).value == "Fine-tuned: numbers, example"
-    assert "attends in the text before it" in str([e.proto.json for e in app.get("bidi_component")])
 
 
 # A link opens a model on a page, which says what it reads of it, or why it cannot.
@@ -283,6 +280,72 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     *(("use_model", family, {}, (says,), ()) for family, says in JOBS.items()),
     *(("use_model", "numbers", {"use_model:word": word}, (f"For {token}, head",), ())
       for word, token in (("1", "tausend"), ("77777", "und"), ("x", "und"))),
+    ("pretrained", "", {"pretrained:special": "true"}, ("Special tokens are hidden", "divided by what is left"), ("CLS",)),
+    ("pretrained", "", {"inside:text": "Tokenization of unbelievable things.", "pin": "1.2", "pretrained:words": "true"},
+     ("Pieces of a word are merged", "tokenization"), ()),
+    ("pretrained", "", {"head": "0.2", "pin": "6.8_10.9"}, ("In head L0·H2, it puts", "on because", "cross → street"), ()),
+    ("evidence", "digits", {}, ("the logit of the class 3 falls from", "The most likely has a probability of 0.9"),
+     ("Minus the logit of",)),
+    ("evidence", "digits", {"evidence:quantity": "probability"}, ("the probability of the class 3",), ("changes little",)),
+    ("evidence", "digits", {"evidence:quantity": "logit difference", "evidence:output:digits": "5"},
+     ("the logit of the class 5 minus that of 3",), ()),
+    ("evidence", "digits", {"evidence:quantity": "logit difference", "evidence:output:digits": "5",
+                            "evidence:contrast:digits": "8"}, ("the logit of the class 5 minus that of 8",), ()),
+    ("lens", "induction", {"at": "3", "lens:layer:induction": "L0", "lens:output:induction": "king"},
+     ("At king, king is not the likeliest at the end: its rank is", "Where L0 attends to", "L0·H3"), ("L1·H0",)),
+    ("lens", "induction", {"lens:tokens:induction": "zzz"}, ("“zzz” is not in the vocabulary of induction",), ()),
+    ("lens", "induction", {"inside:text": "the old king walked to the dark river . " * 12, "at": "50"},
+     ("Tokens 32 to 95 of 97, around", "At to, the is the likeliest"), ()),
+    ("lens", "numbers", {}, ("sieben is the likeliest from L1 on", "The layers are those of the decoder", "cross"), ()),
+    ("lens", "numbers", {"lens:view": "Who wrote it"}, ("by cross L1·H3", "Sum of all 31 parts"), ()),
+    ("lens", "induction", {"lens:view": "Who wrote it", "lens:contrast:induction": "wolf", "head": "0.1"},
+     ("minus that of wolf", "Where L0·H1 attends to"), ()),
+    ("lens", "bert", {"inside:text": "The street was late."}, ("At [MASK,",), ()),
+    ("lens", "bert", {"inside:text": "The street was late.", "lens:view": "Who wrote it"},
+     ("Sum of all", "the gates of the activation before the unembedding, are held"), ()),
+    ("circuits", "", {"circuits:head": "L0·H1", "circuits:kind": "V: values", "circuits:edges": "3",
+                      "circuits:token": "King"},
+     ("Where L0·H1 attends to King", "the query of King matches", "No head that it reads comes before it",
+      "No head takes its values from an earlier one more than random matrices would"), ()),
+    ("circuits", "", {"circuits:token": "zyzzyva"}, ("has no token for “zyzzyva”", "attends to river"), ()),
+    ("circuits", "names", {"circuits:kind": "K: keys"},
+     ("L1·H0 brings back 100\u00a0% of the difference. It puts 0.97 of its weight on “ben”",
+      "L0·H1 brings back 88\u00a0% of the difference. It puts 0.99 of its weight on “dogs”",
+      "No head takes its keys from an earlier one more than random matrices"), ()),
+    ("head_roles", "induction", {"head_roles:view": "Standard tests"}, ("L1·H2 puts 0.97 ± 0.010 of its weight",), ()),
+    ("head_roles", "", {"head_roles:view": "Standard tests"}, ("On random tokens that repeat, L2·H9 puts",), ()),
+    ("head_roles", "", {"head_roles:view": "Standard tests", "head_roles:test": "Previous token",
+                        "head_roles:tested": "L2·H11"}, ("L2·H11 puts", "L0·H2 has the highest score"), ()),
+    ("head_roles", "", {"head_roles:view": "Standard tests", "head_roles:test": "Successor", "head_roles:order": "days"},
+     ("No head of this model is a successor head.", "This model has no unembedding"), ()),
+    ("head_roles", "", {"head_roles:view": "Syntax", "head_roles:relation": "Verb → object",
+                        "head_roles:syntactic": "L2·H0", "head_roles:sentence": "5"}, ("to which L2·H0 attends most",), ()),
+    ("corpus", "induction", {"corpus:head": "L0·H2"}, ("L0·H2: its weight on the token before is",), ()),
+    ("corpus", "induction", {"corpus:head": "L0·H2", "corpus:measure": "Distance", "corpus:view": "Typical"},
+     ("L0·H2: its distance is", "decile"), ()),
+    ("corpus", "induction", {"corpus:head": "L0·H2", "corpus:view": "Queries and keys"},
+     ("queries and keys of L0·H2 from the first 5 texts",), ()),
+    ("generate", "numbers", {"inside:text": "forty-seven"},
+     ("sieben und vier zig", "Where each new token attends in the source", '"show": "both"'), ()),
+    ("generate", "numbers", {"generate:kind": "What was said"}, ("attends in the text before it",), ()),
+    ("two_models", "", {"two_models:text:all-MiniLM-L6-v2": SENTENCE}, ("Overlap 1.00", "Heads that differ 0 of 72"), ()),
+    *(("two_models", name, {}, (f"head {head} brings back",), ("unk",)) for name, head in (
+        ("all-MiniLM-L6-v2", "L5·H9"), ("induction", "L1·H2"), ("only-attention", "L0·H2"), ("names", "L1·H0"),
+        ("numbers", "cross L1·H3"))),
+    ("use_model", "", {"inside:text": "  "}, ("nothing to read",), ()),
+    ("use_model", "", {"use_model:more": "A tired animal stayed on its side of the street.\n\n"},
+     ("stayed on its side", "all 1 pairs"), ()),
+    ("use_model", "", {"use_model:more": "\n".join(f"Sentence {i}." for i in range(30))}, ("at most 12",), ()),
+    ("use_model", "", {"use_model:more": " "}, ("nothing to compare with",), ()),
+    ("use_model", "induction", {}, ("The next token is river with", "none of 8 heads changes it more"), ()),
+    ("use_model", "digits", {}, ("The class is 3", "the patch in row"), ()),
+    ("use_model", "digits", {"inside:picture": "Digit 7"}, ("The class is 7",), ()),
+    ("use_model", "numbers", {"inside:target": "neun und", "inside:text": "forty-seven"},
+     ("The model reads your target neun und",), ()),
+    ("use_model", "numbers", {"inside:target": "neun und", "inside:text": "forty-seven", "use_model:word": "0"},
+     ("For sieben, head",), ()),
+    ("fine_tune", "", {"fine_tune:task": "Pairs of sequences"},
+     ("sequence accuracy is", "10 words were not in its vocabulary", "sieben tausend drei hundert vier", "7 3 0 4"), ()),
     ("use_model", "bert", {"inside:text": "[SEP]"}, ("no word that could be masked",), ()),
 ]  # fmt: skip
 
@@ -295,6 +358,8 @@ def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, link, says, lac
         [re.sub(r":primary\[|[]*]", "", page_text(app)), *(one.label for one in app.button)]
     )
     text += "".join(one.value for one in app.latex)
+    text += " ".join(f"{one.label} {one.value}" for one in app.metric)
+    text += " ".join(one.proto.json for one in app.get("bidi_component"))
     assert [one for one in says if one not in text] == [] and not [
         one for one in lacks if one in text
     ]

@@ -18,7 +18,7 @@ from core.studies.pretrained import (
 )
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact
 from tests.cases import each
-from tests.pages.app import app_at, assert_says, html_text, page_text
+from tests.pages.app import app_at, assert_says, html_text
 
 
 @pytest.fixture
@@ -29,20 +29,11 @@ def app() -> AppTest:
 def test_first_sight_measures_something_with_nothing_pressed(app):
     assert_says(app.run(), "attends most to the previous token", "Previous token")
     assert "pretrained:words" not in [one.key for one in app.toggle], "each word is one piece"
-    app.toggle(key="pretrained:special").set_value(True).run()
-    assert_says(app, "Special tokens are hidden", "divided by what is left")
-    assert "CLS" not in page_text(app)
-    app.text_input(key="inside:text").set_value("Tokenization of unbelievable things.").run()
-    app.query_params["pin"] = "1.2"
-    app.toggle(key="pretrained:words").set_value(True).run()
-    assert_says(app, "Pieces of a word are merged", "tokenization")
 
 
-def test_a_link_opens_its_head_and_its_cells(app):
+def test_another_model_forgets_the_head_and_the_pins_of_the_last(app):
     app.query_params["head"], app.query_params["pin"] = "0.2", "6.8_10.9"
-    assert_says(app.run(), "In head L0·H2, it puts", "on because", "cross → street")
-    # Another model forgets the head and the pins of the last
-    app.selectbox(key="inside:model").set_value("induction").run()
+    app.run().selectbox(key="inside:model").set_value("induction").run()
     assert not app.warning and not {"head", "pin"} & set(app.query_params)
 
 

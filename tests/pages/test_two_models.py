@@ -18,35 +18,13 @@ def figure(app: AppTest, name: str) -> str:
     return next(item.value for item in app.metric if item.label == name)
 
 
-def test_one_word_moves_a_few_heads():
+def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
     app = open_page()
     assert 0.85 < float(figure(app, "Overlap")) < 0.99
-    same = app.text_input(key="inside:text").value
-    app.text_input(key="two_models:text:all-MiniLM-L6-v2").set_value(same).run()
-    assert (figure(app, "Overlap"), figure(app, "Heads that differ")) == ("1.00", "0 of 72")
     app.segmented_control(key="two_models:mode").set_value("untrained").run()
     first = page_text(app)
     assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
-    app.number_input(key="two_models:seed").set_value(1).run()
-    assert "in the untrained model" in page_text(app) and page_text(app) != first
-
-
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        ("all-MiniLM-L6-v2", "L5·H9"),
-        ("induction", "L1·H2"),
-        ("only-attention", "L0·H2"),
-        ("names", "L1·H0"),
-        ("numbers", "cross L1·H3"),
-    ],
-)
-def test_first_sight_is_one_word_changed_in_the_model_s_own_language(name, head):
-    app = open_page(inside__model=name)
-    text = page_text(app)
-    shared, places = re.search(r"(\d+) of (\d+) rows are in both", text).groups()
-    assert int(shared) >= int(places) - 3 and "unk" not in text and not app.info
-    assert float(figure(app, "Overlap")) < 1 and f"head {head} brings back" in text
+    assert page_text(app.number_input(key="two_models:seed").set_value(1).run()) != first
 
 
 def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
