@@ -134,12 +134,10 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
     corpus = Corpus()
-    long = " ".join(["old man"] * MAX_TOKENS)
-    for record in measure_texts(
-        model, [ModelInputs(" "), ModelInputs("the old man"), ModelInputs(long)], "causal"
-    ):
+    texts = " ", "the old man", "the king", " ".join(["old man"] * MAX_TOKENS)
+    for record in measure_texts(model, [*map(ModelInputs, texts)], "causal"):
         corpus.add(record)
-    assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (3, 2, [0], 1)
+    assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (4, 3, [0], 1)
     assert corpus.error.startswith("There is nothing to read yet")
     assert corpus.mean("distance").max() < MAX_TOKENS
 
@@ -233,9 +231,9 @@ def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_
     assert work(stopped, after(2)) == ("stopped", "Stopped after 2 of 4 texts, which are saved.")
     corpus = load(stopped)
     assert corpus.texts == 2 and len(values_of(stopped, corpus, "entropy", (0, 0))) == 2
-    assert work(stopped, lambda: False)[0] == "finished" and numbers(stopped) == pytest.approx(
-        numbers(whole)
-    )
+    read: list[Corpus] = []
+    assert work(stopped, lambda: False, read.append)[0] == "finished" and len(read) == 2
+    assert numbers(stopped) == pytest.approx(numbers(whole))
 
 
 def test_the_saved_values_are_those_of_the_means(whole):
@@ -357,6 +355,7 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
             (one.text, one.target) for one in inputs
         ]
         assert all(one.text or one.picture is not None for one in inputs) and len(inputs) == 3
+        assert all((one.target is None) == (name != "numbers") for one in inputs)
     with pytest.raises(ConfigError, match="The training data of minilm is not here"):
         inputs_of(CorpusConfig(source="training"))
 

@@ -1,6 +1,7 @@
 """The logit lens, logit attribution, patching and circuits, held against plain matrix algebra on the weights."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -566,7 +567,9 @@ def test_a_norm_after_w_o_is_folded_in_too():
     own = layer.self_attn.o_proj.weight.T.unflatten(0, (6, -1)) * (
         1 + layer.post_attention_layernorm.weight
     )
-    torch.testing.assert_close(read_heads(tiny("gemma2"))[0].w_o, own.detach(), **CLOSE)
+    heads = read_heads(tiny("gemma2"))[0]
+    torch.testing.assert_close(heads.w_o, own.detach(), **CLOSE)
+    assert heads.scale == pytest.approx(7**-0.5)
 
 
 @each("norm", [nn.LayerNorm(7), nn.LayerNorm(6), nn.RMSNorm(7)])
@@ -617,7 +620,10 @@ def test_a_head_that_copies_scores_one_and_ranks_count_equal_values(sign):
     units = torch.linalg.qr(torch.randn(9, 9))[0]
     w_v, w_o = units[None, :, :4], sign * units[:, :4].T[None]
     tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
-    score = copying_scores(HeadMatrices("self", 0, w_v, w_v, w_v, w_o, 1, 0), tables)
+    heads = HeadMatrices("self", 0, w_v, w_v, w_v, w_o, 1, 0)
+    score, queries = copying_scores(heads, tables), units @ w_v[0]
+    torch.testing.assert_close(tables.attended(heads, 0, 2), queries @ queries[2] / 2, **CLOSE)
+    assert tables.attended(replace(heads, w_k=None), 0, 2) is None
     ranks = effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]]))
     assert [*score.tolist(), *ranks.tolist()] == pytest.approx([sign, 4, 1])
 
@@ -675,6 +681,7 @@ def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
     pairs = {(kind, kinds[a], kinds[b]) for kind, a, b in compositions(heads)}
     assert {("K", "self", "cross"), ("Q", "causal", "cross"), ("V", "cross", "causal")} <= pairs
     assert not {("Q", "self", "cross"), ("K", "causal", "cross"), ("K", "self", "causal")} & pairs
+    assert read_vocabularies(tiny("t5")).by_embedding == {"self"}
 
 
 @each(
