@@ -190,24 +190,13 @@ alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for nam
 def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> Script:
     layer, at = head
     code = f"""
-import torch
+from core.studies.cache import decode_steps
 
-from core.pretrained.hf_conversion import encode, load_lab_decoder
-
-model, task = load_lab_decoder("trained")
-tokens, new, _ = encode(task, {source_of(prompt)}, {study.MAX_PROMPT})
-state, queries, weights = model.start(None), [], []
-for step in range({study.STEPS} + 1):  # step 0 reads the prompt, each later one the token before
-    logits, state, maps = model.read(None, state, new, True)
-    queries.append(torch.stack([layer.q[0] for layer in maps["causal"]]))  # (L, H, new, D)
-    weights.append(torch.stack([layer.weights[0, :, -1] for layer in maps["causal"]]))  # (L, H, S), of the last token
-    new = logits[:, -1:].argmax(-1)
-    if step < {study.STEPS}:
-        tokens += task.target_vocab.decode(new[0].tolist())
-    print(tokens[-1], "computed", queries[-1].shape[2], "stored", state.length)
-q = torch.cat(queries, 2)  # (L, H, T, D)
-k, v = (torch.stack([past.heads[part][0] for past in state.past if past is not None]) for part in (0, 1))
-k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))  # for heads that share them
+result = decode_steps({source_of(prompt)})
+q, k, v = (result.vectors[name] for name in "qkv")  # (L, H, T, D), k and v as the cache holds them
+weights = result.weights  # (L, H, S) of each step, of its last token
+for step, counts in enumerate(result.counts):  # step 0 reads the prompt, each later one the token before
+    print(result.tokens[result.last(step)], "computed", counts.computed["q"], "stored", counts.stored)
 picked = weights[{step}][{layer}, {at}]
 """
     values = {name: result.vectors[name] for name in study.NAMES} | {
@@ -219,7 +208,7 @@ picked = weights[{step}][{layer}, {at}]
         values
         | {
             "picked": result.weights[step][head],
-            "[each.shape[2] for each in queries]": np.array(
+            "[each.computed['q'] for each in result.counts]": np.array(
                 [each.computed["q"] for each in result.counts]
             ),
         },
@@ -295,10 +284,11 @@ alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for na
 
 def pages(result: study.Paging) -> Script:
     code = f"""
-lengths, page = {source_of(list(result.lengths))}, {result.size}
-paged = page * sum(-(-length // page) for length in lengths)
-reserved = len(lengths) * max(lengths)
-print("empty in pages", 1 - sum(lengths) / paged, "with room for the longest", 1 - sum(lengths) / reserved)
+from core.studies.cache import paging
+
+result = paging({source_of(result.lengths)}, {result.size})
+paged, reserved = result.paged, result.reserved  # places
+print("empty in pages", result.wasted(paged), "with room for the longest", result.wasted(reserved))
 """
     return Script(
         (Cell("Several sequences in pages: the share of memory that holds no token.", code),),

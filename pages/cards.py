@@ -181,12 +181,6 @@ def link(one: ModelCard) -> dict[str, str | list[str]]:
 # What the page computes as Python.
 
 
-CACHES = """
-lengths = [2**power for power in range(10, 21)]  # tokens
-sizes = {other.name: [(length, other.cache_bytes(length)) for length in lengths
-                      if not other.longest or length <= other.longest]
-         for other in map(card, compared) if other.stores}
-"""
 DRAW = """
 import altair as alt
 import pandas as pd
@@ -222,10 +216,13 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
     cells = [Cell(text, code)]
     if not drawn:
         return Script(tuple(cells), results)
-    compared = f"compared = {source_of(list(dict.fromkeys((values.model, *values.compared))))}"
-    assert tuple(2**power for power in range(10, 21)) == LENGTHS
+    caches = f"""
+from core.studies.cards import curves
+
+sizes = curves({source_of((values.model, *values.compared))})  # (tokens, bytes) of each model
+"""
     text = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
-    cells.append(Cell(text, compared + CACHES, DRAW, "cards:sizes"))
+    cells.append(Cell(text, caches, DRAW, "cards:sizes"))
     sizes = {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}
     return Script(tuple(cells), results | sizes)
 

@@ -590,27 +590,6 @@ def pairs(data: SweepData, measure: str) -> tuple[list[str], list[list[str]]]:
 # What the page computes as Python.
 
 
-STATS = """
-config, outcomes = sweep.config(), sweep.outcomes()  # an outcome for each (index of the value, seed)
-groups = {value_text(config.axis, value): [outcomes[cell] for cell in config.cells
-                                           if cell[0] == index and cell in outcomes]
-          for index, value in enumerate(config.values)}
-stats = {name: result for name, group in groups.items()
-         if (result := seed_stats([outcome.last(measure) for outcome in group], MEASURES[measure]))}
-for name, each in stats.items():
-    print(name, "mean", each.mean, "95 % interval", each.interval, "seeds", each.values)
-tests = sweep_comparisons(config, outcomes, measure)  # paired by seed, corrected for all pairs (Bonferroni)
-for test in tests:
-    print(f"{list(groups)[test.first]} {test.sign} {list(groups)[test.second]}: {test.difference:.3g} "
-          f"[{test.low:.3g}, {test.high:.3g}], p = {test.p:.2g}")
-"""
-MEANS = """
-from core.training.seed_stats import line
-
-lines = {name: line([outcome.points(measure, over) for outcome in group if outcome.state == "finished"],
-                    over == config.equal == "steps")
-         for name, group in groups.items() if any(outcome.state == "finished" for outcome in group)}
-"""
 DRAW_SEEDS = """
 import altair as alt
 import pandas as pd
@@ -628,15 +607,22 @@ def script(data: SweepData, measure: str, over: str) -> Script:
     code = f"""
 from pathlib import Path
 
-from core.training.seed_stats import seed_stats
-from core.runs.sweeps import MEASURES
 from core.runs.sweeps import Sweep
-from core.runs.sweeps import sweep_comparisons
-from core.training.sweeps import value_text
+from core.studies.sweeps import load_sweep
 
-sweep = Sweep(Path({path_code(data.sweep.path)}))  # `python -m core.training sweep` trains one
+data = load_sweep(Sweep(Path({path_code(data.sweep.path)})))  # `python -m core.training sweep` trains one
 measure, over = {measure!r}, {over!r}
+stats = {{data.names[value]: each for value, each in data.stats(measure).items()}}
+for name, each in stats.items():
+    print(name, "mean", each.mean, "95 % interval", each.interval, "seeds", each.values)
+tests = data.comparisons(measure)  # paired by seed, corrected for all pairs (Bonferroni)
+for test in tests:
+    print(f"{{data.names[test.first]}} {{test.sign}} {{data.names[test.second]}}: {{test.difference:.3g}} "
+          f"[{{test.low:.3g}}, {{test.high:.3g}}], p = {{test.p:.2g}}")
 """
+    means = (
+        "lines = {data.names[value]: line for value, line in data.lines(measure, over).items()}\n"
+    )
     stats = data.stats(measure).values()
     lines = {
         value: line
@@ -660,10 +646,10 @@ measure, over = {measure!r}, {over!r}
     seeds = "The final number of every seed, the mean of each value with its 95 % interval, and the tests of all pairs."
     return Script(
         (
-            Cell(seeds, code + STATS.lstrip(), DRAW_SEEDS if stats else "", "sweeps:seeds"),
+            Cell(seeds, code, DRAW_SEEDS if stats else "", "sweeps:seeds"),
             Cell(
                 "The mean over the seeds during training.",
-                MEANS,
+                means,
                 DRAW_LINES if lines else "",
                 "sweeps:lines",
             ),
