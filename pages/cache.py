@@ -192,11 +192,11 @@ def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int])
     code = f"""
 from core.studies.cache import decode_steps
 
-result = decode_steps({source_of(prompt)})
-q, k, v = (result.vectors[name] for name in "qkv")  # (L, H, T, D), k and v as the cache holds them
-weights = result.weights  # (L, H, S) of each step, of its last token
-for step, counts in enumerate(result.counts):  # step 0 reads the prompt, each later one the token before
-    print(result.tokens[result.last(step)], "computed", counts.computed["q"], "stored", counts.stored)
+decoding = decode_steps({source_of(prompt)})
+q, k, v = (decoding.vectors[name] for name in "qkv")  # (L, H, T, D), k and v as the cache holds them
+weights = decoding.weights  # (L, H, S) of each step, of its last token
+for step, counts in enumerate(decoding.counts):  # step 0 reads the prompt, each later one the token before
+    print(decoding.tokens[decoding.last(step)], "computed", counts.computed["q"], "stored", counts.stored)
 picked = weights[{step}][{layer}, {at}]
 """
     values = {name: result.vectors[name] for name in study.NAMES} | {
@@ -208,7 +208,7 @@ picked = weights[{step}][{layer}, {at}]
         values
         | {
             "picked": result.weights[step][head],
-            "[each.computed['q'] for each in result.counts]": np.array(
+            "[each.computed['q'] for each in decoding.counts]": np.array(
                 [each.computed["q"] for each in result.counts]
             ),
         },
@@ -286,9 +286,9 @@ def pages(result: study.Paging) -> Script:
     code = f"""
 from core.studies.cache import paging
 
-result = paging({source_of(result.lengths)}, {result.size})
-paged, reserved = result.paged, result.reserved  # places
-print("empty in pages", result.wasted(paged), "with room for the longest", result.wasted(reserved))
+pages = paging({source_of(result.lengths)}, {result.size})
+paged, reserved = pages.paged, pages.reserved  # places
+print("empty in pages", pages.wasted(paged), "with room for the longest", pages.wasted(reserved))
 """
     return Script(
         (Cell("Several sequences in pages: the share of memory that holds no token.", code),),
