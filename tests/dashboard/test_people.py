@@ -1,5 +1,6 @@
 """The queue and its workers; a public copy, on which each person has a folder of their own for a day."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -592,17 +594,25 @@ def test_the_queue_moves_on_when_a_worker_of_an_earlier_server_ends(workers):
     wait_for(lambda: waits.status().ended)
 
 
-def test_two_servers_give_a_run_to_one_worker(workers, tmp_path):
-    """Both tick at the same moment; the folder's lock lets one of them take the run."""
-    code = "import sys; from dashboard.server import jobs; jobs._give = lambda run: print(run.id); jobs.tick()"
-    env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
-    run = create_run(small_run())
-    command = [sys.executable, "-c", code]
-    servers = [
-        subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, encoding="utf-8")
-        for _ in range(2)
-    ]
-    assert sorted(server.communicate(timeout=120)[0].strip() for server in servers) == ["", run.id]
+def test_two_servers_give_a_run_to_one_worker(workers, monkeypatch):
+    """Each looks at the queue before the other takes the run, but for the folder's lock."""
+    fork, queue = multiprocessing.get_context("fork"), jobs.queue
+    taken, run = fork.Queue(), create_run(small_run())
+
+    def look() -> Any:
+        seen = queue()
+        time.sleep(0.3)
+        return seen
+
+    monkeypatch.setattr(jobs, "queue", look)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 2)
+    monkeypatch.setattr(jobs, "_give", lambda run: taken.put(run.id))
+    servers = [fork.Process(target=jobs.tick) for _ in range(2)]
+    for server in servers:
+        server.start()
+    for server in servers:
+        server.join(timeout=60)
+    assert taken.get(timeout=60) == run.id and taken.empty()
 
 
 def test_the_queue_has_an_end_and_several_runs_are_all_taken_or_none(workers, monkeypatch):
