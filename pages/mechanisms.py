@@ -9,7 +9,8 @@ import pandas as pd
 import streamlit as st
 
 from core.attention import AXES, AttentionConfig, ConfigError, Entry, Param, entry
-from core.attention.config import example, needs, refusals
+from core.attention.config import example, example_config, needs, refusals
+from core.attention.cost import parameters
 from core.entries import Value, complete
 from core.interpret import trace as analysis
 from core.seeding import seeded_layer
@@ -23,7 +24,6 @@ from core.studies.mechanisms import (
     Comparison,
     compare,
     most_changed,
-    parameter_count,
 )
 from dashboard.draw.formats import number, plain, rule
 from dashboard.draw.multiples import Tile, difference_map, multiples
@@ -133,7 +133,9 @@ def page() -> None:
                 ],
                 "paper": [item.url or None for item in entries],
                 "year": [item.year for item in entries],
-                "parameters": [parameter_count(axis, item.key) for item in entries],
+                "parameters": [
+                    parameters(example_config(axis, item.key))[axis] for item in entries
+                ],
                 "conflicts": [len(cached(refusals, axis, item.key)) for item in entries],
             }
         ),

@@ -1,13 +1,11 @@
-"""One head's weights under the baseline and under a choice, and the parameters of every choice."""
+"""One head's weights under the baseline and under a choice."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
 
-from core.attention import Attention, AttentionConfig, LayerSteps
-from core.attention.config import example_config
+from core.attention import AttentionConfig, LayerSteps
 from core.seeding import seeded_layer
 from core.tokens import embed, labels, tokenize
 
@@ -56,14 +54,3 @@ def most_changed(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
         (change if change.max() > MIN_CHANGE else after).argmax(), change.shape
     )
     return int(row), int(column)
-
-
-@cache
-def parameter_count(axis: str, key: str) -> int:
-    """The number of learned parameters of a choice, counted on the built module at d_model 64, 4 heads."""
-    piece = getattr(Attention(example_config(axis, key)), axis)
-    return (
-        sum(weight.numel() for weight in piece.parameters())
-        if isinstance(piece, torch.nn.Module)
-        else 0
-    )
