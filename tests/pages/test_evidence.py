@@ -1,5 +1,6 @@
 import io
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,35 +13,21 @@ from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import evidence
 from pages.evidence import Controls, heads_csv, moves
-from tests.pages.app import app_at, captions, html_text, page_text, query_value
+from tests.pages.app import captions, html_text, open_at, page_text, query_value
 from tests.tiny_models import save
 
-# The page Evidence in AppTest, and what stands on it.
+opened = partial(open_at, "evidence", "inside:")
 
 
-def evidence_app(monkeypatch) -> AppTest:
-    """The page, not run yet, in which all that can be measured is measured at once."""
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(
-        progress, "AT_ONCE", 60.0
-    )  # a busy machine measures slowly, and what is tested is measured
-    return app_at("evidence")
-
-
-def shown(app: AppTest, model: str, **link: str) -> AppTest:
-    for name, value in ({"inside:model": model} | link).items():
-        app.query_params[name] = value
-    return app.run()
+    # A busy machine measures slowly, and what is tested is measured
+    monkeypatch.setattr(progress, "AT_ONCE", 60.0)
 
 
 def fact_text(app: AppTest) -> str:
-    """All sentences and tables of the page, without the tags."""
     return re.sub(r"<[^>]+>", "", html_text(app))
-
-
-@pytest.fixture
-def app(monkeypatch, tmp_path) -> AppTest:
-    return evidence_app(monkeypatch)
 
 
 def numbers(pattern: str, text: str) -> list[float]:
@@ -50,8 +37,9 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(group.replace("−", "-")) for group in match.groups()]
 
 
-def test_first_sight_measures_every_head_with_nothing_pressed(app):
-    text = fact_text(app.run())
+def test_first_sight_measures_every_head_with_nothing_pressed():
+    app = opened()
+    text = fact_text(app)
     ranks = r"with ρ = ([+−]\d\.\d+); those by gradient estimate and by change with ([+−]\d\.\d+)"
     agree, foreseen = numbers(ranks, text)
     assert agree < 0.2 < 0.5 < foreseen
@@ -66,23 +54,25 @@ def test_first_sight_measures_every_head_with_nothing_pressed(app):
     assert weight * length == pytest.approx(both, rel=0.02)
 
 
-def test_the_induction_model_needs_its_induction_head(app):
-    text = page_text(shown(app, "induction"))
+def test_the_induction_model_needs_its_induction_head():
+    text = page_text(opened(model="induction"))
     before, after = numbers(r"answer river falls from (0\.\d+) to (0\.\d+)", text)
     assert before > 0.5 and after < 0.5 * before
     assert "this head contributes by where it attends" in text
     assert re.search(r"Hiding (river|dark) changes the answer most, by −0\.[4-9]", text)
 
 
-def test_another_place_is_another_question(app):
-    field(shown(app, "numbers"), "Answer at position").set_value(2).run()
+def test_another_place_is_another_question():
+    app = opened(model="numbers")
+    field(app, "Answer at position").set_value(2).run()
     assert "the logit of the answer drei" in fact_text(app) and query_value(app, "at") == "2"
     app.text_input(key="inside:text").set_value("seven hundred").run()
     assert "at" not in app.query_params and "the logit of the answer hundert" in fact_text(app)
 
 
-def test_heads_and_layers_can_be_switched_off_together(app):
-    alone = fact_text(shown(app, "induction"))
+def test_heads_and_layers_can_be_switched_off_together():
+    app = opened(model="induction")
+    alone = fact_text(app)
     app.multiselect[0].set_value(["all of L0", "all of L1"]).run()
     assert fact_text(app) == alone  # the sentence of one head stays
     changes = r"the answer by ([−+]\d\.\d+); one at a time, their changes sum to ([−+]\d\.\d+)"
@@ -90,19 +80,20 @@ def test_heads_and_layers_can_be_switched_off_together(app):
     assert abs(added) > abs(together) > 0.5
 
 
-def test_a_masked_model_is_asked_for_a_word(app, monkeypatch, tmp_path):
+def test_a_masked_model_is_asked_for_a_word(tmp_path):
     folder = str(save("bert", tmp_path))
-    box, first = field(shown(app, folder), "Masked word"), fact_text(app)
+    app = opened(model=folder)
+    box, first = field(app, "Masked word"), fact_text(app)
     box.set_value(box.options.index("animal")).run()
     text, at = fact_text(app), query_value(app, "at")
     assert text != first and "the probability of the answer" in text
-    assert fact_text(shown(evidence_app(monkeypatch), folder, at=at)) == text
+    assert fact_text(open_at("evidence", **{"inside:model": folder, "at": at})) == text
     app.text_input(key="inside:text").set_value("The [MASK] saw the street.").run()
     assert field(app, "Masked word") is None and "the probability of the answer" in fact_text(app)
 
 
-def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(app, tmp_path):
-    shown(app, str(save("bert_encoder", tmp_path)))
+def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(tmp_path):
+    app = opened(model=str(save("bert_encoder", tmp_path)))
     assert "Gradient" in fact_text(app)
     for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too"):
         app.text_input(key="inside:text").set_value(text).run()
@@ -117,10 +108,11 @@ def test_any_text_is_measured_and_an_empty_one_asks_for_a_sentence(app, tmp_path
     assert "write a sentence" in app.info[0].value
 
 
-def test_arrays_alone_show_what_follows_from_weights(app):
+def test_arrays_alone_show_what_follows_from_weights():
     out, even = io.BytesIO(), np.full((2, 3, 3), 1 / 3)
     np.savez(out, layer_0=even, layer_1=even, tokens=np.array(["a", "b", "c"]))
-    app.run().selectbox(key="inside:model").set_value("Your own arrays…").run()
+    app = opened()
+    app.selectbox(key="inside:model").set_value("Your own arrays…").run()
     app.file_uploader(key="inside:array-file").set_value(("mine.npz", out.getvalue(), "")).run()
     text = page_text(app)
     assert "Only the weights are known here" in text and "as uploaded" in text
@@ -131,18 +123,18 @@ def test_arrays_alone_show_what_follows_from_weights(app):
     assert "In L1·H1, a puts 0.33" in fact_text(app)
 
 
-def test_maps_too_large_to_stand_side_by_side_show_a_row(app, monkeypatch):
+def test_maps_too_large_to_stand_side_by_side_show_a_row(monkeypatch):
     monkeypatch.setattr(evidence, "MAX_DRAWN", 8)
-    text = page_text(shown(app, "induction"))
+    text = page_text(opened(model="induction"))
     says = "17 × 17 cells are too many to show side by side, so only row 16 is shown"
     assert says in text and re.search(r"In L\d·H\d, dark puts", text)
 
 
-def test_long_work_waits_for_a_press_and_says_how_long(app, monkeypatch):
+def test_long_work_waits_for_a_press_and_says_how_long(monkeypatch):
     monkeypatch.setattr(progress, "AT_ONCE", 0.0)
     own: dict = {}  # what other tests have measured would be there at once
     monkeypatch.setattr(progress, "measurements", lambda *about: own.setdefault(repr(about), {}))
-    shown(app, "digits")
+    app = opened(model="digits")
     assert "3 of 10 heads and layers measured; the rest takes about 1 s." in captions(app)
     assert "Without L" not in fact_text(app)
     table = "The {} heads that the answer needs most{}, as a table".format
@@ -229,10 +221,10 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
 
 
 def test_what_one_session_measured_another_one_has(monkeypatch):
-    assert "Kendall" in captions(evidence_app(monkeypatch).run())
+    assert "Kendall" in captions(opened())
     for name in ("ablate_heads", "hide_token"):
         monkeypatch.setattr(evidence, name, lambda *_: pytest.fail("measured again"))
-    again = evidence_app(monkeypatch).run()
+    again = opened()
     assert not again.exception and "Kendall" in captions(again)
 
 
@@ -256,9 +248,9 @@ def test_the_heads_are_told_as_csv():
     assert float(answer) - baseline.value == pytest.approx(float(change), abs=1e-6)
 
 
-def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(app, monkeypatch):
+def test_where_memory_is_short_the_gradient_is_left_out_and_said_to_be(monkeypatch):
     monkeypatch.setattr("core.interpret.evidence.free_bytes", lambda: 10_000)
-    shown(app, "induction", **{"inside:text": "the dark river . the dark"})
+    app = opened(model="induction", text="the dark river . the dark")
     assert "The gradient is left out" in captions(app)
     assert "Gradient" not in fact_text(app) and "Written" in fact_text(app)
 

@@ -1,17 +1,13 @@
 import re
+from functools import partial
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.interpret import patching
-from tests.pages.app import app_at, open_at, page_text
+from tests.pages.app import open_at, page_text
 
-
-def open_page(**state: object) -> AppTest:
-    app = app_at("two_models")
-    for name, value in state.items():
-        app.session_state[name.replace("__", ":")] = value
-    return app.run()
+open_page = partial(open_at, "two_models", "inside:")
 
 
 def figure(app: AppTest, name: str) -> str:
@@ -28,15 +24,15 @@ def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
 
 
 def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
-    assert "Two pictures" in open_page(inside__model="digits").button_group[0].options
-    kinds = open_page(inside__model="numbers").button_group[1]
+    assert "Two pictures" in open_page(model="digits").button_group[0].options
+    kinds = open_page(model="numbers").button_group[1]
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
     app = open_at("two_models", **{"inside:model": "numbers", "two_models:kind:3": "Decoder"})
     assert app.button_group[1].value == "causal"
 
 
 def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
-    app = open_page(inside__model="induction")
+    app = open_page(model="induction")
     app.button(key="two_models:try:1").click().run()
     text, whole = page_text(app), "all heads of L1 together 100"
     assert "The logit of king minus that of the" in text and whole in text and not app.exception
@@ -55,7 +51,7 @@ def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts
     (5, "The logit of drei minus that of vier"), (6, "The cosine with the embedding of text A is +1.00"),
 ])  # fmt: skip
 def test_each_pair_to_begin_with_is_patched(move, words):
-    app = open_page(inside__model="induction")
+    app = open_page(model="induction")
     text = page_text(app.button(key=f"two_models:try:{move}").click().run())
     assert words in text and re.search(r"effects by −?[01]?\.\d+", text)
     assert not app.exception and not app.info
