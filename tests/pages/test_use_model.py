@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,30 +15,22 @@ from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from pages import use_model
 from tests.cases import each
-from tests.pages.app import app_at, html_text, query_value
+from tests.pages.app import app_at, html_text, open_at, query_value
 from tests.tiny_models import BERT, build, save
 
-
-@pytest.fixture
-def app(monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    return app_at("use_model")
+opened = partial(open_at, "use_model", "inside:")
 
 
-def shown(app, model, **link):
-    for name, value in {"inside:model": model, **link}.items():
-        app.query_params[name] = value
-    return app.run()
-
-
-def test_a_pair_is_one_input_among_the_sentences(app):
-    text = html_text(app.run())
+def test_a_pair_is_one_input_among_the_sentences():
+    app = opened()
+    text = html_text(app)
     app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
     assert html_text(app) != text
 
 
-def test_another_answer_has_other_words(app):
-    shown(app, "numbers").get("button_group")[0].set_value(0).run()
+def test_another_answer_has_other_words():
+    app = opened(model="numbers")
+    app.get("button_group")[0].set_value(0).run()
     assert "neun</b></span>, head" in html_text(app)
     assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
     assert query_value(app, "use_model:word") == "0"
@@ -45,8 +38,9 @@ def test_another_answer_has_other_words(app):
     assert "use_model:word" not in app.query_params
 
 
-def test_the_masked_word_can_be_picked(app, tmp_path):
-    shown(app, str(save("bert", tmp_path)))
+def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = opened(model=str(save("bert", tmp_path)))
     first = next(one.value for one in app.markdown if "cross the street" in one.value)
     assert first.startswith("The animal") and "tired" not in first, "the last long word is masked"
     app.get("button_group")[0].set_value(0).run()
@@ -65,7 +59,8 @@ def test_the_masked_word_can_be_picked(app, tmp_path):
     assert "boats" not in words.options and html_text(app) != alone, "the model reads both"
 
 
-def test_other_jobs_lead_to_models_that_do_them(app):
+def test_other_jobs_lead_to_models_that_do_them():
+    app = app_at("use_model")
     app.session_state["use_model:others"] = True
     app.run()
     names = [button.label for button in app.button]
@@ -76,22 +71,21 @@ def test_other_jobs_lead_to_models_that_do_them(app):
     assert "The model writes" in html_text(app)
 
 
-def test_ten_thousand_words_are_cut_and_told_shortly(app):
-    app.query_params["inside:text"] = "word " * 10_000
-    app.run()
+def test_ten_thousand_words_are_cut_and_told_shortly():
+    app = opened(text="word " * 10_000)
     assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
     assert app.button(key="use_model:measure").label.startswith(
         "Switch off each of 72 heads, about"
     )
 
 
-def test_pictures_are_compared_where_a_model_gives_their_embedding(app, tmp_path):
+def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
     config = {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
     build("ViTModel", config).save_pretrained(tmp_path)
     options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
-    shown(app, str(tmp_path))
-    text = html_text(app)
+    text = html_text(opened(model=str(tmp_path)))
     parts = ("This picture", "is most similar to", "cosine of its vector with the original one")
     assert all(part in text for part in parts)
 
