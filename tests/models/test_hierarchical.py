@@ -45,7 +45,7 @@ def documents(seed=0):
 def direction(weights, suffix, xs, cell, size):
     own = [weights[f"{name}_l0{suffix}"] for name in CELL]
     zero, states = xs[0].new_zeros(1, size), []
-    state = zero if cell == "gru" else (zero, zero)
+    state: Any = zero if cell == "gru" else (zero, zero)
     for x in xs:
         state = (torch.gru_cell if cell == "gru" else torch.lstm_cell)(x[None], state, *own)
         states.append(hidden(state)[0])
