@@ -942,7 +942,7 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
 
 def of_model(start: ModelConfig) -> tuple[Param, ...]:
     """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
-    words = (  # what a setting is called and means in a hierarchical model
+    words: dict[str, Any] = (  # what a setting is called and means in a hierarchical model
         {
             "layers": {"meaning": "the number of layers of cells at each of the two levels"},
             "cell": {"meaning": "the recurrent cell at both levels, over words and over sentences"},
@@ -1581,8 +1581,7 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
             "Copy to my runs",
             icon=":material/content_copy:",
             key="train:copy",
-            on_click=flash_errors,
-            args=(
+            on_click=lambda: flash_errors(
                 PAGE,
                 "The run could not be copied: ",
                 lambda: select_run(copy_run(run, run.name)),

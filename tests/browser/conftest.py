@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.browser.helpers import (
-    answers,
     assert_no_exception,
     ending,
     free_port,
@@ -70,9 +70,18 @@ def start_server(folder: Path, script: Path = APP) -> tuple[subprocess.Popen, Se
     env = {"HF_HUB_OFFLINE": "1", **os.environ, "ATTENTION_LAB_RUNS": str(runs)}
     with log.open("w", encoding="utf-8") as out:
         process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
-    wait_for(lambda: process.poll() is not None or answers(port))
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return process.poll() is not None
+
+    wait_for(answers)
     assert process.poll() is None, log.read_text("utf-8")
-    return process, Server(f"http://127.0.0.1:{port}", runs, log)
+    return process, Server(url, runs, log)
 
 
 @contextmanager

@@ -181,12 +181,6 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def answers(port: int) -> bool:
-    """Whether a process of this machine listens on the port."""
-    with socket.socket() as s:
-        return s.connect_ex(("127.0.0.1", port)) == 0
-
-
 def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
     """Waits until something outside of the page is true."""
     end = time.time() + seconds

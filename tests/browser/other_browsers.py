@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 import urllib.request
@@ -18,7 +19,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-from tests.browser.helpers import answers, ending, free_port, wait_for
+from tests.browser.helpers import ending, free_port, wait_for
 
 KEYS = {
     "Tab": "\ue004",
@@ -196,8 +197,13 @@ def open_webkit(folder: Path) -> Iterator[OtherBrowser]:
         }
         port = free_port()
         with _process("WebKitWebDriver", f"--port={port}", env=env):
-            wait_for(lambda: answers(port), LONG)
+            wait_for(lambda: _answers(port), LONG)
             yield WebKit(f"http://127.0.0.1:{port}")
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) == 0
 
 
 OPENERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[OtherBrowser]]] = {

@@ -15,6 +15,7 @@ from dashboard.ui.lessons import Lesson, encode, parse_link
 from tests.browser.helpers import (
     PICTURE,
     assert_no_exception,
+    click,
     enter,
     open_page,
     press_keys,

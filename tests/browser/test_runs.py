@@ -26,6 +26,7 @@ from tests.browser.helpers import (
     open_page,
     reload,
     resize,
+    sees,
     stop_button,
     wait_for,
     wait_picture,
