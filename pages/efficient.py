@@ -187,24 +187,6 @@ def draw_controls() -> study.Conditions:
 # What the page computes as Python: the measurement of its curves, and the implied weights.
 
 
-SAVED = """
-import json
-
-file = lab_path("core/studies/data/efficient.json")  # `make measured` measures all of it again
-saved = json.loads(file.read_text("utf-8"))["points"]
-points = [point for point in saved if point["name"] in configs and not point["skipped"]]
-"""
-MEASURE = """
-from dataclasses import asdict
-
-from core.attention.cost import race
-
-reports = race(configs, {lengths}, rounds={rounds}, backward={backward}, device={device!r})
-points = [asdict(point) for report in reports for point in report.points if not point.skipped]
-"""
-PRINT = """for point in points:
-    print(point["name"], point["length"], point["seconds"], "s", point["bytes"], "bytes")
-"""
 DRAW = """
 import altair as alt
 import pandas as pd
@@ -218,7 +200,7 @@ from core.attention.cost import output_error
 
 costs = {{}}
 for key, config in configs.items():
-    length = max(point["length"] for point in points if point["name"] == key)
+    length = max(point.length for point in points if point.name == key)
     costs[key] = attention_cost(config, length, length)
     print(key, length, "tokens:", costs[key].flops, "FLOPs,", costs[key].bytes, "bytes")
 errors = {{key: output_error(config, seed={study.SEED}) for key, config in configs.items()}}
@@ -230,16 +212,27 @@ def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> S
     configs = {kernel: result.conditions.config(kernel) for kernel in kernels}
     points = {kernel: result.of(kernel) for kernel in kernels}
     made, chosen = source_of(configs), result.conditions
-    lengths = sorted({point.length for each in points.values() for point in each})
-    code = (
-        SAVED
-        if is_saved
-        else MEASURE.format(
-            lengths=lengths, rounds=study.ROUNDS, backward=chosen.backward, device=chosen.device
+    if is_saved:
+        imports = "from core.studies.efficient import load_result"
+        measured = "load_result().points  # `make measured` measures all of it again"
+    else:
+        lengths = sorted({point.length for each in points.values() for point in each})
+        imports = "from core.attention.cost import race"
+        measured = (
+            "[point for report in race(configs, "
+            f"{lengths}, rounds={study.ROUNDS}, backward={chosen.backward}, device={chosen.device!r})\n"
+            "            for point in report.points]"
         )
-    )
-    imports, _, body = code.partition("\n\n") if is_saved else ("", "", code)
-    first = f"{imports}\n\n{attention_import(made)}\n\nconfigs = {made}\n{body}{PRINT}"
+    first = f"""
+{attention_import(made)}
+{imports}
+
+configs = {made}
+measured = {measured}
+points = [point for point in measured if point.name in configs and not point.skipped]
+for point in points:
+    print(point.name, point.length, point.seconds, "s", point.bytes, "bytes")
+"""
     costs = [
         attention_cost(configs[kernel], points[kernel][-1].length, points[kernel][-1].length)
         for kernel in kernels
@@ -253,9 +246,12 @@ def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> S
         ),
     }
     if is_saved:
-        measured = [point for point in result.points if point.name in configs and not point.skipped]
-        results['[(point["seconds"], point["bytes"]) for point in points]'] = np.array(
-            [(point.seconds, point.bytes) for point in measured]
+        results["[(point.seconds, point.bytes) for point in points]"] = np.array(
+            [
+                (point.seconds, point.bytes)
+                for point in result.points
+                if point.name in configs and not point.skipped
+            ]
         )
     return Script(
         (
