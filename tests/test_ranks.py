@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 from core.pretrained import read
 from core.pretrained.base import readable
 from core.ranks import kendall, spearman
-from core.tokens import token_text
+from core.tokens import labels, token_text
 from tests.cases import each
 from tests.tiny_models import given as inputs_of, tiny
 
@@ -73,6 +73,10 @@ def test_without_an_order_there_is_no_agreement(measure):
 )
 def test_every_token_can_be_seen(token, text):
     assert token_text(token) == text and token_text(text) == text
+
+
+def test_long_names_are_cut_and_repeated_ones_numbered():
+    assert labels(("x" * 24, "y" * 25, "a", "a")) == ("x" * 24, f"{'y' * 23}…", "a", "a (2)")
 
 
 def test_a_piece_of_white_space_alone_is_not_an_empty_box():

@@ -394,8 +394,10 @@ SWEEP = SweepConfig(small_run(), "score", ("dot", "additive", "general"), seeds=
 PAGE = """
 import time
 from core.claims.run import find_group
+from dashboard.server import jobs
 from tests.pages.app import open_at, page_text, query_value
 
+jobs.warm_up = lambda: None  # nobody waits for a spare worker
 app = open_at("claims", claim="diluted")
 app.slider(key="claims:diluted:seeds").set_value(5).run()
 app.button(key="claims:start").click().run()
@@ -424,7 +426,7 @@ def test_the_documented_claim_is_measured_by_the_command_and_from_the_page(tmp_p
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (block,) = (block for block in blocks if "register_claim" in block)
     (tmp_path / "diluted.py").write_text(block, encoding="utf-8")
-    settings = ["--set", "seeds=5", "--set", "d_k=8"]
+    settings = ["--set", "seeds=5", "--set", "d_k=8", "--workers", "1"]
     done = in_shell(tmp_path, "-m", "core.claims", "run", "diluted", *settings)
     assert done.returncode == 0 and "Verdict: holds" in done.stdout, done.stdout + done.stderr
     assert "could not" not in done.stderr and "Plug-in" not in done.stderr

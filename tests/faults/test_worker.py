@@ -593,6 +593,15 @@ def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, 
     assert (
         hosted or ("elsewhere" if file and file.startswith("/") else str(tmp_path / "runs")) in said
     )
+    words = {
+        errno.ENOSPC: "is full.",
+        errno.EDQUOT: "is full.",
+        errno.EROFS: "can be read, but not written.",
+        errno.EACCES: "may not be written or read",
+        errno.EPERM: "may not be written or read",
+        errno.ENOENT: "is not there.",
+    }
+    assert words.get(code, "cannot be read or written") in said
     if code == errno.ENOSPC:
         assert ("Delete runs" in said) != ("elsewhere" in (file or "")), (
             "what can be freed is on that disk"

@@ -44,6 +44,10 @@ def test_a_run_is_its_records():
     assert last.final and last.held_out == loop.FINAL == 20 < FINAL == 1000 and last.step == 4
     assert last.gradient > 0 and last.tokens_per_second > 0 and not last.capped
     assert 0 < last.train_seconds < last.elapsed < time.perf_counter()
+    session = prepare(small_run())
+    steps = [loop.one_step(session, step) for step in (1, 2)]
+    means = [sum(float(getattr(one, name)) for one in steps) / 2 for name in ("loss", "gradient")]
+    assert [second.train_loss, second.gradient] == pytest.approx(means)
     tokens = 2 * 8 * (6 + 7)  # steps, examples, letters and those to say with the end mark
     assert second.tokens_per_second == pytest.approx(tokens / second.train_seconds)
     assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}

@@ -393,7 +393,7 @@ def test_a_strangers_table_becomes_a_run_that_is_trained_longer_and_listed(folde
         "the colour gives the kind away"
     )
     output = capsys.readouterr().out
-    assert f"?run={run.id}" in output and "step 60/60" in output
+    assert f"?run={run.id}" in output and "step 60/60" in output and "About " in output
     assert "sequence accuracy 1.000" in output
     assert main(["resume", run.id, "--steps", "64"]) == 0
     assert run.config().steps == run.records()[-1].step == 64

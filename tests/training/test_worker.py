@@ -424,6 +424,14 @@ def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
     last, ended = run.records()[-1], dataclasses.replace(whole.records()[-1], elapsed=1e4)
     assert last.capped and "The time limit of 1 s ended it before step 20,000" in words
     assert "ended by the limit of 1 s" in progress(last, config)
+    whole_line = progress(
+        Record(1, loss=2.0, known_loss=1.5, unknown=0.25, best=4, cut=3, expected=((0.1, 0.7),)),
+        small_run(),
+    )
+    assert whole_line == (
+        "step 1/4  0.0 s  loss 2.000  without the 25.0% unknown: loss 1.500  weights of step 4  cut 3  "
+        "weight on the expected position 0.70"
+    )
     assert not ended.capped and "cap" not in others + progress(ended, whole.config()), (
         "it made all of its steps, however long that took"
     )
