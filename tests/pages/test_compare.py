@@ -41,11 +41,11 @@ from tests.cases import each
 from tests.pages.app import captions, html_text, open_at, pictures_of
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
-SEEDED_LINK = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
 
 
 def open_page(**query) -> AppTest:
-    return open_at("compare", **(SEEDED_LINK | query))
+    seeded = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
+    return open_at("compare", **(seeded | query))
 
 
 def order(app: AppTest) -> list[str]:

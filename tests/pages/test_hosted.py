@@ -34,8 +34,6 @@ from dashboard.ui.run_data import HERE as EXAMPLES
 from tests.pages.app import open_at, page_text, query_value, script_of
 from tests.training.small import small_run
 
-LISTS = ("runs", "sweeps", "decode", "transformer", "compare_runs", "two_models")
-
 
 @pytest.fixture
 def browser(monkeypatch):
@@ -82,7 +80,9 @@ def keys(app) -> set[str]:
     return {str(button.key) for button in app.button}
 
 
-@pytest.mark.parametrize("page", LISTS)
+@pytest.mark.parametrize(
+    "page", ["runs", "sweeps", "decode", "transformer", "compare_runs", "two_models"]
+)
 def test_no_page_shows_anything_of_another(browser, page):
     secret = made("anna", name="unmistakable")
     secret.save_checkpoint(prepare(secret.config()), secret.config())

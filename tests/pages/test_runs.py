@@ -7,6 +7,7 @@ import time
 import uuid
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -218,9 +219,7 @@ def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypa
     made()
     copies = copier()
 
-    def refuse(*_args, **_more):
-        raise ConnectionError("no route")
-
+    refuse = Mock(side_effect=ConnectionError("no route"))
     monkeypatch.setattr(type(copies.place.files), "find", refuse)
     copy_now()
     assert "cannot be reached (ConnectionError). Training goes on here" in page_text(open_page())
