@@ -1581,13 +1581,8 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
             "Copy to my runs",
             icon=":material/content_copy:",
             key="train:copy",
-            on_click=lambda: flash_errors(
-                PAGE,
-                "The run could not be copied: ",
-                lambda: select_run(copy_run(run, run.name)),
-                LimitReached,
-                OSError,
-            ),
+            on_click=_copy,
+            args=(run,),
             help="The copy is yours: continue it, name it or download it.",
         )
     run_controls.limits_line()
@@ -1637,6 +1632,16 @@ def _train_longer(data: RunData, config: RunConfig) -> None:
             on_click=_continue,
             args=(data.run, more),
         )
+
+
+def _copy(run: Run) -> None:
+    flash_errors(
+        PAGE,
+        "The run could not be copied: ",
+        lambda: select_run(copy_run(run, run.name)),
+        LimitReached,
+        OSError,
+    )
 
 
 def _continue(run: Run, more: int = 0) -> None:
