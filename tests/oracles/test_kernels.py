@@ -200,7 +200,7 @@ def test_causal_linear_takes_a_cache_and_a_context(queries, keys, offset):
 def test_performer_against_performer_pytorch():
     """With the same directions; its own are none too random, since QR alone leaves each first number below zero.
 
-    Its gradient leaves out the stabiliser, which does not cancel beside ε: test_precision.py has ours.
+    Its gradient leaves out the stabiliser, which does not cancel beside ε: tests/attention/test_padding.py has ours.
     """
     kernel = Choice.of("performer", features=23, seed=5)
     config, (q, k, v) = AttentionConfig(H * D, H, "identity", kernel=kernel), heads()
