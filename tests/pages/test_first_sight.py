@@ -123,7 +123,6 @@ def unexplained(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @cache
 def opened(page: str) -> AppTest:
-    """A page at first sight, for tests that press nothing."""
     return open_at(page)
 
 

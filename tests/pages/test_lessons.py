@@ -60,7 +60,6 @@ KEY = f"lesson:{LESSON.id}:answer"
 
 @pytest.fixture
 def student() -> AppTest:
-    """The app as a student opens it by a link to the lesson."""
     app = open_at("lessons", lesson=encode(LESSON))
     return app.run()  # AppTest opens the page of switch_page one run later
 

@@ -39,7 +39,6 @@ put = partial(set_control, "one:")
 
 
 def drawn(at):
-    """What the picture was given."""
     parts = (json.loads(one.proto.json) for one in at.get("bidi_component"))
     return next(data for data in parts if "stages" in data)
 

@@ -30,7 +30,6 @@ def choose(at, position, idea):
 
 
 def fact_text(at):
-    """The equation with its numbers, and the measured sentence."""
     numbers = [m.value for m in at.markdown if "displaystyle" in m.value]
     return " ".join([*numbers, *(h.proto.body for h in at.get("html"))])
 

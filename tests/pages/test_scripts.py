@@ -60,7 +60,6 @@ def execute(
 
 
 def holds(numbers: np.ndarray, values: np.ndarray) -> bool:
-    """Whether every finite value stands among the numbers."""
     wanted = np.unique(values[np.isfinite(values)].astype(np.float64))
     there = np.unique(numbers.astype(np.float64))
     return bool((np.abs(wanted[:, None] - there[None]) <= tolerance(wanted)).any(1).all())

@@ -43,7 +43,6 @@ def open_page(run: str | None = None) -> AppTest:
 
 
 def trained(app: AppTest) -> Run:
-    """The run that a press on Train starts."""
     app.button(key="train:train").click().run()
     return list_runs()[-1]
 
@@ -146,7 +145,6 @@ def test_a_typed_formula_can_be_trained_with_and_only_heads_that_divide():
 
 
 def next_record(run: Run, step: int) -> None:
-    """The worker's next measurement, like its last one."""
     run.append(
         replace(run.records()[-1], step=step, maps={"0:cross": np.full((1, 2, 4, 3), 1 / 3)})
     )
@@ -318,7 +316,6 @@ def script():
 
 
 def controls_of(**state) -> tuple[RunConfig | None, AppTest]:
-    """What the setup asks for when the session holds `state`."""
     app = AppTest.from_function(script, default_timeout=60)
     for key, value in state.items():
         app.session_state[key] = value
@@ -549,7 +546,6 @@ def draw_run():
 
 
 def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[Task, Run, AppTest]:
-    """A task, its run of two steps, and the figures of that run."""
     task = make_task(config)
     changes = {"steps": 2, "record_every": 1, "batch_size": 4, **changes}
     run = create_run(recommended(task, kind, **changes))
@@ -610,7 +606,6 @@ TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 
 
 def documents(kind):
-    """A run of two steps and its page; its watched example of the last record is drawn."""
     return drawn(TaskConfig.of("documents", sentences=4), kind, held_out=12, num_examples=3)
 
 

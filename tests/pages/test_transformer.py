@@ -186,7 +186,6 @@ def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
 
 
 def tree_titles(app):
-    """The titles of the layers in the table of parts."""
     data = next(
         json.loads(e.proto.json) for e in app.get("bidi_component") if '"tree"' in e.proto.json
     )
