@@ -30,7 +30,7 @@ def test_a_pair_is_one_input_among_the_sentences():
 
 def test_another_answer_has_other_words():
     app = opened(model="numbers")
-    app.get("button_group")[0].set_value(0).run()
+    app.button_group[0].set_value(0).run()
     assert "neun</b></span>, head" in html_text(app)
     assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
     assert query_value(app, "use_model:word") == "0"
@@ -43,19 +43,19 @@ def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):
     app = opened(model=str(save("bert", tmp_path)))
     first = next(one.value for one in app.markdown if "cross the street" in one.value)
     assert first.startswith("The animal") and "tired" not in first, "the last long word is masked"
-    app.get("button_group")[0].set_value(0).run()
+    app.button_group[0].set_value(0).run()
     filled = next(one.value for one in app.markdown if "cross the street" in one.value)
     assert filled.startswith("**") and "tired" in filled
     app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
-    assert not app.get("button_group") and "The masked word is" in html_text(app)
+    assert not app.button_group and "The masked word is" in html_text(app)
     app.text_input(key="inside:text").set_value("The animal was tired and " * 10).run()
-    assert not app.get("button_group"), "a long text has a list of words"
+    assert not app.button_group, "a long text has a list of words"
     box = next(box for box in app.selectbox if box.label == "Masked word")
     assert len(box.options) == 50 == len(set(box.options))
     app.text_input(key="inside:text").set_value("The animal was tired.")
     alone = html_text(app.run())
     app.text_input(key="inside:second").set_value("Nine green boats wait.").run()
-    words = next(one for one in app.get("button_group") if one.label == "Masked word")
+    words = next(one for one in app.button_group if one.label == "Masked word")
     assert "boats" not in words.options and html_text(app) != alone, "the model reads both"
 
 
