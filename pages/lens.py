@@ -575,9 +575,8 @@ def section(controls: Values) -> None:
     key = ref, Question(controls.question.inputs, 0), start
     with st.spinner("Running the model"):
         parts = range(count_parts(baseline, _stream(*key)))
-    if len(
-        measure_with_progress(LENS_PARTS, key, parts, partial(_read_part, *key), "parts", UNASKED)
-    ) < len(parts):
+    read = partial(_read_part, *key)
+    if len(measure_with_progress(LENS_PARTS, key, parts, read, "parts", UNASKED)) < len(parts):
         return
     lens = shared(_lens, *key)
     fact_place, grid_place = st.container(), st.container()
@@ -598,12 +597,8 @@ def section(controls: Values) -> None:
             **BOUND,
         ):
             try:
-                known = offered.get(text)
-                tokens.append(
-                    output_id(baseline.pretrained, baseline.answer, text)
-                    if known is None
-                    else known
-                )
+                answer = baseline.pretrained, baseline.answer
+                tokens.append(offered[text] if text in offered else output_id(*answer, text))
             except PretrainedError as error:
                 field_error(error)
         name = FIELDS.draw("layer", into=HERE, names=study.state_names(lens)[1:], ref=ref).layer
