@@ -44,7 +44,6 @@ class Head:
     """
 
     index: int
-    layer: int
     number: int
     head: int
     row: int
@@ -105,7 +104,7 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
         effect = known[item.kind, item.layer, head]
         before = sum(abs(other.change) > abs(effect.change) for other in known.values())
     row = _row(answer, index, head)
-    return Head(index, item.layer, item.layer_number, head, row, effect, before)
+    return Head(index, item.layer_number, head, row, effect, before)
 
 
 def _answering(answer: Answer) -> int:
