@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -266,24 +265,17 @@ def reads_text(call: ast.Call) -> bool:
             return name in SUBPROCESS and bool(words & {"text", "universal_newlines"})
 
 
-def without_encoding(tree: ast.AST) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Call)
-            and all(word.arg != "encoding" for word in node.keywords)
-            and reads_text(node)
-        ):
-            yield node
-
-
 def test_every_text_names_its_encoding():
     found = []
     for folder in ("core", "dashboard", "pages", "benchmarks", "tests", "docs"):
         for file in sorted((ROOT / folder).rglob("*.py")):
             text = file.read_text(encoding="utf-8")
-            calls = without_encoding(ast.parse(text)) if ANY.search(text) else ()
             found += [
-                f"{file.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}" for call in calls
+                f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+                for node in (ast.walk(ast.parse(text)) if ANY.search(text) else ())
+                if isinstance(node, ast.Call)
+                and all(word.arg != "encoding" for word in node.keywords)
+                and reads_text(node)
             ]
     assert not found, "\n".join(found)
 

@@ -78,20 +78,13 @@ def test_a_run_is_whole_without_the_store(task, runs):
     forget(runs)
     assert work(run.path) == "finished", run.status().message
     copied = duplicate(run, "copy")
-    came = unpack(pack(run), runs)
+    came, config = unpack(pack(run), runs), run.config()
     shutil.rmtree(run.path)
     reading._run_files.clear()
     reading._read.cache_clear()
     for other in (copied, came):
-        assert (
-            Run(other.path).config() == run_config(other)
-            and instance(other.model()[1], OwnPairs).pairs.trained
-        )
+        assert other.config() == config and instance(other.model()[1], OwnPairs).pairs.trained
         assert reading.read(str(other.config().task["data"])) == DATA
-
-
-def run_config(run):
-    return Run(run.path).config()
 
 
 def test_a_zip_whose_data_is_not_what_it_says_is_refused(task, runs):

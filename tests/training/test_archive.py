@@ -353,12 +353,6 @@ def test_wandb_reads_the_measurements(run, tmp_path):
         )
 
 
-def test_every_tag_is_a_measurement():
-    from core.training import Record
-
-    assert all(hasattr(Record(1), name) for name in archive.TAGS.values())
-
-
 # Runs in a store: copied as they grow, opened and continued on another server, and kept from two writers.
 
 

@@ -309,8 +309,6 @@ def crossing(curve: Mapping[float, float], level: float) -> float:
 
 def at(curve: Mapping[float, float], place: float) -> float:
     """The value of a curve at x, on the straight line between the points beside it."""
-    import numpy as np
-
     return float(np.interp(place, list(curve), list(curve.values())))
 
 
