@@ -44,8 +44,8 @@ from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
 from dashboard.navigation import step_of
 from dashboard.server import jobs
 from dashboard.ui import panels, run_controls
+from dashboard.ui.fields import param_widget
 from dashboard.ui.links import BOUND, as_text, fragment, is_new, link_value, one_of
-from dashboard.ui.mechanism import param_widget
 from dashboard.ui.panels import (
     caption,
     chart_title,

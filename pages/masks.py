@@ -33,10 +33,10 @@ from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import mask_board
 from dashboard.draw.palette import Ink
 from dashboard.server.cache import cached
-from dashboard.ui.fields import Fields, Number, Select, Text, Values
+from dashboard.ui.fields import Fields, Number, Select, Text, Values, is_text, param_widget
 from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.links import fragment, read_linked, write_linked
-from dashboard.ui.mechanism import is_text, param_widget, params_in_session
+from dashboard.ui.mechanism import params_in_session
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,

@@ -31,18 +31,21 @@ from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.server.cache import cached
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Text, Values
+from dashboard.ui.fields import (
+    HERE,
+    Fields,
+    Number,
+    Segmented,
+    Select,
+    SelectSlider,
+    Text,
+    Values,
+    is_text,
+    param_widget,
+)
 from dashboard.ui.layer_pattern import train_with
 from dashboard.ui.links import BOUND, between, fragment, link_value, read_linked, write_linked
-from dashboard.ui.mechanism import (
-    D_MODELS,
-    draw_parts,
-    is_text,
-    keep_heads,
-    note_heads,
-    param_widget,
-    params_of,
-)
+from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
 from dashboard.ui.models import one_thread
 from dashboard.ui.panels import (
     Move,

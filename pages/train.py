@@ -48,7 +48,7 @@ from dashboard.navigation import step_of
 from dashboard.server import jobs, people
 from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_controls, run_data, uploads as data_upload
-from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
+from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, param_widget
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.links import (
     KEEP,
@@ -67,7 +67,6 @@ from dashboard.ui.mechanism import (
     keep_heads,
     mechanism,
     note_heads,
-    param_widget,
     preset_label,
     preset_of,
     to_text,

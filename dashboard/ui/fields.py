@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 
 import streamlit as st
 
-from core.attention import Param
+from core.entries import ConfigError, Param, Value
 from dashboard.draw.formats import plain
 from dashboard.ui.links import BOUND, KEEP, between, link_value, one_of
-from dashboard.ui.mechanism import param_widget
+from dashboard.ui.panels import field_error
 
 HERE = nullcontext()  # where the page stands, in no grid
 
@@ -345,3 +345,54 @@ class Fields:
             values, start, {"key": key, "help": _of(each.help, values), **keep, **also}
         )
         return start if value is None else value
+
+
+def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Value:
+    """The widget of one parameter; `keep` are the options that bind its value to the link and the session.
+
+    A free text that cannot be read is returned as typed, with its error below; the config that takes it refuses it.
+    """
+    shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
+    if param.choices:
+        first = param.choices.index(str(param.default))
+        return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)
+    if isinstance(param.default, bool):
+        return st.toggle(param.name, param.default, **shared)
+    if isinstance(param.default, str):
+        typed = st.text_input(param.name, param.default, live=True, **shared) or ""
+        show_unreadable(param, typed)
+        return typed
+    number: Any = type(param.default)
+    low, high, step = (
+        None if bound is None else number(bound) for bound in (param.low, param.high, param.step)
+    )
+    short = low is not None and high is not None and step is not None and high - low <= 100 * step
+    if number is float and not short:
+        shared["format"] = "%g"  # 10000, not 10000.00
+    return (st.slider if short else st.number_input)(
+        param.name, low, high, number(param.default), step, **shared
+    )
+
+
+def is_text(param: Param) -> bool:
+    return isinstance(param.default, str) and not param.choices
+
+
+def unreadable(param: Param, typed: Value) -> ConfigError | None:
+    """Why a typed text cannot be this parameter, or None."""
+    try:
+        param.check(typed, param.name)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def show_unreadable(param: Param, typed: str) -> None:
+    """Under a field: what is wrong with its text, pointing at the character where the error knows it."""
+    from core.attention.formula import FormulaError  # with torch, which Start does not need
+
+    error = unreadable(param, typed)
+    if isinstance(error, FormulaError):
+        st.code(error.pointed(), language=None, wrap_lines=False)
+    if error is not None:
+        field_error(error.why if isinstance(error, FormulaError) else error)
