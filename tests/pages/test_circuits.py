@@ -12,7 +12,6 @@ from dashboard.ui.models import ModelRef
 from pages import circuits as page
 from pages.circuits import EDGES, HEAD, KIND
 from tests.pages.app import figures, open_at, page_text
-from tests.tiny_models import save
 
 ATTENTION = ModelRef("lab", "only-attention")
 
@@ -39,18 +38,6 @@ def test_the_model_of_names_has_a_head_for_each_answer():
     assert lines == [] and len(heads) == 4
     for one in study.carriers(load_lab_model("names")):
         assert one.adds[0] > 1 and one.adds[1] < -1, "each raises the answer of its own text"
-
-
-def test_a_large_model_waits_for_a_press(tmp_path, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr("pages.circuits.UNASKED", 0)  # as on a slow machine
-    link = {"inside:model": str(save("t5", tmp_path))}
-    app = open_at("circuits", **link)
-    says(app, "3 of 6 layers measured")
-    assert not figures(app)
-    app.button(key=f"{page.MEASURED}:go").click().run()
-    again = open_at("circuits", **link)
-    assert len(figures(app)) == len(figures(again)) == 6 and not again.button
 
 
 def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():

@@ -15,7 +15,7 @@ from dashboard.draw.formats import number
 from dashboard.server import jobs
 from dashboard.ui.models import EMBEDDED, ModelRef
 from pages import corpus
-from pages.corpus import VECTORS, axis_of, find_measurement, key
+from pages.corpus import axis_of, find_measurement
 from tests.pages.app import assert_says, csv_rows, figures, open_at, page_text, query_value
 
 TEXTS = (
@@ -52,17 +52,6 @@ def test_first_sight_is_a_whole_measurement_of_minilm_with_nothing_pressed():
     )
     values = [float(row.split()[0]) for row in rows(app)]
     assert len(values) == 5 and values == sorted(values)[::-1] and len(figures(app)) == 2
-
-
-def test_the_joint_map_of_a_large_model_waits_for_a_press_and_shows_the_texts_that_were_read(
-    monkeypatch,
-):
-    monkeypatch.setattr("pages.corpus.UNASKED", 0)
-    app = open_at("corpus", **{"inside:model": "only-attention", key("view"): "Queries and keys"})
-    assert_says(app, "3 of 8 texts measured", "from the first 3 texts")
-    app.button(key=f"{VECTORS}:go").click().run()
-    assert_says(app, "from the first 8 texts")
-    assert not any(one.key == f"{VECTORS}:go" for one in app.button)
 
 
 def test_a_model_of_pictures_has_pictures():

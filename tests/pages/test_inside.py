@@ -8,6 +8,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.pretrained import read
+from dashboard.server.cache import measurements
+from dashboard.ui.models import EMBEDDED
 from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
@@ -363,6 +365,29 @@ def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, link, says, lac
     assert [one for one in says if one not in text] == [] and not [
         one for one in lacks if one in text
     ]
+
+
+# As on a slow machine: the first few are measured, the rest once it is asked for, and then for all sessions.
+
+
+@pytest.mark.parametrize(("page", "model", "link", "name", "of", "first", "then"), [
+    ("circuits", "t5", {}, "circuits:measured", (), "3 of 6 layers measured", "Best composition"),
+    ("head_roles", "", {"head_roles:view": "Syntax"}, "head_roles:read", (EMBEDDED, "", "self"),
+     "3 of 179 sentences measured", "the best head reaches 76"),
+    ("corpus", "only-attention", {"corpus:view": "Queries and keys"}, "corpus:vectors", (),
+     "from the first 3 texts", "from the first 8 texts")])  # fmt: skip
+def test_a_large_model_waits_for_a_press(
+    page, model, link, name, of, first, then, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(f"pages.{page}.UNASKED", 0)
+    measurements(name, of).clear()
+    opened = str(save(model, tmp_path)) if model in FAMILIES else model
+    link = link | ({"inside:model": opened} if model else {})
+    app = open_at(page, **link)
+    assert first in page_text(app) and then not in page_text(app)
+    app.button(key=f"{name}:go").click().run()
+    for one in (app, open_at(page, **link)):
+        assert then in page_text(one) and f"{name}:go" not in [each.key for each in one.button]
 
 
 # Every family, opened as a folder on the page that draws all heads.
