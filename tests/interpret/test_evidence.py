@@ -331,6 +331,7 @@ def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where
     asked = baseline.id, baseline.quantity, baseline.contrast, baseline.is_top
     assert asked == (first, "probability", None, True)
     assert baseline_of("gpt2", quantity="difference").contrast == second
+    assert ask(tiny("gpt2"), Question(asking("gpt2"))).has_gradient
     other = baseline_of("gpt2", output=second, quantity="difference")
     assert other.contrast == first and not other.is_top and other.value < 0
     # e**2.9 is 18.2 times, e**3.0 20.1 times the other.

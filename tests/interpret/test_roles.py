@@ -13,7 +13,10 @@ from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, hea
 from core.interpret.head_tests import (
     TESTS,
     item_logits,
+    line_scores,
     ordinary_tokens,
+    random_lines,
+    read_line,
     score_repeats,
     score_successors,
     token_orders,
@@ -425,14 +428,18 @@ def test_the_cells_of_a_b_c_a_b_c():
 
 def test_the_induction_model_passes_and_its_first_layer_attends_to_the_token_before():
     # In a causal model it is the induction score of a text that repeats.
-    scores = score_repeats(load_lab_model("induction"), "causal")
+    model = load_lab_model("induction")
+    scores, lines = score_repeats(model, "causal"), random_lines(model)
+    each_line = [line_scores(read_line(model, "causal", line), "causal") for line in lines]
+    margin = 1.96 * np.std(each_line, 0, ddof=1) / len(lines) ** 0.5
+    np.testing.assert_allclose(scores.margin, margin, rtol=1e-6)
     best, highest = by_name(scores, 0), [next(iter(by_name(scores, test))) for test in (0, 2)]
     assert highest == ["L1·H2", "L0·H3"] and best["L1·H2"] == pytest.approx(0.966, abs=2e-3)
     assert max(by_name(scores, 1).values()) < scores.uniform[1]
     # Uniform causal attention behind one special token: the mean of 1/27 … 1/51.
     assert scores.uniform[0] == pytest.approx(np.mean([1 / keys for keys in range(27, 52)]))
     ids, item = scores.example.lines("causal")[0].ids, scores.example.trace.of("causal").maps[1]
-    assert ids[1:26] == ids[26:]
+    assert ids[1:26] == ids[26:] == tuple(lines[0])
     # What follows each token of the repetition; nothing follows the last one
     expected = induction(item, ids, [-1] * 26 + [*ids[27:], -1]).heads
     queries, keys = TESTS[0].cells(scores.length)
