@@ -21,7 +21,6 @@ from tests.browser.helpers import (
     press_keys,
     reload,
     wait_no_sideways_scrolling,
-    wait_picture,
     wait_ready,
 )
 from tests.browser.test_pages import assert_accessible
@@ -127,9 +126,7 @@ def test_where_there_is_no_clipboard_the_dialog_says_so(page):
 
 def add_view(page: Page, path: str, note: str) -> str:
     """Open a page anew and add its first picture to the report; returns the page's sentence."""
-    page.goto(path)
-    wait_ready(page)
-    wait_picture(page)
+    open_page(page, path, PICTURE)
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("tab", name="Report").click()
@@ -146,11 +143,10 @@ def headings(page: Page) -> list[str]:
 
 
 def test_views_of_two_pages_become_one_file(page, tmp_path):
-    sentence = add_view(page, "/masks?masks:mask=causal_local", "of the mask")
+    sentence = add_view(page, "masks?masks:mask=causal_local", "of the mask")
     expect(page.get_by_text("Added to your report, which has 1 view.")).to_be_visible()
-    add_view(
-        page, "/decode", "of the tree"
-    )  # a new session: the browser's cookie leads to the report
+    # a new session: the browser's cookie leads to the report
+    add_view(page, "decode", "of the tree")
     open_page(page, "report")
     expect(page.get_by_role("textbox", name="Heading")).to_have_count(2)
     first, second = headings(page)
@@ -183,9 +179,6 @@ def test_views_of_two_pages_become_one_file(page, tmp_path):
 # A teacher makes a lesson on a page with a popover; a student works through it in a course page; the code is read.
 
 
-OTHER = "Give the lesson a title."
-
-
 def fill(page: Page, label: str, text: str) -> None:
     field = page.get_by_label(label, exact=True)
     field.fill(text)
@@ -200,8 +193,7 @@ def hide(page: Page, name: str) -> None:
 
 
 def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
-    page.goto("/lessons?lessons:part=Make+a+lesson")
-    expect(page.get_by_text(OTHER)).to_be_visible()
+    open_page(page, "lessons?lessons:part=Make+a+lesson", "text=Give the lesson a title.")
     fill(page, "Title", "Sizes")
     fill(page, "Link of the page", f"{server.url}/positions?positions:position=RoPE+%C2%B7+2021")
     fill(page, "Text above the page", "<img src=x onerror='document.title=1'> Read the **sizes**.")
@@ -280,9 +272,7 @@ def test_a_teacher_makes_a_lesson_and_a_student_hands_in_a_code(page, server):
 def test_back_from_another_page_keeps_the_settings_of_a_lesson_and_its_link(page, server):
     """Streamlit leaves an entry without parameters behind when a page is left by the sidebar."""
     lesson = Lesson("Local", "Look.", "masks", (("masks:first", "Causal local"),), (), ())
-    page.goto(f"/lessons?lesson={encode(lesson)}")
-    expect(page.get_by_text("33 of 144").first).to_be_visible()
-    wait_ready(page)
+    open_page(page, f"lessons?lesson={encode(lesson)}", "text=33 of 144")
     link = parse_link(page.url)
     page.get_by_test_id("stSidebar").get_by_role("link", name="Heads", exact=True).click()
     expect(page.get_by_role("link", name="Back to Masks")).to_be_visible()
@@ -298,9 +288,7 @@ def test_a_lesson_asks_no_other_host_for_anything(page, server):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     lesson = Lesson("Pictures", "\n\n".join([*FORMS[:15], *FORMS[-2:], *FORMS[15:]]), "masks")
-    page.goto(f"/lessons?lesson={encode(lesson)}")
-    expect(page.get_by_text("Lesson: Pictures").first).to_be_visible()
-    wait_ready(page)
+    open_page(page, f"lessons?lesson={encode(lesson)}", "text=Lesson: Pictures")
     expect(page.locator("[data-testid=stMarkdown] img")).to_have_count(0)
     expect(page.get_by_test_id("stMermaidChart")).to_have_count(0)
     assert asked and not [
