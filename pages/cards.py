@@ -217,7 +217,7 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
     if not drawn:
         return Script(tuple(cells), results)
     caches = f"""
-from core.studies.cards import curves
+from core.models.cards import curves
 
 sizes = curves({source_of((values.model, *values.compared))})  # (tokens, bytes) of each model
 """
