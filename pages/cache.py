@@ -23,36 +23,51 @@ from core.studies import cache as study
 from core.studies.efficient import machine
 from core.tokens import token_text
 from dashboard.draw.curves import Curve, line_chart, size_figure
-from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain, plural
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import BAR, CATEGORIES, PICK, Ink, Theme, colour_scale, colours_at
-from dashboard.server.cache import cached, model as loaded_model, shared
-from dashboard.ui.fields import (
+from dashboard.page import (
+    BAR,
+    CATEGORIES,
     HERE,
+    PICK,
+    Cell,
     Fields,
+    Ink,
     MultiSelect,
     Number,
+    Question,
+    Script,
     Select,
     SelectSlider,
     Text,
+    Theme,
     Values,
-)
-from dashboard.ui.links import fragment
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
-    Question,
+    add_script,
+    byte_size,
+    cached,
     caption,
+    colour_scale,
+    colours_at,
     details,
     draw_chart,
+    duration,
     fact,
+    fragment,
+    model as loaded_model,
     next_page,
+    number,
+    operations,
     paragraph,
+    percent,
+    plain,
+    plural,
     predict,
+    shared,
+    source_of,
     source_panel,
     table,
     theme,
     title,
 )
+from dashboard.ui.models import one_thread
 
 # The controls of each part of the page.
 

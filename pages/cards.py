@@ -12,26 +12,38 @@ from core.attention.presets.base import name as choice_name
 from core.models.cards import CARDS, LENGTHS, LONG, SHORT, cache, card, curves
 from core.models.cards.base import KINDS, AttentionLayer, Kind, ModelCard
 from dashboard.draw.curves import size_figure
-from dashboard.draw.formats import byte_size, operations, percent, plain
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import CATEGORIES, PICK, Theme
-from dashboard.navigation import step_of
-from dashboard.ui.fields import HERE, Fields, MultiSelect, Select, Values
-from dashboard.ui.layer_pattern import train_small
-from dashboard.ui.links import fragment
-from dashboard.ui.mechanism import to_text
-from dashboard.ui.panels import (
+from dashboard.page import (
+    CATEGORIES,
+    HERE,
+    PICK,
+    Cell,
+    Fields,
+    MultiSelect,
+    Script,
+    Select,
+    Theme,
+    Values,
+    add_script,
+    byte_size,
     caption,
     details,
     draw_chart,
     fact,
+    fragment,
     next_page,
+    operations,
     paragraph,
+    percent,
+    plain,
+    source_of,
     source_panel,
+    step_of,
     table,
     theme,
     title,
 )
+from dashboard.ui.layer_pattern import train_small
+from dashboard.ui.mechanism import to_text
 
 # The controls of the page: the model, and those whose caches are compared with its own.
 

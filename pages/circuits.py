@@ -35,33 +35,53 @@ from core.studies.circuits import (
     singular_values,
     token_of,
 )
-from dashboard.draw.formats import latex, number, percent, plain, signed
 from dashboard.draw.grids import effect_grid
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import Ink, Theme
-from dashboard.draw.vega import PICKED, Spec, axis_style, figure, layer, quoted
-from dashboard.server.cache import measurements
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Values
-from dashboard.ui.links import fragment
-from dashboard.ui.model_picker import choose_head, choose_model, current_head, input_errors
-from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
-from dashboard.ui.panels import (
+from dashboard.page import (
+    HERE,
+    PICKED,
+    UNASKED,
+    Cell,
+    Fields,
+    Ink,
+    Number,
+    Script,
+    Segmented,
+    Select,
+    Spec,
+    Text,
+    Theme,
+    Values,
+    add_script,
+    axis_style,
     caption,
     chart_title,
     details,
     draw_chart,
     fact,
     field_error,
+    figure,
+    fragment,
+    latex,
+    layer,
+    measure_with_progress,
+    measurements,
     next_page,
+    number,
     paragraph,
+    percent,
+    plain,
     pressed_point,
+    quoted,
     room,
+    signed,
+    source_of,
     sources,
     table,
     theme,
     title,
 )
-from dashboard.ui.progress import UNASKED, measure_with_progress
+from dashboard.ui.model_picker import choose_head, choose_model, current_head, input_errors
+from dashboard.ui.models import ModelRef, is_small, load_model, model_cell, one_thread, study_of
 
 # The attentions that were measured, by their index, for all sessions.
 MEASURED = "circuits:measured"

@@ -35,32 +35,47 @@ from core.entries import ConfigError
 from core.runs.executor import machine
 from core.studies import claims
 from dashboard.draw.curves import FLOOR, Curve, bounds, line_chart, seed_marks
-from dashboard.draw.formats import about_duration, duration, number, percent, plain
-from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.page_views import sketch
-from dashboard.draw.palette import PICK, Ink, Theme
 from dashboard.draw.pictures import render
-from dashboard.draw.vega import DASHES, PERCENTAGES, Spec
-from dashboard.navigation import step_of
-from dashboard.server import jobs
-from dashboard.ui import panels, run_controls
-from dashboard.ui.fields import param_widget
-from dashboard.ui.links import BOUND, as_text, fragment, is_new, link_value, one_of
-from dashboard.ui.panels import (
+from dashboard.page import (
+    BOUND,
+    DASHES,
+    PERCENTAGES,
+    PICK,
+    Cell,
+    Ink,
+    Script,
+    Spec,
+    Theme,
+    about_duration,
+    add_script,
+    as_text,
     caption,
     chart_title,
     details,
     draw_chart,
+    duration,
     fact,
+    fragment,
     guide_is_hidden,
+    is_new,
+    link_value,
     next_page,
+    number,
+    one_of,
     paragraph,
+    param_widget,
+    percent,
     placeholder,
+    plain,
     source_panel,
+    step_of,
     table,
     theme,
     title,
 )
+from dashboard.server import jobs
+from dashboard.ui import panels, run_controls
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {

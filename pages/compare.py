@@ -32,23 +32,45 @@ from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
 from core.tokens import tokenize
-from dashboard.draw.formats import (
+from dashboard.page import (
+    KEEP,
     MINUS,
+    SIGNED,
+    Cell,
+    Script,
+    Tile,
+    add_script,
+    attention_import,
     byte_size,
+    cached,
+    caption,
     choice_name,
+    details,
+    difference_map,
+    difference_span,
     duration,
+    entries_panel,
+    fact,
+    fragment,
     lower_name,
+    measurements,
+    multiples,
+    next_page,
     number,
     operations,
     plain,
     plural,
+    read_linked,
+    room,
     rule,
+    shared,
+    source_of,
+    source_panel,
+    table,
+    theme,
+    title,
+    write_linked,
 )
-from dashboard.draw.multiples import Tile, difference_map, difference_span, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.draw.palette import SIGNED
-from dashboard.server.cache import cached, measurements, shared
-from dashboard.ui.links import KEEP, fragment, read_linked, write_linked
 from dashboard.ui.mechanism import (
     AXIS_NAMES,
     from_text,
@@ -59,18 +81,6 @@ from dashboard.ui.mechanism import (
     to_text,
 )
 from dashboard.ui.models import EMBEDDED, one_thread, study_of
-from dashboard.ui.panels import (
-    caption,
-    details,
-    entries_panel,
-    fact,
-    next_page,
-    room,
-    source_panel,
-    table,
-    theme,
-    title,
-)
 
 # Names of mechanisms, the measured fact, the conditions under which it holds, and a cell's equation.
 

@@ -21,25 +21,44 @@ from core.studies.compare_runs import (
     maps_over_time,
 )
 from dashboard.draw.curves import Curve
-from dashboard.draw.formats import MINUS, cut, duration, number, percent, plain, score
-from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import Ink
-from dashboard.server import people
-from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
-from dashboard.ui.links import KEEP, forget_other_runs, link_value, one_of
-from dashboard.ui.panels import (
+from dashboard.page import (
+    HERE,
+    KEEP,
+    MINUS,
+    Cell,
+    Fields,
+    Frames,
+    Ink,
+    Script,
+    Segmented,
+    Select,
+    Tile,
+    Values,
+    add_script,
     caption,
     chart_title,
+    cut,
     details,
+    difference_map,
+    duration,
     fact,
+    forget_other_runs,
+    link_value,
+    multiples,
     next_page,
+    number,
+    one_of,
+    percent,
+    plain,
     room,
+    score,
+    source_of,
     source_panel,
     table,
     theme,
     title,
 )
+from dashboard.server import people
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,

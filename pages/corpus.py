@@ -66,30 +66,67 @@ from core.studies.corpus import (
 )
 from core.tasks import reading
 from core.tasks.reading import MAX_SIGNS
-from dashboard.draw.formats import byte_size, latex, number, percent, plain, plural, signed
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, Theme, shade, text_on
 from dashboard.draw.picture_files import csv_file
-from dashboard.draw.vega import (
+from dashboard.page import (
+    CATEGORIES,
+    HERE,
+    UNASKED,
+    WEIGHTS,
+    Cell,
+    Fields,
+    Ink,
+    Number,
+    Script,
+    Segmented,
+    Select,
     Spec,
+    Theme,
+    Toggle,
+    Values,
+    add_script,
     axis_style,
+    byte_size,
+    caption,
+    chart_title,
+    details,
+    draw_chart,
+    fact,
+    field_error,
     figure,
+    fragment_unless_measuring,
+    latex,
     layer,
+    link_value,
     literal,
+    measure_with_progress,
+    measurements,
+    next_page,
+    number,
+    percent,
+    placeholder,
+    plain,
+    plural,
+    pressed_point,
+    remembered,
     right_margin,
     series_encoding,
+    shade,
+    shared,
+    signed,
+    source_of,
+    sources,
     split_data,
+    step_of,
+    text_on,
     text_tip,
+    theme,
+    title,
     titles_as_marks,
 )
-from dashboard.navigation import step_of
 from dashboard.server import jobs, people
-from dashboard.server.cache import measurements, remembered, shared
 from dashboard.ui import run_controls
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Toggle, Values
 from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
-from dashboard.ui.links import link_value
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -114,21 +151,6 @@ from dashboard.ui.models import (
     reading_of,
     study_of,
 )
-from dashboard.ui.panels import (
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    fact,
-    field_error,
-    next_page,
-    placeholder,
-    pressed_point,
-    sources,
-    theme,
-    title,
-)
-from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import path_code
 from dashboard.ui.uploads import data_widget, link_data

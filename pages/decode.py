@@ -37,12 +37,41 @@ from core.studies.decode import (
 )
 from core.tasks import Task, task_of
 from core.tokens import token_text
-from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import duration, number, percent, plain, shorten
 from dashboard.draw.grids import bars, tiles
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import tree_spots, tree_view
-from dashboard.draw.palette import Ink
+from dashboard.page import (
+    BOUND,
+    HERE,
+    Cell,
+    Fields,
+    Ink,
+    Number,
+    Script,
+    Select,
+    Values,
+    add_script,
+    attention_view,
+    between,
+    draw_chart,
+    duration,
+    fact,
+    forget_other_runs,
+    fragment,
+    link_value,
+    next_page,
+    number,
+    one_of,
+    percent,
+    plain,
+    room,
+    shorten,
+    source_of,
+    table,
+    take_link,
+    theme,
+    title,
+    write_link,
+)
 from dashboard.server import cache
 from dashboard.ui.decoding import (
     draw_row,
@@ -53,19 +82,7 @@ from dashboard.ui.decoding import (
     sources,
 )
 from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import HERE, Fields, Number, Select, Values
-from dashboard.ui.links import (
-    BOUND,
-    between,
-    forget_other_runs,
-    fragment,
-    link_value,
-    one_of,
-    take_link,
-    write_link,
-)
 from dashboard.ui.models import one_thread
-from dashboard.ui.panels import draw_chart, fact, next_page, room, table, theme, title
 from dashboard.ui.run_data import EXAMPLE_RUNS, HERE as RUNS_HERE, LAST, path_code
 
 T = TypeVar("T")

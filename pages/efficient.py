@@ -22,43 +22,53 @@ from core.attention.cost import (
 )
 from core.studies import efficient as study
 from core.tokens import labels, tokenize
-from dashboard.draw.formats import byte_size, duration, number, operations, percent, plain
-from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.draw.palette import CATEGORIES, Ink, Theme
-from dashboard.draw.vega import (
-    Spec,
-    filtered_layer,
-    right_margin,
-    separate,
-    series_encoding,
-    titled_figure,
-)
-from dashboard.server.cache import cached
-from dashboard.ui.fields import (
+from dashboard.page import (
+    CATEGORIES,
     HERE,
+    Cell,
     Fields,
+    Ink,
     MultiSelect,
+    Script,
     Select,
     SelectSlider,
+    Spec,
     Text,
+    Theme,
+    Tile,
     Toggle,
     Values,
-)
-from dashboard.ui.links import fragment, read_linked, write_linked
-from dashboard.ui.mechanism import params_of
-from dashboard.ui.panels import (
+    add_script,
+    attention_import,
+    byte_size,
+    cached,
     caption,
     details,
     draw_chart,
+    duration,
     entries_panel,
     fact,
+    filtered_layer,
+    fragment,
+    multiples,
     next_page,
+    number,
+    operations,
+    percent,
+    plain,
+    read_linked,
+    right_margin,
+    separate,
+    series_encoding,
+    source_of,
     source_panel,
     table,
     theme,
     title,
+    titled_figure,
+    write_linked,
 )
+from dashboard.ui.mechanism import params_of
 from dashboard.ui.run_controls import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.

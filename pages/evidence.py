@@ -32,16 +32,48 @@ from core.pretrained.reading import with_sink
 from core.ranks import kendall
 from core.studies import evidence as study
 from core.studies.evidence import WAYS, HeadMaps, key_agreement
-from dashboard.draw.attention_view import Pair, Patches, attention_view, settle_pin, stores
-from dashboard.draw.formats import distinct, number, percent, plain, signed
 from dashboard.draw.grids import bar_figure
-from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.palette import Ink
-from dashboard.draw.vega import Spec, series_encoding, text_tip
-from dashboard.server.cache import measurements, shared
+from dashboard.page import (
+    BOUND,
+    Cell,
+    Ink,
+    Pair,
+    Patches,
+    Script,
+    Spec,
+    Tile,
+    add_script,
+    attention_view,
+    caption,
+    details,
+    distinct,
+    draw_chart,
+    fact,
+    fragment_unless_measuring,
+    measure_with_progress,
+    measurements,
+    multiples,
+    next_page,
+    number,
+    paragraph,
+    percent,
+    plain,
+    read_linked,
+    room,
+    series_encoding,
+    settle_pin,
+    shared,
+    signed,
+    sources,
+    stores,
+    table,
+    text_tip,
+    theme,
+    title,
+    write_linked,
+    write_pair,
+)
 from dashboard.ui.heads import effect_chart, link_head
-from dashboard.ui.links import BOUND, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     ModelChoice,
     choose_model,
@@ -60,20 +92,6 @@ from dashboard.ui.models import (
     one_thread,
     reading_of,
 )
-from dashboard.ui.panels import (
-    caption,
-    details,
-    draw_chart,
-    fact,
-    next_page,
-    paragraph,
-    room,
-    sources,
-    table,
-    theme,
-    title,
-)
-from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 
 # The controls: the position that answers, the masked word, and which output is followed, as what quantity.
 

@@ -31,17 +31,45 @@ from core.runs.executor import line
 from core.tasks.reading import MAX_SIGNS, read
 from core.training.config import AUTO, devices
 from core.training.record import Prediction
-from dashboard.draw.attention_view import READS
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
-from dashboard.draw.formats import number, percent, plain
-from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.palette import Ink
 from dashboard.draw.tables import confusion, html_table
-from dashboard.navigation import step_of
+from dashboard.page import (
+    HERE,
+    READS,
+    Cell,
+    Fields,
+    Frames,
+    Ink,
+    Number,
+    Script,
+    Segmented,
+    Select,
+    SelectSlider,
+    Tile,
+    Values,
+    add_script,
+    caption,
+    chart_title,
+    details,
+    difference_map,
+    fact,
+    field_error,
+    forget_other_runs,
+    link_value,
+    multiples,
+    next_page,
+    number,
+    one_of,
+    percent,
+    placeholder,
+    plain,
+    sources,
+    step_of,
+    theme,
+    title,
+)
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, SelectSlider, Values
 from dashboard.ui.fine_tuned import (
     FOLLOW,
     LINK as RUN_LINK,
@@ -53,7 +81,6 @@ from dashboard.ui.fine_tuned import (
     select_example,
     select_run,
 )
-from dashboard.ui.links import forget_other_runs, link_value, one_of
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -65,18 +92,6 @@ from dashboard.ui.model_picker import (
     select_model,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
-from dashboard.ui.panels import (
-    caption,
-    chart_title,
-    details,
-    fact,
-    field_error,
-    next_page,
-    placeholder,
-    sources,
-    theme,
-    title,
-)
 from dashboard.ui.run_controls import draw_curves, poll
 from dashboard.ui.run_data import records_cell, warn_of_damage
 from dashboard.ui.uploads import data_widget, link_data

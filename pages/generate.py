@@ -34,13 +34,40 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import duration, number, plain, shorten
 from dashboard.draw.grids import bars
-from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
 from dashboard.draw.page_views import tree_spots, tree_view
-from dashboard.draw.palette import Ink, Theme, shade, text_on
-from dashboard.server.cache import measurements
+from dashboard.page import (
+    HERE,
+    Cell,
+    Fields,
+    Ink,
+    Number,
+    Pair,
+    Script,
+    Segmented,
+    Theme,
+    add_script,
+    attention_view,
+    begin,
+    draw_chart,
+    duration,
+    fact,
+    fragment,
+    measurements,
+    next_page,
+    number,
+    plain,
+    read_linked,
+    read_pair,
+    shade,
+    shorten,
+    source_of,
+    text_on,
+    theme,
+    title,
+    write_linked,
+    write_pair,
+)
 from dashboard.ui.decoding import (
     draw_row,
     outputs_table,
@@ -48,15 +75,6 @@ from dashboard.ui.decoding import (
     search_fields,
     search_settings,
     sources,
-)
-from dashboard.ui.fields import HERE, Fields, Number, Segmented
-from dashboard.ui.links import (
-    Pair,
-    fragment,
-    read_linked,
-    read_pair,
-    write_linked,
-    write_pair,
 )
 from dashboard.ui.model_picker import (
     ModelChoice,
@@ -66,7 +84,6 @@ from dashboard.ui.model_picker import (
     input_errors,
 )
 from dashboard.ui.models import ModelRef, is_small, model_cell, one_thread, study_of
-from dashboard.ui.panels import draw_chart, fact, next_page, theme, title
 
 # The settings of the search, the search of this session, and one step of it with its attention.
 

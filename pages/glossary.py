@@ -2,11 +2,8 @@
 
 import streamlit as st
 
-from dashboard.draw.formats import plain
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.navigation import step_of
-from dashboard.ui.links import BOUND
-from dashboard.ui.panels import next_page, room, title
+from dashboard.page import BOUND, next_page, plain, room, step_of, title
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
 

@@ -63,8 +63,6 @@ from core.studies.head_roles import (
 )
 from core.tasks import reading
 from core.tasks.reading import decode_text
-from dashboard.draw.attention_view import Patches, attention_view
-from dashboard.draw.formats import cut, number, percent, plain
 from dashboard.draw.grids import (
     SENTENCE_STYLE,
     head_bars,
@@ -74,14 +72,46 @@ from dashboard.draw.grids import (
     role_grid,
     share_grid,
 )
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.picture_files import csv_file
-from dashboard.draw.vega import Spec
-from dashboard.server.cache import measurements, shared
+from dashboard.page import (
+    HERE,
+    UNASKED,
+    Cell,
+    Fields,
+    Patches,
+    Script,
+    Segmented,
+    Select,
+    Spec,
+    Text,
+    add_script,
+    attention_view,
+    caption,
+    cut,
+    details,
+    draw_chart,
+    fact,
+    fragment,
+    link_value,
+    measure_with_progress,
+    measurements,
+    next_page,
+    number,
+    paragraph,
+    percent,
+    plain,
+    pressed_point,
+    read_linked,
+    shared,
+    source_of,
+    sources,
+    table,
+    theme,
+    title,
+    write_linked,
+)
 from dashboard.server.limits import admit_upload, at_most, where_stored
-from dashboard.ui.fields import HERE, Fields, Segmented, Select, Text
 from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
-from dashboard.ui.links import fragment, link_value, read_linked, write_linked
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -100,20 +130,6 @@ from dashboard.ui.models import (
     reading_of,
     study_of,
 )
-from dashboard.ui.panels import (
-    caption,
-    details,
-    draw_chart,
-    fact,
-    next_page,
-    paragraph,
-    pressed_point,
-    sources,
-    table,
-    theme,
-    title,
-)
-from dashboard.ui.progress import UNASKED, measure_with_progress
 from dashboard.ui.uploads import clear_data, file_key
 
 MAX_SENTENCES, MAX_LETTERS = 60, 400

@@ -21,33 +21,55 @@ from core.studies import heads
 from core.studies.heads import QKV, CacheSize, Split, TwoMaps
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
-from dashboard.draw.formats import MINUS, byte_size, number, plain
-from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.draw.palette import CATEGORIES, MARKS, Theme, colour_scale
-from dashboard.server.cache import cached, shared as shared_result
-from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
-from dashboard.ui.links import fragment, read_linked, read_start, write_linked, write_start
-from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
-from dashboard.ui.models import EMBEDDED, one_thread, study_of
-from dashboard.ui.panels import (
+from dashboard.page import (
+    CATEGORIES,
+    HERE,
+    MARKS,
+    MINUS,
+    Cell,
+    Fields,
     Move,
+    Number,
     Question,
+    Script,
+    Segmented,
+    SelectSlider,
+    Text,
+    Theme,
+    Tile,
+    Values,
+    add_script,
+    attention_import,
+    byte_size,
+    cached,
     caption,
+    colour_scale,
     details,
     entries_panel,
     fact,
+    fragment,
+    multiples,
     next_page,
+    number,
     paragraph,
     picture,
+    plain,
     predict,
+    read_linked,
+    read_start,
+    shared as shared_result,
+    source_of,
     source_panel,
     table,
     theme,
     title,
     try_this,
+    write_linked,
+    write_start,
 )
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.mechanism import D_MODELS, keep_heads, note_heads
+from dashboard.ui.models import EMBEDDED, one_thread, study_of
 
 # The page's controls: an idea, the weights, the words, and the sizes of the layer.
 

@@ -16,13 +16,44 @@ from core.interpret.evidence import (
 from core.interpret.trace import AttentionTrace, Head, Kind, head_name
 from core.pretrained import ModelInputs, Reading
 from core.studies.inside_weight import Cell, default_cell
-from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import added, latex, latex_signed as signed, name, number, plain, plural
-from dashboard.draw.page_exports import Cell as Cell_of_scripts, Script, add_script
-from dashboard.draw.palette import Ink, Theme, colour_scale
-from dashboard.draw.vega import Spec, axis_style, figure, layer, quoted, text_tip, whole_tip
-from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
-from dashboard.ui.links import fragment, read_pair, write_pair
+from dashboard.page import (
+    HERE,
+    Cell as Cell_of_scripts,
+    Fields,
+    Ink,
+    Script,
+    Segmented,
+    Select,
+    Spec,
+    Theme,
+    Values,
+    add_script,
+    added,
+    attention_view,
+    axis_style,
+    colour_scale,
+    details,
+    draw_chart,
+    fact,
+    figure,
+    fragment,
+    latex,
+    latex_signed as signed,
+    layer,
+    name,
+    next_page,
+    number,
+    plain,
+    plural,
+    quoted,
+    read_pair,
+    sources,
+    text_tip,
+    theme,
+    title,
+    whole_tip,
+    write_pair,
+)
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -32,7 +63,6 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import ModelRef, model_cell, study_of
-from dashboard.ui.panels import details, draw_chart, fact, next_page, sources, theme, title
 
 # The controls: the kind of attention and the cell, from a link, the map or the fields.
 

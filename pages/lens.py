@@ -42,24 +42,65 @@ from core.studies.lens import (
     window_start,
 )
 from dashboard.draw import vega
-from dashboard.draw.formats import cut, distinct, latex, number, percent, plain, signed
 from dashboard.draw.grids import bar_figure
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import CATEGORIES, PAGE, SIGNED, Ink, Theme, colour_scale
-from dashboard.draw.vega import (
+from dashboard.page import (
+    BOUND,
+    CATEGORIES,
+    HERE,
+    PAGE,
     PICKED,
+    SIGNED,
+    UNASKED,
+    Cell,
+    Fields,
+    Ink,
+    Move,
+    Pair,
+    Script,
+    Segmented,
+    Select,
     Spec,
+    Theme,
+    Values,
+    add_script,
     axis_style,
+    caption,
+    chart_title,
+    colour_scale,
+    cut,
+    details,
+    distinct,
+    draw_chart,
+    fact,
+    field_error,
     figure,
+    fragment_unless_measuring,
+    latex,
     layer,
+    measure_with_progress,
+    measurements,
+    next_page,
+    number,
+    paragraph,
+    percent,
     picking_grid,
+    picture,
+    plain,
+    pressed_point,
+    room,
     series_encoding,
+    shared,
+    signed,
+    source_of,
+    sources,
+    table,
     text_tip,
+    theme,
+    title,
+    try_this,
+    write_pair,
 )
-from dashboard.server.cache import measurements, shared
-from dashboard.ui.fields import HERE, Fields, Segmented, Select, Values
 from dashboard.ui.heads import effect_chart, link_head, weight_link
-from dashboard.ui.links import BOUND, Pair, write_pair
 from dashboard.ui.model_picker import (
     KINDS,
     NOTHING,
@@ -84,26 +125,6 @@ from dashboard.ui.models import (
     one_thread,
     study_of,
 )
-from dashboard.ui.panels import (
-    Move,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    fact,
-    field_error,
-    next_page,
-    paragraph,
-    picture,
-    pressed_point,
-    room,
-    sources,
-    table,
-    theme,
-    title,
-    try_this,
-)
-from dashboard.ui.progress import UNASKED, fragment_unless_measuring, measure_with_progress
 
 # The controls: the view, the position that answers, the token that is followed, and what it is compared with.
 

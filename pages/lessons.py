@@ -5,8 +5,19 @@ from contextlib import suppress
 
 import streamlit as st
 
-from dashboard.draw.formats import plain
-from dashboard.navigation import step_of
+from dashboard.page import (
+    BOUND,
+    KEEP,
+    details,
+    fragment,
+    link_value,
+    next_page,
+    paragraph,
+    plain,
+    step_of,
+    table,
+    title,
+)
 from dashboard.server.limits import LimitReached, admit_upload
 from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (
@@ -35,8 +46,6 @@ from dashboard.ui.lessons import (
     read_code,
     to_json,
 )
-from dashboard.ui.links import BOUND, KEEP, fragment, link_value
-from dashboard.ui.panels import details, next_page, paragraph, table, title
 
 key = "lessons:{}".format  # a widget's key, which is also its name in the link
 

@@ -18,42 +18,52 @@ from core.studies import masks
 from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.formats import (
+from dashboard.draw.page_views import mask_board
+from dashboard.page import (
+    Cell,
+    Fields,
+    Ink,
+    Move,
+    Number,
+    Question,
+    Script,
+    Select,
+    Text,
+    Tile,
+    Values,
+    add_script,
+    cached,
+    caption,
     choice_name,
     coloured,
-    latex,
-    name as latex_name,
-    number,
-    percent,
-    plain,
-    rule,
-)
-from dashboard.draw.multiples import Tile, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.page_views import mask_board
-from dashboard.draw.palette import Ink
-from dashboard.server.cache import cached
-from dashboard.ui.fields import Fields, Number, Select, Text, Values, is_text, param_widget
-from dashboard.ui.layer_pattern import train_with
-from dashboard.ui.links import fragment, read_linked, write_linked
-from dashboard.ui.mechanism import params_in_session
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
-    Move,
-    Question,
-    caption,
     details,
     entries_panel,
     fact,
+    fragment,
+    is_text,
+    latex,
+    multiples,
+    name as latex_name,
     next_page,
+    number,
+    param_widget,
+    percent,
     picture,
+    plain,
     predict,
+    read_linked,
+    rule,
+    source_of,
     source_panel,
     table,
     theme,
     title,
     try_this,
+    write_linked,
 )
+from dashboard.ui.layer_pattern import train_with
+from dashboard.ui.mechanism import params_in_session
+from dashboard.ui.models import one_thread
 
 # The controls: the sentence, the mask or two of them joined, their parameters, and the head.
 

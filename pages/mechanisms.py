@@ -25,15 +25,35 @@ from core.studies.mechanisms import (
     compare,
     most_changed,
 )
-from dashboard.draw.formats import number, plain, rule
-from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.server.cache import cached
-from dashboard.ui.fields import HERE, Fields, Segmented, Select
-from dashboard.ui.links import fragment, read_linked, write_linked
+from dashboard.page import (
+    HERE,
+    Cell,
+    Fields,
+    Script,
+    Segmented,
+    Select,
+    Tile,
+    add_script,
+    attention_import,
+    cached,
+    caption,
+    details,
+    difference_map,
+    fact,
+    fragment,
+    multiples,
+    next_page,
+    number,
+    paragraph,
+    plain,
+    read_linked,
+    rule,
+    source_of,
+    title,
+    write_linked,
+)
 from dashboard.ui.mechanism import params_of
 from dashboard.ui.models import one_thread
-from dashboard.ui.panels import caption, details, fact, next_page, paragraph, title
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
 

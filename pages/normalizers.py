@@ -23,37 +23,47 @@ from core.studies.normalizers import (
     sweep,
 )
 from dashboard.draw.curves import Curve, curve_table, fixed_chart
-from dashboard.draw.formats import coloured, latex, latex_signed as signed, name, number, plain
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import PICK, SIGNED, WEIGHTS, Ink, Theme
-from dashboard.server.cache import cached
-from dashboard.ui.fields import (
+from dashboard.page import (
     HERE,
+    PICK,
+    SIGNED,
+    WEIGHTS,
+    Cell,
     Fields,
+    Ink,
     MultiSelect,
     ParamField,
+    Script,
     Segmented,
     Select,
     SelectSlider,
     Text,
+    Theme,
     Values,
-)
-from dashboard.ui.links import fragment
-from dashboard.ui.mechanism import params_in_session, params_popover
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
+    add_script,
+    cached,
     caption,
+    coloured,
     details,
     draw_chart,
     entries_panel,
     fact,
+    fragment,
+    latex,
+    latex_signed as signed,
+    name,
     next_page,
+    number,
+    plain,
     room,
+    source_of,
     source_panel,
     table,
     theme,
     title,
 )
+from dashboard.ui.mechanism import params_in_session, params_popover
+from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
 

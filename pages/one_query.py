@@ -39,19 +39,6 @@ from core.studies.one_query import (
 )
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
-from dashboard.draw.formats import (
-    added,
-    coloured,
-    latex,
-    latex_signed as signed,
-    listed,
-    name as latex_name,
-    number,
-    plain,
-    rule,
-)
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.draw.palette import Ink
 from dashboard.draw.step_view import (
     MAP_CELLS,
     Reading,
@@ -61,10 +48,58 @@ from dashboard.draw.step_view import (
     read,
     step_view,
 )
-from dashboard.draw.vega import Spec, config, layer, series_encoding, titled_figure
-from dashboard.server.cache import cached
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, SelectSlider, Text, Values
-from dashboard.ui.links import between, fragment, is_new, link_value, read_start, write_start
+from dashboard.page import (
+    HERE,
+    Cell,
+    Fields,
+    Ink,
+    Move,
+    Number,
+    Question,
+    Script,
+    Segmented,
+    SelectSlider,
+    Spec,
+    Text,
+    Values,
+    add_script,
+    added,
+    answered,
+    attention_import,
+    between,
+    cached,
+    coloured,
+    config,
+    details,
+    draw_chart,
+    entries_panel,
+    fact,
+    fragment,
+    is_new,
+    latex,
+    latex_signed as signed,
+    layer,
+    link_value,
+    listed,
+    name as latex_name,
+    next_page,
+    number,
+    paragraph,
+    picture as in_picture,
+    plain,
+    predict,
+    read_start,
+    room,
+    rule,
+    series_encoding,
+    source_of,
+    source_panel,
+    theme,
+    title,
+    titled_figure,
+    try_this,
+    write_start,
+)
 from dashboard.ui.mechanism import (
     D_MODELS,
     choice_from_text,
@@ -80,24 +115,6 @@ from dashboard.ui.mechanism import (
     show_refusal,
 )
 from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
-    Move,
-    Question,
-    answered,
-    details,
-    draw_chart,
-    entries_panel,
-    fact,
-    next_page,
-    paragraph,
-    picture as in_picture,
-    predict,
-    room,
-    source_panel,
-    theme,
-    title,
-    try_this,
-)
 
 # The controls: what a link leaves out of them, what they are, and each axis's choice with its parameters and parts.
 

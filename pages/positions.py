@@ -24,45 +24,58 @@ from core.studies import positions as study
 from core.studies.positions import GUIDE_SHIFT, ShuffleEffect, by_distance
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
-from dashboard.draw.formats import cut, latex, listed, number, plain
-from dashboard.draw.multiples import Tile, difference_map, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
-from dashboard.draw.palette import Ink
-from dashboard.server.cache import cached
-from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import (
+from dashboard.page import (
+    BOUND,
     HERE,
+    Cell,
     Fields,
+    Ink,
+    Move,
     Number,
+    Question,
+    Script,
     Segmented,
     Select,
     SelectSlider,
     Text,
+    Tile,
     Values,
-    is_text,
-    param_widget,
-)
-from dashboard.ui.layer_pattern import train_with
-from dashboard.ui.links import BOUND, between, fragment, link_value, read_linked, write_linked
-from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
-    Move,
-    Question,
+    add_script,
+    attention_import,
+    between,
+    cached,
     caption,
+    cut,
     details,
+    difference_map,
     draw_chart,
     entries_panel,
     fact,
+    fragment,
+    is_text,
+    latex,
+    link_value,
+    listed,
+    multiples,
     next_page,
+    number,
+    param_widget,
     picture as in_picture,
+    plain,
     predict,
+    read_linked,
+    source_of,
     source_panel,
     theme,
     title,
     try_this,
+    write_linked,
 )
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.layer_pattern import train_with
+from dashboard.ui.mechanism import D_MODELS, draw_parts, keep_heads, note_heads, params_of
+from dashboard.ui.models import one_thread
 
 # The page's controls: an encoding with its parameters, an idea, and the words or positions it is drawn for.
 

@@ -23,20 +23,37 @@ from core.studies.pretrained import (
     shown_pins,
     view_of,
 )
-from dashboard.draw.attention_view import Patches, ViewState, attention_view
-from dashboard.draw.formats import number, plain
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.server.cache import shared
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Toggle, Values
-from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
-from dashboard.ui.links import (
+from dashboard.page import (
+    HERE,
+    Cell,
+    Fields,
+    Number,
+    Patches,
+    Script,
+    Segmented,
+    Select,
+    Toggle,
+    Values,
+    ViewState,
+    add_script,
+    attention_view,
+    caption,
+    details,
+    fact,
     fragment,
+    next_page,
+    number,
+    plain,
     read_pair,
     read_pairs,
     reruns_alone,
+    shared,
+    sources,
+    title,
     write_link,
     write_pair,
 )
+from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -46,7 +63,6 @@ from dashboard.ui.model_picker import (
     current_head_of,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
-from dashboard.ui.panels import caption, details, fact, next_page, sources, title
 
 # The controls of tokens, order and colours of the maps.
 

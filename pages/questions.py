@@ -10,12 +10,26 @@ import streamlit as st
 
 from core.studies import questions
 from core.studies.questions import D_MODEL
-from dashboard.draw.formats import byte_size, number, operations, percent
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.navigation import step_of
-from dashboard.server.cache import cached
-from dashboard.ui.links import BOUND, fragment
-from dashboard.ui.panels import details, fact, next_page, paragraph, source_panel, table, title
+from dashboard.page import (
+    BOUND,
+    Cell,
+    Script,
+    add_script,
+    byte_size,
+    cached,
+    details,
+    fact,
+    fragment,
+    next_page,
+    number,
+    operations,
+    paragraph,
+    percent,
+    source_panel,
+    step_of,
+    table,
+    title,
+)
 
 Row = dict[str, Any]
 

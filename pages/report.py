@@ -13,10 +13,7 @@ import streamlit as st
 from core.files import hosted
 from core.tokens import token_text
 from core.training.evaluate import best_head
-from dashboard.draw.attention_view import READS
-from dashboard.draw.formats import byte_size, number, plain
 from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_exports import add
 from dashboard.draw.picture_files import (
     PICTURE_FONT as FONT,
     Part,
@@ -27,7 +24,23 @@ from dashboard.draw.picture_files import (
     table_html,
 )
 from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
-from dashboard.navigation import step_of
+from dashboard.page import (
+    READS,
+    add,
+    byte_size,
+    caption,
+    fact,
+    flash_errors,
+    next_page,
+    number,
+    paragraph,
+    plain,
+    pop_flash,
+    step_of,
+    table,
+    title,
+    write_link,
+)
 from dashboard.ui.export import (
     MAX_BYTES,
     MAX_REPORTS,
@@ -40,9 +53,6 @@ from dashboard.ui.export import (
     save,
     size_of,
 )
-from dashboard.ui.links import write_link
-from dashboard.ui.panels import caption, fact, next_page, paragraph, table, title
-from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_data import EXAMPLE_RUNS, head_over_time, load_run, tokens
 
 TITLE = "A report from Attention Lab"

@@ -21,10 +21,38 @@ from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
 from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
 from dashboard.draw.curves import Curve, loss_curves, points
-from dashboard.draw.formats import byte_size, duration, number, percent, plain, plural
-from dashboard.draw.page_exports import Script, add_script
-from dashboard.draw.palette import CATEGORIES
-from dashboard.navigation import step_of
+from dashboard.page import (
+    CATEGORIES,
+    HERE,
+    Fields,
+    Number,
+    Script,
+    Select,
+    SelectSlider,
+    Text,
+    Values,
+    add_script,
+    between,
+    byte_size,
+    details,
+    duration,
+    fact,
+    flash,
+    flash_errors,
+    link_value,
+    next_page,
+    number,
+    paragraph,
+    percent,
+    plain,
+    plural,
+    pop_flash,
+    source_panel,
+    step_of,
+    theme,
+    title,
+    write_link,
+)
 from dashboard.server import jobs, people
 from dashboard.server.limits import (
     MB,
@@ -37,18 +65,6 @@ from dashboard.server.limits import (
     max_run_steps,
 )
 from dashboard.server.visitors import cookie
-from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, Text, Values
-from dashboard.ui.links import between, link_value, write_link
-from dashboard.ui.panels import (
-    details,
-    fact,
-    next_page,
-    paragraph,
-    source_panel,
-    theme,
-    title,
-)
-from dashboard.ui.progress import flash, flash_errors, pop_flash
 from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
 from dashboard.ui.run_data import (
     STATES,

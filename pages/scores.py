@@ -17,36 +17,50 @@ from core.attention.properties import (
 )
 from core.studies import scores as study
 from core.tokens import SENTENCE, labels, tokenize
-from dashboard.draw.formats import (
+from dashboard.page import (
+    HERE,
+    MAX_TILES,
+    Cell,
+    Fields,
+    Frames,
+    Ink,
+    Script,
+    Select,
+    SelectSlider,
+    Text,
+    Tile,
+    Values,
+    add_script,
     byte_size,
-    coloured,
-    duration,
-    latex,
-    latex_signed as signed,
-    name,
-    number,
-    plain,
-)
-from dashboard.draw.multiples import MAX_TILES, Frames, Tile, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
-from dashboard.draw.palette import Ink
-from dashboard.server.cache import cached, remembered, shared
-from dashboard.ui.fields import HERE, Fields, Select, SelectSlider, Text, Values
-from dashboard.ui.links import fragment, read_linked, reruns_alone, write_linked
-from dashboard.ui.mechanism import params_in_session, params_popover
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
+    cached,
     caption,
+    coloured,
     details,
+    duration,
     entries_panel,
     fact,
+    fragment,
+    latex,
+    latex_signed as signed,
+    multiples,
+    name,
     next_page,
+    number,
+    plain,
+    read_linked,
+    remembered,
+    reruns_alone,
     room,
+    shared,
+    source_of,
     source_panel,
     table,
     theme,
     title,
+    write_linked,
 )
+from dashboard.ui.mechanism import params_in_session, params_popover
+from dashboard.ui.models import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
 

@@ -11,25 +11,33 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.studies import start
 from core.studies.start import Lookup, look_up
-from dashboard.draw.formats import number
-from dashboard.draw.page_exports import Cell, Script, add_script, source_of
 from dashboard.draw.page_views import translation_view
-from dashboard.draw.palette import BAR, Ink, Theme, shade
-from dashboard.navigation import step_of
-from dashboard.ui import bars
-from dashboard.ui.links import BOUND, fragment, sync_visits
-from dashboard.ui.panels import (
+from dashboard.page import (
+    BAR,
+    BOUND,
+    Cell,
+    Ink,
     Move,
+    Script,
+    Theme,
+    add_script,
     caption,
     details,
     fact,
+    fragment,
     next_page,
+    number,
     paragraph,
     picture,
+    shade,
+    source_of,
+    step_of,
+    sync_visits,
     theme,
     title,
     try_this,
 )
+from dashboard.ui import bars
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
 QUERY = (1.0, 2.0)

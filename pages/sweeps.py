@@ -54,31 +54,45 @@ from core.training.sweeps import (
     vary,
 )
 from dashboard.draw.curves import Scale, lines, seeds
-from dashboard.draw.formats import SPACE, about_duration, number, plain, plural, score
-from dashboard.draw.page_exports import Cell, Script, add_script
 from dashboard.draw.picture_files import csv_file
-from dashboard.navigation import step_of
-from dashboard.server import jobs, people
-from dashboard.server.limits import at_most, check_owner, max_run_seconds, max_run_steps
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select
-from dashboard.ui.links import BOUND, KEEP, by_history, write_link
-from dashboard.ui.mechanism import choice_from_text, choice_text
-from dashboard.ui.panels import (
+from dashboard.page import (
+    BOUND,
+    HERE,
+    KEEP,
+    SPACE,
+    Cell,
+    Fields,
+    Number,
+    Script,
+    Segmented,
+    Select,
+    about_duration,
+    add_script,
+    by_history,
     caption,
     details,
     draw_chart,
     fact,
     field_error,
+    flash_errors,
     next_page,
+    number,
     paragraph,
     placeholder,
+    plain,
+    plural,
     room,
+    score,
     sources,
+    step_of,
     table,
     theme,
     title,
+    write_link,
 )
-from dashboard.ui.progress import flash_errors
+from dashboard.server import jobs, people
+from dashboard.server.limits import at_most, check_owner, max_run_seconds, max_run_steps
+from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.run_controls import (
     SLOW_POLL_INTERVAL,
     continue_button,

@@ -37,31 +37,67 @@ from core.training.diagnosis import Finding, diagnose, time_needed
 from core.training.evaluate import best_head, source_weights, watched_examples
 from core.training.loop import PASS, train
 from dashboard.draw import grids, tables
-from dashboard.draw.attention_view import READS, attention_view
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
-from dashboard.draw.formats import duration, number, percent, plain, score
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
-from dashboard.draw.palette import Ink
 from dashboard.draw.tables import DocumentWeights, lines
-from dashboard.draw.vega import axis_style, figure, layer
-from dashboard.navigation import step_of
-from dashboard.server import jobs, people
-from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps, within
-from dashboard.ui import run_controls, run_data, uploads as data_upload
-from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider, param_widget
-from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
-from dashboard.ui.links import (
+from dashboard.page import (
+    HERE,
     KEEP,
+    READS,
+    Cell,
+    Fields,
+    Ink,
+    Move,
+    Number,
+    Question,
+    Script,
+    Select,
+    SelectSlider,
+    add_script,
+    attention_import,
+    attention_view,
+    axis_style,
     between,
+    caption,
+    chart_title,
+    details,
+    draw_chart,
+    duration,
+    entries_panel,
+    fact,
+    figure,
+    flash_errors,
     forget_other_runs,
     is_new,
+    layer,
     link_param,
     link_value,
+    next_page,
+    number,
     one_of,
+    paragraph,
+    param_widget,
+    percent,
+    picture,
+    placeholder,
+    plain,
+    predict,
+    presenting,
+    room,
+    score,
+    source_of,
+    source_panel,
+    step_of,
     take_link,
+    theme,
+    title,
+    try_this,
     went_back,
     write_link,
 )
+from dashboard.server import jobs, people
+from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps, within
+from dashboard.ui import run_controls, run_data, uploads as data_upload
+from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.mechanism import (
     from_text,
     keep_heads,
@@ -72,28 +108,6 @@ from dashboard.ui.mechanism import (
     to_text,
 )
 from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
-    Move,
-    Question,
-    caption,
-    chart_title,
-    details,
-    draw_chart,
-    entries_panel,
-    fact,
-    next_page,
-    paragraph,
-    picture,
-    placeholder,
-    predict,
-    presenting,
-    room,
-    source_panel,
-    theme,
-    title,
-    try_this,
-)
-from dashboard.ui.progress import flash_errors
 from dashboard.ui.run_controls import poll
 from dashboard.ui.run_data import (
     EXAMPLE_RUN,

@@ -29,11 +29,8 @@ from core.studies.transformer import (
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry
 from core.training.sweeps import SAME
-from dashboard.draw.attention_view import attention_view
 from dashboard.draw.curves import Curve, legend, step_chart
-from dashboard.draw.formats import byte_size, number, operations, percent, plain
 from dashboard.draw.glossary import explain_markdown
-from dashboard.draw.page_exports import Cell, Script, add_script, attention_import, source_of
 from dashboard.draw.page_views import (
     Block,
     block_diagram,
@@ -44,42 +41,57 @@ from dashboard.draw.page_views import (
     picked,
     stacks_of,
 )
-from dashboard.draw.palette import Ink
-from dashboard.server.cache import cached, remembered, shared
-from dashboard.ui.export import begin_before_title
-from dashboard.ui.fields import HERE, Fields, Number, Select, SelectSlider
-from dashboard.ui.layer_pattern import pattern_label, published
-from dashboard.ui.links import (
-    fragment,
-    is_new,
-    link_value,
-    one_of,
-    read_linked,
-    read_start,
-    reruns_alone,
-    take_link,
-    write_link,
-    write_linked,
-    write_start,
-)
-from dashboard.ui.mechanism import keep_heads, note_heads
-from dashboard.ui.models import one_thread
-from dashboard.ui.panels import (
+from dashboard.page import (
+    HERE,
+    Cell,
+    Fields,
+    Ink,
     Move,
+    Number,
     Question,
+    Script,
+    Select,
+    SelectSlider,
+    add_script,
+    attention_import,
+    attention_view,
+    byte_size,
+    cached,
     caption,
     details,
     draw_chart,
     fact,
+    fragment,
+    is_new,
+    link_value,
     next_page,
+    number,
+    one_of,
+    operations,
     paragraph,
+    percent,
     picture,
+    plain,
     predict,
+    read_linked,
+    read_start,
+    remembered,
+    reruns_alone,
+    shared,
+    source_of,
     source_panel,
+    take_link,
     theme,
     title,
     try_this,
+    write_link,
+    write_linked,
+    write_start,
 )
+from dashboard.ui.export import begin_before_title
+from dashboard.ui.layer_pattern import pattern_label, published
+from dashboard.ui.mechanism import keep_heads, note_heads
+from dashboard.ui.models import one_thread
 from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.

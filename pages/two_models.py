@@ -29,14 +29,49 @@ from core.studies.two_models import (
     most_different_cell,
     patch_texts,
 )
-from dashboard.draw.attention_view import READS
-from dashboard.draw.formats import number, percent, plain, signed
-from dashboard.draw.multiples import Frames, Tile, difference_map, fits, multiples
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.ui.fields import HERE, Fields, Number, Segmented, Select, Text, Toggle
+from dashboard.page import (
+    BOUND,
+    HERE,
+    READS,
+    Cell,
+    Fields,
+    Frames,
+    Move,
+    Number,
+    Pair,
+    Script,
+    Segmented,
+    Select,
+    Text,
+    Tile,
+    Toggle,
+    add_script,
+    caption,
+    details,
+    difference_map,
+    fact,
+    fits,
+    fragment_unless_measuring,
+    measure_with_progress,
+    multiples,
+    next_page,
+    number,
+    paragraph,
+    percent,
+    picture,
+    plain,
+    read_linked,
+    room,
+    signed,
+    sources,
+    table,
+    title,
+    try_this,
+    write_linked,
+    write_pair,
+)
 from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
 from dashboard.ui.heads import effect_chart, link_head
-from dashboard.ui.links import BOUND, Pair, read_linked, write_linked, write_pair
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
@@ -60,21 +95,6 @@ from dashboard.ui.models import (
     reading_of,
     study_of,
 )
-from dashboard.ui.panels import (
-    Move,
-    caption,
-    details,
-    fact,
-    next_page,
-    paragraph,
-    picture,
-    room,
-    sources,
-    table,
-    title,
-    try_this,
-)
-from dashboard.ui.progress import fragment_unless_measuring, measure_with_progress
 
 # Sentences and figures of the page.
 

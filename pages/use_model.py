@@ -40,20 +40,42 @@ from core.studies.use_model import (
     sentences,
 )
 from dashboard.draw import palette
-from dashboard.draw.attention_view import Patches, attention_view
-from dashboard.draw.formats import byte_size, distinct, number, plain
 from dashboard.draw.grids import bars
-from dashboard.draw.page_exports import Cell, Script, add_script, begin, source_of
-from dashboard.draw.palette import SIGNED, Ink, Theme
-from dashboard.draw.vega import Spec, axis_style, figure, layer, split_data
-from dashboard.navigation import step_of
-from dashboard.server.cache import shared
-from dashboard.ui.links import (
+from dashboard.page import (
     BOUND,
+    SIGNED,
+    Cell,
+    Ink,
+    Patches,
+    Script,
+    Spec,
+    Theme,
+    add_script,
+    attention_view,
+    axis_style,
+    begin,
+    byte_size,
+    caption,
+    details,
+    distinct,
+    draw_chart,
+    fact,
+    figure,
     fragment,
+    layer,
     link_value,
+    next_page,
+    number,
     one_of,
+    plain,
     read_linked,
+    shared,
+    source_of,
+    source_panel,
+    split_data,
+    step_of,
+    theme,
+    title,
     write_link,
     write_linked,
 )
@@ -75,16 +97,6 @@ from dashboard.ui.models import (
     question_code,
     reading_of,
     study_of,
-)
-from dashboard.ui.panels import (
-    caption,
-    details,
-    draw_chart,
-    fact,
-    next_page,
-    source_panel,
-    theme,
-    title,
 )
 
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button

@@ -41,45 +41,56 @@ from core.studies.why import (
 )
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
-from dashboard.draw.attention_view import attention_view
-from dashboard.draw.formats import duration, latex, number, percent, plain, score
-from dashboard.draw.page_exports import Cell, Script, add_script
-from dashboard.draw.palette import CATEGORIES, Ink, Theme
 from dashboard.draw.tables import marked, missing, wrong_tokens
-from dashboard.draw.vega import (
-    Spec,
-    filtered_layer,
-    right_margin,
-    separate,
-    series_encoding,
-    titled_figure,
-)
-from dashboard.navigation import step_of
-from dashboard.server import jobs, people
-from dashboard.server.cache import shared
-from dashboard.server.limits import max_run_seconds
-from dashboard.ui.fields import Fields, Number, Select
-from dashboard.ui.links import read_linked, write_linked
-from dashboard.ui.panels import (
+from dashboard.page import (
+    CATEGORIES,
+    Cell,
+    Fields,
+    Ink,
     Move,
+    Number,
     Question,
+    Script,
+    Select,
+    Spec,
+    Theme,
+    add_script,
+    attention_view,
     caption,
     details,
     draw_chart,
+    duration,
     entries_panel,
     fact,
+    filtered_layer,
+    flash_errors,
+    latex,
     next_page,
+    number,
     paragraph,
+    percent,
     picture,
     placeholder,
+    plain,
+    pop_flash,
     predict,
+    read_linked,
+    right_margin,
+    score,
+    separate,
+    series_encoding,
+    shared,
     source_panel,
+    step_of,
     table,
     theme,
     title,
+    titled_figure,
     try_this,
+    write_linked,
 )
-from dashboard.ui.progress import flash_errors, pop_flash
+from dashboard.server import jobs, people
+from dashboard.server.limits import max_run_seconds
 from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
 from dashboard.ui.run_data import path_code, records_of
 
