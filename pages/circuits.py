@@ -8,13 +8,6 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import circuits as core_circuits
-from core.interpret.circuits import (
-    Composer,
-    CompositionKind,
-    fold_gain,
-    head_weights,
-    thin_svd,
-)
 from core.interpret.trace import STREAMS, to_numpy
 from core.pretrained import PretrainedError
 from core.studies.circuits import (
@@ -225,7 +218,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 
 KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
 OF = "circuits:of"  # the model that the head belongs to
-PARTS: dict[CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
+PARTS: dict[core_circuits.CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
 
 FIELDS = Fields(
@@ -409,7 +402,7 @@ print(best[:5])
 # The page's sentences and equations.
 
 
-def edges_fact(circuits: Circuits, kind: CompositionKind) -> str:
+def edges_fact(circuits: Circuits, kind: core_circuits.CompositionKind) -> str:
     first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
     target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
@@ -478,7 +471,7 @@ def head_fact(circuits: Circuits, head: Head) -> str:
 
 
 def equations(
-    circuits: Circuits, head: Head, best: Mapping[CompositionKind, Edge]
+    circuits: Circuits, head: Head, best: Mapping[core_circuits.CompositionKind, Edge]
 ) -> tuple[str, ...]:
     """The two circuits, the copying score and the composition, with the numbers of this head where it has them."""
     copying, edge = circuits.measures[head[0]].copying, best.get("K")
@@ -535,7 +528,7 @@ def conditions(circuits: Circuits, name: str, row: int) -> str:
 # The page What a head can do: composition as a graph, three measures of every head, and the circuits of one.
 
 
-WEIGHTS = (head_weights,)  # what studies of a model's heads get beside the model
+WEIGHTS = (core_circuits.head_weights,)  # what studies of a model's heads get beside the model
 
 
 def page() -> None:
@@ -547,7 +540,7 @@ def page() -> None:
     if choice is not None:
         with input_errors():
             with st.spinner("Reading the weights of every head, once per model"):
-                rows = range(len(study_of(head_weights, choice.ref).heads))
+                rows = range(len(study_of(core_circuits.head_weights, choice.ref).heads))
             measured = measure_with_progress(
                 MEASURED, choice.ref, rows, measures_of(choice.ref), "layers", UNASKED
             )
@@ -558,8 +551,8 @@ def page() -> None:
 
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
     """A function that measures one attention, by its index, and keeps what the next ones need of it."""
-    weights, small = study_of(head_weights, ref), is_small(load_model(ref))
-    composer = Composer(weights.heads)
+    weights, small = study_of(core_circuits.head_weights, ref), is_small(load_model(ref))
+    composer = core_circuits.Composer(weights.heads)
 
     def measure(row: int) -> AttentionMeasures:
         with one_thread(small):
@@ -571,7 +564,7 @@ def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
 def circuits_of(ref: ModelRef) -> Circuits:
     """The circuits of a model; what was not measured yet is measured now. PretrainedError as in `read_heads`."""
     weights, values, measure = (
-        study_of(head_weights, ref),
+        study_of(core_circuits.head_weights, ref),
         measurements(MEASURED, ref),
         measures_of(ref),
     )
@@ -657,8 +650,8 @@ def _circuits(ref: ModelRef) -> None:
             sources,
             papers,
             core_circuits.read_heads,
-            fold_gain,
-            thin_svd,
+            core_circuits.fold_gain,
+            core_circuits.thin_svd,
             core_circuits.Composer,
             core_circuits.copying_scores,
             core_circuits.effective_rank,

@@ -10,16 +10,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.serialization import OLD_NAMES
 from core.studies import compare_runs as compute
-from core.studies.compare_runs import (
-    ComparedRun,
-    Maps,
-    Measure,
-    RunMap,
-    Value,
-    expected,
-    latest,
-    maps_over_time,
-)
 from dashboard.draw.curves import Curve
 from dashboard.page import (
     HERE,
@@ -74,7 +64,7 @@ from dashboard.ui.run_data import (
 # One measure of every run, over steps and over seconds of training: the two may rank the runs differently.
 
 
-def curves(sides: Sequence[ComparedRun], measure: Measure, step: int) -> None:
+def curves(sides: Sequence[compute.ComparedRun], measure: compute.Measure, step: int) -> None:
     ink, factor = Ink.of(theme()), 100 if measure.share else 1
     columns, units = st.columns(2, gap="medium"), ("step", "seconds of training")
     for column, unit, field in zip(columns, units, ("step", "train_seconds"), strict=True):
@@ -164,10 +154,10 @@ FIELDS = Fields(
 )
 
 
-def sides(summaries: Sequence[RunSummary]) -> list[ComparedRun]:
+def sides(summaries: Sequence[RunSummary]) -> list[compute.ComparedRun]:
     loaded = [load_run(item.run) for item in summaries]
     return [
-        ComparedRun(
+        compute.ComparedRun(
             index,
             name,
             data.run,
@@ -219,9 +209,9 @@ def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], 
 
 
 def draw_controls(
-    sides: Sequence[ComparedRun],
-    same: Sequence[ComparedRun],
-    measures: Sequence[Measure],
+    sides: Sequence[compute.ComparedRun],
+    same: Sequence[compute.ComparedRun],
+    measures: Sequence[compute.Measure],
     top: DeltaGenerator,
 ) -> Values:
     """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
@@ -293,11 +283,11 @@ show_maps(maps, read.rows, read.columns)
 
 
 def script(
-    sides: Sequence[ComparedRun],
+    sides: Sequence[compute.ComparedRun],
     controls: Values,
-    maps: Maps,
-    same: Sequence[ComparedRun],
-    pair: tuple[RunMap, RunMap] | None,
+    maps: compute.Maps,
+    same: Sequence[compute.ComparedRun],
+    pair: tuple[compute.RunMap, compute.RunMap] | None,
 ) -> Script:
     key = controls.measure.key
     # the head with the most weight on the expected position
@@ -370,7 +360,7 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
     return {name.replace(".params.", "."): cut(text, 40)}
 
 
-def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
+def differences(sides: Sequence[compute.ComparedRun]) -> tuple[list[list[str]], int]:
     by_run = [settings(side.required_config.to_json()) for side in sides]
     repeated = {f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")}
     names = dict.fromkeys(name for each in by_run for name in each if name not in repeated)
@@ -382,7 +372,7 @@ def differences(sides: Sequence[ComparedRun]) -> tuple[list[list[str]], int]:
     return different, len(rows) - len(different)
 
 
-VALUES: tuple[tuple[str, Value, Callable[[float], str]], ...] = (
+VALUES: tuple[tuple[str, compute.Value, Callable[[float], str]], ...] = (
     ("loss", lambda r: r.loss, number),
     ("accuracy", lambda r: r.sequence_accuracy, percent),
     ("BLEU", lambda r: r.bleu, score),
@@ -400,11 +390,11 @@ HEAD = (
 )
 
 
-def _results(side: ComparedRun) -> list[str]:
-    def last(value: Value) -> float | None:
-        return latest(side.records, value, lambda _: True)
+def _results(side: compute.ComparedRun) -> list[str]:
+    def last(value: compute.Value) -> float | None:
+        return compute.latest(side.records, value, lambda _: True)
 
-    values = (expected, lambda r: r.even, lambda r: r.tokens_per_second)
+    values = (compute.expected, lambda r: r.even, lambda r: r.tokens_per_second)
     weight, even, speed = map(last, values)
     end = side.records[-1] if side.records else None
     return [
@@ -423,7 +413,7 @@ def _results(side: ComparedRun) -> list[str]:
     ]
 
 
-def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
+def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, step: int) -> str:
     """The value of each run at equal steps, and at equal seconds of training."""
     sides = [side for side in sides if side.records]
     if len(sides) < 2:
@@ -434,7 +424,7 @@ def fact_text(sides: Sequence[ComparedRun], measure: Measure, step: int) -> str:
         [
             "no measurement" if value is None else write(value)
             for side in sides
-            for value in (latest(side.records, measure.value, until),)
+            for value in (compute.latest(side.records, measure.value, until),)
         ]
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
@@ -504,7 +494,7 @@ def page() -> None:
     next_page("compare_runs")
 
 
-def _board(sides: Sequence[ComparedRun]) -> None:
+def _board(sides: Sequence[compute.ComparedRun]) -> None:
     measures = compute.measures(sides)
     if not measures:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
@@ -518,7 +508,7 @@ def _board(sides: Sequence[ComparedRun]) -> None:
         frames = Frames(
             controls.slider,
             compute.steps(same).index(step),
-            list(map(_tiles, maps_over_time(tuple(same), example, heads))),
+            list(map(_tiles, compute.maps_over_time(tuple(same), example, heads))),
         )
     if same and not maps.maps:
         st.caption("No run has a saved attention map of its source at this step.")
@@ -551,11 +541,13 @@ def _board(sides: Sequence[ComparedRun]) -> None:
     _tables(sides)
 
 
-def _tiles(maps: Sequence[RunMap]) -> list[Tile]:
+def _tiles(maps: Sequence[compute.RunMap]) -> list[Tile]:
     return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
 
 
-def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] | None:
+def _difference(
+    maps: compute.Maps, step: int, sentence: str
+) -> tuple[compute.RunMap, compute.RunMap] | None:
     if len(maps.maps) < 2:
         fact(sentence)
         return None
@@ -586,7 +578,7 @@ def _difference(maps: Maps, step: int, sentence: str) -> tuple[RunMap, RunMap] |
     return first, second
 
 
-def _tables(sides: Sequence[ComparedRun]) -> None:
+def _tables(sides: Sequence[compute.ComparedRun]) -> None:
     rows = [_results(side) for side in sides]
     # a measure that none of them has is left out
     columns = [i for i in range(len(HEAD)) if i < 5 or any(row[i] != MISSING for row in rows)]

@@ -65,7 +65,6 @@ from core.studies.corpus import (
     texts_of_map,
 )
 from core.tasks import reading
-from core.tasks.reading import MAX_SIGNS
 from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     CATEGORIES,
@@ -151,7 +150,6 @@ from dashboard.ui.models import (
     reading_of,
     study_of,
 )
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, poll
 from dashboard.ui.run_data import path_code
 from dashboard.ui.uploads import data_widget, link_data
 
@@ -612,7 +610,9 @@ def _config(
             options = FIELDS.draw("count", "ablation", "kind", "split", into=HERE, **given)
             if source == "texts":
                 data_widget(
-                    Param("data", "Your texts", "", meaning="Plain text", longest=MAX_SIGNS),
+                    Param(
+                        "data", "Your texts", "", meaning="Plain text", longest=reading.MAX_SIGNS
+                    ),
                     key("data"),
                 )
                 st.caption(
@@ -941,12 +941,12 @@ def _view() -> None:
         return
     draw = partial(_draw, controls=controls)
     if measurement.live:
-        poll(
+        run_controls.poll(
             partial(read_measurement, measurement.run),
             draw,
             True,
             "corpus:live",
-            interval=SLOW_POLL_INTERVAL,
+            interval=run_controls.SLOW_POLL_INTERVAL,
         )
     else:
         draw(measurement)
@@ -1006,7 +1006,9 @@ def _measurement(controls: Values) -> Measurement | None:
             )
 
         with column:
-            poll(partial(read_measurement, run), show, measurement.live, "corpus:progress")
+            run_controls.poll(
+                partial(read_measurement, run), show, measurement.live, "corpus:progress"
+            )
     return measurement
 
 

@@ -9,29 +9,12 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import evidence, trace as flow
-from core.interpret.evidence import (
-    Baseline,
-    Contributions,
-    Effect,
-    Quantity,
-    Question,
-    ablate_heads,
-    head_sets,
-    hide_token,
-    make_heads_uniform,
-    measure_contributions,
-    quantity_values,
-    single_heads,
-    token_scores,
-)
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, PretrainedError, Reading
 from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.reading import with_sink
 from core.ranks import kendall
 from core.studies import evidence as study
-from core.studies.evidence import WAYS, HeadMaps, key_agreement
 from dashboard.draw.grids import bar_figure
 from dashboard.page import (
     BOUND,
@@ -99,7 +82,7 @@ from dashboard.ui.models import (
 WITHOUT_HEADS, WITHOUT_TOKENS = "evidence:heads", "evidence:tokens"  # names of measurements
 SHORT = 128  # tokens up to which a second thread costs a forward pass more than it saves
 KINDS: dict[str, str] = {"self": "encoder", "causal": "decoder", "cross": "cross"}
-QUANTITIES: dict[str, Quantity | None] = {
+QUANTITIES: dict[str, evidence.Quantity | None] = {
     "automatic": None,
     "probability": "probability",
     "logit": "logit",
@@ -113,11 +96,11 @@ class Controls:
 
     ref: ModelRef
     reading: Reading
-    question: Question
-    baseline: Baseline | None
+    question: evidence.Question
+    baseline: evidence.Baseline | None
 
     @cached_property
-    def maps(self) -> tuple[AttentionMap, ...]:
+    def maps(self) -> tuple[flow.AttentionMap, ...]:
         """The maps, with a column for a learned sink."""
         return (with_sink(self.reading.trace) if self.reading.sinks else self.reading.trace).maps
 
@@ -131,7 +114,7 @@ class Controls:
         }
 
     @cached_property
-    def ids(self) -> dict[Head, tuple[Kind, int, int]]:
+    def ids(self) -> dict[flow.Head, tuple[flow.Kind, int, int]]:
         return {
             (row, head): (item.kind, item.layer, head)
             for row, item in enumerate(self.maps)
@@ -139,7 +122,7 @@ class Controls:
         }
 
     @cached_property
-    def heads(self) -> dict[Head, str]:
+    def heads(self) -> dict[flow.Head, str]:
         return {
             head: f"{self.layers[kind, layer]}·H{number}"
             for head, (kind, layer, number) in self.ids.items()
@@ -150,21 +133,21 @@ class Controls:
         return self.baseline is not None and self.baseline.pretrained.recordable
 
     @property
-    def key(self) -> tuple[ModelRef, Question]:
+    def key(self) -> tuple[ModelRef, evidence.Question]:
         return self.ref, self.question
 
     @property
-    def contributions(self) -> Contributions:
+    def contributions(self) -> evidence.Contributions:
         if self.baseline is None:
-            return Contributions({}, {})
-        return answer_study(measure_contributions, *self.key)
+            return evidence.Contributions({}, {})
+        return answer_study(evidence.measure_contributions, *self.key)
 
     @cached_property
-    def sharp(self) -> dict[Head, float]:
+    def sharp(self) -> dict[flow.Head, float]:
         return study.sharpness(self.maps)
 
     @cached_property
-    def estimates(self) -> dict[Head, float]:
+    def estimates(self) -> dict[flow.Head, float]:
         return study.gradient_estimates(self.maps, self.contributions)
 
     @property
@@ -173,7 +156,7 @@ class Controls:
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
-    model, ref, question = choice.pretrained, choice.ref, Question(choice.inputs)
+    model, ref, question = choice.pretrained, choice.ref, evidence.Question(choice.inputs)
     if model is None:
         return Controls(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
@@ -189,7 +172,7 @@ def draw_controls(choice: ModelChoice) -> Controls:
     elif model.head != "none":
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             if model.head == "masked":
-                question = Question(masked_inputs("evidence", choice))
+                question = evidence.Question(masked_inputs("evidence", choice))
             elif model.head != "classify":
                 question = replace(question, position=position_field("evidence", choice.reading))
             baseline = baseline_of(ref, question)
@@ -226,11 +209,11 @@ def draw_controls(choice: ModelChoice) -> Controls:
 # What is measured of the answer, for all sessions.
 
 
-def _scores(ref: ModelRef, question: Question) -> dict[str, np.ndarray]:
-    return token_scores(
+def _scores(ref: ModelRef, question: evidence.Question) -> dict[str, np.ndarray]:
+    return evidence.token_scores(
         baseline_of(ref, question),
         reading_of(ref, question.inputs).trace,
-        answer_study(measure_contributions, ref, question),
+        answer_study(evidence.measure_contributions, ref, question),
     )
 
 
@@ -238,7 +221,7 @@ def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> st
     return study.flow_map(reading_of(ref, inputs).trace, row, query)
 
 
-def flow_query(item: AttentionMap, query: int) -> tuple[int | None, ...]:
+def flow_query(item: flow.AttentionMap, query: int) -> tuple[int | None, ...]:
     """The one query to which the flow is computed, None for all; of more than 160 tokens none at all."""
     longest = max(len(item.queries), len(item.keys))
     return () if longest > 160 else (None if longest <= 48 else query,)
@@ -270,11 +253,11 @@ def before_after(
         ink,
         domain=domain,
         height={"step": 15},
-        colour=series_encoding("of", WAYS, [ink.quiet, ink.series[0], ink.pick])
-        | {"sort": list(WAYS), "legend": legend},
+        colour=series_encoding("of", study.WAYS, [ink.quiet, ink.series[0], ink.pick])
+        | {"sort": list(study.WAYS), "legend": legend},
         tips=[text_tip("word", "answer"), text_tip("of", "heads"), text_tip("text", "value")],
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
-        offset={"field": "of", "sort": list(WAYS)},
+        offset={"field": "of", "sort": list(study.WAYS)},
         dx=8 if logits else 4,
     )
 
@@ -313,7 +296,7 @@ MEANINGS = {
 }
 
 
-def target_text(baseline: Baseline) -> str:
+def target_text(baseline: evidence.Baseline) -> str:
     if baseline.word is None:
         other = "the other sentence" if baseline.question.against else "itself"
         return f"the similarity with {other}"
@@ -334,10 +317,10 @@ def moves(before: float, after: float) -> str:
 
 def heads_fact(
     controls: Controls,
-    baseline: Baseline,
-    effects: Mapping[HeadSet, Effect],
-    alone: Mapping[Head, Effect],
-    picked: Head,
+    baseline: evidence.Baseline,
+    effects: Mapping[HeadSet, evidence.Effect],
+    alone: Mapping[flow.Head, evidence.Effect],
+    picked: flow.Head,
 ) -> str:
     names, ranked = controls.heads, list(alone)
     first = ranked[0]
@@ -384,7 +367,9 @@ def heads_fact(
     )
 
 
-def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, column: int) -> str:
+def cell_fact(
+    head: str, pair: tuple[str, str], measures: study.HeadMaps, row: int, column: int
+) -> str:
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
     text = f"In **{plain(head)}**, :primary[**{query}**] puts **{number(weight)}** of its weight on **{key}**"
@@ -406,7 +391,7 @@ def cell_fact(head: str, pair: tuple[str, str], measures: HeadMaps, row: int, co
     )
 
 
-def heads_csv(controls: Controls, changes: Mapping[Head, Effect]) -> str:
+def heads_csv(controls: Controls, changes: Mapping[flow.Head, evidence.Effect]) -> str:
     lines = ["kind,layer,head,answer,change,gradient_estimate,largest_weight"]
     for head, effect in changes.items():
         texts = (
@@ -475,7 +460,9 @@ VERDICTS = (
 )
 
 
-def even_fact(baseline: Baseline, head: str, even: Effect, off: Effect) -> str:
+def even_fact(
+    baseline: evidence.Baseline, head: str, even: evidence.Effect, off: evidence.Effect
+) -> str:
     says = "The head changes nothing, so its weights change nothing either."
     if abs(off.change) >= 1e-6:
         share = even.change / off.change
@@ -522,28 +509,30 @@ def can_tell(agree: Mapping[str, float | None] | None, same_first: bool) -> str:
 
 
 LAYER = "all"  # the column of whole layers
-HeadsPair = tuple[Effect, Effect]
+HeadsPair = tuple[evidence.Effect, evidence.Effect]
 Answers = Mapping[int | None, Mapping[str, float]]  # values by WAYS
 TABLE_ROWS = 6
 
 
-def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, HeadSet, Answers]:
+def section(
+    controls: Controls, baseline: evidence.Baseline
+) -> tuple[flow.Head, HeadsPair, HeadSet, Answers]:
     """Draw the section.
 
     Returns the picked head, its effects with uniform weights and off, all heads that are off, and the answers then.
     """
-    todo, alone_fast = head_sets(controls.reading.trace), len(baseline.source) <= SHORT
+    todo, alone_fast = evidence.head_sets(controls.reading.trace), len(baseline.source) <= SHORT
     with one_thread(alone_fast):
         effects = measure_with_progress(
             WITHOUT_HEADS,
             controls.key,
             todo,
-            lambda off: ablate_heads(baseline, off),
+            lambda off: evidence.ablate_heads(baseline, off),
             "heads and layers",
         )
     measured = {
         (list(controls.layers).index((kind, layer)), head): effect
-        for (kind, layer, head), effect in single_heads(effects).items()
+        for (kind, layer, head), effect in evidence.single_heads(effects).items()
     }
     alone = dict(sorted(measured.items(), key=lambda item: -abs(item[1].change)))
     picked = _head(controls, next(iter(alone)))
@@ -566,7 +555,7 @@ def section(controls: Controls, baseline: Baseline) -> tuple[Head, HeadsPair, He
     return picked, pair, off, answers
 
 
-def _head(controls: Controls, default: Head) -> Head:
+def _head(controls: Controls, default: flow.Head) -> flow.Head:
     return link_head(
         "evidence",
         controls.ref,
@@ -576,7 +565,7 @@ def _head(controls: Controls, default: Head) -> Head:
     )
 
 
-def _head_field(controls: Controls, picked: Head) -> None:
+def _head_field(controls: Controls, picked: flow.Head) -> None:
     head_field(
         {name: head for head, name in controls.heads.items()},
         picked,
@@ -587,10 +576,10 @@ def _head_field(controls: Controls, picked: Head) -> None:
 
 def _grid(
     controls: Controls,
-    baseline: Baseline,
-    effects: Mapping[HeadSet, Effect],
-    ranked: list[Head],
-    picked: Head,
+    baseline: evidence.Baseline,
+    effects: Mapping[HeadSet, evidence.Effect],
+    ranked: list[flow.Head],
+    picked: flow.Head,
 ) -> None:
     layers, rows = list(controls.layers.values()), list[Spec]()
     ranks = {head: rank for rank, head in enumerate(ranked, 1)}
@@ -627,7 +616,10 @@ def _grid(
 
 
 def _without(
-    controls: Controls, baseline: Baseline, picked: Head, effects: Mapping[HeadSet, Effect]
+    controls: Controls,
+    baseline: evidence.Baseline,
+    picked: flow.Head,
+    effects: Mapping[HeadSet, evidence.Effect],
 ) -> tuple[HeadsPair, HeadSet, Answers]:
     """Draw the answer without the picked head and those that a person adds to it.
 
@@ -667,7 +659,7 @@ def _without(
     )
     why = ""
     if logits and baseline.question.quantity is None:  # nobody chose the logit
-        most = number(float(quantity_values(baseline.answer, "probability").max()))
+        most = number(float(evidence.quantity_values(baseline.answer, "probability").max()))
         why = (
             f" The most likely has a probability of {most}, which changes little so close to 1, so the logit is "
             "measured."
@@ -679,18 +671,20 @@ def _without(
     )
     if others:
         added = sum(effects[one].change for head in off if (one := frozenset({head})) in effects)
-        effect = effects.get(off) or ablate_heads(baseline, off)
+        effect = effects.get(off) or evidence.ablate_heads(baseline, off)
         st.caption(
             plain(
                 f"Off: {', '.join([name, *others])}. Together they change the answer by "
                 f"{signed(effect.change)}; one at a time, their changes sum to {signed(added)}."
             )
         )
-    even = answer_study(make_heads_uniform, *controls.key, alone)
-    return (even, effects.get(alone) or ablate_heads(baseline, alone)), off, answers
+    even = answer_study(evidence.make_heads_uniform, *controls.key, alone)
+    return (even, effects.get(alone) or evidence.ablate_heads(baseline, alone)), off, answers
 
 
-def _ranking(controls: Controls, baseline: Baseline, alone: Mapping[Head, Effect]) -> None:
+def _ranking(
+    controls: Controls, baseline: evidence.Baseline, alone: Mapping[flow.Head, evidence.Effect]
+) -> None:
     rows = []
     for head, effect in list(alone.items())[:TABLE_ROWS]:
         row = {
@@ -729,7 +723,7 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
+def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> study.HeadMaps:
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     pinned = settle_pin(
@@ -807,9 +801,9 @@ def maps_section(controls: Controls, head: Head, cell: Pair) -> HeadMaps:
     return measures
 
 
-def agreement(measures: HeadMaps) -> None:
+def agreement(measures: study.HeadMaps) -> None:
     def text(one: str, other: str) -> str:
-        ρ = key_agreement(measures, one, other)
+        ρ = study.key_agreement(measures, one, other)
         return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
 
     table(
@@ -875,9 +869,9 @@ show_maps({"Share of the largest": shares}, [*scores, "hidden"], reading.source.
 
 def script(
     controls: Controls,
-    head: Head,
+    head: flow.Head,
     cell: Pair,
-    measures: HeadMaps,
+    measures: study.HeadMaps,
     off: HeadSet,
     answers: Answers,
 ) -> Script:
@@ -908,7 +902,7 @@ for token, values in answers.items():
             [list(each.values()) for each in answers.values()]
         )
         measured = measurements(WITHOUT_HEADS, controls.key)
-        todo = head_sets(controls.reading.trace)
+        todo = evidence.head_sets(controls.reading.trace)
         if all(one in measured for one in todo):
             results["changes"] = np.array([measured[one].change for one in todo])
     known = measures.known
@@ -955,7 +949,7 @@ HIDDEN = "Measured"
 Agreement = tuple[dict[str, float | None] | None, bool]
 
 
-def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
+def tokens_section(controls: Controls, baseline: evidence.Baseline) -> Agreement:
     """Draw every measure as a row over the tokens, the measured changes last.
 
     Returns Kendall's τ of each measure with those (None where not every token was hidden), and whether the weights put
@@ -969,7 +963,7 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
                 WITHOUT_TOKENS,
                 controls.key,
                 range(len(tokens)),
-                lambda token: hide_token(baseline, token),
+                lambda token: evidence.hide_token(baseline, token),
                 "tokens",
             )
     except PretrainedError as error:
@@ -988,8 +982,12 @@ def tokens_section(controls: Controls, baseline: Baseline) -> Agreement:
     pin = read_linked("evidence", "strip", values.shape, (controls.ref, controls.question.inputs))
     if patches is not None:
         picked = attention_view(
-            AttentionTrace(
-                (AttentionMap("cross", 0, values[None].astype(np.float32), tuple(names), tokens),),
+            flow.AttentionTrace(
+                (
+                    flow.AttentionMap(
+                        "cross", 0, values[None].astype(np.float32), tuple(names), tokens
+                    ),
+                ),
                 "measures",
             ),
             key="evidence:patches",

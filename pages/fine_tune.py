@@ -70,17 +70,6 @@ from dashboard.page import (
 )
 from dashboard.server import jobs
 from dashboard.ui import fine_tuned, run_controls
-from dashboard.ui.fine_tuned import (
-    FOLLOW,
-    LINK as RUN_LINK,
-    FineTuneData,
-    config_name,
-    current_run,
-    load_fine_tune,
-    read_link,
-    select_example,
-    select_run,
-)
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -92,7 +81,6 @@ from dashboard.ui.model_picker import (
     select_model,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, folder_name, import_block, model_lines
-from dashboard.ui.run_controls import draw_curves, poll
 from dashboard.ui.run_data import records_cell, warn_of_damage
 from dashboard.ui.uploads import data_widget, link_data
 
@@ -221,7 +209,7 @@ FIELDS = Fields(
         "Task",
         {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
-        also={"on_change": lambda: st.query_params.pop(RUN_LINK, None)},
+        also={"on_change": lambda: st.query_params.pop(fine_tuned.LINK, None)},
         help="What the model learns from each row.",
     ),
     epochs=Number(
@@ -372,8 +360,8 @@ def _model(name: str, task: str) -> str | None:
         raise PretrainedError(
             f"{name} holds attention weights only, so there is no model to train."
         )
-    check_model(config_name(ref), task)
-    return config_name(ref)
+    check_model(fine_tuned.config_name(ref), task)
+    return fine_tuned.config_name(ref)
 
 
 def _rows(task: str) -> str:
@@ -428,7 +416,9 @@ def _text(value: str) -> str:
 # What the page computes as Python.
 
 
-def script(data: FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
+def script(
+    data: fine_tuned.FineTuneData, both: BeforeAfter | None, head: HeadChange | None
+) -> Script:
     task = data.config.task if data.config else "classify"
     cell, results = records_cell(
         data.run,
@@ -468,7 +458,7 @@ show_maps({"Before training": before, "After training": after}, first.map(0).que
     return Script(tuple(cells), results)
 
 
-def _traces(data: FineTuneData, both: BeforeAfter, kind: str) -> str:
+def _traces(data: fine_tuned.FineTuneData, both: BeforeAfter, kind: str) -> str:
     """The traces `first` and `now`: from the run's folder, or read by both models."""
     if both.sentence is not None:
         return f"""
@@ -515,16 +505,16 @@ def page() -> None:
         "Fine-tune", "Fine-tune a pretrained model on your rows, and see how its attention changes."
     )
     jobs.warm_up()
-    read_link()
+    fine_tuned.read_link()
     task, config = controls()
-    data = load_fine_tune(current_run(task))
+    data = fine_tuned.load_fine_tune(fine_tuned.current_run(task))
     forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
     run_controls.start_run(
         PAGE,
         config,
         jobs.fine_tune,
-        lambda run: select_run(run, config_of(run).task),
+        lambda run: fine_tuned.select_run(run, config_of(run).task),
         ConfigError,
         PretrainedError,
     )
@@ -540,7 +530,9 @@ def page() -> None:
         restart_help={"paused": "Leave this run and start a new one with these settings"},
     )
     with column:
-        poll(lambda: load_fine_tune(data.run), _progress, data.live, "fine_tune:progress")
+        run_controls.poll(
+            lambda: fine_tuned.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
+        )
         if config is not None and config.data != own_rows(config.task):
             rows = parse(config.task, config.data, config.seed)
             st.caption(
@@ -550,7 +542,9 @@ def page() -> None:
         run_controls.anothers_note(data.run)
         run_controls.limits_line(steps=False)
         run_controls.show_flash(PAGE)
-    poll(lambda: load_fine_tune(data.run), _figures, data.live, "fine_tune:figures")
+    run_controls.poll(
+        lambda: fine_tuned.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures"
+    )
     papers = (
         "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
         "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
@@ -561,14 +555,14 @@ def page() -> None:
     next_page("fine_tune")
 
 
-def _figures(data: FineTuneData) -> None:
+def _figures(data: fine_tuned.FineTuneData) -> None:
     warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button(
             "Show the example run",
             key="fine_tune:kept-instead",
-            on_click=select_example,
+            on_click=fine_tuned.select_example,
             args=("classify",),
         )
     elif not data.records or data.config is None:
@@ -581,7 +575,7 @@ def _figures(data: FineTuneData) -> None:
         _draw(data, data.config)
 
 
-def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
+def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
     ink, rows, records = Ink.of(theme()), data.rows(), data.records
     losses, accuracies = st.columns(2, gap="medium")
     both, head = before_and_after(data, config)
@@ -589,7 +583,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
     now, start, labels = data.at(step), records[0].sequence_accuracy, config.task == "classify"
     add_script(partial(script, data, both, head))
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    draw = partial(draw_curves, last_x=last, step=step, height=190)
+    draw = partial(run_controls.draw_curves, last_x=last, step=step, height=190)
     draw(
         losses,
         "Loss",
@@ -669,7 +663,7 @@ def _draw(data: FineTuneData, config: FineTuneConfig) -> None:
 
 
 def before_and_after(
-    data: FineTuneData, config: FineTuneConfig
+    data: fine_tuned.FineTuneData, config: FineTuneConfig
 ) -> tuple[BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the selected step; returns both and the head."""
     row, state = st.columns([1.6, 1, 1.1], vertical_alignment="bottom"), st.session_state
@@ -735,7 +729,7 @@ def before_and_after(
     return both, head
 
 
-def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
+def _readings(data: fine_tuned.FineTuneData, text: str, row: list) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
@@ -750,7 +744,7 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
         follows = data.live and row[2].toggle(
             "Follow the latest step",
             True,
-            key=FOLLOW,
+            key=fine_tuned.FOLLOW,
             help="The maps show the newest step while the run trains.",
         )
         if not follows and len(steps) > 1:
@@ -782,15 +776,15 @@ def _readings(data: FineTuneData, text: str, row: list) -> BeforeAfter | None:
     return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 
 
-def _slider(data: FineTuneData) -> str:
+def _slider(data: fine_tuned.FineTuneData) -> str:
     return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
 
 
-def _is_last(data: FineTuneData, step: int) -> bool:
+def _is_last(data: fine_tuned.FineTuneData, step: int) -> bool:
     return not data.live and step == data.records[-1].step
 
 
-def _progress(data: FineTuneData) -> None:
+def _progress(data: fine_tuned.FineTuneData) -> None:
     if data.is_example:
         st.caption(
             "This is an example run. Press Fine-tune to start your own: about 20 s for the lab's rows on one "

@@ -51,16 +51,6 @@ from core.interpret.syntax import (
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, Reading
 from core.studies import head_roles as study
-from core.studies.head_roles import (
-    CHOICES,
-    MAX_PARSES,
-    NAMES,
-    SyntaxResult,
-    default_role,
-    default_test,
-    known_sentences,
-    queries_by_sentence,
-)
 from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.grids import (
@@ -191,7 +181,7 @@ FIELDS = Fields(
             for role, rows in zip(ROLES, values.scores.rows, strict=True)
             if rows
         },
-        lambda values: ROLES[default_role(values.scores)].key,
+        lambda values: ROLES[study.default_role(values.scores)].key,
         of=lambda values: values.of,
         help="The role whose scores are shown for every head.",
     ),
@@ -200,10 +190,10 @@ FIELDS = Fields(
         "Relation",
         lambda values: [
             name
-            for name, score in zip(NAMES, values.result.scores, strict=True)
+            for name, score in zip(study.NAMES, values.result.scores, strict=True)
             if score is not None
         ],
-        lambda values: NAMES[values.result.default()],
+        lambda values: study.NAMES[values.result.default()],
         of=lambda values: values.of,
         help="From which word the head attends, and which word is the right one.",
     ),
@@ -218,7 +208,7 @@ FIELDS = Fields(
     test=Select(
         "Test",
         TEST_NAMES,
-        lambda values: TEST_NAMES[default_test(values.scores)],
+        lambda values: TEST_NAMES[study.default_test(values.scores)],
         of=lambda values: values.of,
         help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
         "Successor: what the head's matrices make of ordered items.",
@@ -324,7 +314,7 @@ def draw_roles(choice: ModelChoice) -> None:
     # The head that was picked on another page since, and its role where it has one
     state, elsewhere = st.session_state, current_head_of(choice.ref, kind, scores.score.shape[1:])  # type: ignore[arg-type]
     if elsewhere in scores.heads and state.get(KNOWN) != (choice.ref, elsewhere):
-        own = ROLES[scores.head_roles.get(elsewhere, default_role(scores))]
+        own = ROLES[scores.head_roles.get(elsewhere, study.default_role(scores))]
         state[KNOWN] = choice.ref, elsewhere
         state[ROLE], state[HEAD] = own.key, scores.name(elsewhere)
         # A widget writes into the link what a person sets in it, not what it was set to here.
@@ -617,7 +607,7 @@ def draw_syntax(choice: ModelChoice) -> None:
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
     reference = _file_field(file_column)
     # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
-    model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
+    model, known = load_model(choice.ref), study_of(study.known_sentences, choice.ref, reference)
 
     def read_one(index: int) -> SyntaxReadings | None:
         with one_thread(is_small(model)):
@@ -634,7 +624,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             )
         return
     of = f"{choice.ref} {kind} {reference}"
-    relation = NAMES.index(
+    relation = study.NAMES.index(
         FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
     )
     score = result.scores[relation]
@@ -643,11 +633,11 @@ def draw_syntax(choice: ModelChoice) -> None:
         result.readings.name(head): head
         for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
     }
-    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
+    about_head = (of, study.CHOICES[relation][0].key, study.CHOICES[relation][1])
     head = head_field("word_head", options, about_head, head_column, "accuracy")
     left, right = st.columns(2, gap="medium")
     with left:
-        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
+        paragraph(f"**{study.NAMES[relation]}**, accuracy of every head")
         offset = float(score.offset_hits.mean(-1).max())
         shares = {
             each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
@@ -657,7 +647,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
             "head_roles:accuracies",
             WORD_HEAD,
-            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
+            f"Layers by heads, each with its accuracy for {study.NAMES[relation]}",
         )
     with right:
         paragraph("**The best head of each relation**; the tick is the best fixed offset")
@@ -706,12 +696,12 @@ def draw_syntax(choice: ModelChoice) -> None:
     )
 
 
-def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
+def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> study.SyntaxResult:
     """The scores over the first `count` sentences that were read."""
     return study.score_syntax(
         load_model(ref),
         [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
-        len(shared(study.parses, reference)) - len(study_of(known_sentences, ref, reference)),
+        len(shared(study.parses, reference)) - len(study_of(study.known_sentences, ref, reference)),
     )
 
 
@@ -731,7 +721,7 @@ def _file_field(column: Any) -> str:
             key=file_key(FILE),
             on_change=_take_file,
             max_upload_size=at_most("upload_megabytes", MAX_CHARACTERS // 10**6),
-            help=f"Sentences with their syntactic trees, at most {MAX_PARSES} of them and 2 MB. "
+            help=f"Sentences with their syntactic trees, at most {study.MAX_PARSES} of them and 2 MB. "
             f"{where_stored()}",
         )
         st.caption(
@@ -767,22 +757,22 @@ def _take_file() -> None:
     except ConfigError as error:
         state[TROUBLE] = f"{file.name}: {error}"
         return
-    if count > MAX_PARSES:
+    if count > study.MAX_PARSES:
         state[TROUBLE] = (
-            f"{file.name} has {count:,} sentences; the first {MAX_PARSES} are measured."
+            f"{file.name} has {count:,} sentences; the first {study.MAX_PARSES} are measured."
         )
     state[FILE] = reading.put(text)
     state[f"{FILE}:files"] = state.get(f"{FILE}:files", 0) + 1
 
 
 def _sentence(
-    choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
+    choice: ModelChoice, result: study.SyntaxResult, score: RelationScore, head: Head
 ) -> tuple[int, int, AttentionTrace]:
     """Draw a sentence with the weights from its queries, and its map of words; returns it, its query and the maps.
 
     The sentences in which the head is wrong come first.
     """
-    queries = queries_by_sentence(result, score, head)
+    queries = study.queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
     texts = {
@@ -832,7 +822,7 @@ def _sentence(
     return sentence, query, trace
 
 
-def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
+def syntax_caption(result: study.SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
     readings, (source, target) = result.readings, score.ends
     causal = " A causal model attends only to earlier words, so only these are asked for."
     left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
@@ -848,7 +838,7 @@ def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: 
     )
 
 
-def syntax_rows(result: SyntaxResult) -> list[list[str]]:
+def syntax_rows(result: study.SyntaxResult) -> list[list[str]]:
     """A row a relation and direction: the heads chosen on either half, their accuracy and that of the best offset."""
     return [
         [name, "fewer than 10", *"–––––"]
@@ -862,11 +852,11 @@ def syntax_rows(result: SyntaxResult) -> list[list[str]]:
             _offset(score.best_offset),
             percent(float(score.offset_held_out.mean())),
         ]
-        for name, score in zip(NAMES, result.scores, strict=True)
+        for name, score in zip(study.NAMES, result.scores, strict=True)
     ]
 
 
-def syntax_csv(result: SyntaxResult) -> bytes:
+def syntax_csv(result: study.SyntaxResult) -> bytes:
     return csv_file(
         ["layer", "head", "relation", "direction", "hits", "instances", "accuracy"],
         [
@@ -879,7 +869,7 @@ def syntax_csv(result: SyntaxResult) -> bytes:
                 score.count,
                 f"{score.accuracy[head]:.6f}",
             ]
-            for (relation, reverse), score in zip(CHOICES, result.scores, strict=True)
+            for (relation, reverse), score in zip(study.CHOICES, result.scores, strict=True)
             if score is not None
             for head in result.heads()
         ],
@@ -1188,7 +1178,7 @@ print(example)
 def syntax_script(
     choice: ModelChoice,
     reference: str,
-    result: SyntaxResult,
+    result: study.SyntaxResult,
     score: RelationScore,
     head: Head,
     sentence: int,

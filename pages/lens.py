@@ -33,14 +33,6 @@ from core.pretrained import PretrainedError
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
 from core.studies import lens as study
-from core.studies.lens import (
-    EMBEDDING,
-    WINDOW,
-    Decision,
-    answering_layers,
-    answering_maps,
-    window_start,
-)
 from dashboard.draw import vega
 from dashboard.draw.grids import bar_figure
 from dashboard.page import (
@@ -373,7 +365,7 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
     position = controls.position
     rows = [
         (item.weights[head, position], item, head)
-        for item in answering_maps(controls.reading)
+        for item in study.answering_maps(controls.reading)
         for head in range(len(item.weights))
         if item.layer_name == state and only in (None, (item.kind, head))
     ]
@@ -382,7 +374,7 @@ def attention(controls: Values, state: str, only: tuple[str, int] | None = None)
         return
     rows.sort(key=lambda row: -float(row[0].max()))
     weights, item, head = rows[0]
-    names = answering_layers(controls.reading)
+    names = study.answering_layers(controls.reading)
     name = state if only is None else f"{names[item.kind, item.layer]}·H{head}"
     paragraph(f"**Where {plain(name)} attends to from {plain(controls.line.tokens[position])}**")
     several = len({item.kind for _, item, _ in rows}) > 1
@@ -418,9 +410,11 @@ def script(controls: Values, *cells: Cell, results: Mapping[str, np.ndarray]) ->
     )
 
 
-def when_script(controls: Values, decision: Decision, words: Mapping[int, str]) -> Script:
+def when_script(controls: Values, decision: study.Decision, words: Mapping[int, str]) -> Script:
     lens, along = decision.lens, decision.trajectories
-    window = f", {lens.start}, {lens.start + WINDOW}" if len(controls.line) > WINDOW else ""
+    window = (
+        f", {lens.start}, {lens.start + study.WINDOW}" if len(controls.line) > study.WINDOW else ""
+    )
     names = distinct([words[token] for token in decision.tokens])
     results = {
         "lens.top": to_numpy(lens.top),
@@ -515,7 +509,7 @@ alt.Chart(heads).mark_rect().encode(x="head:O", y="layer:N", color="adds:Q")
 # Sentences and figures of the page.
 
 
-def decided(controls: Values, decision: Decision, words: Mapping[int, str]) -> str:
+def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]) -> str:
     lens, along = decision.lens, decision.trajectories
     first, at = first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
@@ -592,7 +586,7 @@ STYLE = """<style>
 
 def section(controls: Values) -> None:
     ref, baseline = controls.ref, controls.baseline
-    start = window_start(controls.position, len(controls.line))
+    start = study.window_start(controls.position, len(controls.line))
     key = ref, Question(controls.question.inputs, 0), start
     with st.spinner("Running the model"):
         parts = range(count_parts(baseline, _stream(*key)))
@@ -624,7 +618,9 @@ def section(controls: Values) -> None:
                 field_error(error)
         name = FIELDS.draw("layer", into=HERE, names=study.state_names(lens)[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
-    decision = Decision(lens, chosen, shared(_trajectories, ref, controls.question, start, chosen))
+    decision = study.Decision(
+        lens, chosen, shared(_trajectories, ref, controls.question, start, chosen)
+    )
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
     state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
@@ -660,7 +656,7 @@ def section(controls: Values) -> None:
 
 
 def _stream(ref: ModelRef, question: Question, start: int) -> Stream:
-    return answer_study(read_stream, ref, question, start, start + WINDOW)
+    return answer_study(read_stream, ref, question, start, start + study.WINDOW)
 
 
 def _read_part(ref: ModelRef, question: Question, start: int, part: int) -> LensPart:
@@ -698,7 +694,7 @@ def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:
     return study_of(token_names, ref, tuple(dict.fromkeys(tokens)))
 
 
-def _grid(controls: Values, decision: Decision, words: dict[int, str], state: str) -> None:
+def _grid(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
     rows = []
@@ -739,7 +735,7 @@ def _grid(controls: Values, decision: Decision, words: dict[int, str], state: st
     def pick() -> None:
         if point := pressed_point(GRID):
             st.session_state[position_key("lens", controls.reading)] = int(point["index"])
-            if point["state"] != EMBEDDING:
+            if point["state"] != study.EMBEDDING:
                 st.session_state[FIELDS.key("layer", {"ref": controls.ref})] = point["state"]
 
     width = WIDE * len(tokens) + 80  # of the names of the layers
@@ -755,7 +751,7 @@ def _grid(controls: Values, decision: Decision, words: dict[int, str], state: st
         )
 
 
-def _curves(controls: Values, decision: Decision, words: dict[int, str], state: str) -> None:
+def _curves(controls: Values, decision: study.Decision, words: dict[int, str], state: str) -> None:
     names = distinct([words[token] for token in decision.tokens])
     along, at = decision.trajectories, controls.position - decision.lens.start
     legend = " ".join(
@@ -817,7 +813,7 @@ def who_section(controls: Values) -> None:
     if (attribution := results.get(PASSES - 1)) is None:
         return
     add_script(partial(who_script, controls, attribution))
-    parts, layers = study.named_parts(reading, attribution), answering_layers(reading)
+    parts, layers = study.named_parts(reading, attribution), study.answering_layers(reading)
     ids = [token for token in (baseline.id, controls.contrast) if token is not None]
     answer, other, *_ = [*_words(ref, ids).values(), None]
     fact(wrote(controls, attribution, parts, str(answer), other))

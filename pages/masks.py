@@ -15,10 +15,8 @@ from core.attention.masks import COMPOSITIONS, build_mask, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
 from core.studies import masks
-from core.studies.masks import D_MODEL, HEADS, SEED, MaskEffect, Sentence, TorchCheck
 from core.tokens import tokenize
 from dashboard.draw import page_views
-from dashboard.draw.page_views import mask_board
 from dashboard.page import (
     Cell,
     Fields,
@@ -123,7 +121,7 @@ FIELDS = Fields(
         },
         help="Use the mask alone, invert it, or join it with a second one",
     ),
-    head=Select("Head", range(HEADS), help="The head whose weights are drawn"),
+    head=Select("Head", range(masks.HEADS), help="The head whose weights are drawn"),
     second=Select(
         "Second mask",
         MASKS,
@@ -191,7 +189,7 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 # What the page computes as Python.
 
 
-def script(controls: Values, effect: MaskEffect) -> Script:
+def script(controls: Values, effect: masks.MaskEffect) -> Script:
     layer = f"""
 from core.attention import Choice
 from core.studies.masks import mask_effect
@@ -233,7 +231,7 @@ show_maps({"Weights with the mask": after, "Weights without the mask": before}, 
 MAX_KEYS = 8  # columns of the table of PyTorch
 
 
-def fact_text(effect: MaskEffect) -> str:
+def fact_text(effect: masks.MaskEffect) -> str:
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
@@ -277,7 +275,9 @@ def rule_of(mask: Choice) -> str:
     return rule("mask", mask, changed=False, length="length")
 
 
-def equation(effect: MaskEffect, mask: Choice, i: int, j: int, colour: str) -> tuple[str, ...]:
+def equation(
+    effect: masks.MaskEffect, mask: Choice, i: int, j: int, colour: str
+) -> tuple[str, ...]:
     """The keys that query i may attend to, and its weight on key j in numbers: parts that a line may break between."""
 
     pick = partial(coloured, colour=colour)
@@ -329,7 +329,7 @@ def stack_fact(needed: np.ndarray) -> str:
     )
 
 
-def batch_fact(sentences: list[Sentence]) -> str:
+def batch_fact(sentences: list[masks.Sentence]) -> str:
     worst = max(sentences, key=lambda item: item.leak)
     words = plain(" ".join(worst.names[: worst.real]))
     masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
@@ -342,7 +342,7 @@ def batch_fact(sentences: list[Sentence]) -> str:
     )
 
 
-def torch_fact(check: TorchCheck | None) -> str:
+def torch_fact(check: masks.TorchCheck | None) -> str:
     if check is None:
         return "This mask also multiplies the weights, which `nn.MultiheadAttention` cannot do."
     rows = (
@@ -448,7 +448,9 @@ def explore() -> None:
     )
 
 
-def show(controls: Values, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int, int]] | None:
+def show(
+    controls: Values, words: DeltaGenerator
+) -> tuple[masks.MaskEffect, tuple[int, int]] | None:
     """Draw the maps, and in `words` the fact and the conditions; returns the numbers and the picked cell."""
     if not controls.tokens:
         st.warning(
@@ -473,13 +475,13 @@ def show(controls: Values, words: DeltaGenerator) -> tuple[MaskEffect, tuple[int
         fact(fact_text(effect))
         rules = (
             "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
-            f"(seed {SEED}), so the maps show what the mask does, not what a trained model attends to."
+            f"(seed {masks.SEED}), so the maps show what the mask does, not what a trained model attends to."
         )
         caption(" ".join([rules, *controls.notes]))
     return effect, cell
 
 
-def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
+def maps(effect: masks.MaskEffect, mask: Choice) -> tuple[int, int]:
     # The query whose weights the mask changes most, of those that see at least the median number
     # of keys
     keys, change = effect.allowed.sum(1), np.abs(effect.after - effect.before).sum(1)
@@ -490,7 +492,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     beside = len(effect.names) <= 24
     left, right = st.columns([1, 2.35], gap="small") if beside else (st.container(), st.container())
     with left:
-        mask_board(
+        page_views.mask_board(
             effect.allowed,
             effect.names,
             key=key("board"),
@@ -521,7 +523,7 @@ def maps(effect: MaskEffect, mask: Choice) -> tuple[int, int]:
     return write_linked("masks", key("cell"), pin) or (query, column)
 
 
-def in_pytorch(effect: MaskEffect, controls: Values, query: int) -> None:
+def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
     """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
@@ -541,7 +543,7 @@ def in_pytorch(effect: MaskEffect, controls: Values, query: int) -> None:
     st.code(
         f"# allowed: bool ({size}, {size}), True = may attend, as on this page\n"
         "attn_mask = ~allowed  # the line that converts: True = ignore\n"
-        f"mha = nn.MultiheadAttention({D_MODEL}, {HEADS}, batch_first=True)\n"
+        f"mha = nn.MultiheadAttention({masks.D_MODEL}, {masks.HEADS}, batch_first=True)\n"
         "out, weights = mha(x, x, x, attn_mask=attn_mask)\n\n"
         "out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)  # no conversion",
         language="python",
@@ -551,7 +553,7 @@ def in_pytorch(effect: MaskEffect, controls: Values, query: int) -> None:
     )
 
 
-def stack(effect: MaskEffect) -> None:
+def stack(effect: masks.MaskEffect) -> None:
     fact(stack_fact(effect.needed))
     most = int(effect.needed.max(initial=0))
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
@@ -628,13 +630,13 @@ def padding_note(item: masks.Sentence) -> str:
     )
 
 
-def sources(effect: MaskEffect, controls: Values) -> None:
+def sources(effect: masks.MaskEffect, controls: Values) -> None:
     maps = np.stack((effect.after, effect.before))
     entropy, distance = analysis.entropy(maps).mean(1), analysis.mean_distance(maps)
     caption(
         f"The mean entropy of a row is {number(entropy[0])} nats (without the mask {number(entropy[1])}), and the "
         f"mean distance to the attended key {number(distance[0])} tokens ({number(distance[1])}). Head "
-        f"{controls.head} of {HEADS}, d_model {D_MODEL}, no positions."
+        f"{controls.head} of {masks.HEADS}, d_model {masks.D_MODEL}, no positions."
     )
     mask = controls.mask
     config = masks.config_of(mask)
@@ -645,7 +647,7 @@ def sources(effect: MaskEffect, controls: Values) -> None:
     st.markdown("The same layer in a notebook:")
     st.code(
         "from core.attention import Attention, AttentionConfig, Choice\n\n"
-        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({D_MODEL}, {HEADS}, mask=mask))\n",
+        f"mask = {source_of(mask)}\nlayer = Attention(AttentionConfig({masks.D_MODEL}, {masks.HEADS}, mask=mask))\n",
         language="python",
     )
 

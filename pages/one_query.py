@@ -27,16 +27,6 @@ from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import one_query as study
-from core.studies.one_query import (
-    DIMS,
-    KEYS,
-    WORKED as WORKED_MATRICES,
-    MatrixError,
-    Rows,
-    Scaling,
-    Source,
-    measure_scaling,
-)
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.step_view import (
@@ -303,22 +293,22 @@ def read_controls() -> Values:
     values = FIELDS.read("source", "tokens", "d_model", "heads", "seed", "stage")
     fields: dict[str, Any] = {axis: read_choice(axis) for axis in AXES}
     fields |= {"d_model": values.d_model, "num_heads": values.heads}
-    given: Source | None = None
+    given: study.Source | None = None
     config, error, notes = None, "", tuple[str, ...]()
     try:
         if values.source == "matrices":  # one head without a projection
             fields |= {"projection": Choice("identity"), "d_model": 1, "num_heads": 1}
-            matrices = study.check(get("edited") or study.parse(WORKED_MATRICES))
-            given = Source.of_matrices(matrices)
+            matrices = study.check(get("edited") or study.parse(study.WORKED))
+            given = study.Source.of_matrices(matrices)
             fields["d_model"] = len(matrices.q[0])
         elif (cut := tokenize(values.tokens)).tokens:
-            given, notes = Source.sentence(cut.tokens), cut.notes
+            given, notes = study.Source.sentence(cut.tokens), cut.notes
         else:
             error = (
                 "There is no token here. Type a word, or a sentence: each word becomes one token."
             )
         config = AttentionConfig(**fields) if given else None
-    except (ConfigError, MatrixError) as why:
+    except (ConfigError, study.MatrixError) as why:
         error = str(why)
     values |= {
         "given": given,
@@ -338,12 +328,12 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
     if get("base") is None or get("reset_matrices"):
         # The link's matrices when the page opens, or the worked example
-        text = st.query_params.get(key("matrices"), WORKED_MATRICES)
+        text = st.query_params.get(key("matrices"), study.WORKED)
         try:
-            parts = study.parse(WORKED_MATRICES if get("reset_matrices") else text)
+            parts = study.parse(study.WORKED if get("reset_matrices") else text)
             study.check(parts)
-        except MatrixError as error:
-            parts = study.parse(WORKED_MATRICES)
+        except study.MatrixError as error:
+            parts = study.parse(study.WORKED)
             container.warning(f"{error} The worked example is shown.")
         put("base", parts)
         put("reset_matrices", False)
@@ -369,7 +359,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         )
     import pandas as pd  # a quarter of a second that the first page, a sentence, need not wait for
 
-    edited = list[Rows]()
+    edited = list[study.Rows]()
     for column, name, rows, width in zip(
         container.columns(3), "QKV", parts, (keys, keys, values), strict=True
     ):
@@ -388,7 +378,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
             alt=f"Matrix {name}, editable",
         )
         edited.append(frame.astype(float).to_numpy().tolist())
-    put("is_worked", edited == study.parse(WORKED_MATRICES))
+    put("is_worked", edited == study.parse(study.WORKED))
     put("edited", edited)
     text = study.write(edited)
     if st.query_params.get(key("matrices")) != text:
@@ -1086,16 +1076,16 @@ def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
     return notes
 
 
-def largest_fact(points: tuple[Scaling, ...]) -> str:
+def largest_fact(points: tuple[study.Scaling, ...]) -> str:
     last = points[-1]
     return (
-        f"At D = {last.dims} one of {KEYS} keys gets **{number(last.largest)}** of the weight on average. After "
+        f"At D = {last.dims} one of {study.KEYS} keys gets **{number(last.largest)}** of the weight on average. After "
         f"÷ √{last.dims} it gets **{number(last.scaled_largest)}**."
     )
 
 
-def scaling_fact(points: tuple[Scaling, ...]) -> str:
-    last, even = points[-1], math.log(KEYS)
+def scaling_fact(points: tuple[study.Scaling, ...]) -> str:
+    last, even = points[-1], math.log(study.KEYS)
     return (
         f"At D = {last.dims} the scores have variance {number(last.variance)}, and the entropy of the weights is "
         f"{number(last.entropy / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
@@ -1144,7 +1134,9 @@ for dims, pair in largest.items():
     print(dims, *pair)
 """
     names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
-    largest = [[point.largest, point.scaled_largest] for point in cached(measure_scaling, SEED)]
+    largest = [
+        [point.largest, point.scaled_largest] for point in cached(study.measure_scaling, SEED)
+    ]
     return Script(
         (
             Cell(
@@ -1333,7 +1325,7 @@ def sources(config: AttentionConfig) -> None:
 
 def root_of_d() -> None:
     st.markdown("## What √D does")
-    points = cached(measure_scaling, SEED)
+    points = cached(study.measure_scaling, SEED)
     # What happens to the weights at a larger head size when scores are not divided by √D
     small, large = (
         next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
@@ -1380,13 +1372,13 @@ def root_of_d() -> None:
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 
 
-def curves(points: tuple[Scaling, ...]) -> None:
-    ink, even = Ink.of(theme()), math.log(KEYS)
-    uniform = Curve(f"uniform: {number(even)}", [(d, even) for d in DIMS], (), ink.quiet, 3)
+def curves(points: tuple[study.Scaling, ...]) -> None:
+    ink, even = Ink.of(theme()), math.log(study.KEYS)
+    uniform = Curve(f"uniform: {number(even)}", [(d, even) for d in study.DIMS], (), ink.quiet, 3)
     for column, alt, unit, log, bound in zip(
         st.columns(2, gap="medium"),
         ("Variance", "Entropy"),
-        ("of the scores", f"of the weights, nats (uniform: ln {KEYS})"),
+        ("of the scores", f"of the weights, nats (uniform: ln {study.KEYS})"),
         (True, False),
         ([], [uniform]),
         strict=True,
@@ -1468,7 +1460,7 @@ def link_errors() -> list[str]:
     return unknown + FIELDS.refused("source", "seed", "stage", *of_sentence)
 
 
-def largest(points: tuple[Scaling, ...], ink: Ink) -> Spec:
+def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
     rows = [
         {"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
         for p in points

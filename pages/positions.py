@@ -21,7 +21,6 @@ from core.attention import (
 from core.attention.positions.rotary import Position
 from core.seeding import seeded_layer
 from core.studies import positions as study
-from core.studies.positions import GUIDE_SHIFT, ShuffleEffect, by_distance
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
@@ -309,7 +308,7 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
             picture,
             ", by_distance\nfrom core.attention.properties import cosines",
         ),
-        results={"table": table, "by_distance": by_distance(similarity)},
+        results={"table": table, "by_distance": study.by_distance(similarity)},
     )
     return table.numpy(), similarity
 
@@ -352,7 +351,7 @@ def example_row(values: Values, table: np.ndarray) -> Equation:
 
 def distance(values: Values) -> Equation:
     _, similarity = table_of(values, "alike", DRAW_BY_DISTANCE)
-    mean, low, high = by_distance(similarity).T
+    mean, low, high = study.by_distance(similarity).T
     far, variation = min(5, len(mean) - 1), float((high - low).max())
     chart(
         "alike",
@@ -443,7 +442,7 @@ def changes_of(values: Values, picture: str, draw: str) -> np.ndarray:
     """What the encoding changes each score by, (H, T, T), noted as Python with what draws the picture."""
     changes = cached(study.score_changes, values.config, values.seed, values.places)
     first = 1 - values.places
-    means = [by_distance(change, first)[:, 0] for change in changes]
+    means = [study.by_distance(change, first)[:, 0] for change in changes]
     note(
         values,
         called(
@@ -506,7 +505,7 @@ def bias_distance(values: Values) -> Equation:
     changes = changes_of(values, "cost", draw)
     last, curves, widest = values.places - 1, [], 0.0
     for h, change in enumerate(changes[:MAX_HEADS]):
-        mean, low, high = by_distance(change, -last).T
+        mean, low, high = study.by_distance(change, -last).T
         widest = max(widest, float((high - low).max()))
         points = list(zip(range(-last, last + 1), mean.tolist(), strict=True))
         curves.append(Curve(f"head {h}", points, np.stack([low, high], 1).tolist()))
@@ -613,7 +612,7 @@ show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
     )
 
 
-def weights(tokens: Sequence[str], effect: ShuffleEffect, row: int) -> None:
+def weights(tokens: Sequence[str], effect: study.ShuffleEffect, row: int) -> None:
     ordered, mixed = " ".join(tokens), " ".join(tokens[index] for index in effect.order)
     short = [cut(text, 34) for text in (ordered, f"from {mixed}")]
     maps_with_difference(
@@ -628,7 +627,7 @@ def weights(tokens: Sequence[str], effect: ShuffleEffect, row: int) -> None:
     )
 
 
-def sentence(names: tuple[str, ...], row: int, effect: ShuffleEffect) -> str:
+def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> str:
     change = float(effect.change[row])
     if len(names) < 2:
         return "A single word has no order: type a second one."
@@ -644,7 +643,7 @@ def sentence(names: tuple[str, ...], row: int, effect: ShuffleEffect) -> str:
     )
 
 
-def sentence_rows(names: Sequence[str], effect: ShuffleEffect, encoding: str) -> str:
+def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: str) -> str:
     """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
 
     def row(label: str, order: Sequence[int], change: np.ndarray | None) -> str:
@@ -778,7 +777,7 @@ def rotations_of(
         ),
         results={
             "wavelengths": [pair.wavelength for pair in pairs],
-            "by_distance": by_distance(similarity),
+            "by_distance": study.by_distance(similarity),
         },
     )
     return pairs, similarity
@@ -837,7 +836,7 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
 
 def rotation_distance(values: Values) -> Equation:
     pairs, similarity = rotations_of(values, "alike", DRAW_BY_DISTANCE)
-    mean, low, high = by_distance(similarity).T
+    mean, low, high = study.by_distance(similarity).T
     examples = sample_pairs(pairs)
     curves = [Curve("all directions", list(enumerate(mean.tolist())))]
     curves += [
@@ -1068,7 +1067,7 @@ def question(changes: Mapping[str, float]) -> Question:
     return Question(
         f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
         "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
-        f"position. Now {GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
+        f"position. Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
         "scores between its own words stay the same?",
         tuple(OPTIONS.values()),
         keys.index(right),

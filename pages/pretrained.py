@@ -9,8 +9,6 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform, trace as analysis
-from core.interpret.map_transform import Sentences
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import ModelInputs, Reading
 from core.studies.pretrained import (
     COREFERENCE,
@@ -67,7 +65,7 @@ from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
 # The controls of tokens, order and colours of the maps.
 
 
-SENTENCES: dict[Sentences, str] = {
+SENTENCES: dict[map_transform.Sentences, str] = {
     "all": "All",
     "ab": "A → B",
     "ba": "B → A",
@@ -90,7 +88,9 @@ FIELDS = Fields(
     kind=Segmented(
         "Attention",
         lambda values: {
-            kind: KINDS[kind] for kind in get_args(Kind) if kind in values.reading.trace.kinds
+            kind: KINDS[kind]
+            for kind in get_args(analysis.Kind)
+            if kind in values.reading.trace.kinds
         },
         lambda values: (
             "cross" if "cross" in values.reading.trace.kinds else values.reading.trace.kinds[0]
@@ -194,7 +194,7 @@ def draw_controls(reading: Reading) -> Values:
 
 
 def _view_of(
-    ref: ModelRef, inputs: ModelInputs, kind: Kind, options: tuple[tuple[str, Any], ...]
+    ref: ModelRef, inputs: ModelInputs, kind: analysis.Kind, options: tuple[tuple[str, Any], ...]
 ) -> TraceView:
     return view_of(reading_of(ref, inputs), kind, **dict(options))
 
@@ -433,7 +433,7 @@ def called(tokens: tuple[str, ...], index: int) -> str:
 
 
 def head_fact(
-    trace: AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
+    trace: analysis.AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
 ) -> str:
     """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
     item = trace.map(layer)
@@ -474,7 +474,7 @@ def head_fact(
     )
 
 
-def pins_fact(item: AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
+def pins_fact(item: analysis.AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:
     if len(pins) < 2:
         return ""
     text = "; ".join(

@@ -9,7 +9,6 @@ import numpy as np
 import streamlit as st
 
 from core.studies import questions
-from core.studies.questions import D_MODEL
 from dashboard.page import (
     BOUND,
     Cell,
@@ -99,7 +98,7 @@ ANSWERS = {
             "weights, fp32": col("bytes", byte_size),
         },
         lambda rows: (
-            f"The two are equal at {2 * D_MODEL:,} tokens, twice d_model = {D_MODEL}. Beyond that the "
+            f"The two are equal at {2 * questions.D_MODEL:,} tokens, twice d_model = {questions.D_MODEL}. Beyond that the "
             "quadratic part dominates."
         ),
     ),
@@ -122,8 +121,8 @@ ANSWERS = {
         questions.addition,
         {
             "form": col("form"),
-            "matrix": col("columns", f"{D_MODEL} × {{:,}}".format),
-            f"numbers to learn at d_model = {D_MODEL}": col("numbers", "{:,}".format),
+            "matrix": col("columns", f"{questions.D_MODEL} × {{:,}}".format),
+            f"numbers to learn at d_model = {questions.D_MODEL}": col("numbers", "{:,}".format),
         },
         lambda rows: (
             "W(x + p) equals the concatenation with W₁ = W₂ = W; the largest difference here is "

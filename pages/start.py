@@ -10,7 +10,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.studies import start
-from core.studies.start import Lookup, look_up
 from dashboard.draw.page_views import translation_view
 from dashboard.page import (
     BAR,
@@ -226,7 +225,7 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     )
 
 
-def script(data: Mapping[str, Any], item: Mapping[str, Any], result: Lookup) -> Script:
+def script(data: Mapping[str, Any], item: Mapping[str, Any], result: start.Lookup) -> Script:
     layer, head = data["layer"], data["head"]
     translator = f"""
 from core.pretrained import load_lab_model, read
@@ -353,7 +352,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             )
             values.append(_number(row, f"Value {name}", f"v{name}", value, "value"))
     with right, picture(PAGE):
-        result = look_up(query, tuple(keys), tuple(values))
+        result = start.look_up(query, tuple(keys), tuple(values))
         add_script(partial(script, data, item, result))
         table = [
             (

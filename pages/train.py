@@ -38,7 +38,6 @@ from core.training.evaluate import best_head, source_weights, watched_examples
 from core.training.loop import PASS, train
 from dashboard.draw import grids, tables
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
-from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.page import (
     HERE,
     KEEP,
@@ -108,22 +107,6 @@ from dashboard.ui.mechanism import (
     to_text,
 )
 from dashboard.ui.models import one_thread
-from dashboard.ui.run_controls import poll
-from dashboard.ui.run_data import (
-    EXAMPLE_RUN,
-    MODEL_NAMES,
-    SETTINGS_OF,
-    RunData,
-    baselines_of,
-    copy_run,
-    count_parameters,
-    linked_run,
-    load_run,
-    records_cell,
-    select_example,
-    select_run,
-    warn_of_damage,
-)
 
 # The sentences of the page Train, and examples as text; makes no st call.
 
@@ -279,7 +262,7 @@ class Moment:
     latest: bool = True
 
 
-def attention_over_time(data: RunData) -> Moment:
+def attention_over_time(data: run_data.RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
     if head := _choose_head(data, steps[-1]) if steps else None:
@@ -329,7 +312,7 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: RunData, step: int) -> Head | None:
+def _choose_head(data: run_data.RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = run_data.head_counts(data.run, step)
     row = st.grid("auto", min_column_width=room(190), gap="small")
@@ -345,7 +328,7 @@ def _choose_head(data: RunData, step: int) -> Head | None:
     return Head(example, kind, layer, head, shape, kind == first)
 
 
-def example_label(data: RunData, example: int) -> str:
+def example_label(data: run_data.RunData, example: int) -> str:
     task, config = data.task(), data.required_config
     watched = watched_examples(config.task, config.num_examples)
     source, target = task.display_tokens(watched[example])
@@ -355,7 +338,7 @@ def example_label(data: RunData, example: int) -> str:
     return f"Example {example + 1}{answer}"
 
 
-def weights_on_source(data: RunData, moment: Moment, length: int) -> Any:
+def weights_on_source(data: run_data.RunData, moment: Moment, length: int) -> Any:
     """The outputs and their weights on a source of that length, in the head that is drawn; None without any."""
     if moment.head is None or moment.weights is None:
         return None
@@ -363,7 +346,7 @@ def weights_on_source(data: RunData, moment: Moment, length: int) -> Any:
     return source_weights(data.required_config.model, head.kind, moment.weights, rows, length)
 
 
-def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
+def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
     """Pictures tinted by the weights of each output, or a series with its forecast."""
     task, config = data.task(), data.required_config
     if task.input not in ("patches", "series"):
@@ -398,7 +381,7 @@ def source_figures(data: RunData, moment: Moment, ink: Ink) -> None:
 MAX_HEADS = 4  # lines that can be told apart
 
 
-def loss_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def loss_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     """Validation and training loss, and the loss of guessing: title, curves and the rest of the chart.
 
     The axis ends at three times guessing or at the start, so that a spike does not flatten the rest.
@@ -414,7 +397,7 @@ def loss_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     return title, loss_curves(data.records), options
 
 
-def score_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
+def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     task, records = data.task(), data.records
     if task.form == "series":
         return (
@@ -438,7 +421,7 @@ def score_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
         *[Curve("balanced accuracy", balanced_points(records))] * (task.form == "label"),
         *scores,
     ]
-    baselines = baselines_of(data.required_config.task, records[-1].held_out)
+    baselines = run_data.baselines_of(data.required_config.task, records[-1].held_out)
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
     options = {
@@ -450,7 +433,7 @@ def score_chart(data: RunData) -> tuple[str, list[Curve], dict[str, Any]]:
     return f"Validation {name}", curves, options
 
 
-def weight_chart(data: RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
+def weight_chart(data: run_data.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
     """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
     assert last.expected is not None
     heads = sorted(
@@ -482,7 +465,7 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 }
 
 
-def charts_details(data: RunData, step: int, findings: Sequence[Finding]) -> None:
+def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding]) -> None:
     """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
     records = data.records
     last = next((r for r in reversed(records) if r.expected), None)
@@ -510,7 +493,7 @@ def charts_details(data: RunData, step: int, findings: Sequence[Finding]) -> Non
                 _draw(data, step, name, findings, title, [Curve(curve, values)], {"guess": guess})
 
 
-def _parts(data: RunData, step: int) -> None:
+def _parts(data: run_data.RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
     record, ink = (
         next((r for r in reversed(data.until(step)) if r.gradients), None),
@@ -553,7 +536,7 @@ def _parts(data: RunData, step: int) -> None:
 
 
 def _draw(
-    data: RunData,
+    data: run_data.RunData,
     step: int,
     key: str,
     findings: Sequence[Finding],
@@ -1029,7 +1012,7 @@ FIELDS = Fields(
             kind: {
                 ("transformer", "patches"): "Image to text",
                 ("classifier", "patches"): "Vision Transformer",
-            }.get((kind, values.input), MODEL_NAMES[kind])
+            }.get((kind, values.input), run_data.MODEL_NAMES[kind])
             for kind in values.kinds
         },
         key=lambda values: f"{values.task}:kind",
@@ -1279,7 +1262,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     with cells["pattern"]:
         _show_changes(pattern_changes(pattern))
     model = replace(model, **pattern)
-    caption(f"{summary(model)} {count_parameters(model, task.shape):,} parameters.")
+    caption(f"{summary(model)} {run_data.count_parameters(model, task.shape):,} parameters.")
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -1291,10 +1274,10 @@ def _show_changes(changes: list[str]) -> None:
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
 
 
-def script(data: RunData, moment: Moment) -> Script:
+def script(data: run_data.RunData, moment: Moment) -> Script:
     record, head, config = data.at(moment.step), moment.head, source_of(data.required_config)
     attention = "AttentionConfig" in config or "Choice" in config
-    first, results = records_cell(
+    first, results = run_data.records_cell(
         data.run,
         "loss train_loss sequence_accuracy token_accuracy error gradient rate",
         "The records of the run: a row for each step at which it was measured. `train(config)` gives them again.",
@@ -1361,12 +1344,12 @@ def page() -> None:
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
     jobs.warm_up()
-    run, state = linked_run(), st.session_state
+    run, state = run_data.linked_run(), st.session_state
     forget_other_runs("train", run.id)
-    data = load_run(run)
-    if run != EXAMPLE_RUN and state.get(SETTINGS_OF) != run.id:
+    data = run_data.load_run(run)
+    if run != run_data.EXAMPLE_RUN and state.get(run_data.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
-        state[SETTINGS_OF] = run.id
+        state[run_data.SETTINGS_OF] = run.id
         if data.config is not None and not is_new(TASK):  # else the link has a set-up
             adopt(data.config)
     with st.container(key="train:board"):
@@ -1379,7 +1362,7 @@ def page() -> None:
 }}</style>""")
         left, right = st.columns([0.3, 0.7], gap="medium")
     with right:  # before the controls: the browser gets the figures first
-        poll(lambda: load_run(run), _figures, data.live, "train:figures")
+        run_controls.poll(lambda: run_data.load_run(run), _figures, data.live, "train:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls()
@@ -1415,11 +1398,13 @@ def page() -> None:
     next_page("train")
 
 
-def _figures(data: RunData) -> None:
-    warn_of_damage(data.run)
+def _figures(data: run_data.RunData) -> None:
+    run_data.warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
-        st.button("Show the example run", key="train:example-instead", on_click=select_example)
+        st.button(
+            "Show the example run", key="train:example-instead", on_click=run_data.select_example
+        )
     elif data.records:
         draw(data)
     else:
@@ -1432,7 +1417,7 @@ def _figures(data: RunData) -> None:
         )
 
 
-def draw(data: RunData) -> None:
+def draw(data: run_data.RunData) -> None:
     ink, task, config = Ink.of(theme()), data.task(), data.required_config
     paragraph(f"**{task.name}.** {task_entry(task.key).meaning}")
     with st.container(gap="small"):
@@ -1451,7 +1436,7 @@ def draw(data: RunData) -> None:
         # What the step shows; while the run trains, the way back to the latest step
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
-        fact(fact_text(record, task, index, baselines_of(config.task, record.held_out)))
+        fact(fact_text(record, task, index, run_data.baselines_of(config.task, record.held_out)))
         if (
             data.live and head
         ):  # a button: a switch that the browser draws late would send its default
@@ -1489,7 +1474,7 @@ def draw(data: RunData) -> None:
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
-def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
+def document_figure(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
     task, config, head = data.task(), data.required_config, moment.head
     if head is None or not task.shape.sentence_end:
         return
@@ -1502,11 +1487,11 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
             frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences")
         )
         if by_word is not None and sentences is not None:
-            weights = DocumentWeights(tokens, by_word[0, 0].sum(0), sentences[0, 0, 0])
+            weights = tables.DocumentWeights(tokens, by_word[0, 0].sum(0), sentences[0, 0, 0])
     elif named := weights_on_source(data, moment, len(tokens)):
         # a Transformer's row of the class, summed over each sentence
         row = np.asarray(named[1][0], dtype=np.float32)
-        weights = DocumentWeights.of_words(tokens, row)
+        weights = tables.DocumentWeights.of_words(tokens, row)
     if weights is None:
         return
     words = [
@@ -1527,14 +1512,14 @@ def document_figure(data: RunData, moment: Moment, ink: Ink) -> None:
         right, output = " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
         words.append(f"The class is **{plain(right)}**, the prediction **{plain(output)}**.")
     chart_title(f"Document at step {moment.step:,}")
-    st.html(lines(weights, deciding and deciding[0], theme(), ink))
+    st.html(tables.lines(weights, deciding and deciding[0], theme(), ink))
     caption(" ".join(words))
 
 
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
-def examples(data: RunData, record: Record, ink: Ink) -> None:
+def examples(data: run_data.RunData, record: Record, ink: Ink) -> None:
     task, predictions, config = data.task(), record.examples, data.required_config
     look, long = (task.separator, ink.pick, ink.hairline), False
     chart_title(f"Examples at step {record.step:,}")
@@ -1567,10 +1552,12 @@ def examples(data: RunData, record: Record, ink: Ink) -> None:
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
 
 
-def run_bar(data: RunData, config: RunConfig | None) -> None:
+def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
     """Draw the buttons of the run, and its progress; `config` is what Train would start."""
     run = data.run
-    run_controls.start_run(PAGE, config, jobs.start, select_run, ends=run if data.live else None)
+    run_controls.start_run(
+        PAGE, config, jobs.start, run_data.select_run, ends=run if data.live else None
+    )
     row = st.container(horizontal=True, gap="small")
     state = run_controls.run_buttons(
         row,
@@ -1605,18 +1592,18 @@ def run_bar(data: RunData, config: RunConfig | None) -> None:
             "Memory is short on this server, so that a run starts a few seconds after Train is pressed."
         )
     run_controls.show_flash(PAGE)
-    poll(lambda: load_run(run), _progress, data.live, "train:progress")
-    example = EXAMPLE_RUN.config().task.key
+    run_controls.poll(lambda: run_data.load_run(run), _progress, data.live, "train:progress")
+    example = run_data.EXAMPLE_RUN.config().task.key
     if ended and not data.is_example and data.records and ended.task.key == example:
         st.page_link(
             step_of("compare_runs").page(),
             label="Compare with the example run",
             icon=step_of("compare_runs").icon,
-            query_params={"runs": f"{EXAMPLE_RUN.id},{run.id}"},
+            query_params={"runs": f"{run_data.EXAMPLE_RUN.id},{run.id}"},
         )
 
 
-def _train_longer(data: RunData, config: RunConfig) -> None:
+def _train_longer(data: run_data.RunData, config: RunConfig) -> None:
     panel = st.popover(
         "Train longer",
         icon=":material/forward:",
@@ -1651,7 +1638,7 @@ def _copy(run: Run) -> None:
     flash_errors(
         PAGE,
         "The run could not be copied: ",
-        lambda: select_run(copy_run(run, run.name)),
+        lambda: run_data.select_run(run_data.copy_run(run, run.name)),
         LimitReached,
         OSError,
     )
@@ -1661,7 +1648,7 @@ def _continue(run: Run, more: int = 0) -> None:
     """Continue a run for `more` steps and as many seconds again; a paused run (0) as it was."""
     changes: dict[str, Any] = {}
     if more:
-        data = load_run(run)
+        data = run_data.load_run(run)
         seconds = data.required_config.max_seconds + sum(r.elapsed for r in data.records[-1:])
         changes = {
             "steps": run.checkpoint_steps()[-1] + more,
@@ -1673,7 +1660,7 @@ def _continue(run: Run, more: int = 0) -> None:
         forget_step(run.id)
 
 
-def _progress(data: RunData) -> None:
+def _progress(data: run_data.RunData) -> None:
     config = data.config
     if data.is_example:
         st.caption("This is an example run. Press Train to start your own.")
@@ -1691,7 +1678,7 @@ def _progress(data: RunData) -> None:
 # What Train offers a learner: a question that its run answers, and runs to try.
 
 
-def run_question(data: RunData) -> Question | None:
+def run_question(data: run_data.RunData) -> Question | None:
     """Whether accuracy or the weight on the correct position reaches one half first; None where the run says neither,
     and for a class, of which guessing may reach one half.
 

@@ -11,8 +11,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
-from core.interpret.map_transform import NOTHING, HeadChange
-from core.interpret.patching import Direction, LayerEffect, LayerKey, TextPair, ranked
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, example_inputs
 from core.pretrained.answers import output_id
 from core.pretrained.finetune import name_of
@@ -102,7 +100,7 @@ from dashboard.ui.models import (
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
 
 
-def fact_text(comparison: Comparison, head: HeadChange) -> str:
+def fact_text(comparison: Comparison, head: difference.HeadChange) -> str:
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
     out = (
         f"Head **{head.name}** puts **{number(head.moved)}** of its weight on other tokens"
@@ -128,7 +126,9 @@ def conditions(comparison: Comparison, mode: str) -> str:
     pair, sides = comparison.pair, comparison.sides
     shared, rows = sum(None not in both for both in pair.rows), len(pair.rows)
     models = f"{sides[0].note} and {sides[1].note}" if mode == "models" else pair.first.source
-    paired = any(" / " in name and NOTHING not in name for name in (*pair.queries, *pair.keys))
+    paired = any(
+        " / " in name and difference.NOTHING not in name for name in (*pair.queries, *pair.keys)
+    )
     holds = {
         plain(models): True,
         f"{shared} of {rows} rows are in both and are compared": True,
@@ -225,11 +225,11 @@ def share(value: float) -> str:
 
 
 def patched(
-    pair: TextPair,
-    direction: Direction,
-    effects: Mapping[LayerKey, LayerEffect],
-    best: Sequence[tuple[LayerKey, int, float]],
-    names: Mapping[LayerKey, str],
+    pair: patching.TextPair,
+    direction: patching.Direction,
+    effects: Mapping[patching.LayerKey, patching.LayerEffect],
+    best: Sequence[tuple[patching.LayerKey, int, float]],
+    names: Mapping[patching.LayerKey, str],
     agree: float | None,
 ) -> str:
     quantity = (
@@ -443,7 +443,11 @@ def of_words(reading, kind):
 
 
 def script(
-    choice: ModelChoice, mode: str, second: Second, comparison: Comparison, head: HeadChange
+    choice: ModelChoice,
+    mode: str,
+    second: Second,
+    comparison: Comparison,
+    head: difference.HeadChange,
 ) -> Script:
     pair, inputs = comparison.pair, choice.inputs
     if isinstance(second, int):
@@ -544,9 +548,9 @@ def patch_script(
     choice: ModelChoice,
     second: ModelInputs,
     answers: Sequence[int | None],
-    direction: Direction,
-    effects: Mapping[LayerKey, LayerEffect],
-    estimates: Mapping[LayerKey, np.ndarray],
+    direction: patching.Direction,
+    effects: Mapping[patching.LayerKey, patching.LayerEffect],
+    estimates: Mapping[patching.LayerKey, np.ndarray],
 ) -> Script:
     imports, made = inputs_lines(choice.ref, second)
     for name, value in zip(("output", "contrast"), answers, strict=True):
@@ -554,7 +558,9 @@ def patch_script(
     names = ("estimate_heads", "pair_of", "patch_source", "ranked")
     every = effects.values()
     results = {
-        "[share for *_, share in best]": np.array([one[-1] for one in ranked(effects, direction)]),
+        "[share for *_, share in best]": np.array(
+            [one[-1] for one in patching.ranked(effects, direction)]
+        ),
         **{
             f"np.concatenate([one.{name} for one in effects.values()])": np.concatenate(
                 [getattr(one, name) for one in every]
@@ -611,7 +617,7 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
     try:
         with one_thread():
             row = st.container(horizontal=True, vertical_alignment="bottom")
-            direction: Direction = FIELDS.draw("direction", into=row).direction
+            direction: patching.Direction = FIELDS.draw("direction", into=row).direction
             sides = [study_of(likely_outputs, ref, inputs) for inputs in (choice.inputs, second)]
             answers: list[int | None] = []
             for side, (answer, names) in zip("AB", sides, strict=True):
@@ -670,10 +676,10 @@ LIKELIEST = "the most likely"
 
 def _draw_effects(
     ref: ModelRef,
-    pair: TextPair,
+    pair: patching.TextPair,
     prepared: Patching,
-    effects: Mapping[LayerKey, LayerEffect],
-    direction: Direction,
+    effects: Mapping[patching.LayerKey, patching.LayerEffect],
+    direction: patching.Direction,
 ) -> None:
     estimates = prepared.estimates
     names = {key: prepared.names[key] for key in effects}
@@ -764,7 +770,7 @@ def _grid(
     columns: Sequence[str],
     picked: tuple[str, str],
     part: str,
-    direction: Direction,
+    direction: patching.Direction,
 ) -> None:
     rows = [
         {
@@ -864,7 +870,7 @@ def _view(choice: ModelChoice) -> None:
             section(choice, replace(choice.inputs, text=second.text))
 
 
-def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
+def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
     """Draw layers × heads by how far each head is apart, from 0 (the same) to 1 (nothing shared), and three figures."""
     heads = comparison.heads
     names = {item.name: (item.layer, item.head) for item in heads}
@@ -924,11 +930,11 @@ def _heads_apart(comparison: Comparison, head: HeadChange) -> None:
         right.metric(name, value, help=meaning)
 
 
-def _maps(comparison: Comparison, head: HeadChange, pin: Pair | None) -> DeltaGenerator:
+def _maps(comparison: Comparison, head: difference.HeadChange, pin: Pair | None) -> DeltaGenerator:
     """Draw both maps, and the second minus the first where both have a token; returns the room beside that."""
     pair, sides, heads = comparison.pair, comparison.sides, comparison.heads
 
-    def tiles(head: HeadChange) -> list[Tile]:
+    def tiles(head: difference.HeadChange) -> list[Tile]:
         maps, names = maps_of(pair, head), (head.name, head.other)
         return [
             Tile(f"{side.name}, {name}", side.note, weights, None if allowed.all() else allowed, at)

@@ -27,18 +27,6 @@ from core.pretrained.answers import (
 )
 from core.pretrained.generate import decode_text
 from core.studies import use_model as study
-from core.studies.use_model import (
-    Answer,
-    Effects,
-    Head,
-    answer_with_maps,
-    continuation_text,
-    default_head,
-    first_crossing,
-    head_at,
-    seconds,
-    sentences,
-)
 from dashboard.draw import palette
 from dashboard.draw.grids import bars
 from dashboard.page import (
@@ -102,16 +90,16 @@ from dashboard.ui.models import (
 AT_ONCE = 1e11  # multiplications, a few seconds, that need no press of a button
 
 
-def answer_question(ref: ModelRef, question: Question) -> Answer:
+def answer_question(ref: ModelRef, question: Question) -> study.Answer:
     """The model's answer; PretrainedError if this model cannot answer the question."""
-    return answer_with_maps(baseline_of(ref, question), reading_of(ref, question.inputs))
+    return study.answer_with_maps(baseline_of(ref, question), reading_of(ref, question.inputs))
 
 
-def effects(ref: ModelRef, question: Question) -> Effects:
+def effects(ref: ModelRef, question: Question) -> study.Effects:
     return shared(_measure_effects, ref, question)
 
 
-def _measure_effects(ref: ModelRef, question: Question) -> Effects:
+def _measure_effects(ref: ModelRef, question: Question) -> study.Effects:
     answer = answer_question(ref, question)
     with one_thread(answer.work / answer.heads < 1e9):  # up to which one thread is the faster
         return study.effects(answer)
@@ -149,8 +137,8 @@ def embed_script(
     choice: ModelChoice,
     compared: Sequence[tuple[str, ModelInputs]],
     table: np.ndarray,
-    answer: Answer,
-    head: Head,
+    answer: study.Answer,
+    head: study.Head,
 ) -> Script:
     imports = {"from core.pretrained.answers import similarities"}
     others = "*map(ModelInputs, names[1:])"
@@ -189,7 +177,7 @@ alt.Chart(pairs).mark_rect().encode(x=alt.X("column:N", sort=None), y=alt.Y("row
 
 
 def answer_script(
-    choice: ModelChoice, answer: Answer, predictions: Sequence[Candidate], head: Head
+    choice: ModelChoice, answer: study.Answer, predictions: Sequence[Candidate], head: study.Head
 ) -> Script:
     cell, results = _head(choice, answer, head)
     picture = (
@@ -240,7 +228,9 @@ baseline = ask(model, {question_code(question)})
     return Cell(whole if draw else "What is measured: the cosine of one pair.", code, draw, picture)
 
 
-def _head(choice: ModelChoice, answer: Answer, head: Head) -> tuple[Cell, dict[str, np.ndarray]]:
+def _head(
+    choice: ModelChoice, answer: study.Answer, head: study.Head
+) -> tuple[Cell, dict[str, np.ndarray]]:
     """The map of the shown head, and where it was measured what the answer loses without each head."""
     code, text = (
         f"""
@@ -283,7 +273,7 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
-def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
+def answer_fact(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
     first, count = predictions[0], len(answer.baseline.answer.probabilities)  # type: ignore[arg-type]
     next_best = "".join(
         f", ahead of **{plain(second.word)}** with {number(second.probability)}"
@@ -297,7 +287,7 @@ def answer_fact(answer: Answer, predictions: Sequence[Candidate], head: Head) ->
     )
 
 
-def head_fact(answer: Answer, head: Head, word: str) -> str:
+def head_fact(answer: study.Answer, head: study.Head, word: str) -> str:
     key, weight, uniform = _attends(answer, head)
     return (
         f"Head **{head.name}** attends most to **{key}**, with {weight} of its weight (uniform attention: "
@@ -305,7 +295,7 @@ def head_fact(answer: Answer, head: Head, word: str) -> str:
     )
 
 
-def _without(answer: Answer, head: Head, word: str) -> str:
+def _without(answer: study.Answer, head: study.Head, word: str) -> str:
     if head.effect is None:
         return "The effect of each head on the answer is not measured yet."
     quantity = f"the {answer.baseline.quantity} of **{plain(word)}**"
@@ -320,7 +310,7 @@ def _without(answer: Answer, head: Head, word: str) -> str:
     )
 
 
-def _instead(answer: Answer, effect: Effect) -> str:
+def _instead(answer: study.Answer, effect: Effect) -> str:
     """A value and the full model's; their difference, where both have the same text."""
     value, was = number(effect.value), number(answer.baseline.value)
     more = "more" if effect.change > 0 else "less"
@@ -331,18 +321,22 @@ def _instead(answer: Answer, effect: Effect) -> str:
     )
 
 
-def _rank(answer: Answer, head: Head) -> str:
+def _rank(answer: study.Answer, head: study.Head) -> str:
     verb = "change" if head.before > 1 else "changes"
     return f"{head.before or 'none'} of {_heads(answer)} {verb} it more"
 
 
-def _heads(answer: Answer) -> str:
+def _heads(answer: study.Answer) -> str:
     cross = " of cross-attention" if answer.trace.kinds == ("cross",) else ""
     return f"{answer.heads} heads{cross}"
 
 
 def pair_fact(
-    table: np.ndarray, names: Sequence[str], pair: tuple[int, int], answer: Answer, head: Head
+    table: np.ndarray,
+    names: Sequence[str],
+    pair: tuple[int, int],
+    answer: study.Answer,
+    head: study.Head,
 ) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
@@ -362,7 +356,7 @@ def pair_fact(
     return f"{out} Without head **{head.name}** {verb} {value}; {_rank(answer, head)}."
 
 
-def _attends(answer: Answer, head: Head) -> tuple[str, str, str]:
+def _attends(answer: study.Answer, head: study.Head) -> tuple[str, str, str]:
     """The key with the head's largest weight in its row, that weight, and that of uniform attention, as text."""
     item, grid = answer.trace.maps[head.index], answer.baseline.source.grid
     weights, keys = item.weights[head.head, head.row], item.keys
@@ -374,7 +368,7 @@ def _attends(answer: Answer, head: Head) -> tuple[str, str, str]:
     return plain(key or keys[best]), number(weights[best]), number(1 / len(keys))
 
 
-def conditions(answer: Answer, head: Head) -> str:
+def conditions(answer: study.Answer, head: study.Head) -> str:
     method = (
         f"All {answer.heads} heads were switched off one by one, and the model was run again each time."
         if head.effect is not None
@@ -462,7 +456,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
                 help="Each is compared with the text above and with the others.",
                 **BOUND,
             )
-            names = sentences(choice.inputs.text, more or "")
+            names = study.sentences(choice.inputs.text, more or "")
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
@@ -523,7 +517,7 @@ def probabilities(choice: ModelChoice, pretrained: Pretrained) -> None:
     more = link = ""
     if pretrained.head == "next":
         before = " ".join(choice.inputs.text.split()[-6:])
-        more = f"… {plain(before)} **{plain(study_of(continuation_text, choice.ref, choice.inputs))}** …"
+        more = f"… {plain(before)} **{plain(study_of(study.continuation_text, choice.ref, choice.inputs))}** …"
         link = "Generate: continue this text"
     _answer(choice, Question(choice.inputs), pretrained, answer_fact, more, link)
 
@@ -532,7 +526,7 @@ def _answer(
     choice: ModelChoice,
     question: Question,
     pretrained: Pretrained,
-    tell: Callable[[Answer, Sequence[Candidate], Head], str],
+    tell: Callable[[study.Answer, Sequence[Candidate], study.Head], str],
     more: str = "",
     link: str = "",
     token: str = "",
@@ -571,10 +565,10 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
     key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
     tokens = [produced.tokens[position] for position in words]
-    first = first_crossing(choice.reading, words)
+    first = study.first_crossing(choice.reading, words)
     position = words[_pick("Word of the output", tokens, first, key)]
 
-    def tell(answer: Answer, predictions: Sequence[Candidate], head: Head) -> str:
+    def tell(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
         (key, weight, uniform), word = _attends(answer, head), answer.baseline.word or ""
         verb = "The model reads your target" if inputs.target else "The model writes"
         return (
@@ -587,7 +581,7 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     _answer(choice, question, pretrained, tell, link="Generate: see it step by step", token=token)
 
 
-def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer, Head]:
+def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[study.Answer, study.Head]:
     """Draw the map of the head on which the answer depends most, over a picture's patches; a user may pick another."""
     answer = answer_question(choice.ref, question)
     # The answer without each head; None while that waits for a press, or where heads cannot be switched off
@@ -598,7 +592,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
                 known = effects(choice.ref, question)
         else:
             st.button(
-                f"Switch off each of {answer.heads} heads, about {seconds(answer):.0f} s",
+                f"Switch off each of {answer.heads} heads, about {study.seconds(answer):.0f} s",
                 key="use_model:measure",
                 help="The model runs once for each head, without it.",
                 icon=":material/play_arrow:",
@@ -607,7 +601,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
             )
     patches, first = (
         Patches.of(choice.inputs.picture, answer.baseline.source),
-        default_head(answer, known),
+        study.default_head(answer, known),
     )
     st.markdown(
         f"**Head {first.name}**, "
@@ -633,7 +627,7 @@ def head_map(choice: ModelChoice, question: Question, noun: str) -> tuple[Answer
         PAGE, "head", None if (view.layer, view.head) == usual else (view.layer, view.head)
     )
     write_linked(PAGE, "pin", view.pin)
-    return answer, head_at(answer, known, view.layer, view.head)
+    return answer, study.head_at(answer, known, view.layer, view.head)
 
 
 def _other(job: ModelTask) -> None:

@@ -13,7 +13,6 @@ from core.claims import shipped as shipping
 from core.claims.base import Claim, ClaimResult, rule_lines, verdict_line
 from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, create
-from core.command_line import Pairs
 from core.entries import ConfigError
 from core.runs.executor import machine, start_process
 
@@ -77,7 +76,7 @@ def report(result: ClaimResult) -> None:
 def measured(
     name: str,
     *,
-    set: Pairs,
+    set: command_line.Pairs,
     seeds: Annotated[
         list[int] | None,
         typer.Option(help="the seeds, such as 5 6 7 8 9; a single number is how many"),

@@ -22,7 +22,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from core import command_line
-from core.command_line import Pairs, settings, text_of
 from core.entries import refuse_if
 from core.files import CORPORA, read_object, runs_folder, write_atomically
 from core.interpret.corpus import (
@@ -46,7 +45,6 @@ from core.runs.worker import work as work_on
 from core.seeding import seeded_generator
 from core.tasks import TaskConfig, make_task, reading
 from core.tasks.pictures import Digits, digits
-from core.tasks.reading import validate_text
 
 # The texts of a corpus: the lab's own sentences, the training data of its models, or a person's lines.
 
@@ -67,7 +65,9 @@ def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
 
     ConfigError when there is none.
     """
-    parts = re.split(r"\n\s*\n" if split == "paragraphs" else r"\n", validate_text(data, "text"))
+    parts = re.split(
+        r"\n\s*\n" if split == "paragraphs" else r"\n", reading.validate_text(data, "text")
+    )
     texts = [text for part in parts if (text := " ".join(part.split()))]
     different = list(dict.fromkeys(text[:LONGEST] for text in texts))
     long = sum(len(text) > LONGEST for text in texts)
@@ -307,7 +307,7 @@ def corpus(
         bool, typer.Option("--ablation", help="switch off every head on every text")
     ] = False,
     *,
-    set: Pairs,
+    set: command_line.Pairs,
 ) -> None:
     """Measure every head of a model on a corpus; --set changes a setting, as count=50."""
     torch.set_num_threads(1)
@@ -318,8 +318,8 @@ def corpus(
         "kind": kind,
         "count": count,
         "ablation": ablation,
-        **text_of(data),
-        **settings(set),
+        **command_line.text_of(data),
+        **command_line.settings(set),
     }
     create(CorpusConfig.from_json(config), folder)
     raise typer.Exit(0 if work_on(folder) == "finished" else 1)

@@ -21,7 +21,6 @@ from core.memory import free_bytes
 from core.pretrained import hub
 from core.pretrained.attention_recorder import make_recordable
 from core.pretrained.base import Pretrained, PretrainedError, first_line, reject_if
-from core.pretrained.hub import COMMIT, check_folder, format_bytes, repo_of
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM as MINILM_NAME,
@@ -240,7 +239,7 @@ def name_of(model: str) -> str:
     if model == MINILM:
         return MINILM_NAME
     path = Path(model.removeprefix(LAB))
-    return repo_of(path) if COMMIT.fullmatch(path.name) else path.name
+    return hub.repo_of(path) if hub.COMMIT.fullmatch(path.name) else path.name
 
 
 def resolve(name: str) -> str:
@@ -254,7 +253,7 @@ def resolve(name: str) -> str:
     if name.startswith(LAB) or name in lab_models():
         return f"{LAB}{name.removeprefix(LAB)}"
     if name.startswith((".", "/", "~")) or Path(name).is_dir():
-        return str(check_folder(name, hub.max_bytes() * 4))
+        return str(hub.check_folder(name, hub.max_bytes() * 4))
     (repo, revision), token = hub.parse(name), os.environ.get("HF_TOKEN")
     here = hub.downloaded_commits(repo)
     if here and revision in (*here, "main"):
@@ -262,7 +261,7 @@ def resolve(name: str) -> str:
     plan = hub.plan(repo, revision, token=token)
     check_family(plan.family, repo, "")
     print(
-        f"{repo} is a {plan.family} model: {format_bytes(plan.size)} to download, commit {plan.commit[:7]}."
+        f"{repo} is a {plan.family} model: {hub.format_bytes(plan.size)} to download, commit {plan.commit[:7]}."
     )
     return str(hub.download(plan, token=token))
 
@@ -278,8 +277,8 @@ def check_model(model: str, task: str) -> Path:
     needed = WEIGHTS[task] * sum(file.stat().st_size for file in folder_weights(folder, name))
     if needed > (free := free_bytes()):
         raise PretrainedError(
-            f"{name} needs about {format_bytes(needed)} of memory for training, and "
-            f"{format_bytes(free)} is free. Take a smaller model."
+            f"{name} needs about {hub.format_bytes(needed)} of memory for training, and "
+            f"{hub.format_bytes(free)} is free. Take a smaller model."
         )
     return folder
 

@@ -35,7 +35,6 @@ except ImportError:
 from core.files import HOSTED, hosted, server_folder
 from core.plugins import folder as plugins_folder
 from core.runs import folder, ray_queue
-from core.runs.folder import RunFolder
 from core.runs.ray_node import NodeWorker, pack_plugins
 
 STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
@@ -305,7 +304,7 @@ def idle() -> bool:
 
 def main() -> int:
     ray_queue.folder().mkdir(parents=True, exist_ok=True)
-    lock = RunFolder(ray_queue.folder()).lock()
+    lock = folder.RunFolder(ray_queue.folder()).lock()
     try:
         lock.acquire(timeout=0)
     except Timeout:

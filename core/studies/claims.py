@@ -8,7 +8,6 @@ from pathlib import Path
 from core.claims import shipped as shipping
 from core.claims.base import Claim, ClaimResult
 from core.claims.run import Group, find_group
-from core.claims.shipped import Shipped
 from core.entries import ConfigError
 from core.files import modified
 from core.runs.folder import Status
@@ -45,14 +44,14 @@ class OwnRun:
         return spent / self.done * (self.count - self.done) / len(self.statuses)
 
 
-def lab_result(claim: Claim) -> Shipped | None:
+def lab_result(claim: Claim) -> shipping.Shipped | None:
     """The shipped result of a claim, read once; None where none was measured."""
     folder = shipping.FOLDER
     return _read(claim, folder, modified(folder / f"{claim.key}.json"))
 
 
 @lru_cache(maxsize=64)
-def _read(claim: Claim, folder: Path, _changed: float) -> Shipped | None:
+def _read(claim: Claim, folder: Path, _changed: float) -> shipping.Shipped | None:
     return shipping.shipped(claim, folder)
 
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 
 from core.interpret import map_transform
-from core.interpret.map_transform import MapTransform, token_transform, transform_trace
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained import Line, Reading
 from core.pretrained.reading import sink_line, with_sink
@@ -25,7 +24,7 @@ class TraceView:
     """The transformed trace of one kind, and the lines of its tokens before the transform."""
 
     trace: AttentionTrace
-    transform: MapTransform
+    transform: map_transform.MapTransform
     rows: Line
     columns: Line
 
@@ -52,9 +51,9 @@ def view_of(reading: Reading, kind: Kind, **options: Any) -> TraceView:
     trace, (rows, columns) = reading.trace if own else reading.trace.of(kind), reading.lines(kind)
     if reading.sinks:
         trace, columns = with_sink(trace), sink_line(columns)
-    transform = token_transform(trace, rows, columns, **options)
+    transform = map_transform.token_transform(trace, rows, columns, **options)
     if transform.changes(trace.maps[0]):
-        trace = transform_trace(trace, transform)
+        trace = map_transform.transform_trace(trace, transform)
     return TraceView(trace, transform, rows, columns)
 
 
@@ -70,8 +69,8 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
         across = map_transform.sort_groups(across, values)
     if order != "keys":
         down = map_transform.sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
-    maps[layer] = map_transform.transform_map(item, MapTransform(down, across))
-    ranked = MapTransform(
+    maps[layer] = map_transform.transform_map(item, map_transform.MapTransform(down, across))
+    ranked = map_transform.MapTransform(
         tuple(view.transform.rows[row] for (row,) in down),
         tuple(view.transform.columns[key] for (key,) in across),
     )

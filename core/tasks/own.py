@@ -26,7 +26,6 @@ from core.tasks.reading import (
     read_rows,
     validate_text,
 )
-from core.tasks.recipes import for_data
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
 from core.tasks.text import LENGTH, MAX_WORDS, MIN_WORDS, UNIT, Corpus, TextTask, split, unseen
 from core.tasks.translation import PairTask
@@ -409,7 +408,9 @@ class OwnText(TextTask):
         check_text(data, unit, int(config["length"]), stored=True)
         super().__init__(config, entry, own_corpus(data, unit))
         corpus = self.corpus
-        self.recommended = for_data(self.recommended, len(corpus.trained) // self.length, passes=2)
+        self.recommended = recipes.for_data(
+            self.recommended, len(corpus.trained) // self.length, passes=2
+        )
         self.notes = (
             f"Training uses {len(corpus.trained):,} {corpus.unit}; the last {len(corpus.held_out):,} are "
             f"held out. {len(corpus.vocab) - 4:,} of them are different.",
