@@ -223,7 +223,9 @@ def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
 def test_what_one_session_measured_another_one_has(monkeypatch):
     assert "Kendall" in captions(opened())
     for name in ("ablate_heads", "hide_token"):
-        monkeypatch.setattr(evidence, name, lambda *_: pytest.fail("measured again"))
+        monkeypatch.setattr(
+            f"core.interpret.evidence.{name}", lambda *_: pytest.fail("measured again")
+        )
     again = opened()
     assert not again.exception and "Kendall" in captions(again)
 
