@@ -76,6 +76,7 @@ from dashboard.draw.vega import (
     PERCENTAGES,
     PICKED,
     Spec,
+    Table,
     axis_style,
     config,
     figure,

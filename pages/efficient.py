@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import streamlit as st
@@ -33,6 +33,7 @@ from dashboard.page import (
     Select,
     SelectSlider,
     Spec,
+    Table,
     Text,
     Theme,
     Tile,
@@ -399,9 +400,6 @@ def conditions(result: study.Result, example: bool) -> str:
 # The page Cost and speed: a benchmark, two figures, a table, and the weights that some kernels imply.
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 AIR = 1.25  # factor of free space above and below, at least
 STEPS = 2  # to a power of ten, in which an axis ends
@@ -627,7 +625,7 @@ def _ends(lines: Lines) -> tuple[float, float]:
     return 10.0 ** (math.floor(low * STEPS) / STEPS), 10.0 ** (math.ceil(high * STEPS) / STEPS)
 
 
-def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> "pa.Table":
+def draw_rows(lines: Lines, write: Callable[[float], str], size: float) -> Table:
     """The data of the figure: kind, name, index in the series, x, y, and y in words: `write` takes it in the unit of
     that `size`.
 

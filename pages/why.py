@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -53,6 +53,7 @@ from dashboard.page import (
     Script,
     Select,
     Spec,
+    Table,
     Theme,
     add_script,
     attention_view,
@@ -574,9 +575,6 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
 # The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 HEIGHT, TOP = 200, 104.0  # pixels of the plot, and the top of its axis in percent
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 
@@ -968,7 +966,7 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
     return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
 
 
-def rows(lines: Sequence[Line]) -> pa.Table:
+def rows(lines: Sequence[Line]) -> Table:
     """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
     import pyarrow as pa
 

@@ -17,6 +17,7 @@ from dashboard.draw.vega import (
     DASHES,
     PERCENTAGES,
     Spec,
+    Table,
     axis_style,
     config,
     field,
@@ -36,8 +37,6 @@ from dashboard.draw.vega import (
 
 
 if TYPE_CHECKING:  # at run time torch would come with them
-    import pyarrow as pa
-
     from core.training.record import Record
 
 HEIGHT = 240  # pixels
@@ -258,7 +257,7 @@ def fixed_chart(names: Sequence[str], x_title: str, first: float, last: float, i
     return {"height": HEIGHT, "layer": layers, "config": config(ink), **right_margin(4)}
 
 
-def curve_table(curves: Sequence[Curve], rule: float | None) -> pa.Table:
+def curve_table(curves: Sequence[Curve], rule: float | None) -> Table:
     """The data of `fixed_chart`, as a table of kind, name, x and y."""
     import pyarrow as pa
 

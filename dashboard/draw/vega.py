@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from dashboard.draw.palette import Ink
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+Table: TypeAlias = Any  # of pyarrow, which is imported where one is made
 PICKED = "picked"  # the selection of a grid
 DRAWN_AT = "drawn"  # the field of the time at which a figure was drawn
 DASHES = ([1, 0], [4, 3], [2, 2], [6, 2, 1, 2])
@@ -149,7 +147,7 @@ def filtered_layer(kind: str, mark: str, encoding: Spec, **look: Any) -> Spec:
     }
 
 
-def split_data(spec: Spec) -> tuple[Spec, pa.Table]:
+def split_data(spec: Spec) -> tuple[Spec, Table]:
     """A figure of layers without its rows, and all rows as one table that names each one's layer, counted from 1.
 
     Layers of the same rows share those of the first. The browser then changes the marks of a figure that is drawn

@@ -6,21 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from core.attention.basics import Cache, Product, ScoreBlock
+from core.attention.basics import Cache, Normalizer, Product, Score, ScoreBlock
+from core.attention.masks.patterns import Mask
 from core.attention.positions import enters
+from core.attention.positions.rotary import Position
 from core.entries import Choice, ConfigError, LayerConfig
-
-if TYPE_CHECKING:
-    from core.attention.basics import Normalizer, Score
-    from core.attention.masks.patterns import Mask
-    from core.attention.positions.rotary import Position
 
 
 @dataclass(frozen=True)
