@@ -17,6 +17,7 @@ from scipy import stats
 from core.claims import __main__ as command, experiment
 from core.claims.base import (
     MIN_SEEDS,
+    VASWANI,
     CellResult,
     Claim,
     Figure,
@@ -37,7 +38,6 @@ from core.claims.catalogue import CLAIMS, claim_of, register_claim
 from core.claims.experiment import measure_cell, trained
 from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
 from core.claims.shipped import ship, shipped
-from core.claims.sources import VASWANI
 from core.claims.sweep_claim import SweepClaim
 from core.entries import ConfigError, Param
 from core.models.config import RECURRENT

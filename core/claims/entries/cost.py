@@ -10,6 +10,10 @@ import torch
 from core.attention import AttentionConfig
 from core.attention.cost import exponent, race
 from core.claims.base import (
+    AINSLIE,
+    ARORA,
+    GEMMA,
+    VASWANI,
     Claim,
     ClaimSettings,
     Figure,
@@ -20,12 +24,12 @@ from core.claims.base import (
     Published,
     SeedValues,
     Stop,
+    at,
     difference,
     first_below,
     ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained_for
-from core.claims.sources import AINSLIE, ARORA, GEMMA, VASWANI, at
 from core.entries import Choice, Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig

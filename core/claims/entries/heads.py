@@ -13,6 +13,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 
 from core.claims.base import (
+    CLARK,
+    OLSSON,
+    VASWANI,
+    VOITA,
     Claim,
     ClaimSettings,
     Figure,
@@ -28,7 +32,6 @@ from core.claims.base import (
     first_below,
 )
 from core.claims.experiment import TEXT_BITS, Trained, session_of, trained, trained_for
-from core.claims.sources import CLARK, OLSSON, VASWANI, VOITA
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.ranks import spearman

@@ -14,6 +14,8 @@ from core.attention import Attention
 from core.attention.basics import ScoreBlock
 from core.attention.masks.patterns import Mask, causal
 from core.claims.base import (
+    JAIN,
+    XIAO,
     Claim,
     ClaimSettings,
     Figure,
@@ -29,7 +31,6 @@ from core.claims.base import (
     ratio,
 )
 from core.claims.experiment import fit, trained_for
-from core.claims.sources import JAIN, XIAO
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.recurrent import Level

@@ -11,6 +11,8 @@ from core.attention import Attention, AttentionConfig
 from core.attention.positions.relative import sinusoids
 from core.attention.properties import shift_error, sinusoid_shift
 from core.claims.base import (
+    PRESS,
+    VASWANI,
     Claim,
     ClaimSettings,
     Figure,
@@ -22,11 +24,11 @@ from core.claims.base import (
     Results,
     SeedValues,
     Stop,
+    at,
     difference,
     ratio,
 )
 from core.claims.experiment import Trained, fewest_seconds, fit, trained_for
-from core.claims.sources import PRESS, VASWANI, at
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig, build_model
 from core.seeding import seeded_generator, seeded_layer, seeded_normal

@@ -16,6 +16,11 @@ from core.attention import Attention, attend
 from core.attention.masks import make_mask
 from core.attention.normalizers import TopK
 from core.claims.base import (
+    BRITZ,
+    BRITZ_SIZES,
+    GUPTA,
+    VASWANI,
+    YE,
     Claim,
     ClaimSettings,
     Figure,
@@ -26,13 +31,13 @@ from core.claims.base import (
     Published,
     SeedValues,
     Stop,
+    at,
     difference,
     first_above,
     first_below,
     ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, trained, trained_for
-from core.claims.sources import BRITZ, BRITZ_SIZES, GUPTA, VASWANI, YE, at
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from core.attention import Attention, AttentionConfig
 from core.claims.base import (
+    STAHLBERG,
+    VASWANI,
+    XIONG,
     Claim,
     ClaimSettings,
     Figure,
@@ -19,11 +22,11 @@ from core.claims.base import (
     Published,
     SeedValues,
     Stop,
+    at,
     difference,
     ratio,
 )
 from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained_for
-from core.claims.sources import STAHLBERG, VASWANI, XIONG, at
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.base import Seq2Seq

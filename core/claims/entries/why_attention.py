@@ -9,6 +9,9 @@ import torch
 from torch import nn
 
 from core.claims.base import (
+    ADVANTAGE_TUTORIALS,
+    BAHDANAU,
+    IRIS_TUTORIALS,
     Claim,
     ClaimSettings,
     Figure,
@@ -20,11 +23,11 @@ from core.claims.base import (
     SeedValues,
     Sketch,
     Stop,
+    at,
     difference,
     ratio,
 )
 from core.claims.experiment import Trained, fewest_seconds, session_of, trained, trained_for
-from core.claims.sources import ADVANTAGE_TUTORIALS, BAHDANAU, IRIS_TUTORIALS, at
 from core.entries import Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task

@@ -53,6 +53,11 @@ class LessonError(ValueError):
     """A lesson, an answer or a code that cannot be read; its text says what would fit."""
 
 
+def _refuse_if(wrong: object, why: str) -> None:
+    if wrong:
+        raise LessonError(why)
+
+
 @dataclass(frozen=True)
 class Question:
     """A question and the hashes of its right answers; `offsets` and `width` are the grid of each number."""
@@ -72,35 +77,37 @@ class Question:
             and 0 < self.width < LARGEST
             and all(abs(offset) < LARGEST for offset in self.offsets),
         }
-        if not (
-            self.type in TYPES
-            and of_type.get(self.type, True)
-            and 0 < len(self.text) <= MAX_TEXT
-            and len(self.hint) <= MAX_HINT
-            and 0 < len(self.right) <= MAX_RIGHT
-            and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
-        ):
-            raise LessonError("A question of this lesson is incomplete.")
+        _refuse_if(
+            not (
+                self.type in TYPES
+                and of_type.get(self.type, True)
+                and 0 < len(self.text) <= MAX_TEXT
+                and len(self.hint) <= MAX_HINT
+                and 0 < len(self.right) <= MAX_RIGHT
+                and all(re.fullmatch("[0-9a-f]{16}", one) for one in self.right)
+            ),
+            "A question of this lesson is incomplete.",
+        )
 
     def check(self, answer: str) -> bool:
         """Whether an answer is right; LessonError for one that cannot be read."""
         answer = text_of(answer, MAX_ANSWER + 1)
-        if not answer.strip() or len(answer) > MAX_ANSWER:
-            raise LessonError(
-                "Give an answer first." if not answer.strip() else "This answer is too long."
-            )
+        _refuse_if(
+            not answer.strip() or len(answer) > MAX_ANSWER,
+            "Give an answer first." if not answer.strip() else "This answer is too long.",
+        )
         if self.type != "numbers":
             return _digest(VALUES[self.type](answer), self.text) in self.right
         numbers: list[float] = []
         with suppress(LessonError):
             numbers = parse_numbers(answer)
-        if len(numbers) != len(self.offsets):
-            raise LessonError(
-                "Type one number, such as 2.5."
-                if len(self.offsets) == 1
-                else f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
-                f"{len(numbers) or 'none'}."
-            )
+        _refuse_if(
+            len(numbers) != len(self.offsets),
+            "Type one number, such as 2.5."
+            if len(self.offsets) == 1
+            else f"Type {len(self.offsets)} numbers, row by row; here {'is' if len(numbers) == 1 else 'are'} "
+            f"{len(numbers) or 'none'}.",
+        )
         return _digest(_cells(numbers, self.offsets, self.width), self.text) in self.right
 
 
@@ -115,17 +122,14 @@ def make_question(
 ) -> Question:
     """A question with its right answer, for a text one of each line; LessonError where they do not go together."""
     text, hint = text.strip(), hint.strip()
-    if not text:
-        raise LessonError("it has no text.")
-    if not answer.strip():
-        raise LessonError("it has no right answer.")
+    _refuse_if(not text, "it has no text.")
+    _refuse_if(not answer.strip(), "it has no right answer.")
     if type_ == "choice":
-        if not 2 <= len(set(options)) == len(options) <= MAX_OPTIONS:
-            raise LessonError(
-                f"a choice has 2 to {MAX_OPTIONS} different options, one on each line."
-            )
-        if answer.strip() not in options:
-            raise LessonError("its right answer is none of the options.")
+        _refuse_if(
+            not 2 <= len(set(options)) == len(options) <= MAX_OPTIONS,
+            f"a choice has 2 to {MAX_OPTIONS} different options, one on each line.",
+        )
+        _refuse_if(answer.strip() not in options, "its right answer is none of the options.")
     offsets: tuple[float, ...] = ()
     width = 0.0
     if type_ == "numbers":
@@ -160,10 +164,11 @@ def parse_numbers(text: str) -> list[float]:
     numbers = [
         float(part) for part in re.findall(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?", text)
     ]
-    if not 0 < len(numbers) <= MAX_NUMBERS or not all(abs(number) <= LARGEST for number in numbers):
-        raise LessonError(
-            f"Expected a number such as 0.25, or at most {MAX_NUMBERS} numbers of a matrix."
-        )
+    _refuse_if(
+        not 0 < len(numbers) <= MAX_NUMBERS
+        or not all(abs(number) <= LARGEST for number in numbers),
+        f"Expected a number such as 0.25, or at most {MAX_NUMBERS} numbers of a matrix.",
+    )
     return numbers
 
 
@@ -257,26 +262,32 @@ class Lesson:
     hide_guide: bool = False
 
     def __post_init__(self) -> None:
-        if not self.title.strip() or len(self.title) > MAX_TITLE:
-            raise LessonError(f"A lesson has a title of at most {MAX_TITLE} characters.")
-        if len(self.text) > MAX_LESSON_TEXT or len(self.questions) > MAX_QUESTIONS:
-            raise LessonError(
-                f"A lesson has a text of at most {MAX_LESSON_TEXT:,} characters and at most {MAX_QUESTIONS} "
-                "questions."
-            )
-        if self.page not in PAGES:
-            raise LessonError(
-                f"No lesson can be about the page {self.page[:40]!r}: the lab does not have it, or it is "
-                "this one."
-            )
-        if any(name in PARAMETERS for name, _ in self.query):
-            raise LessonError(f"No control of a page is called {', '.join(PARAMETERS)}.")
-        if sum(len(name) + len(value) for name, value in self.query) > MAX_QUERY:
-            raise LessonError(f"The page's link has more than {MAX_QUERY:,} characters.")
-        if len(self.hide) > MAX_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide):
-            raise LessonError(
-                f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link."
-            )
+        _refuse_if(
+            not self.title.strip() or len(self.title) > MAX_TITLE,
+            f"A lesson has a title of at most {MAX_TITLE} characters.",
+        )
+        _refuse_if(
+            len(self.text) > MAX_LESSON_TEXT or len(self.questions) > MAX_QUESTIONS,
+            f"A lesson has a text of at most {MAX_LESSON_TEXT:,} characters and at most {MAX_QUESTIONS} "
+            "questions.",
+        )
+        _refuse_if(
+            self.page not in PAGES,
+            f"No lesson can be about the page {self.page[:40]!r}: the lab does not have it, or it is "
+            "this one.",
+        )
+        _refuse_if(
+            any(name in PARAMETERS for name, _ in self.query),
+            f"No control of a page is called {', '.join(PARAMETERS)}.",
+        )
+        _refuse_if(
+            sum(len(name) + len(value) for name, value in self.query) > MAX_QUERY,
+            f"The page's link has more than {MAX_QUERY:,} characters.",
+        )
+        _refuse_if(
+            len(self.hide) > MAX_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide),
+            f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link.",
+        )
 
     @cached_property
     def id(self) -> str:
@@ -312,12 +323,10 @@ def to_json(lesson: Lesson, indent: int | None = None) -> str:
 
 def from_json(text: str) -> Lesson:
     """The lesson of a file; LessonError for any other text."""
-    if len(text) > MAX_FILE:
-        raise LessonError(f"A lesson has at most {MAX_FILE:,} characters.")
+    _refuse_if(len(text) > MAX_FILE, f"A lesson has at most {MAX_FILE:,} characters.")
     try:
         whole = json.loads(text)
-        if whole["format"] != FORMAT:
-            raise LessonError("This lesson is of another version of the lab.")
+        _refuse_if(whole["format"] != FORMAT, "This lesson is of another version of the lab.")
         lesson = msgspec.convert({"text": "", **whole}, Lesson)
         to_json(lesson).encode()  # JSON can hold characters that no text has
         return lesson
@@ -338,8 +347,7 @@ def decode(text: str) -> Lesson:
     """The lesson of a link's parameter, or of the key of one that ships; LessonError for any other text."""
     if text in KEYS:
         return from_json((FOLDER / f"{text}.json").read_text("utf-8"))
-    if len(text) > MAX_FILE:
-        raise LessonError("This link is too long for a lesson.")
+    _refuse_if(len(text) > MAX_FILE, "This link is too long for a lesson.")
     try:
         unpack = zlib.decompressobj()
         packed = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
@@ -361,11 +369,11 @@ def parse_link(link: str) -> tuple[str, dict[str, list[str]]]:
     except ValueError as error:
         raise LessonError("This is no link of a page.") from error
     page = parts.path.rstrip("/").rpartition("/")[2] or "start"
-    if page not in {step.key for step in STEPS}:
-        raise LessonError(
-            f"The link leads to {page[:40]!r}, which is no page of the lab. Press Copy link beside the "
-            "title of a page."
-        )
+    _refuse_if(
+        page not in {step.key for step in STEPS},
+        f"The link leads to {page[:40]!r}, which is no page of the lab. Press Copy link beside the "
+        "title of a page.",
+    )
     return page, grouped(pairs)
 
 
@@ -423,11 +431,11 @@ def read_code(line: str) -> Code:
     if match is None:
         raise LessonError("There is no code at the end of this line, or a part of it is missing.")
     lesson, day, digits, checksum = match.groups()
-    if _checksum(lesson + day + digits, name) != checksum:
-        raise LessonError(
-            f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
-            "another name, or one of the two was mistyped."
-        )
+    _refuse_if(
+        _checksum(lesson + day + digits, name) != checksum,
+        f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
+        "another name, or one of the two was mistyped.",
+    )
     results = tuple(Result(int(digit, 16) >= 8, int(digit, 16) % 8) for digit in digits)
     return Code(clean_name(name), lesson, results, START + datetime.timedelta(int(day, 16)))
 
