@@ -131,7 +131,7 @@ def open_link(page: Page, url: str) -> dict[str, str]:
 def test_nothing_is_asked_of_another_host_and_the_theme_follows_the_system(page, server):
     """A dashboard for a closed room: every request goes to the server itself."""
     requests: list[Request] = []
-    page.on("request", requests.append)
+    page.on("request", lambda one: requests.append(one))
     for scheme, color in BACKGROUND.items():
         page.emulate_media(color_scheme=scheme)
         open_page(page, "", PICTURE)
