@@ -204,7 +204,7 @@ def catches(tree: Path, mutant: Mutant, *tests: str) -> bool:
     source = file.read_text("utf-8")
     file.write_text(mutant.apply(source), "utf-8")
     try:
-        command = [*PYTEST, "-x", *tests]
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         return (
             subprocess.run(command, cwd=tree, capture_output=True, timeout=MAX_SECONDS).returncode
             == 1
