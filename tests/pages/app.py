@@ -3,11 +3,13 @@
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.draw.page_exports import Script, join
@@ -167,3 +169,39 @@ def shown(app: AppTest) -> list[str]:
     texts += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
     texts += [f.proto.data.data.hex() for f in figures(app)]
     return texts + [each.proto.json for each in app.get("bidi_component")]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A page opened by a link, what is done there in turn, and what holds then."""
+
+    link: Mapping[str, Any] = field(default_factory=dict)
+    says: Sequence[str] = ()
+    never: Sequence[str] = ()  # what it does not say
+    do: Sequence[
+        tuple[str, str, Any]
+    ] = ()  # ("slider", its key, a value), ("button", its key, None)
+    controls: Mapping[str, Any] = field(default_factory=dict)  # values by key, afterwards
+    query: Mapping[str, Any] = field(default_factory=dict)  # of the link, afterwards; None: absent
+
+
+def page_cases(page: str, cases: Mapping[str, Case], prefix: str = "") -> Callable[[Case], None]:
+    """A test of what a page says in each of these cases; `prefix` is that of the names of its link and its keys."""
+
+    @pytest.mark.parametrize("case", cases.values(), ids=cases.keys())
+    def test(case: Case) -> None:
+        app = open_at(page, prefix, **case.link)
+        for kind, key, value in case.do:
+            widget = getattr(app, kind)(key=prefix + key)
+            (widget.click() if kind == "button" else widget.set_value(value)).run()
+        assert not app.exception
+        text = page_text(app) + html_text(app)  # without tags, and with them
+        assert [one for one in case.says if one not in text] == []
+        assert [one for one in case.never if one in text] == []
+        controls = {key: app.session_state[prefix + key] for key in case.controls}
+        assert controls == case.controls
+        query = app.query_params
+        link = {name: query_value(app, name) if name in query else None for name in case.query}
+        assert link == case.query
+
+    return test

@@ -12,7 +12,15 @@ from core.attention.masks import COMPOSITIONS, build_mask
 from core.studies import masks
 from dashboard.draw.formats import percent
 from pages import masks as page
-from tests.pages.app import html_text, live, open_at, page_text, set_control
+from tests.pages.app import (
+    Case,
+    html_text,
+    live,
+    open_at,
+    page_cases,
+    page_text,
+    set_control,
+)
 
 NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
 open_page = partial(open_at, "masks", "masks:")
@@ -32,11 +40,6 @@ def test_two_masks_are_joined():
     at = open_page(first="Causal local")
     for join, says in {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}.items():
         assert f"{says} of 144" in html_text(put(at, "selectbox", "join", join)), join
-
-
-def test_parameters_change_the_numbers():
-    at = put(open_page(first="Causal local"), "number_input", "first:causal_local:lookback", 4)
-    assert "50 of 144" in html_text(at)
 
 
 def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
@@ -61,11 +64,18 @@ def test_a_drawing_begins_with_the_mask_that_was_there():
     assert "33 of 144" in html_text(at), "what was drawn is kept"
 
 
-@pytest.mark.parametrize(
-    ("link", "says"),
-    [
-        ({"first": "Formula", "first:formula:text": "i / j > 1"}, ["divides by zero"]),
-        (
+test_what_it_says = page_cases(
+    "masks",
+    {
+        "a parameter changes the numbers": Case(
+            {"first": "Causal local"},
+            ["50 of 144"],
+            do=[("number_input", "first:causal_local:lookback", 4)],
+        ),
+        "a rule that cannot be computed": Case(
+            {"first": "Formula", "first:formula:text": "i / j > 1"}, ["divides by zero"]
+        ),
+        "a row without a key": Case(
             {
                 "first": "Drawn by hand",
                 "tokens": "red green blue",
@@ -73,26 +83,24 @@ def test_a_drawing_begins_with_the_mask_that_was_there():
             },
             ["No key is left for “green”, so its output is 0"],
         ),
-        ({"first": "Luong local-p", "join": "or"}, ["local_p", "take mask"]),
-        (
+        "a mask that needs weights": Case(
+            {"first": "Luong local-p", "join": "or"}, ["local_p", "take mask"]
+        ),
+        "names that nobody knows": Case(
             {"first": "Clairvoyant", "join": "xor"},
             ["Clairvoyant; expected one of None", "xor", "78 of 144"],
         ),
-        ({"tokens": " "}, ["no token here"]),
-        ({"tokens": "word " * 70}, ["first 64 are used", "of 4096"]),
-        ({"cell": "9.2"}, [r"text{didn't}"]),
-    ],
+        "no token": Case({"tokens": " "}, ["no token here"]),
+        "too many tokens": Case({"tokens": "word " * 70}, ["first 64 are used", "of 4096"]),
+        "a cell": Case({"cell": "9.2"}, [r"text{didn't}"]),
+        "padding": Case({"first": "Padding"}, ["120 of 144"], controls={"real": 10}),
+        "all is padding": Case(
+            {"first": "Padding"}, ["No key is left for"], do=[("number_input", "real", 0)]
+        ),
+        "a name is text": Case({"tokens": "<b>x</b> $y$ **z**"}, never=["<b>x</b>"]),
+    },
+    prefix="masks:",
 )
-def test_a_link_is_answered_in_words(link, says):
-    shown = page_text(open_page(**link))
-    assert all(text in shown for text in says)
-
-
-def test_padding_asks_how_many_are_real():
-    at = open_page(first="Padding")
-    assert at.number_input(key="masks:real").value == 10 and "120 of 144" in html_text(at)
-    assert "No key is left for" in html_text(put(at, "number_input", "real", 0))
-    assert "<b>x</b>" not in html_text(open_page(tokens="<b>x</b> $y$ **z**")), "a name is text"
 
 
 def test_the_stack_and_the_batch_are_measured():

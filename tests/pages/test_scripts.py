@@ -16,8 +16,7 @@ from dashboard.draw.pictures import ChartPicture, MapsPicture
 from dashboard.navigation import STEPS
 from dashboard.ui.export import notebook_file
 from tests.close import tolerance
-from tests.pages.app import assert_results, assert_script, open_at, pictures_of, script_of
-from tests.pages.script_links import LINKS
+from tests.pages.app import assert_results, open_at, pictures_of, script_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = ("glossary", "lessons", "report")  # pages that compute nothing
@@ -88,12 +87,3 @@ def test_the_notebook_of_a_page_computes_what_it_shows(page, kernel, tmp_path):
             assert any(
                 holds(one, cells) for one in computed.values() if one.dtype.kind in "fiub"
             ), picture.title
-
-
-@pytest.mark.parametrize(
-    ("page", "link"), LINKS, ids=lambda value: value if isinstance(value, str) else ""
-)
-def test_a_script_follows_the_controls(page, link, monkeypatch, tmp_path):
-    app = open_at(page, **link)
-    monkeypatch.chdir(tmp_path)
-    assert_script(app)

@@ -20,7 +20,15 @@ from streamlit.testing.v1 import AppTest
 from dashboard.navigation import STEPS
 from dashboard.server.cache import budget, cache_of
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
-from tests.pages.app import controls_of, open_page, pictures_of, script_of, shown, without_terms
+from tests.pages.app import (
+    assert_script,
+    controls_of,
+    open_page,
+    pictures_of,
+    script_of,
+    shown,
+    without_terms,
+)
 from tests.pages.script_links import LINKS
 
 SAVED = Path(__file__).with_name("snapshots")
@@ -96,6 +104,7 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
     """The page at first sight, at another value of each control that it declares, and at its links, by their names.
 
     A declared control comes from its link and moves what the page shows; a text that it cannot read leaves it.
+    At its links, the page's script computes what it shows.
     """
     opened = open_page(page, OPENED.get(page, {}))
     yield "first sight", opened
@@ -125,7 +134,9 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
         app = open_page(page, link | bad)
         assert not app.error and controls_of(app) == start
     for at, link in enumerate(link for name, link in LINKS if name == page):
-        yield f"link {at}", open_page(page, link)
+        app = open_page(page, link)
+        assert_script(app)
+        yield f"link {at}", app
 
 
 def differs(line: str, saved: str) -> bool:
@@ -142,7 +153,8 @@ def differs(line: str, saved: str) -> bool:
 
 
 @pytest.mark.parametrize("page", [step.key for step in STEPS])
-def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch):
+def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # where a script writes what it trains
     monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 600.0)
     entries, results = budget().entries, cache_of("results")
     for key in [key for key in entries if key[0] is results]:
