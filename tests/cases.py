@@ -1,9 +1,11 @@
 """Many small cases in one test: each of hundreds would cost more as a test of its own than it takes."""
 
 import inspect
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -25,6 +27,13 @@ def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
         assert time.monotonic() < end, "waited too long"
         time.sleep(0.02)
     return answer
+
+
+def snapshot(path: Path, now: Any) -> Any:
+    """What a file holds, which `make snapshots` makes what is there now."""
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(json.dumps(now, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return json.loads(path.read_text("utf-8"))
 
 
 def descend(

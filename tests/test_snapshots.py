@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from core.tasks import TASKS, TaskConfig, make_task
 from core.training import recommended
 from core.training.evaluate import never_stop
 from tests.attention.drawing import ENTRIES, config_of
+from tests.cases import snapshot
 
-SAVED = Path(__file__).with_suffix(".json")
 UNTRAINED = ("cost", "scaling", "path", "causal", "concatenation", "explanation", "roles")
 
 
@@ -97,12 +96,9 @@ def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
                 "claims": experiments(monkeypatch),
                 "mechanisms": mechanisms(),
                 "tasks": recipes(),
-            }
+            },
+            sort_keys=True,
         )
     )
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        text = json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True)
-        SAVED.write_text(text + "\n", encoding="utf-8")
-    saved = json.loads(SAVED.read_text("utf-8"))
-    for name, parts in saved.items():
+    for name, parts in snapshot(Path(__file__).with_suffix(".json"), found).items():
         assert found[name] == parts

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ from core.tasks import Batch, TaskConfig, make_task
 from core.training.config import RunConfig
 from core.training.loop import Session, prepare
 from core.training.record import Bucket, Record
-from tests.cases import instance
+from tests.cases import instance, snapshot
 
 # Made-up results of a claim: the numbers that a world would give, with noise from seed to seed.
 World = Mapping[tuple[str, str, float | None], float]  # condition, measure, x -> number
@@ -847,11 +846,7 @@ def test_an_experiment_is_what_it_was(claim, trains):
             taken = "econds" in name  # another at each time
             trains[name if x is None else f"{name} at {x:g}"] = 0.0 if taken else float(value)
         now[condition] = {name: float(f"{value:.5g}") for name, value in trains.items()}
-    path = SAVED / f"{claim.key}.json"
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
-        path.write_text(text, encoding="utf-8")
-    saved = json.loads(path.read_text("utf-8"))
+    saved = snapshot(SAVED / f"{claim.key}.json", now)
     assert now.keys() == saved.keys()
     for condition, numbers in now.items():
         assert numbers == pytest.approx(saved[condition], rel=2e-3, abs=1e-5), condition

@@ -3,8 +3,6 @@
 What it did stands in snapshots/PAGE.json. `make snapshots` writes these again: their diff shows what a change changed.
 """
 
-import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.navigation import STEPS
 from dashboard.server.cache import budget, cache_of
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
+from tests.cases import snapshot
 from tests.pages.app import (
     assert_script,
     controls_of,
@@ -163,10 +162,7 @@ def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     first = views["first sight"]
     for name in list(views)[1:]:  # what differs from first sight
         views[name] = [line for line in views[name] if all(differs(line, other) for other in first)]
-    path = SAVED / f"{page}.json"
-    if os.environ.get("UPDATE_SNAPSHOTS"):
-        path.write_text(json.dumps(views, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    saved = json.loads(path.read_text("utf-8"))
+    saved = snapshot(SAVED / f"{page}.json", views)
     wrong = [
         f"{name}: {line!r} was {before!r}"
         for name in views | saved
