@@ -891,7 +891,7 @@ def script(
                 f"""
 from core.studies.evidence import answers_without
 
-off = frozenset({set(off)!r})  # (kind, layer, head); None is the whole layer
+off = frozenset({sorted(off, key=str)!r})  # (kind, layer, head); None is the whole layer
 answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
 for token, values in answers.items():
     print(token, values)
