@@ -38,15 +38,18 @@ from dashboard.draw.curves import FLOOR, Curve, bounds, line_chart, seed_marks
 from dashboard.draw.page_views import sketch
 from dashboard.draw.pictures import render
 from dashboard.page import (
-    BOUND,
     DASHES,
+    HERE,
     PERCENTAGES,
     PICK,
     Cell,
+    Fields,
     Ink,
     Script,
+    Segmented,
     Spec,
     Theme,
+    Toggle,
     about_duration,
     add_script,
     as_text,
@@ -426,6 +429,16 @@ SOURCES = {"shipped": "The lab's", "own": "Yours", "both": "Both"}
 
 key = "claims:{}".format  # a widget's key, which is also its name in the link
 CLAIM, RUN, HIDE = key("claim"), key("run"), key("hide")
+FIELDS = Fields(
+    "claims",
+    hide=Toggle("Hide verdicts", help="For a class that guesses first. A link keeps it."),
+    results=Segmented(
+        "Results",
+        options=SOURCES,
+        default="own",
+        help="The lab's own measurement, yours, or both in one figure.",
+    ),
+)
 
 
 def _run_id(text: str) -> str:
@@ -639,9 +652,7 @@ def _index() -> None:
             },
         )
     )
-    hidden = st.toggle(
-        "Hide verdicts", key=HIDE, help="For a class that guesses first. A link keeps it.", **BOUND
-    )
+    hidden = FIELDS.draw("hide", into=HERE).hide
     overview = st.container()  # which keeps the place of the cards
     if not hidden:
         with overview:
@@ -754,16 +765,7 @@ def _results(
         return
     chosen = next(iter(there))
     if len(there) == 2:
-        chosen = st.segmented_control(
-            "Results",
-            list(SOURCES),
-            default="own",
-            required=True,
-            key=key("results"),
-            format_func=SOURCES.__getitem__,
-            **BOUND,
-            help="The lab's own measurement, yours, or both in one figure.",
-        )
+        chosen = FIELDS.draw("results", into=HERE).results
     sources = there if chosen == "both" else {chosen: there[chosen]}
     named = {{"shipped": "the lab's", "own": "yours"}[name]: each for name, each in sources.items()}
     for figure in claim.figures:

@@ -17,13 +17,17 @@ from core.ranks import kendall
 from core.studies import evidence as study
 from dashboard.draw.grids import bar_figure
 from dashboard.page import (
-    BOUND,
+    HERE,
     Cell,
+    Fields,
     Ink,
+    MultiSelect,
     Pair,
     Patches,
     Script,
+    Select,
     Spec,
+    Text,
     Tile,
     add_script,
     attention_view,
@@ -88,6 +92,29 @@ QUANTITIES: dict[str, evidence.Quantity | None] = {
     "logit": "logit",
     "logit difference": "difference",
 }
+FIELDS = Fields(
+    "evidence",
+    against=Text(
+        "Compared with the embedding of",
+        "The exhausted creature stayed on its side of the road.",
+        help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
+        "text's own embedding, which is 1 until a head or a token is removed.",
+    ),
+    quantity=Select(
+        "Measured as",
+        options=QUANTITIES.keys(),
+        help="A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
+        "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
+        "the logit where the most likely has more than 0.95.",
+        also=lambda values: {"width": room(170)},
+    ),
+    off=MultiSelect(
+        "Switched off as well",
+        options=lambda values: values.heads,
+        key=lambda values: f"off:{values.model}",
+        help="Heads and layers that are switched off together with the picked head.",
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +187,8 @@ def draw_controls(choice: ModelChoice) -> Controls:
     if model is None:
         return Controls(ref, choice.reading, question, None)
     if model.head == "none" and model.reads == "text":
-        against = st.text_input(
-            "Compared with the embedding of",
-            "The exhausted creature stayed on its side of the road.",
-            key="evidence:against",
-            **BOUND,
-            help="The page measures the cosine of both embeddings. Left empty, it measures the cosine with the "
-            "text's own embedding, which is 1 until a head or a token is removed.",
-        )
-        question = replace(question, against=(against or "").strip())
+        against = FIELDS.draw("against", into=HERE).against
+        question = replace(question, against=against.strip())
     elif model.head != "none":
         with st.container(horizontal=True, vertical_alignment="top", key="evidence:question"):
             if model.head == "masked":
@@ -180,19 +200,8 @@ def draw_controls(choice: ModelChoice) -> Controls:
             output = output_field("evidence", ref, baseline, f"{noun} to measure")
             if output is not None and output != baseline.id:
                 baseline = baseline_of(ref, replace(question, output=output))
-            name = st.selectbox(
-                "Measured as",
-                list(QUANTITIES),
-                key="evidence:quantity",
-                width=room(170),
-                **BOUND,
-                help=(
-                    "A probability changes little near 0 and 1; a logit, the number before the softmax, still changes. "
-                    "The difference of two logits leaves out what changes all of them. Automatic: the probability, or "
-                    "the logit where the most likely has more than 0.95."
-                ),
-            )
-            question = replace(question, output=output, quantity=QUANTITIES[str(name)])
+            name = FIELDS.draw("quantity", into=HERE).quantity
+            question = replace(question, output=output, quantity=QUANTITIES[name])
             if question.quantity == "difference":
                 question = replace(
                     question,
@@ -632,13 +641,7 @@ def _without(
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**Without {plain(name)}**", width="content")
         with st.popover("More heads", icon=":material/power_settings_new:"):
-            others = st.multiselect(
-                "Switched off as well",
-                list(options),
-                key=f"evidence:off:{controls.ref.name}",
-                help="Heads and layers that are switched off together with the picked head.",
-                **BOUND,
-            )
+            others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))

@@ -3,9 +3,23 @@
 import streamlit as st
 
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.page import BOUND, next_page, plain, room, step_of, title
+from dashboard.page import HERE, Fields, Text, Values, next_page, plain, room, step_of, title
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
+
+
+def _beside(values: Values) -> dict[str, object]:
+    return {"live": True, "placeholder": "softmax", "width": room(320)}
+
+
+FIELDS = Fields(
+    "glossary",
+    find=Text(
+        "Find a term",
+        help="Shows the terms whose name or explanation contains this text.",
+        also=_beside,
+    ),
+)
 
 
 def page() -> None:
@@ -13,18 +27,7 @@ def page() -> None:
         "Glossary",
         f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.",
     )
-    typed = (
-        st.text_input(
-            "Find a term",
-            key="glossary:find",
-            width=room(320),
-            live=True,
-            placeholder="softmax",
-            **BOUND,
-            help="Shows the terms whose name or explanation contains this text.",
-        )
-        or ""
-    )
+    typed = FIELDS.draw(into=HERE).find
     terms = matching(typed)
     if not terms:
         st.info(

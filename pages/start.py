@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.studies import start
 from dashboard.draw.page_views import translation_view
 from dashboard.page import (
     BAR,
-    BOUND,
+    HERE,
     Cell,
+    Fields,
     Ink,
     Move,
+    Number,
     Script,
+    Segmented,
     Theme,
     add_script,
     caption,
@@ -47,26 +49,38 @@ VALUES = (10.0, 20.0, 30.0)
 key = "start:{}".format  # a widget's key, which is also its name in the link
 
 
-def _number(row: DeltaGenerator, label: str, name: str, default: float, meaning: str) -> float:
-    return float(
-        row.number_input(
-            label,
-            -LIMIT,
-            LIMIT,
-            default,
-            0.5,
-            format="%g",
-            key=key(name),
-            help={
-                "query": "The vector that is compared with every key: two numbers.",
-                "key": "What the query is compared with: two numbers.",
-                "value": "What the look-up returns: one number.",
-            }[meaning],
-            **BOUND,
-        )
+def _number(label: str, default: float, help: str) -> Number:
+    return Number(
+        label, default, low=-LIMIT, high=LIMIT, step=0.5, help=help, also={"format": "%g"}
     )
 
 
+FIELDS = Fields(
+    PAGE,
+    sentence=Segmented(
+        "Example",
+        options=lambda values: values.sentences,
+        help="What the translator reads: an English number.",
+        also={"wrap": True},
+    ),
+    **{
+        f"q{at}": _number(
+            f"Query, {at}", usual, "The vector that is compared with every key: two numbers."
+        )
+        for at, usual in enumerate(QUERY, 1)
+    },
+    **{
+        f"k{name}{at}": _number(
+            f"Key {name}, {at}", usual, "What the query is compared with: two numbers."
+        )
+        for name, vector in zip(NAMES, KEYS, strict=True)
+        for at, usual in enumerate(vector, 1)
+    },
+    **{
+        f"v{name}": _number(f"Value {name}", usual, "What the look-up returns: one number.")
+        for name, usual in zip(NAMES, VALUES, strict=True)
+    },
+)
 WIDTH, HEIGHT, PAD = 144, 72, 6
 
 
@@ -337,22 +351,13 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     )
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
-        rows = [st.grid(3, min_column_width=90) for _ in range(1 + len(NAMES))]
-        query = tuple(
-            _number(rows[0], f"Query, {at + 1}", f"q{at + 1}", usual, "query")
-            for at, usual in enumerate(QUERY)
+        rows = [["q1", "q2"], *([f"k{name}1", f"k{name}2", f"v{name}"] for name in NAMES)]
+        query, *pairs = (
+            tuple(FIELDS.draw(*row, into=st.grid(3, min_column_width=90)).values()) for row in rows
         )
-        keys, values = [], []
-        for row, name, vector, value in zip(rows[1:], NAMES, KEYS, VALUES, strict=True):
-            keys.append(
-                tuple(
-                    _number(row, f"Key {name}, {at + 1}", f"k{name}{at + 1}", usual, "key")
-                    for at, usual in enumerate(vector)
-                )
-            )
-            values.append(_number(row, f"Value {name}", f"v{name}", value, "value"))
     with right, picture(PAGE):
-        result = start.look_up(query, tuple(keys), tuple(values))
+        keys, values = tuple(pair[:2] for pair in pairs), tuple(pair[2] for pair in pairs)
+        result = start.look_up(query, keys, values)
         add_script(partial(script, data, item, result))
         table = [
             (
@@ -478,21 +483,7 @@ def page() -> None:
 def _pictures(data: dict) -> dict:
     """The translator's two pictures; returns the picked example."""
     examples = {" ".join(item["source"]): item for item in data["translations"]}
-    first = next(iter(examples))
-    sentence = (
-        st.segmented_control(
-            "Example",
-            list(examples),
-            default=first,
-            required=True,
-            key=key("sentence"),
-            wrap=True,
-            help="What the translator reads: an English number.",
-            **BOUND,
-        )
-        or first
-    )
-    item = examples[sentence]
+    item = examples[FIELDS.draw("sentence", into=HERE, sentences=list(examples)).sentence]
     translation_view(
         item["source"],
         item["target"],

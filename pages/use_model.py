@@ -30,13 +30,15 @@ from core.studies import use_model as study
 from dashboard.draw import palette
 from dashboard.draw.grids import bars
 from dashboard.page import (
-    BOUND,
+    HERE,
     SIGNED,
     Cell,
+    Fields,
     Ink,
     Patches,
     Script,
     Spec,
+    Text,
     Theme,
     add_script,
     attention_view,
@@ -109,6 +111,20 @@ def _measure_effects(ref: ModelRef, question: Question) -> study.Effects:
 
 
 WORD = "use_model:word"
+FIELDS = Fields(
+    "use_model",
+    more=Text(
+        "Other sentences, one per line",
+        "The dog was too exhausted to walk over the road.\n"
+        "Because it was raining, she took an umbrella.\n"
+        "He forgot his umbrella and got wet.\n"
+        "The bank raised its interest rates again.\n"
+        "Money costs more to borrow this year.",
+        lines=True,
+        help="Each is compared with the text above and with the others.",
+        also={"max_chars": 6_000, "height": 150},
+    ),
+)
 
 
 def _pick(label: str, tokens: Sequence[str], default: int, key: str) -> int:
@@ -443,20 +459,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
             others = (pair for pair in pairs if pair[1] != choice.inputs)
             compared = [("This picture", choice.inputs), *others]
         else:
-            more = st.text_area(
-                "Other sentences, one per line",
-                "The dog was too exhausted to walk over the road.\n"
-                "Because it was raining, she took an umbrella.\n"
-                "He forgot his umbrella and got wet.\n"
-                "The bank raised its interest rates again.\n"
-                "Money costs more to borrow this year.",
-                key="use_model:more",
-                max_chars=6_000,
-                height=150,
-                help="Each is compared with the text above and with the others.",
-                **BOUND,
-            )
-            names = study.sentences(choice.inputs.text, more or "")
+            names = study.sentences(choice.inputs.text, FIELDS.draw(into=HERE).more)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
             compared = list(zip(names, inputs, strict=False))  # there may be no sentence
     if len(compared) < 2:
