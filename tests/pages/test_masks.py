@@ -12,8 +12,10 @@ from core.attention.masks import COMPOSITIONS, build_mask
 from core.studies import masks
 from dashboard.draw.formats import percent
 from pages import masks as page
+from tests.cases import each
 from tests.pages.app import (
     Case,
+    controls_of,
     html_text,
     live,
     open_at,
@@ -22,17 +24,19 @@ from tests.pages.app import (
     set_control,
 )
 
-NAMES = {item.key: item.name for item in AXES["mask"] if item.key not in COMPOSITIONS}
+MASKS = [item for item in AXES["mask"] if item.key not in COMPOSITIONS]
 open_page = partial(open_at, "masks", "masks:")
 put = partial(set_control, "masks:")
 
 
-def test_every_mask_can_be_picked():
+def test_every_mask_can_be_picked_with_its_parameters():
     at = open_page()
-    for mask in NAMES:
-        at = put(at, "selectbox", "first", mask)
-        assert not at.error, mask
-        assert ("Nothing is masked" in html_text(at)) == (mask == "none"), mask
+    for mask in MASKS:
+        at = put(at, "selectbox", "first", mask.key)
+        assert not at.error and not at.warning, mask.key
+        assert ("Nothing is masked" in html_text(at)) == (mask.key == "none"), mask.key
+        parameters = {f"masks:first:{mask.key}:{param.key}" for param in mask.params}
+        assert parameters <= controls_of(at).keys()
 
 
 def test_two_masks_are_joined():
@@ -54,16 +58,8 @@ def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
     )
 
 
-def test_a_drawing_begins_with_the_mask_that_was_there():
-    at = put(open_page(first="Causal local"), "selectbox", "first", "drawn")
-    assert at.text_input(key="masks:first:drawn:drawing").value.startswith(
-        "12x12:800.c00.e00.700.380."
-    )
-    assert "33 of 144" in html_text(at)
-    at = put(put(at, "selectbox", "first", "causal"), "selectbox", "first", "drawn")
-    assert "33 of 144" in html_text(at), "what was drawn is kept"
-
-
+DRAWING = "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
+DRAWN = ("selectbox", "first", "drawn")
 test_what_it_says = page_cases(
     "masks",
     {
@@ -92,6 +88,29 @@ test_what_it_says = page_cases(
         ),
         "no token": Case({"tokens": " "}, ["no token here"]),
         "too many tokens": Case({"tokens": "word " * 70}, ["first 64 are used", "of 4096"]),
+        "a drawing begins with the mask that was there": Case(
+            {"first": "Causal local"},
+            ["33 of 144"],
+            do=[DRAWN],
+            controls={"first:drawn:drawing": DRAWING},
+        ),
+        "what was drawn stays": Case(
+            {"first": "Causal local"},
+            ["33 of 144"],
+            do=[DRAWN, ("selectbox", "first", "causal"), DRAWN],
+        ),
+        "the reach of a stack is closed": Case(
+            {"first": "Causal local"}, never=["layers connect all pairs"]
+        ),
+        "a cell of the stack opens it": Case(
+            {"first": "Causal local", "reach": "5.0"}, ["layers connect all pairs"]
+        ),
+        "a cell of three words": Case(
+            {"tokens": "red green blue", "cell": "0.2"}, ["text{red},,text{blue}"]
+        ),
+        "no such cell": Case(
+            {"tokens": "red green blue", "cell": "9.9"}, ["text{green},,text{red}"]
+        ),
         "a cell": Case({"cell": "9.2"}, [r"text{didn't}"]),
         "padding": Case({"first": "Padding"}, ["120 of 144"], controls={"real": 10}),
         "all is padding": Case(
@@ -144,39 +163,28 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
     assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
 
 
-@pytest.mark.parametrize("mask", NAMES)
+@each("mask", MASKS)
 def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
-    check = masks.torch_check(Choice.of(mask), tuple("abcdef"), 4 if mask == "padding" else None)
-    if check is None:
-        assert "reweighs" in next(item for item in AXES["mask"] if item.key == mask).traits
-    else:
-        assert check.difference < 1e-5
+    real = 4 if mask.key == "padding" else None
+    check = masks.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
+    assert "reweighs" in mask.traits if check is None else check.difference < 1e-5
 
 
 def test_the_prediction_is_counted():
     question = page.question(12)
-    assert (
-        question.options[question.answer] == "Their columns" and "24 of 144" in question.reasons[0]
-    )
-
-
-def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation_and_one_of_the_stack_opens_it():
-    assert r"\text{red},\,\text{blue}" in live(open_page(tokens="red green blue", cell="0.2"))
-    plain = open_page(tokens="red green blue")
-    assert live(open_page(tokens="red green blue", cell="9.9")) == live(plain)
-    for link, opened in (({}, False), ({"reach": "5.0"}, True)):
-        shown = page_text(open_page(first="Causal local", **link))
-        assert ("layers connect all pairs" in shown) == opened
+    assert question.options[question.answer] == "Their columns"
+    assert "24 of 144" in question.reasons[0]
 
 
 def test_a_mask_that_reads_content_says_what_it_chose():
     at = put(open_page(), "selectbox", "first", "moba")
     assert "keys a query by their content" in html_text(at)
-    tokens = ("a", "b", "c", "d", "e", "f")
-    effect = masks.mask_effect(Choice.of("moba", size=2, blocks=1), tokens, None, 0)
+    effect, full = (
+        masks.mask_effect(choice, tuple("abcdef"), None, 0)
+        for choice in (Choice.of("moba", size=2, blocks=1), Choice("causal"))
+    )
     chosen = effect.selection
     assert chosen.keys == pytest.approx(effect.allowed.sum(1).mean()) and 0 < chosen.recall <= 1
-    full = masks.mask_effect(Choice("causal"), tokens, None, 0)
     shares = (full.after * effect.allowed).sum(1) / full.after.sum(1)
     assert full.selection is None and chosen.weight == pytest.approx(shares.mean(), abs=1e-6)
 

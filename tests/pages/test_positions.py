@@ -1,6 +1,7 @@
 """The page Positions, driven without a browser: every encoding and idea, bad links and bad input, each in words."""
 
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from core.attention import AXES, AttentionConfig, Choice
+from core.attention.properties import Pair
 from core.seeding import seeded_layer
 from core.studies import positions
 from dashboard.draw.curves import Curve, line_chart
@@ -15,10 +17,10 @@ from dashboard.draw.formats import listed
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
-from pages import one_query, positions as page
+from pages import positions as page
 from pages.positions import GUIDE_CONFIG, IDEAS
 from tests.cases import each
-from tests.pages.app import live, open_at, query_value
+from tests.pages.app import Case, controls_of, html_text, live, open_at, page_cases, set_control
 
 open_page = partial(open_at, "positions", "positions:")
 
@@ -29,9 +31,8 @@ def choose(at, position, idea):
     return at.run()
 
 
-def fact_text(at):
-    numbers = [m.value for m in at.markdown if "displaystyle" in m.value]
-    return " ".join([*numbers, *(h.proto.body for h in at.get("html"))])
+def numbers(at):
+    return live(at) + html_text(at)
 
 
 def test_opens_with_words_shuffled_then_the_equation():
@@ -45,22 +46,61 @@ def test_opens_with_words_shuffled_then_the_equation():
     assert first < equation
 
 
-@pytest.mark.parametrize("idea", IDEAS)
-def test_every_encoding_is_drawn_or_says_that_there_is_nothing(idea):
+def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothing():
+    """Each in one of the pictures that depend on it; how it enters decides which is drawn."""
     at = open_page()
-    for entry in AXES["position"]:
+    for entry, idea in zip(AXES["position"], cycle(("encoding", "distance", "shift"))):
         choose(at, entry.key, idea)
-        assert not at.error, entry.key
-        nothing = entry.enters == "" and idea != "shuffle"
-        assert (
-            bool(at.info) is nothing
-            and ("displaystyle" in " ".join(m.value for m in at.markdown)) is not nothing
-        )
+        assert not at.error and not at.warning, entry.key
+        assert bool(at.info) is (entry.enters == "") is not live(at), entry.key
+        parameters = {f"positions:position:{entry.key}:{param.key}" for param in entry.params}
+        assert parameters <= controls_of(at).keys()
 
 
-def test_without_positions_every_word_takes_out_what_it_took():
-    at = choose(open_page(), "none", "shuffle")
-    assert r"words} =" in fact_text(at) and "shuffling changes no output" in fact_text(at)
+def named(position: str, idea: str) -> dict[str, str]:
+    """The link of an encoding and a picture."""
+    entry = next(entry for entry in AXES["position"] if entry.key == position)
+    return {"position": f"{entry.name} · {entry.year}", "idea": IDEAS[idea]}
+
+
+test_what_it_says = page_cases(
+    "positions",
+    {
+        "without positions": Case(
+            named("none", "shuffle"), ["words} =", "shuffling changes no output"]
+        ),
+        "an odd head": Case(
+            named("rope", "encoding"),
+            ["odd size, 3; take an even one"],
+            do=[("select_slider", "d_model", 12)],
+        ),
+        "more buckets than distances": Case(
+            named("t5", "distance"),
+            ["take max_distance ≥ 17"],
+            do=[
+                ("number_input", "position:t5:buckets", 64),
+                ("number_input", "position:t5:max_distance", 10),
+            ],
+        ),
+        "a short table": Case(
+            named("learned", "shift"),
+            ["take a longer table"],
+            do=[("number_input", "position:learned:max_len", 16)],
+        ),
+        "no word": Case({"tokens": "   "}, ["There is no word here"]),
+        "a formula that cannot be read": Case(
+            named("formula", "encoding"),
+            never=["displaystyle"],
+            do=[("text_input", "position:formula:formula", "score - abs(i-")],
+        ),
+        "a name that nobody knows": Case(
+            {"position": "Nowhere", "idea": "By distance"}, ["Nowhere", "expected one of None"]
+        ),
+        "a link": Case(named("alibi", "distance"), ["head"], controls={"position": "alibi"}),
+        "another order": Case(do=[("button", "again", None)], query={"positions:order": "2"}),
+    },
+    prefix="positions:",
+)
 
 
 @pytest.mark.parametrize(
@@ -70,67 +110,35 @@ def test_without_positions_every_word_takes_out_what_it_took():
         ("sinusoidal", "encoding", "number_input", "position:sinusoidal:base", 50.0),
         ("rope", "encoding", "slider", "position:rope:share", 0.5),
         ("alibi", "shift", "slider", "shift", 9),
-        ("rope", "distance", "select_slider", "d_model", 32),
-        ("t5", "distance", "number_input", "seed", 5),
-        ("shaw", "shift", "text_input", "tokens", "Other words here"),
         ("kerple", "distance", "selectbox", "position:kerple:kernel", "power"),
         ("formula", "encoding", "text_input", "position:formula:formula", "score - 2*abs(i-j)"),
     ],
 )
 def test_the_numbers_follow_every_control(position, idea, kind, name, value):
-    at = choose(open_page(), position, idea)
-    before = fact_text(at)
-    getattr(at, kind)(key=f"positions:{name}").set_value(value)
-    assert fact_text(at.run()) != before
+    at = open_page(**named(position, idea))
+    before = numbers(at)
+    assert numbers(set_control("positions:", at, kind, name, value)) != before
 
 
-def test_refusals_stand_in_words():
-    at = choose(open_page(), "rope", "encoding")
-    at.select_slider(key="positions:d_model").set_value(12).run()
-    assert "odd size, 3; take an even one" in at.error[0].value.replace("\\", "")
-    at = choose(open_page(), "t5", "distance")
-    at.number_input(key="positions:position:t5:buckets").set_value(64)
-    at.number_input(key="positions:position:t5:max_distance").set_value(10)
-    assert "take max_distance ≥ 17" in at.run().error[0].value.replace("\\", "")
-    at = choose(open_page(), "learned", "shift")
-    at.number_input(key="positions:position:learned:max_len").set_value(16)
-    assert "take a longer table" in at.run().error[0].value
-    assert "There is no word here" in open_page(tokens="   ").warning[0].value
-
-
-def test_a_formula_that_cannot_be_read_is_pointed_at():
-    at = choose(open_page(), "formula", "encoding")
-    at.text_input(key="positions:position:formula:formula").set_value("score - abs(i-").run()
-    assert at.code and "^" in at.code[0].value
-    assert not [m for m in at.markdown if "displaystyle" in m.value]
-
-
-def test_a_link_is_taken_or_refused_in_words_and_its_position_can_be_trained_with():
-    wrong = open_page(position="Nowhere", idea="By distance")
-    assert "Nowhere" in wrong.warning[0].value and "Sinusoidal" in wrong.warning[0].value
-    at = open_page(position="ALiBi · 2022", idea="By distance")
-    assert at.selectbox(key="positions:position").value == "alibi" and "head" in fact_text(at)
-    at.button(key="positions:train").click().run()
-    assert not at.error and not at.exception
+def test_the_position_of_the_page_can_be_trained_with():
+    at = open_page(**named("alibi", "distance")).button(key="positions:train").click().run()
+    assert not at.error
     assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
 
 
 def test_another_shuffle_is_in_the_link():
     at = open_page()
-    before = fact_text(at)
-    at.button(key="positions:again").click().run()
-    assert query_value(at, "positions:order") == "2" and fact_text(at) != before
-    assert fact_text(open_page(order="2")) == fact_text(at)
-    assert fact_text(open_page(order="many")) == before
+    before = numbers(at)
+    assert numbers(at.button(key="positions:again").click().run()) != before
+    assert numbers(open_page(order="2")) == numbers(at)
+    assert numbers(open_page(order="many")) == before
 
 
 def test_the_prediction_is_measured():
     changes = positions.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
     question = page.question(changes)
-    assert (
-        question.options[question.answer].startswith("RoPE")
-        and changes["rope"] < 1e-4 < changes["learned"]
-    )
+    assert question.options[question.answer].startswith("RoPE")
+    assert changes["rope"] < 1e-4 < changes["learned"]
     assert page.question(changes | {"learned": 0.0}).answer == 1
     _, wrong, right = page.question({"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}).reasons
     assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
@@ -161,8 +169,7 @@ def test_names_at_the_ends_keep_apart_and_in_order():
     places = separate([0.5, 0.51, 0.49, 1.0, 0.99])
     ranked = sorted(places)
     assert all(b - a >= MIN_GAP - 1e-9 for a, b in zip(ranked, ranked[1:], strict=False))
-    assert [sorted(places).index(p) for p in places] == [2 - 1, 2, 0, 4, 3]
-    assert max(places) <= 1.0
+    assert [ranked.index(p) for p in places] == [1, 2, 0, 4, 3] and ranked[-1] <= 1.0
     assert sum(places[:3]) == pytest.approx(1.5), "a group stays around the ends of its curves"
     assert separate([0.2, 0.8]) == pytest.approx([0.2, 0.8]) and separate([]) == []
 
@@ -172,10 +179,9 @@ def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
         "t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2
     )
     drawn = figure["layer"][0]
-    assert drawn["data"]["values"][0]["y"] > 0
     low, high = drawn["encoding"]["y"]["scale"]["domain"]
     powers = np.log10([low, high])
-    assert low <= drawn["data"]["values"][0]["y"] and powers == pytest.approx(np.round(powers))
+    assert 0 < low <= drawn["data"]["values"][0]["y"] and powers == pytest.approx(powers.round())
     assert figure["layer"][-1]["mark"]["type"] == "rule"
     figure = line_chart("t", "x", [Curve("a", [(0, 2.0), (1, 2.0)])], Ink.of("dark"))
     low, high = figure["layer"][0]["encoding"]["y"]["scale"]["domain"]
@@ -195,11 +201,9 @@ def test_shuffling_changes_nothing_without_positions_and_something_with_any():
     for entry in AXES["position"]:
         config = AttentionConfig(16, 2, position=Choice(entry.key))
         result = positions.shuffle_effect(config, TOKENS, 126, 1)
+        changes = result.largest, np.abs(result.restored - result.ordered).max()
         assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
-        assert (result.largest < 1e-5) is (entry.key == "none"), entry.key
-        assert bool(np.abs(result.restored - result.ordered).max() < 1e-5) is (
-            entry.key == "none"
-        ), entry.key
+        assert [change < 1e-5 for change in changes] == [entry.key == "none"] * 2, entry.key
 
 
 def test_the_change_of_scores_is_alibis_bias():
@@ -236,24 +240,18 @@ def test_a_table_too_short_to_look_ahead_says_so():
 def test_the_linear_map_misses_least_in_closed_form():
     result = positions.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
     _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
-    assert closed < fitted < unseen < still and result.closed.shape == result.fitted.shape == (
-        16,
-        16,
-    )
+    assert closed < fitted < unseen < still
+    assert result.closed.shape == result.fitted.shape == (16, 16)
 
 
 def test_dials_show_the_fastest_and_the_slowest_pair():
-    from core.attention.properties import Pair
-
     pairs = [Pair(m, m + 20, 2.0**-m) for m in range(20)]
     sample = sample_pairs(pairs)
     assert len(sample) == MAX_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
-    assert [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))] == [
-        "6.3",
-        "19,869",
-        "∞",
-    ]
-    assert torch.tensor([p.first for p in sample]).diff().gt(0).all()
+    firsts = [pair.first for pair in sample]
+    assert firsts == sorted({*firsts})
+    texts = [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))]
+    assert texts == ["6.3", "19,869", "∞"]
 
 
 @each("key", ["sinusoidal", "learned"])
@@ -261,33 +259,12 @@ def test_what_attention_reads_is_the_sum_of_word_and_position(key):
     config = AttentionConfig(16, 2, position=Choice(key))
     words, places = positions.added_vectors(config, TOKENS, 126)
     x = torch.from_numpy(words)[None]
-    assert np.allclose(
-        seeded_layer(config, 126).position.add(x)[0].detach().numpy(), words + places, atol=1e-6
-    )
-    assert np.abs(places).max() > 0
+    added = seeded_layer(config, 126).position.add(x)[0].detach().numpy()
+    assert np.allclose(added, words + places, atol=1e-6) and np.abs(places).max() > 0
 
 
-# Two positions at once on the pages: each part is a choice with its own parameters, kept in the link.
-
-
-def test_one_query_draws_both_writes_both_equations_and_names_both():
-    open_query = partial(open_at, "one_query", "one:")
-    joined = "and(rope,formula(formula='score - 0.25*i'))"
-    app = open_query(position=joined, stage="1 Project")
-    assert not app.exception and not app.error and not app.warning
-    assert "q_i = R_i(x_i W_q)" in live(app)
-    app.selectbox(key="one:position:and:part0").set_value("alibi").run()
-    app = open_query(position=query_value(app, "one:position"), stage="3 Scale + bias")
-    assert "alibi" in query_value(app, "one:position")
-    assert r"m_h\,|i - j| + s_{ij} - 0.25 \cdot i" in live(app)
-    assert "sinusoidal" not in app.selectbox(key="one:position:and:part1").options
-    assert one_query.position(AttentionConfig(position="and")) == "RoPE and Formula"
-
-
-def test_positions_measures_the_parts_that_are_chosen():
-    app = open_page(position="Two positions · 2024", idea="By distance")
-    assert not app.exception and not app.error
-    app.selectbox(key="positions:position:and:part1").set_value("alibi").run()
-    assert not app.exception and not app.error
-    config = app.session_state["positions:controls"].config
-    assert [part.key for part in config.position.parts] == ["rope", "alibi"]
+def test_positions_measures_the_two_that_are_chosen():
+    at = open_page(**named("and", "distance"))
+    at = set_control("positions:", at, "selectbox", "position:and:part1", "alibi")
+    parts = at.session_state["positions:controls"].config.position.parts
+    assert not at.error and [part.key for part in parts] == ["rope", "alibi"]
