@@ -69,7 +69,7 @@ quick: $(VENV)/.installed-dev
 
 # The diff of tests/pages/snapshots then shows what changed
 snapshots: $(VENV)/.installed-dev
-	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims/test_rules.py
+	UPDATE_SNAPSHOTS=1 $(BIN)/python -m pytest -n 2 tests/test_snapshots.py tests/pages/test_snapshots.py tests/claims
 
 # 10,000 cases a door, fewer where one takes longer than some microseconds; FUZZ_ARGS="-k archive" takes one door
 fuzz: $(VENV)/.installed-dev

@@ -24,8 +24,7 @@ from core.entries import Param
 from dashboard.server import jobs
 from pages import claims
 from tests.cases import instance
-from tests.claims.test_claims import TINY
-from tests.claims.test_rules import World, results, scaling as world
+from tests.claims.test_claims import TINY, World, results, scaling as world
 from tests.pages.app import html_text, open_at, page_text, query_value
 
 CLAIM = claim_of("scaling")
