@@ -187,6 +187,7 @@ def asking(family: str) -> ModelInputs:
 def save(family: str, folder: Path) -> Path:
     """Write the family's config, weights and tokenizer to a folder, in Hugging Face's layout."""
     kind, reader, config = FAMILIES[family]
+    folder.mkdir(exist_ok=True)
     more = dict(config)
     if reader == "picture":
         options = {
@@ -208,19 +209,26 @@ def save(family: str, folder: Path) -> Path:
 
 
 def build(kind: str, config: dict[str, Any], seed: int = 5) -> Any:
-    """A model of that class with random weights: rows of a matrix have about length one, so that maps are uneven."""
+    """A model of that class with random weights."""
     made = getattr(transformers, kind)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = made(made.config_class(**config)).eval()
+    uneven(model, seed)
+    model.tie_weights()
+    return model
+
+
+@torch.no_grad()
+def uneven(model: Any, seed: int = 5) -> Any:
+    """The model with weights larger than usual, so that maps are uneven and what is wrong shows."""
     numbers = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in model.parameters():
+    for weight in model.parameters():
+        if weight.is_floating_point() and weight.numel():
             noise = torch.randn(weight.shape, generator=numbers)
             weight.copy_(
                 noise * weight.shape[-1] ** -0.5 if weight.ndim > 1 else weight + 0.1 * noise
             )
-    model.tie_weights()
     return model
 
 

@@ -236,14 +236,6 @@ def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_
     assert numbers(stopped) == pytest.approx(numbers(whole))
 
 
-def test_the_saved_values_are_those_of_the_means(whole):
-    corpus = load(whole)
-    values = values_of(whole, corpus, "distance", (1, 2))
-    assert (
-        values.mean() == pytest.approx(corpus.mean("distance")[1, 2], abs=1e-5) and values.std() > 0
-    )
-
-
 def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeypatch):
     # The values of the second text are there, its statistics are not.
     broken, save = create(CONFIG, tmp_path / "broken"), corpus_run.save_statistics

@@ -1,15 +1,34 @@
-"""Evidence against its definitions: heads off against W_O without their rows, slopes against differences, hiding."""
+"""Evidence, lens, patching and circuits against their definitions: plain algebra, differences, plain hooks."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from core import ranks
+from core.hooks import hooked as hooked_while
+from core.interpret.circuits import (
+    KINDS,
+    Composer,
+    HeadMatrices,
+    Vocabularies,
+    compositions,
+    copying_scores,
+    effective_rank,
+    norm_gain,
+    ov_factors,
+    qk_factors,
+    random_composition,
+    read_heads,
+    read_vocabularies,
+)
 from core.interpret.evidence import (
     Question,
     ablate_heads,
@@ -27,14 +46,47 @@ from core.interpret.evidence import (
     single_heads,
     token_scores,
 )
-from core.pretrained import ModelInputs, PretrainedError, encode, forward, load_minilm, read
+from core.interpret.lens import (
+    PASSES,
+    Stream,
+    Trajectories,
+    attribute_logit,
+    attribute_passes,
+    count_parts,
+    first_likeliest,
+    follow_tokens,
+    read_lens,
+    read_stream,
+)
+from core.interpret.patching import (
+    Direction,
+    agreement,
+    blocks_of,
+    estimate_heads,
+    pair_of,
+    patch,
+    patch_source,
+    ranked,
+)
+from core.pretrained import (
+    ModelInputs,
+    PretrainedError,
+    encode,
+    forward,
+    load_lab_model,
+    load_minilm,
+    read,
+)
 from core.pretrained.answers import Answer, answer_of, output_id, output_name
 from core.pretrained.attention_recorder import _is_transposed
+from core.tasks import TaskConfig, make_task
+from core.tasks.text import NAMES
 from tests.cases import each
-from tests.tiny_models import READABLE, SENTENCE, asking, given, plain, tiny
+from tests.tiny_models import HEADS, READABLE, SENTENCE, asking, given, plain, tiny
 
 OPENED = [name for name in READABLE if tiny(name).recordable]
 OUTPUT, CONTRAST = 2, 1
+CLEAN, CORRUPTED = "the animal was tired", "the street was tired"
 SOME = ("bert", "bert_encoder", "gpt2", "llama", "t5", "vit", "bert_classifier")
 
 
@@ -206,7 +258,8 @@ def test_every_measure_says_something_of_every_token(family):
 
 # Of an embedding every row answers: the work grows as T to the 4th.
 @each(("words", "there"), [(40, True), (100, False)])
-def test_flow_is_left_out_where_a_page_would_wait_for_it(words, there):
+def test_flow_is_left_out_where_a_page_would_wait_for_it(words, there, monkeypatch):
+    monkeypatch.setattr("core.interpret.evidence.flow", lambda through, row: np.zeros(99))
     baseline = ask(load_minilm(), Question(ModelInputs("green " * words), against=SENTENCE))
     scores = token_scores(baseline, trace_of(baseline), measure_contributions(baseline))
     assert ("flow" in scores) == there
@@ -276,7 +329,6 @@ def test_a_learned_sink_keeps_its_share_when_a_head_looks_evenly():
 def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
     # Sessions share a model: heads off, slopes and hidden tokens of one leave the other's answers as they were.
     baseline, model = baseline_of("llama"), tiny("llama").model
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
     plainly, off = baseline.rerun().probabilities, frozenset({("causal", 0, None)})
     assert not torch.equal(baseline.rerun(off=off).probabilities, plainly)
 
@@ -287,9 +339,8 @@ def test_what_is_asked_in_one_thread_is_not_felt_in_another_and_nothing_stays():
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(one, range(24))) == [True, False] * 12
-    assert all(torch.equal(before[name], weight) for name, weight in model.state_dict().items())
     assert not any(weight.requires_grad or weight.grad is not None for weight in model.parameters())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+    assert not hooked(model)
 
 
 # Any class or token of an answer, as a probability, a logit or a difference of two: against the model's own logits.
@@ -337,22 +388,6 @@ def test_what_is_left_open_is_the_likeliest_its_runner_up_and_a_logit_only_where
     # e**2.9 is 18.2 times, e**3.0 20.1 times the other.
     tops = [default_quantity(Answer("class", torch.tensor([0.0, top]))) for top in (2.9, 3.0)]
     assert tops == ["probability", "logit"]
-
-
-@each(
-    ("family", "followed", "why"),
-    [
-        ("vit", {"output": 10}, "no class #10"),
-        ("vit", {"output": -1}, "no class #-1"),
-        ("vit", {"output": 2, "quantity": "difference", "contrast": 2}, "always 0"),
-        ("bert_encoder", {"quantity": "logit"}, "only its cosine"),
-        ("gpt2", {"position": 99}, "no position 99"),
-        ("whisper", {}, "sound are not masked"),
-    ],
-)
-def test_what_cannot_be_followed_is_refused(family, followed, why):
-    with pytest.raises(PretrainedError, match=why):
-        hide_token(baseline_of(family, **followed), 3)
 
 
 @each("family", ["bert", "gpt2", "t5", "bart", "vit", "whisper"])
@@ -461,10 +496,684 @@ def test_shared_heads_are_named():
     assert not np.array_equal(first.k, third.k)
 
 
-@each("cell", [(3, 0, 0), (0, 20, 0), (0, 0, 20), (-1, 0, 0)])
-def test_no_such_cell_is_said(cell):
-    layer = layer_attentions(tiny("bert"), given("bert"))[0]
-    with pytest.raises(ValueError, match="3 heads, 20 queries and 20 keys"):
-        break_down_weight(layer, *cell)
-    with pytest.raises(PretrainedError, match="not opened"):
-        layer_attentions(tiny("bloom"), given("bloom"))
+OWN_CODE = ("bloom", "deberta_v2", "longformer", "big_bird")
+
+
+def hide(family, **asked):
+    return lambda: hide_token(baseline_of(family, **asked), 3)
+
+
+def lens(family):
+    return lambda: read_lens(baseline_of(family))
+
+
+def attribute(family):
+    asked = baseline_of(family)
+    attribute_logit(asked, asked.id)
+
+
+def compare(corrupted, *answers):
+    return lambda: pair_of(tiny("gpt2"), ModelInputs(CLEAN), ModelInputs(corrupted), *answers)
+
+
+@each(
+    ("why", "do"),
+    [
+        ("no class #10", hide("vit", output=10)),
+        ("no class #-1", hide("vit", output=-1)),
+        ("always 0", hide("vit", output=2, quantity="difference", contrast=2)),
+        ("only its cosine", hide("bert_encoder", quantity="logit")),
+        ("no position 99", hide("gpt2", position=99)),
+        ("sound are not masked", hide("whisper")),
+        ("not opened", lambda: layer_attentions(tiny("bloom"), given("bloom"))),
+        ("not one numbered list", lens("albert")),
+        ("not a token", lens("vit")),
+        ("not a token", lens("bert_encoder")),
+        ("no sum", partial(attribute, "gemma2")),
+        ("was not found", partial(attribute, "diffllama")),
+        *(("own code", partial(attribute, family)) for family in OWN_CODE),
+        ("write texts of equal length", compare("the", 0, 2)),
+        ("gives the same answer to both texts", compare(CLEAN)),
+        ("same difference between the two answers", compare(CLEAN, 0, 2)),
+        ("more than one matrix", lambda: read_heads(tiny("deepseek_v3"))),
+        ("subtracts the weights", lambda: read_heads(tiny("diffllama"))),
+        *(
+            (
+                "3 heads, 20 queries and 20 keys",
+                lambda cell=cell: break_down_weight(
+                    layer_attentions(tiny("bert"), given("bert"))[0], *cell
+                ),
+            )
+            for cell in ((3, 0, 0), (0, 20, 0), (0, 0, 20), (-1, 0, 0))
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_words(why, do):
+    with pytest.raises((PretrainedError, ValueError), match=why):
+        do()
+
+
+# The lens, logit attribution, patching and circuits, against plain matrix algebra on the weights.
+
+
+REPEAT = "the old king walked to the dark river . the old king walked to the dark"
+
+
+def layer_norm(x, norm, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred**2).mean(-1, keepdim=True) + eps).sqrt() * norm.weight + norm.bias
+
+
+def rms_norm(x, norm, eps):
+    return x / ((x**2).mean(-1, keepdim=True) + eps).sqrt() * norm.weight
+
+
+def bert_head(model, x):
+    head = model.cls.predictions
+    x = torch.nn.functional.gelu(x @ head.transform.dense.weight.T + head.transform.dense.bias)
+    return (
+        layer_norm(x, head.transform.LayerNorm, model.config.layer_norm_eps) @ head.decoder.weight.T
+        + head.bias
+    )
+
+
+def t5_head(model, x):
+    normed = rms_norm(x, model.decoder.final_layer_norm, model.config.layer_norm_epsilon)
+    return normed * model.config.d_model**-0.5 @ model.shared.weight.T
+
+
+BY_HAND = {
+    "gpt2": lambda model, x: (
+        layer_norm(x, model.transformer.ln_f, 1e-5) @ model.transformer.wte.weight.T
+    ),
+    "llama": lambda model, x: (
+        rms_norm(x, model.model.norm, model.config.rms_norm_eps) @ model.lm_head.weight.T
+    ),
+    "bert": bert_head,
+    "t5": t5_head,
+}
+
+
+@each("family", BY_HAND)
+@torch.no_grad()
+def test_every_state_is_read_as_plain_algebra_reads_it(family):
+    asked = baseline_of(family)
+    position, lens, tokens = asked.answer.position, read_lens(asked), [asked.id, 7]
+    output = plain(family)(**asked.batch, output_hidden_states=True)
+    hidden = output.decoder_hidden_states if family == "t5" else output.hidden_states
+    before = torch.stack([BY_HAND[family](plain(family), one[0]) for one in hidden[:-1]])
+    logits = torch.cat([before, output.logits])  # the last hidden state has its norm already
+    probabilities = logits.softmax(-1)
+    best = probabilities.topk(5)
+    assert torch.equal(lens.top, best.indices)
+    torch.testing.assert_close(lens.probabilities, best.values, atol=1e-5, rtol=0)
+    bits = -(probabilities * probabilities.log2()).sum(-1)
+    torch.testing.assert_close(lens.entropy, bits, atol=1e-5, rtol=1e-5)
+    followed = follow_tokens(asked, lens, position, tokens)
+    expected = probabilities[:, position][:, tokens]
+    torch.testing.assert_close(followed.probabilities, expected, atol=1e-5, rtol=0)
+    ranks = logits[:, position].argsort(-1, descending=True).argsort(-1)[:, tokens] + 1
+    assert torch.equal(followed.ranks, ranks)
+
+
+def test_long_inputs_are_read_in_parts(monkeypatch):
+    asked = baseline_of("gpt2")
+    whole, stream = read_lens(asked), read_stream(asked)
+    assert count_parts(asked, stream) == 1
+    monkeypatch.setattr("core.interpret.lens.CELLS", 1)
+    assert count_parts(asked, stream) == len(stream.states) == 3
+    parts = read_lens(asked)
+    assert torch.equal(whole.top, parts.top)
+    torch.testing.assert_close(whole.probabilities, parts.probabilities)
+    window = read_lens(asked, 3, 8)
+    assert torch.equal(window.top, whole.top[:, 3:8])
+    assert torch.equal(*(follow_tokens(asked, lens, 5, [7]).ranks for lens in (window, whole)))
+
+
+def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
+    asked = baseline_of("gpt2")
+    logits = plain("gpt2")(**asked.batch).logits[0].detach()
+    other = Stream(0, torch.zeros_like(read_lens(asked).states), logits)
+    monkeypatch.setattr("core.interpret.lens.read_stream", lambda *asked: other)
+    with pytest.raises(PretrainedError, match="cannot be read in the same way"):
+        read_lens(asked)
+
+
+def test_the_induction_model_decides_in_its_second_layer():
+    asked = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
+    assert asked.word == "river" and asked.id is not None
+    followed = follow_tokens(asked, read_lens(asked), asked.answer.position, [asked.id])
+    assert first_likeliest(followed) == (2, 2)
+    assert followed.probabilities[2, 0] > 0.5 > 10 * followed.probabilities[1, 0]
+
+
+@each(
+    ("ranks", "leads"),
+    {(9, 1, 2, 1, 1): (1, 3), (1, 1): (0, 0), (1, 2): (0, None), (3, 2): (None, None)}.items(),
+)
+def test_when_a_token_leads_first_and_for_good(ranks, leads):
+    zeros = torch.zeros(len(ranks), 1)
+    assert first_likeliest(Trajectories(zeros, torch.tensor(ranks)[:, None])) == leads
+
+
+def hooked(model) -> bool:
+    return any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+
+
+# That the parts sum to the logit is shown of every architecture.
+@each(("family", "layers"), [("gpt2", 2), ("bert", 2), ("t5", 2), ("modernbert", 4)])
+def test_the_parts_of_a_logit_are_of_every_role_and_layer(family, layers):
+    asked = baseline_of(family)
+    *before, parts = attribute_passes(asked, asked.id)
+    assert before == [None] * (PASSES - 1) and not hooked(tiny(family).model)
+    assert parts.logit == pytest.approx(float(asked.answer.logits[asked.id]), rel=1e-5)
+    roles = [part.role for part in parts.parts]
+    assert {"embedding", "head"} < set(roles) and roles.count("feed-forward") == layers
+
+
+def run_and_read(model, batch, names):
+    # The input and the output (T, C) of modules in one pass.
+    read: dict[str, Any] = {}
+
+    def hooks():
+        for name in names:
+
+            def keep(module, inputs, output, name=name):
+                read[name] = inputs[0][0].detach(), output[0].detach()
+
+            yield model.get_submodule(name).register_forward_hook(keep)
+
+    with hooked_while(hooks()):
+        model(**batch)
+    return read
+
+
+def through(norm, part, into):
+    # A part of a layer norm's input in its output, with the scale of the whole input.
+    return (part - part.mean()) / (into.var(unbiased=False) + norm.eps).sqrt() * norm.weight
+
+
+def parts_of(asked, *answers) -> dict[tuple, float]:
+    # The parts of a logit by role, layer, head and name.
+    parts = attribute_logit(asked, *(answers or (asked.id,))).parts
+    return {(part.role, part.key, part.head, part.name): part.value for part in parts}
+
+
+def test_heads_and_embeddings_are_what_plain_algebra_gives():
+    asked = baseline_of("gpt2")
+    model, position = plain("gpt2").transformer, asked.answer.position
+    read = run_and_read(model, asked.batch, ("h.1.attn.c_proj", "h.0.mlp", "ln_f"))
+    unembedding = plain("gpt2").lm_head.weight[asked.id]
+    heads = read["h.1.attn.c_proj"][0][position].split(24 // HEADS)
+    matrices = model.h[1].attn.c_proj.weight.split(24 // HEADS)
+    token = int(asked.batch["input_ids"][0, position])
+    vectors = {
+        ("head", ("causal", 1), head, ""): heads[head] @ matrices[head] for head in range(HEADS)
+    } | {
+        ("feed-forward", ("causal", 0), None, ""): read["h.0.mlp"][1][position],
+        ("embedding", None, None, "token"): model.wte.weight[token],
+        ("embedding", None, None, "position"): model.wpe.weight[position],
+    }
+    parts = parts_of(asked)
+    for part, vector in vectors.items():
+        value = through(model.ln_f, vector, read["ln_f"][0][position]) @ unembedding
+        assert parts[part] == pytest.approx(float(value.detach()), abs=1e-5), part
+    bias = float((model.ln_f.bias @ unembedding).detach())
+    assert parts["norm", None, None, ""] == pytest.approx(bias, abs=1e-5)
+
+
+def test_in_a_post_norm_model_a_part_passes_every_later_norm():
+    asked = ask(load_lab_model("numbers"), Question(ModelInputs("nine hundred"), 1))
+    model, place = asked.pretrained.model, "model.decoder.layers.1"
+    layer, later = model.model.decoder.layers[1], ("encoder_attn_layer_norm", "final_layer_norm")
+    with torch.no_grad():
+        read = run_and_read(model, asked.batch, [f"{place}.{name}" for name in later])
+        part = layer.encoder_attn.out_proj.bias
+        for name in later:
+            part = through(layer.get_submodule(name), part, read[f"{place}.{name}"][0][1])
+        value = float(part @ model.lm_head.weight[asked.id])
+    parts, constant = parts_of(asked), float(model.final_logits_bias[0, asked.id])
+    assert parts["bias", ("cross", 1), None, ""] == pytest.approx(value, abs=1e-5)
+    assert parts["unembedding", None, None, ""] == pytest.approx(constant, abs=1e-6)
+
+
+def test_a_difference_is_the_difference_of_two_attributions():
+    asked = baseline_of("bart")
+    first, second, both = (parts_of(asked, *ids) for ids in ((asked.id,), (9,), (asked.id, 9)))
+    for part in set(both) - {("unembedding", None, None, "")}:
+        assert both[part] == pytest.approx(first[part] - second[part], abs=1e-5)
+
+
+def test_in_a_model_that_fills_masks_the_gate_of_its_last_activation_is_held():
+    asked, model = baseline_of("bert"), plain("bert")
+    last, head, position = (
+        "bert.encoder.layer.1.output",
+        "cls.predictions.transform",
+        asked.answer.position,
+    )
+    names = [f"{last}.dense", f"{last}.LayerNorm", f"{head}.dense", f"{head}.LayerNorm"]
+    read = run_and_read(model, asked.batch, names)
+    dense, norm, matrix, last_norm = (
+        model.get_submodule(name) for name in names[2:] + names[2:0:-1]
+    )
+    written = read[names[0]][1][position]
+    part = through(last_norm, written, read[names[1]][0][position]) @ dense.weight.T
+    gates = torch.special.ndtr(read[names[2]][1][position])  # gelu(z) = z Φ(z)
+    unembedding, parts = model.cls.predictions.decoder.weight[asked.id], parts_of(asked)
+    for key, vector in (
+        (("feed-forward", ("self", 1), None, ""), part),
+        (("transform", None, None, ""), dense.bias),
+    ):
+        value = through(norm, vector * gates, read[names[3]][0][position]) @ unembedding
+        assert parts[key] == pytest.approx(float(value.detach()), abs=1e-5)
+
+
+# Activation patching: equal to replacing outputs by hand with plain hooks, on scales that the two runs set.
+
+
+# By family the modules of a layer's W_O, of its feed-forward network, and the layer itself.
+MODULES = {
+    "gpt2": ("transformer.h.{}.attn.c_proj", "transformer.h.{}.mlp", "transformer.h.{}"),
+    "llama": ("model.layers.{}.self_attn.o_proj", "model.layers.{}.mlp", "model.layers.{}"),
+    "bert_classifier": (
+        "bert.encoder.layer.{}.attention.output.dense",
+        "bert.encoder.layer.{}.output.dense",
+        "bert.encoder.layer.{}",
+    ),
+}
+
+
+def pair(family: str):
+    return pair_of(tiny(family), ModelInputs(CLEAN), ModelInputs(CORRUPTED), output=0, contrast=2)
+
+
+def patched_by_hand(family: str, module: str, part: Any, before: bool = False) -> float:
+    # The difference of logits of the corrupted text with a part of one module's input or output of the clean one.
+    model, kept = plain(family), dict[str, torch.Tensor]()
+
+    def hook(module, inputs, output=None):
+        whole = inputs if before else output
+        states = (whole[0] if isinstance(whole, tuple) else whole).clone()
+        if not kept:
+            kept["clean"] = states
+            return None
+        states[part] = kept["clean"][part]
+        return (states, *whole[1:]) if isinstance(whole, tuple) else states
+
+    place = model.get_submodule(module)
+    register = place.register_forward_pre_hook if before else place.register_forward_hook
+    with hooked_while(iter([register(hook)])), torch.no_grad():
+        for text in (CLEAN, CORRUPTED):
+            logits = model(**encode(tiny(family), ModelInputs(text))[0]).logits
+    logits = logits[0] if logits.ndim == 2 else logits[0, -1]
+    return float(logits[0] - logits[2])
+
+
+@each("family", MODULES)
+def test_every_part_is_what_plain_hooks_give(family):
+    texts, effects = pair(family), patch(pair(family))
+    assert texts.recovered(texts.clean.value) == 1 and texts.recovered(texts.corrupted.value) == 0
+    for (_, layer), effect in effects.items():
+        output, inner, whole = (module.format(layer) for module in MODULES[family])
+        size = plain(family).get_submodule(output).weight.shape[-1] // len(effect.heads)
+        expected: dict[str, Any] = {
+            "attention": (effect.attention, output, ..., True),
+            "feed-forward": (effect.feed_forward, inner, ..., False),
+        }
+        for head, value in enumerate(effect.heads):
+            part = ..., slice(head * size, (head + 1) * size)
+            expected[f"head {head}"] = value, output, part, True
+        for token, value in enumerate(effect.residual):
+            expected[f"token {token}"] = value, whole, (slice(None), token), False
+        assert len(expected) == 2 + len(effect.heads) + len(texts.clean.source)
+        for name, (value, *how) in expected.items():
+            assert value == pytest.approx(
+                texts.recovered(patched_by_hand(family, *how)), abs=2e-4
+            ), name
+
+
+def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_on_the_model():
+    texts = pair("gpt2")
+    clean, corrupted = (patch(texts, way)["causal", 1].residual for way in ("denoise", "noise"))
+    assert clean == pytest.approx([0] * (len(clean) - 1) + [1], abs=1e-4), "the last is read alone"
+    assert corrupted[-1] == pytest.approx(0, abs=1e-4) and not hooked(texts.pretrained.model)
+    _, recorder = forward(texts.pretrained, texts.clean.batch, with_qkv=True)
+    blocks = blocks_of(texts.pretrained.model, recorder.calls)
+    assert [block.name for block in blocks] == ["transformer.h.0", "transformer.h.1"]
+
+
+def test_estimates_are_the_effects_where_the_change_is_small():
+    # Texts that are nearly the same to the model: its embeddings of the two words are moved together.
+    texts = pair("gpt2")
+    table = texts.pretrained.model.transformer.wte.weight
+    first, second = (one.batch["input_ids"][0] for one in (texts.clean, texts.corrupted))
+    before, moved = table.detach().clone(), first != second
+    with torch.no_grad():
+        table[second[moved]] = table[first[moved]].lerp(table[second[moved]], 1e-2)
+        try:
+            near = pair("gpt2")
+            effects = patch(near)
+            with torch.enable_grad():
+                estimates = estimate_heads(patch_source(near))
+            for key, exact in effects.items():
+                np.testing.assert_allclose(estimates[key], exact.heads, rtol=0.05, atol=0.02)
+            assert agreement(effects, estimates) > 0.99
+        finally:
+            table.copy_(before)
+
+
+@each("family", ["t5", "albert"])
+def test_cross_attention_and_a_module_that_is_several_layers_have_no_states(family):
+    made = tiny(family)
+    target = "nine boats" if made.model.config.is_encoder_decoder else None
+    mask = "[MASK]" if made.head == "masked" else "tired"
+    clean, corrupted = (
+        ModelInputs(text.replace("tired", mask), target=target) for text in (CLEAN, CORRUPTED)
+    )
+    effects = patch(pair_of(made, clean, corrupted, output=5, contrast=9))
+    for (kind, _), one in effects.items():
+        # The layers of ALBERT are one module.
+        assert (len(one.residual) > 0) == (family != "albert" and kind != "cross")
+
+
+def test_minilm_is_patched_by_the_cosine_with_the_clean_text():
+    cat, dog = (ModelInputs(f"The {animal} sat on the mat.") for animal in ("cat", "dog"))
+    texts = pair_of(load_minilm(), cat, dog)
+    effects = patch(texts)
+    heads = np.concatenate([one.heads for one in effects.values()])
+    assert texts.clean.value == pytest.approx(1, abs=1e-5) and len(heads) == 72
+    ways: tuple[Direction, ...] = ("denoise", "noise")
+    for way, most in zip(ways, (heads.max(), heads.min()), strict=True):
+        key, head, value = ranked(effects, way)[0]
+        assert value == most == effects[key].heads[head]
+
+
+def test_the_induction_circuit_is_found_by_patching():
+    # Layer 0 writes “old” at the token after it; layer 1 finds that token from the last “old” and copies it.
+    old, young = (ModelInputs(f"the {word} king saw the old") for word in ("old", "young"))
+    texts = pair_of(load_lab_model("induction"), old, young)
+    effects, king = patch(texts), texts.clean.source.tokens.index("king")
+    assert texts.clean.word == "king" and texts.corrupted.value < 0 < texts.clean.value
+    first, second = effects["causal", 0], effects["causal", 1]
+    assert first.attention > 0.9 and second.attention > 0.9 and second.residual[-1] > 0.9
+    assert first.residual[king] > 0.9 and np.delete(first.residual, king).max() < 0.1
+    assert agreement(effects, estimate_heads(patch_source(texts))) > 0.8
+
+
+def test_of_two_names_one_head_of_the_last_layer_carries_which_it_is():
+    # It attends to the name that acts, and lowers it beside the other one; the heads before it raise both.
+    model, effects, weights, writes = load_lab_model("names"), [], [], []
+    for example in make_task(TaskConfig.of("names", sentences="names")).held_out(12):
+        *words, answer = example.source[1:]
+        acts = max(index for index, word in enumerate(words) if word in NAMES)
+        other = [*words[:acts], answer, *words[acts + 1 :]]  # the other name acts
+        clean, corrupted = (ModelInputs(" ".join(line)) for line in (words, other))
+        texts = pair_of(model, clean, corrupted)
+        assert texts.clean.word == answer
+        effects.append([patch(texts, way)["causal", 1].heads for way in ("denoise", "noise")])
+        reading = read(model, clean)
+        acts = max(index for index, token in enumerate(reading.source.tokens) if token in NAMES)
+        weights.append(reading.trace.maps[1].weights[0, -1, acts])
+        writes.append(
+            [
+                parts_of(one, one.id, one.contrast)["head", ("causal", 1), 0, ""]
+                for one in (texts.clean, texts.corrupted)
+            ]
+        )
+    brought_back, taken_away = np.mean(effects, 0)
+    assert brought_back[0] > 0.9 and abs(brought_back[1]) < 0.1
+    assert taken_away[0] < 0.1 and taken_away[1] > 0.9 and np.mean(weights) > 0.8
+    assert np.mean(writes, 0)[0] > 1 and np.mean(writes, 0)[1] < -1
+    heads, tables = read_heads(model)[0], read_vocabularies(model)
+    ids = model.tokenizer.convert_tokens_to_ids(list(NAMES))
+    for head in (0, 1):
+        assert np.mean([float(tables.written(heads, head, one)[one]) for one in ids]) > 5
+
+
+@each(
+    ("clean", "corrupted", "subject"),
+    [
+        ("the dogs near the tree", "the dog near the tree", "dogs"),
+        ("the dog near the trees", "the dogs near the trees", "dog"),
+        (
+            "the tall teachers behind the small red car",
+            "the tall teacher behind the small red car",
+            "teachers",
+        ),
+    ],
+)
+def test_one_head_of_the_first_layer_carries_the_number_of_the_subject(clean, corrupted, subject):
+    texts = pair_of(load_lab_model("names"), ModelInputs(clean), ModelInputs(corrupted))
+    assert {texts.clean.word, texts.clean.other} == {"is", "are"}
+    (key, head, most), (_, _, next_most), *_ = ranked(patch(texts), "denoise")
+    assert (key, head) == (("causal", 0), 1) and most > 0.8 and next_most < 0.2
+    reading = read(load_lab_model("names"), ModelInputs(clean))
+    assert reading.trace.maps[0].weights[1, -1, reading.source.tokens.index(subject)] > 0.9
+
+
+# Circuits of heads by their weights, on the matrices that each family names itself.
+
+
+CLOSE: dict[str, Any] = dict(rtol=1e-4, atol=1e-5)
+
+
+def by_head(matrix, heads):
+    # (H, C, D) of a matrix (H·D, C), whose rows are the outputs.
+    return matrix.T.unflatten(1, (heads, -1)).permute(1, 0, 2)
+
+
+def folded(matrix, gain, centers):
+    size = len(gain)
+    project = torch.eye(size) - (torch.full((size, size), 1 / size) if centers else 0)
+    return project @ torch.diag(gain) @ matrix
+
+
+def named(family):
+    # W_Q, W_K, W_V (H, C, D) and W_O (H, D, C) of the last layer, by the family's own names, norms folded in.
+    model = tiny(family).model
+    if family == "llama":
+        layer = model.model.layers[1]
+        heads = layer.self_attn.config.num_attention_heads
+        maps = [
+            by_head(getattr(layer.self_attn, f"{name}_proj").weight, count)
+            for name, count in (("q", heads), ("k", 2), ("v", 2))
+        ]
+        maps = [maps[0], *(each_map.repeat_interleave(heads // 2, 0) for each_map in maps[1:])]
+        gain, centers, out = layer.input_layernorm.weight, False, layer.self_attn.o_proj.weight.T
+    elif family == "gpt2":
+        layer = model.transformer.h[1]
+        maps = [by_head(part.T, 3) for part in layer.attn.c_attn.weight.chunk(3, 1)]
+        gain, centers, out = layer.ln_1.weight, True, layer.attn.c_proj.weight
+    elif family == "bert":
+        before, layer = model.bert.encoder.layer
+        maps = [
+            by_head(getattr(layer.attention.self, name).weight, 3)
+            for name in ("query", "key", "value")
+        ]
+        gain, centers, out = (
+            before.output.LayerNorm.weight,
+            True,
+            layer.attention.output.dense.weight.T,
+        )
+    else:
+        layer = model.decoder.block[1].layer[0]
+        maps = [by_head(getattr(layer.SelfAttention, name).weight, 3) for name in "qkv"]
+        gain, centers, out = layer.layer_norm.weight, False, layer.SelfAttention.o.weight.T
+    return [folded(each_map.detach(), gain.detach(), centers) for each_map in maps] + [
+        out.detach().unflatten(0, (len(maps[0]), -1))
+    ]
+
+
+@each(("family", "index"), [("llama", 1), ("gpt2", 1), ("bert", 1), ("t5", 4)])
+def test_the_matrices_are_those_that_the_family_names(family, index):
+    heads = read_heads(tiny(family))[index]
+    assert (heads.kind, heads.layer) == ("self" if family == "bert" else "causal", 1)
+    for mine, theirs in zip(
+        (heads.w_q, heads.w_k, heads.w_v, heads.w_o), named(family), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, **CLOSE)
+
+
+def test_a_norm_after_w_o_is_folded_in_too():
+    layer = tiny("gemma2").model.model.layers[0]
+    own = layer.self_attn.o_proj.weight.T.unflatten(0, (6, -1)) * (
+        1 + layer.post_attention_layernorm.weight
+    )
+    heads = read_heads(tiny("gemma2"))[0]
+    torch.testing.assert_close(heads.w_o, own.detach(), **CLOSE)
+    assert heads.scale == pytest.approx(7**-0.5)
+
+
+@each("norm", [nn.LayerNorm(7), nn.LayerNorm(6), nn.RMSNorm(7)])
+def test_a_norms_gain_is_read_off_what_it_does(norm):
+    nn.init.normal_(norm.weight)
+    gain, centers = norm_gain(norm, norm.weight.numel())
+    torch.testing.assert_close(gain, norm.weight.detach(), **CLOSE)
+    assert centers == isinstance(norm, nn.LayerNorm)
+
+
+def test_full_products_give_the_same_singular_values_composition_and_copying():
+    pretrained = tiny("llama")
+    first, second = read_heads(pretrained)
+    for (u, s, vh), left, right in (
+        (ov_factors(first), first.w_v, first.w_o),
+        (qk_factors(second), second.w_q, second.w_k.mT),
+    ):
+        torch.testing.assert_close(s, torch.linalg.svdvals(left @ right)[:, :8], **CLOSE)
+        torch.testing.assert_close(u * s[:, None] @ vh, left @ right, **CLOSE)
+    ov, qk = first.w_v[3] @ first.w_o[3], second.w_q[4] @ second.w_k[4].T
+    later = second.w_v[4] @ second.w_o[4]
+    composed, level = Composer([first, second]).into(1), random_composition(first.w_o.shape[-1])
+    for kind, reads, product in (
+        ("Q", qk, ov @ qk),
+        ("K", qk, ov @ qk.T),
+        ("V", later, ov @ later),
+    ):
+        expected = product.norm() / (ov.norm() * reads.norm())
+        score = composed.scores[kind, 0][3, 4]  # type: ignore[index]
+        torch.testing.assert_close(score + level, expected, **CLOSE)
+    tables, model = read_vocabularies(pretrained), pretrained.model
+    embedded = model.model.embed_tokens.weight.detach()
+    whole = embedded @ ov @ torch.diag(model.model.norm.weight) @ model.lm_head.weight.T
+    values = torch.linalg.eigvals(whole.detach().double())
+    score = copying_scores(first, tables)[3].double()
+    torch.testing.assert_close(score, values.real.sum() / values.abs().sum(), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(tables.written(first, 3, 5), whole[5].detach(), **CLOSE)
+    matches = (embedded @ qk @ embedded.T)[5] / math.sqrt(8)
+    torch.testing.assert_close(tables.attended(second, 4, 5), matches, **CLOSE)
+    # The table between embedding and unembedding is made once
+    between = tables.between("causal", "causal")
+    assert tables.between("causal", "causal") is between
+    torch.testing.assert_close(between, tables.unembeddings["causal"] @ tables.embeddings["causal"])
+
+
+@each("sign", [1, -1])
+def test_a_head_that_copies_scores_one_and_ranks_count_equal_values(sign):
+    units = torch.linalg.qr(torch.randn(9, 9))[0]
+    w_v, w_o = units[None, :, :4], sign * units[:, :4].T[None]
+    tables = Vocabularies({"self": units}, {"self": units.T}, frozenset())
+    heads = HeadMatrices("self", 0, w_v, w_v, w_v, w_o, 1, 0)
+    score, queries = copying_scores(heads, tables), units @ w_v[0]
+    torch.testing.assert_close(tables.attended(heads, 0, 2), queries @ queries[2] / 2, **CLOSE)
+    assert tables.attended(replace(heads, w_k=None), 0, 2) is None
+    ranks = effective_rank(torch.tensor([[2.0, 2, 2, 2], [5, 0, 0, 0]]))
+    assert [*score.tolist(), *ranks.tolist()] == pytest.approx([sign, 4, 1])
+
+
+def random_layers(heads, size, rank, layers=2):
+    # Attentions of random matrices, none of which has to do with another.
+    chance = torch.Generator().manual_seed(0)
+    draw = partial(torch.randn, heads, size, rank, generator=chance)
+    return [
+        HeadMatrices("self", layer, draw(), draw(), draw(), draw().mT, heads, layer)
+        for layer in range(layers)
+    ]
+
+
+def test_of_random_heads_hardly_one_composes_above_chance_and_a_planted_pair_does():
+    # The closed form is what random matrices compose by on average.
+    many = Composer(random_layers(heads=40, size=31, rank=5)).into(1)
+    assert abs(float(many.scores["V", 0].mean())) < 0.02 * random_composition(31)
+    layers = random_layers(heads=7, size=31, rank=5, layers=4)
+    composer = Composer(layers)
+    results = [composer.into(later) for later in range(4)]
+    assert results[0].scores == {} and results[0].highest == {}
+    for kind in KINDS:
+        highest = max(one.highest[kind] for one in results[1:])
+        scores = torch.stack(
+            [score for one in results for (of, _), score in one.scores.items() if of == kind]
+        )
+        assert scores.numel() == 6 * 49
+        assert sum(one.pairs[kind] for one in results[1:]) == 4 * 6 * 49  # 1,000 or more
+        assert (scores > highest).sum() <= 2 and abs(float(scores.mean())) < 0.01 < highest < 0.2
+    reads = layers[0].w_o.mT
+    planted = HeadMatrices("self", 4, reads, reads, layers[1].w_v, layers[1].w_o, 7, 4)
+    result = Composer([*layers, planted]).into(4)
+    best, highest = result.scores["K", 0], result.highest["K"]
+    assert torch.equal(best.argmax(1), torch.arange(7)) and (best.diagonal() > highest).all()
+    assert (result.scores["K", 2] > highest).sum() <= 1
+
+
+def test_random_directions_are_the_same_each_time_and_keep_the_singular_values():
+    layers = random_layers(heads=3, size=11, rank=2)
+    first, again = (Composer(layers).into(1) for _ in range(2))
+    assert first.highest == again.highest and first.pairs["K"] >= 1000
+    written, turned = Composer(layers)._writer(0)
+    sizes = torch.linalg.svdvals(layers[0].w_v @ layers[0].w_o)[:, :2]
+    torch.testing.assert_close(
+        torch.linalg.svdvals(turned)[-3:], sizes / sizes.norm(dim=-1, keepdim=True), **CLOSE
+    )
+    torch.testing.assert_close(written.norm(dim=(1, 2)), torch.ones(3), **CLOSE)
+
+
+def test_in_an_encoder_decoder_cross_attention_composes_with_both_sides():
+    heads = read_heads(tiny("t5"))
+    kinds = [each_one.kind for each_one in heads]
+    assert kinds == ["self", "self", "causal", "cross", "causal", "cross"]
+    pairs = {(kind, kinds[a], kinds[b]) for kind, a, b in compositions(heads)}
+    assert {("K", "self", "cross"), ("Q", "causal", "cross"), ("V", "cross", "causal")} <= pairs
+    assert not {("Q", "self", "cross"), ("K", "causal", "cross"), ("K", "self", "causal")} & pairs
+    assert read_vocabularies(tiny("t5")).by_embedding == {"self"}
+
+
+def test_normalized_queries_leave_the_values_and_the_model_is_left_as_it_was():
+    pretrained = tiny("qwen3")
+    before = read(pretrained, given("qwen3")).trace.maps[1].weights
+    heads = read_heads(pretrained)
+    assert (
+        heads[0].w_q is None and qk_factors(heads[0]) is None and heads[0].w_v.shape == (6, 18, 8)
+    )
+    assert {kind for kind, *_ in compositions(heads)} == {"V"}
+    assert (read(pretrained, given("qwen3")).trace.maps[1].weights == before).all()
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in pretrained.model.modules()
+    )
+
+
+def test_pictures_have_matrices_and_no_tokens():
+    heads, tables = read_heads(tiny("vit")), read_vocabularies(tiny("vit"))
+    assert heads[0].w_v.shape == (3, 24, 8) and copying_scores(heads[0], tables) is None
+
+
+@each(("name", "least"), [("only-attention", 0.7), ("induction", 0.6)])
+def test_the_induction_circuit_is_found_by_patching_by_composition_and_by_attention(name, least):
+    # Two phrases swap what follows: which word stood before another is all that differs between the texts.
+    pretrained = load_lab_model(name)
+    clean, corrupted = (
+        ModelInputs(f"the {a} river and the {b} house . we saw the dark")
+        for a, b in (("dark", "cold"), ("cold", "dark"))
+    )
+    best = ranked(patch(pair_of(pretrained, clean, corrupted)), "denoise")
+    previous, induction = (
+        next(head for (_, layer), head, _ in best if layer == number) for number in (0, 1)
+    )
+    composed = compositions(read_heads(pretrained))
+    scores = composed["K", 0, 1]
+    assert divmod(int(scores.argmax()), scores.shape[1]) == (previous, induction)
+    others = max(float(one.max()) for (kind, *_), one in composed.items() if kind != "K")
+    assert scores.max() > max(0.1, others)
+    reading = read(pretrained, clean)
+    first, second = (item.weights for item in reading.trace.maps)
+    back = first.diagonal(-1, 1, 2).mean(-1)
+    assert back.argmax() == previous and back[previous] > least
+    assert second[induction, -1, reading.source.tokens.index("river")] > 0.8

@@ -471,19 +471,26 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
         assert np.allclose(reading.trace.maps[1].weights, expected, atol=1e-5)
 
 
-def test_too_long_a_line_and_models_without_such_tokens_are_refused():
-    induction, digits = load_lab_model("induction"), load_lab_model("digits")
-    for run, words in (
+@each(
+    ("run", "words"),
+    [
         (lambda: read_ids(tiny("bert"), [7] * 100), "reads at most 70 tokens; these are 102"),
-        (lambda: score_repeats(digits), "no tokens to repeat"),
-        (lambda: score_successors(digits), "no ordered tokens"),
+        (lambda: score_repeats(load_lab_model("digits")), "no tokens to repeat"),
+        (lambda: score_successors(load_lab_model("digits")), "no ordered tokens"),
         (
-            lambda: score_successors(induction, kind="causal"),
+            lambda: score_successors(load_lab_model("induction"), kind="causal"),
             "vocabulary of induction has 4 numbers, days, months or letters",
         ),
-    ):
-        with pytest.raises(PretrainedError, match=words):
-            run()
+        (
+            lambda: read_parses(load_lab_model("numbers"), own_parses()),
+            "knows the words of 0 of the 179 sentences; syntax needs 10",
+        ),
+        (lambda: read_parses(load_lab_model("digits"), own_parses()), "reads no text"),
+    ],
+)
+def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):
+    with pytest.raises(PretrainedError, match=words):
+        run()
 
 
 def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
@@ -628,36 +635,30 @@ def test_contractions_are_divided_where_they_add_up_and_empty_nodes_are_skipped(
     assert parse.text == "don't go au" and parse.line == 2
     assert [word.span for word in parse.words] == [(0, 2), (2, 5), (6, 8), None, None]
     assert parse_conllu("\ufeff" + conllu(*DOG).replace("\n", "\r\n"))[0].text == "Dogs bark."
+    assert len(parse_conllu(conllu(*WORDS[:-1]))[0]) == 200
 
 
-@each("lines, error", [
-    (("1 Dogs NOUN 2 nsubj _", "3 bark VERB 0 root _"), "Line 2: its ID is '3'; the next word of this sentence is 2"),
-    (("1 Dogs NOUN 7 nsubj _", "2 bark VERB 0 root _"), "Line 1: its HEAD is 7, and the sentence has 2 words"),
-    (("1 Dogs NOUN x nsubj _", "2 bark VERB 0 root _"), "Line 1: its HEAD is 'x'; expected a whole number"),
-    (("1 Dogs NOUN 2 nsubj _", "2 bark VERB 1 root _"), "line 1 needs one root (HEAD 0): none of its words"),
-    (("1 Dogs NOUN 0 root _", "2 bark VERB 0 root _"), "needs one root (HEAD 0): lines 1, 2 are all roots"),
-    ((*DOG[:2], "3 x X 4 dep _", "4 y X 3 dep _"), "Line 3: 'x' does not lead to the root"),
-    (("1 She PRON 2 nsubj Antecedent=1", "2 left VERB 0 root _"), "Line 1: the antecedent of 'She' must be another"),
-    (("1 She PRON 2 nsubj Antecedent=0", "2 left VERB 0 root _"), "Line 1: the antecedent of 'She' must be another"),
-    (("1-9 Dogs _ _ _ _", *DOG), "Line 1: the range ends at word 9, and there are 3"),
+WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
+
+
+@each("text, error", [*((conllu(*lines), error) for *lines, error in (
+    ("1 Dogs NOUN 2 nsubj _", "3 bark VERB 0 root _", "Line 2: its ID is '3'; the next word of this sentence is 2"),
+    ("1 Dogs NOUN 7 nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is 7, and the sentence has 2 words"),
+    ("1 Dogs NOUN x nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is 'x'; expected a whole number"),
+    ("1 Dogs NOUN 2 nsubj _", "2 bark VERB 1 root _", "line 1 needs one root (HEAD 0): none of its words"),
+    ("1 Dogs NOUN 0 root _", "2 bark VERB 0 root _", "needs one root (HEAD 0): lines 1, 2 are all roots"),
+    (*DOG[:2], "3 x X 4 dep _", "4 y X 3 dep _", "Line 3: 'x' does not lead to the root"),
+    ("1 She PRON 2 nsubj Antecedent=1", "2 left VERB 0 root _", "Line 1: the antecedent of 'She' must be another"),
+    ("1 She PRON 2 nsubj Antecedent=0", "2 left VERB 0 root _", "Line 1: the antecedent of 'She' must be another"),
+    ("1-9 Dogs _ _ _ _", *DOG, "Line 1: the range ends at word 9, and there are 3"),
+    (*WORDS, "more than 200 words"))),
+    ("# x\nDogs bark.", "Line 2 has 1 columns; CoNLL-U has ten"),
+    ("# only a comment\n\n", "no sentence in this file"), ("#" * 2_000_000, "no sentence in this file"),
+    ("#" * 2_000_001, "at most 2,000,000"),
 ])  # fmt: skip
-def test_what_is_no_tree_is_refused_by_its_line(lines, error):
+def test_what_is_no_tree_is_refused_by_its_line(text, error):
     with pytest.raises(ConfigError, match=re.escape(error)):
-        parse_conllu(conllu(*lines))
-
-
-def test_what_is_no_conllu_is_refused():
-    words = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
-    assert len(parse_conllu(conllu(*words[:-1]))[0]) == 200
-    for text, error in (
-        ("# x\nDogs bark.", "Line 2 has 1 columns; CoNLL-U has ten"),
-        ("# only a comment\n\n", "no sentence in this file"),
-        (conllu(*words), "more than 200 words"),
-        ("#" * 2_000_000, "no sentence in this file"),
-        ("#" * 2_000_001, "at most 2,000,000"),
-    ):
-        with pytest.raises(ConfigError, match=error):
-            parse_conllu(text)
+        parse_conllu(text)
 
 
 CROSSES = conllu(
@@ -815,10 +816,3 @@ def test_minilm_s_heads_follow_syntax_beyond_any_offset(minilm):
         "antecedent": ("L3·H1", 0.76, -2, 0.35),
         "passive": ("L1·H6", 0.89, -1, 0.56),
     }
-
-
-def test_models_without_english_or_without_text_say_so():
-    english = "knows the words of 0 of the 179 sentences; syntax needs 10"
-    for name, words in ("numbers", english), ("digits", "reads no text"):
-        with pytest.raises(PretrainedError, match=words):
-            read_parses(load_lab_model(name), own_parses())

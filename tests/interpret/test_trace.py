@@ -27,9 +27,6 @@ from core.interpret.trace import (
     most_informative_head,
     rollout,
 )
-from core.models.decoding import SearchSettings
-from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.generate import generate, prepare_generation, score_continuation
 from tests.cases import each
 from tests.interpret.readings import softmax
 
@@ -179,13 +176,6 @@ def test_a_sink_carries_nothing_on():
     )
 
 
-def test_tokens_that_do_not_fit_and_a_layer_that_is_not_there_are_refused():
-    with pytest.raises(ValueError, match="3 queries, 2 keys"):
-        AttentionMap("self", 0, np.zeros((1, 2, 3), np.float32), ("a", "b", "c"), ("x", "y"))
-    with pytest.raises(ValueError, match="no cross-attention of layer 5"):
-        graph(translator(), "cross", 5)
-
-
 @given(st.integers(2, 6), st.integers(1, 4), st.integers(0, 2**31))
 def test_what_holds_for_any_attention(size, depth, seed):
     # What one way of sending carries, the best way carries too.
@@ -233,20 +223,17 @@ def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
         AttentionTrace(maps, "made") for maps in ((blunt, item()), (item(kind="cross"),))
     )
     second = AttentionTrace((item(0, [[0, 1, 0, 0]] * 3), item(1, [[0.5, 0, 0.5, 0]] * 3)), "made")
+    two = AttentionMap("causal", 0, np.array([[[1, 0]], [[0.4, 0.6]]]), ("a",), ("p", "q"))
     none = (1, 1, 1, 1), (2, 3, 4)
     given = (trace, KEYS, TOKENS), (trace, *none), (crossed, KEYS, TOKENS), (second, *none)
-    assert [most_informative_head(*one) for one in given] == [(1, 1), (1, 1), (0, 0), (0, 1)]
-
-
-def test_the_lab_s_language_model_copies_far_above_even_and_its_first_layer_does_not():
-    model = load_lab_model("induction")
-    given = ModelInputs("her red boat sank near the long blue lake . her red boat")
-    started = prepare_generation(model, given)
-    tokens = generate(model, given, SearchSettings(longest=10)).hypotheses[0].tokens
-    trace = score_continuation(model, started, tokens).trace
-    keys = (*started.read.ids, *tokens[:-1])
-    below, above = (induction(one, keys, tokens) for one in trace.maps)
-    assert above.heads.max() > 0.5 > below.heads.max() and above.heads.max() > 4 * above.uniform
+    given = *given, (AttentionTrace((two,), "made"), (1, 1), (2,))
+    assert [most_informative_head(*one) for one in given] == [
+        (1, 1),
+        (1, 1),
+        (0, 0),
+        (0, 1),
+        (0, 1),
+    ]
 
 
 # Two readings held against each other: alignment, how far heads are apart, and which are alike, on hand-made maps.
@@ -358,10 +345,6 @@ def test_moved_by_hand_is_the_total_variation_between_the_rows():
     other = np.array([[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]], np.float32)
     np.testing.assert_allclose(weight_moved(one, other), [(0.75 + 0.5) / 2])
     assert weight_moved(one, one) == 0
-    one, other = (trace("abcdefg", seed=seed).map(0).weights for seed in (1, 2))
-    np.testing.assert_allclose(
-        weight_moved(one, other), np.abs(one - other).sum(-1).mean(-1) / 2, atol=1e-6
-    )
 
 
 def test_a_word_put_in_is_nobodys_and_one_put_for_another_stands_beside_it():
@@ -403,11 +386,21 @@ def test_changes_finds_the_head_that_was_changed():
     assert [item.moved for item in others] == [0.0] * 5
 
 
-def test_changes_refuses_models_of_other_shapes():
-    with pytest.raises(ValueError, match="align their tokens"):
-        changes(trace("abc"), trace("abcd"))
-    with pytest.raises(ValueError, match="no map"):
-        Aligned.of(trace("abc"), AttentionTrace((), "nothing"))
+@each(
+    ("make", "words"),
+    [
+        (
+            lambda: AttentionMap("self", 0, np.zeros((1, 2, 3), np.float32), (*"abc",), (*"xy",)),
+            "3 queries, 2 keys",
+        ),
+        (lambda: graph(translator(), "cross", 5), "no cross-attention of layer 5"),
+        (lambda: changes(trace("abc"), trace("abcd")), "align their tokens"),
+        (lambda: Aligned.of(trace("abc"), AttentionTrace((), "nothing")), "no map"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
 
 
 def test_the_nearest_head_is_found_among_other_layers_and_heads():

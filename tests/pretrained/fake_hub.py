@@ -16,6 +16,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.tiny_models import save
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STEP = 4096
 
@@ -117,11 +119,9 @@ class Answers(BaseHTTPRequestHandler):
         self.send_response(status)
         headers = {"content-type": "application/json", "content-length": str(len(body))}
         headers |= {"location": location} if location else {}
-        for key, value in {
-            **headers,
-            **{f"x-{key}": value for key, value in errors.items()},
-        }.items():
-            self.send_header(key.replace("_", "-"), value)
+        headers |= {f"x-{key}".replace("_", "-"): value for key, value in errors.items()}
+        for key, value in headers.items():
+            self.send_header(key, value)
         self.end_headers()
         self.wfile.write(body)
 
@@ -140,21 +140,9 @@ def serving(repos: dict[str, Repo]) -> Iterator[Hub]:
 
 @cache
 def bert_files() -> dict[str, bytes]:
-    """A tiny BERT of 2 layers and 3 heads with seeded random weights, as the files of its folder."""
-    import torch
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertModel, BertTokenizer
-
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"the cat sat on a mat .".split(), "##s"]
-    with tempfile.TemporaryDirectory() as name, torch.random.fork_rng():
-        folder = Path(name)
-        torch.manual_seed(86)
-        config = BertConfig(vocab_size=len(words), hidden_size=30, num_hidden_layers=2, num_attention_heads=3,
-                            intermediate_size=31, max_position_embeddings=40)  # fmt: skip
-        BertModel(config).save_pretrained(folder)
-        vocabulary = {word: index for index, word in enumerate(words)}
-        BertTokenizer(tokenizer_object=BertWordPieceTokenizer(vocabulary)).save_pretrained(folder)
-        return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The files of a folder with a tiny BERT of 2 layers and 3 heads."""
+    with tempfile.TemporaryDirectory() as name:
+        return {path.name: path.read_bytes() for path in save("bert_encoder", Path(name)).iterdir()}
 
 
 def online(hub: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,17 @@
 """The seam: who watches sees its own pass alone, and the model stays as it was."""
 
+import gc
 import inspect
 import json
 import re
 import sys
 import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
+from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,34 @@ import torch
 import transformers
 from transformers.initialization import no_init_weights
 
-from core.pretrained import Array, ModelInputs, PretrainedError, answer, encode, forward, read
-from core.pretrained.attention_recorder import record_attention
+from core.hooks import hooked
+from core.interpret.circuits import Composer, copying_scores, read_heads, read_vocabularies
+from core.interpret.evidence import (
+    Question,
+    ablate_heads,
+    ask,
+    break_down_weight,
+    hide_token,
+    layer_attentions,
+    make_heads_uniform,
+    measure_contributions,
+    output_matrix,
+    token_scores,
+)
+from core.interpret.lens import attribute_logit, follow_tokens, layers_of, read_lens
+from core.interpret.patching import estimate_heads, pair_of, patch_source
+from core.interpret.trace import graph, rollout
+from core.pretrained import (
+    Array,
+    ModelInputs,
+    PretrainedError,
+    answer,
+    encode,
+    forward,
+    load_folder,
+    read,
+)
+from core.pretrained.attention_recorder import record_attention, repeat_kv
 from core.pretrained.base import first_line, text_config
 from core.pretrained.generate import (
     WRONG_CACHES,
@@ -26,7 +56,7 @@ from core.pretrained.generate import (
     prepare_generation,
     score_continuation,
 )
-from core.pretrained.load import load_folder, prepare_model, refuse_config
+from core.pretrained.load import prepare_model, refuse_config
 from core.pretrained.reading import unblocked
 from tests.cases import each
 from tests.tiny_architectures import (
@@ -38,7 +68,15 @@ from tests.tiny_architectures import (
     reader_of,
     shrunk,
 )
-from tests.tiny_models import OTHER, SENTENCE, given, library_attention, plain, tiny, tokenizer
+from tests.tiny_models import (
+    OTHER,
+    SENTENCE,
+    given,
+    library_attention,
+    plain,
+    tiny,
+    uneven,
+)
 
 
 def test_two_threads_on_one_model_never_see_each_other():
@@ -81,23 +119,6 @@ def test_a_watched_model_stays_as_it_was(family):
     assert inside == {name: set(vars(module)) for name, module in model.named_modules()}
     assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
     torch.testing.assert_close(model(**batch)[0], expected, rtol=0, atol=0)
-
-
-@each("family", ["bert", "llama", "gpt_oss", "diffllama"])
-def test_a_head_that_is_off_is_a_head_whose_columns_of_w_o_are_zero(family):
-    """The same as the library's model with those columns set to zero; DiffLlama folds two heads before W_O."""
-    batch, *_ = encode(tiny(family), given(family))
-    kind, model = "self" if family == "bert" else "causal", deepcopy(plain(family))
-    output, recorder = forward(tiny(family), batch, off=frozenset({(kind, 1, 2)}))
-    with torch.no_grad():
-        if family == "diffllama":
-            assert not torch.allclose(output.logits, model(**batch).logits, atol=1e-3)
-            assert len(recorder.calls) == 2
-            return
-        own = "bert.encoder.layer.1.attention.output.dense"
-        name = own if family == "bert" else "model.layers.1.self_attn.o_proj"
-        model.get_submodule(name).weight[:, 16:24] = 0
-        torch.testing.assert_close(output.logits, model(**batch).logits, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt_oss", "t5"])
@@ -145,51 +166,55 @@ HYBRIDS = {  # the layers that attend, and a word for what the others do
 }  # fmt: skip
 
 
-def tiny_of(family):
-    config = shrunk(CONFIG_MAPPING[family])
+def small(kind):
+    config = shrunk(kind.config_class)
     config._attn_implementation = "eager"
-    return prepare_model(class_of(family)(config), tokenizer("wordpiece"), family)
-
-
-@each("family", HYBRIDS)
-def test_a_hybrid_keeps_its_own_numbers_of_layers(family):
-    numbers, does = HYBRIDS[family]
-    reading = read(tiny_of(family), ModelInputs(SENTENCE))
-    assert tuple(item.number for item in reading.trace.maps) == numbers
-    assert [item.layer for item in reading.trace.maps] == [0, 1]
-    assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
-    assert does in reading.note and "have no attention" in reading.note
-    assert "neither in rollout nor in flow" in reading.note
+    model = kind(config)
+    return prepare_model(model, reader_of(model), kind.__name__)
 
 
 @each(
-    ("family", "words", "kinds"),
+    ("family", "numbers", "words", "kinds"),
     [
+        *(
+            (
+                family,
+                numbers,
+                (does, "have no attention", "neither in rollout nor in flow"),
+                "causal",
+            )
+            for family, (numbers, does) in HYBRIDS.items()
+        ),
         (
             "falcon_h1",
-            "Beside attention there is a selective state space (Mamba) (layers 0–1).",
-            ("causal",),
+            (0, 1),
+            ("Beside attention there is a selective state space (Mamba) (layers 0–1).",),
+            "causal",
         ),
         (
             "longcat_flash",
-            "has 2 attentions, which are numbered one after another: L0 to L1",
-            ("causal",),
+            (0, 1, 2, 3),
+            ("has 2 attentions, which are numbered one after another: L0 to L1",),
+            "causal",
         ),
-        ("pegasus_x", "maps of the encoder are not drawn", ("causal", "cross")),
-        ("qwen2", None, ("causal",)),
+        ("pegasus_x", (0, 1, 0, 1), ("maps of the encoder are not drawn",), "causal cross"),
+        ("qwen2", (0, 1), (), "causal"),
         # An encoder that cannot be watched is drawn all the same.
-        ("bigbird_pegasus", None, ("self", "causal", "cross")),
-        ("longt5", None, ("self", "causal", "cross")),
+        ("bigbird_pegasus", (0, 1) * 3, (), "self causal cross"),
+        ("longt5", (0, 1) * 3, (), "self causal cross"),
     ],
 )
-def test_what_stands_beside_an_attention_is_named_and_nothing_else(family, words, kinds):
-    reading = read(tiny_of(family), ModelInputs(SENTENCE, target=OTHER))
-    assert reading.trace.kinds == kinds and (reading.note is None) == (words is None)
-    assert words is None or words in reading.note and "no attention between" not in reading.note
+def test_layers_keep_the_models_own_numbers_and_what_is_no_attention_is_named(
+    family, numbers, words, kinds
+):
+    reading = read(small(class_of(family)), ModelInputs(SENTENCE, target=OTHER))
+    assert " ".join(reading.trace.kinds) == kinds
+    assert tuple(item.number for item in reading.trace.maps) == numbers
+    assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
+    assert (reading.note is None) == (not words) and all(word in reading.note for word in words)
+    assert family in HYBRIDS or "no attention between" not in str(reading.note)
     for item in reading.trace.of("self").maps:
         np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-5)
-    if family == "qwen2":
-        assert [item.number for item in reading.trace.maps] == [0, 1]
 
 
 PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
@@ -199,11 +224,7 @@ PICTURES = {"BlipForConditionalGeneration": ("[class]", "3,3"),
 
 @each("name", PICTURES)
 def test_the_places_of_a_picture_are_called_what_they_are(name):
-    kind = getattr(transformers, name)
-    config = shrunk(kind.config_class)
-    config._attn_implementation = "eager"
-    model = kind(config)
-    reading = read(prepare_model(model, reader_of(model), name), GIVEN)
+    reading = read(small(getattr(transformers, name)), GIVEN)
     assert (reading.source.tokens[0], reading.source.tokens[-1]) == PICTURES[name]
     assert reading.trace.kinds == ("self",) and reading.trace.shape == (2, 4)
 
@@ -396,22 +417,13 @@ def outcome(model_type, analyse=lambda pretrained: None):
     return "drawn"
 
 
-def enlarge(model):
-    """Weights larger than usual, so that what is wrong shows. An indexer takes all keys: equal scores have no order."""
-    torch.manual_seed(1)
-    for module in model.modules():
-        if hasattr(module, "index_topk"):
-            module.index_topk = WORDS
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.copy_(torch.randn(weight.shape) / max(weight.shape[-1], 1) ** 0.5)
-
-
 def check_generation(pretrained, model_type):
     """Each step's logits by the cache, by one pass over the whole, and by the library's own generate are the same."""
     model, start = pretrained.model, prepare_generation(pretrained, replace(GIVEN, target=None))
-    enlarge(model)
+    uneven(model)
+    for module in model.modules():  # an indexer takes all keys: equal scores have no order
+        if hasattr(module, "index_topk"):
+            module.index_topk = WORDS
     before, ids = start.prompt.prefix_tokens, torch.tensor([start.prompt.prefix_tokens])
     given = start.batch or {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     with library_attention():
@@ -443,8 +455,7 @@ def check_generation(pretrained, model_type):
 def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
     """Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list."""
     for model_type in WRONG_CACHES:
-        model = built(model_type).model
-        enlarge(model)
+        model = uneven(built(model_type).model)
         ids = torch.randint(5, 100, (1, 12))
         both = [
             transformers.GenerationMixin.generate(
@@ -473,7 +484,7 @@ def test_the_table_has_every_architecture_and_no_other_reason():
     assert reasons == {"drawn", *REASONS}
 
 
-@each("model_type", [name for name, how in EXPECTED.items() if how == "drawn"][::12])
+@each("model_type", [name for name, how in EXPECTED.items() if how == "drawn"][::25])
 def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_path_factory):
     """From the folder as the library writes it, which names its class, and what prepares its inputs beside it."""
     pretrained, folder = built(model_type), tmp_path_factory.mktemp("opened")
@@ -488,6 +499,297 @@ def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_p
     for name in ("head", "reads", "recordable"):
         assert getattr(found, name) == getattr(pretrained, name), name
     assert type(found.model) is type(pretrained.model)
+
+
+# Each analysis of every architecture: a number that keeps its rule, or a true sentence.
+
+
+SHORT = "The animal did cross the street."
+GROUPS = 12
+
+
+def close(one, other):
+    """Equal to 1e-4 of the largest value."""
+    one, other = (torch.as_tensor(np.asarray(values)).double() for values in (one, other))
+    assert one.shape == other.shape and one.isfinite().all()
+    assert float((one - other).abs().max()) <= 1e-4 * float(other.abs().max()) + 1e-5
+
+
+class Case:
+    """A tiny model with uneven weights, its inputs, and what several analyses share."""
+
+    def __init__(self, pretrained):
+        self.pretrained = pretrained
+        uneven(pretrained.model)
+        text = SHORT.replace("animal", "[MASK]") if self.pretrained.head == "masked" else SHORT
+        self.inputs = replace(GIVEN, text=text)
+        self.trace = read(self.pretrained, self.inputs).trace
+
+    @cached_property
+    def baseline(self):
+        against = (
+            "Nine boats."
+            if self.pretrained.head == "none" and self.pretrained.reads == "text"
+            else ""
+        )
+        return ask(self.pretrained, Question(self.inputs, against=against))
+
+    @cached_property
+    def calls(self):
+        return forward(self.pretrained, encode(self.pretrained, self.inputs)[0], with_qkv=True)[
+            1
+        ].calls
+
+    @cached_property
+    def contributions(self):
+        return measure_contributions(self.baseline)
+
+    @cached_property
+    def vocabularies(self):
+        return read_vocabularies(self.pretrained)
+
+    def first(self):
+        return frozenset({(self.trace.maps[0].kind, 0, 0)})
+
+
+def breakdown(case):
+    """Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded."""
+    for layer, item in zip(layer_attentions(case.pretrained, case.inputs), case.calls, strict=True):
+        if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
+            head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
+            close(break_down_weight(layer, head, query, 0).weights, item.weights[0, head, query])
+
+
+def written(case):
+    """The heads' parts sum to what W_O gives, which is the output of the module that it is in."""
+    given = defaultdict(list)
+
+    def note(module, inputs, output):
+        given[module].append((output[0] if isinstance(output, tuple) else output).detach().clone())
+
+    modules = {call.module for call in case.calls} | {
+        call.output for call in case.calls if call.output is not None
+    }
+    batch = encode(case.pretrained, case.inputs)[0]
+    forward(
+        case.pretrained,
+        batch,
+        hooks=hooked(module.register_forward_hook(note) for module in modules),
+    )
+    measured = case.contributions
+    for call in case.calls:
+        inside = given[call.module].pop(0)
+        if (matrix := output_matrix(call)) is None:
+            assert (call.kind, call.layer) not in measured.norms
+            continue
+        out = given[call.output].pop(0)
+        bias = 0 if getattr(call.output, "bias", None) is None else call.output.bias.detach()
+        whole = torch.einsum("bthe,hec->btc", call.gated, matrix) + bias
+        close(whole.reshape(out.shape), out)
+        alone = type(call.module).__name__ != "AlbertAttention"  # which adds the residual
+        if alone and call.output in set(call.module.modules()):
+            close(out.reshape(inside.shape), inside)
+        if (norms := measured.norms.get((call.kind, call.layer))) is not None:
+            head, row = len(matrix) - 1, call.weights.shape[2] - 1
+            ratio = torch.where(call.out == 0, 0.0, call.gated / call.out)[0, row, head]
+            values = repeat_kv(call.v, len(matrix))[0, head] * ratio
+            vectors = (call.weights[0, head, row, :, None] * values) @ matrix[head]
+            close(vectors.sum(0), call.gated[0, row, head] @ matrix[head])
+            at = np.broadcast_to(norms[head], (row + 1, norms.shape[-1]))[row]
+            close(at * call.weights[0, head, row].abs().numpy(), vectors.norm(dim=-1))
+
+
+def tokens(case):
+    """Each measure is a finite number a token; rollout's rows are shares of the attention layers."""
+    scores = token_scores(case.baseline, case.trace, case.contributions)
+    assert {"weights", "rollout"} <= set(scores)
+    assert all(
+        one.shape == (len(case.baseline.source),) and np.isfinite(one).all()
+        for one in scores.values()
+    )
+    last = case.trace.maps[-1]
+    shares = rollout(graph(case.trace, last.kind, last.layer)).sum(-1)
+    assert (shares <= 1 + 1e-6).all() and (last.kind == "cross" or np.abs(shares - 1).max() < 1e-5)
+
+
+def off(case):
+    """A head off is the model without its part of what goes into W_O."""
+    call = case.calls[0] if case.pretrained.recordable else None
+    effect = ablate_heads(case.baseline, case.first())
+    if call is None or call.output is None:
+        assert np.isfinite(effect.value)
+        return
+    runs = count()
+
+    def without(module, inputs):
+        heads = inputs[0].clone().reshape(-1, *call.gated.shape[1:])
+        heads[:, :, 0] *= next(runs) > 0  # of the layers that share the module the first
+        return heads.reshape(inputs[0].shape), *inputs[1:]
+
+    output, _ = forward(
+        case.pretrained,
+        case.baseline.batch,
+        hooks=hooked([call.output.register_forward_pre_hook(without)]),
+    )
+    close(
+        effect.value,
+        float(case.baseline.target_value(case.baseline.answer_in(case.baseline.batch, output))),
+    )
+
+
+def even(case):
+    assert np.isfinite(make_heads_uniform(case.baseline, case.first()).value)
+    assert np.isfinite(hide_token(case.baseline, 1).value)
+
+
+def patch(case):
+    """A head's own output changes nothing, and another's, or none, is what a head off gives."""
+    baseline, effect = case.baseline, ablate_heads(case.baseline, case.first())
+    call = next(one for one in case.calls if (one.kind, one.layer) == (case.trace.maps[0].kind, 0))
+    out = call.replaceable[0]
+    for values, value in ((out, baseline.value), (torch.zeros_like(out), effect.value)):
+        output, _ = forward(
+            case.pretrained, baseline.batch, patches=[(0, call.kind, call.layer, 0, values)]
+        )
+        close(float(baseline.target_value(baseline.answer_in(baseline.batch, output))), value)
+
+
+def pairs(case):
+    """The parts of one text put into another: all of a layer's heads together are its attention, numbers are finite."""
+    swapped = case.inputs.text.replace("cross the street", "street the cross")  # as many tokens
+    other = replace(
+        case.inputs,
+        text=swapped,
+        picture=Array.of(case.inputs.picture.numpy()[::-1]),
+        sound=Array.of(case.inputs.sound.numpy()[::-1]),
+    )
+    answers = () if case.baseline.answer.logits is None else (0, 1)
+    source = patch_source(pair_of(case.pretrained, case.inputs, other, *answers))
+    effect = source.effect(next(iter(source.calls)))
+    assert np.isfinite(
+        [
+            *effect.heads,
+            effect.attention,
+            *effect.residual,
+            *(() if effect.feed_forward is None else (effect.feed_forward,)),
+        ]
+    ).all()
+    assert all(np.isfinite(one).all() for one in estimate_heads(source).values())
+
+
+def lens(case):
+    """The lens of the last layer is the model's own answer, and its layers are those with the recorded attention."""
+    if case.pretrained.recordable and case.pretrained.head in ("masked", "next", "seq2seq"):
+        attended = [call.name for call in case.calls if call.kind != "cross"]
+        assert any(attended[-1].startswith(f"{name}.") for name in layers_of(case.pretrained))
+    baseline, read_ = case.baseline, read_lens(case.baseline)
+    last = follow_tokens(baseline, read_, baseline.answer.position, [baseline.id])
+    close(float(last.probabilities[-1, 0]), float(baseline.answer.probabilities[baseline.id]))
+    assert int(last.ranks[-1, 0]) == 1
+
+
+def attribution(case):
+    """The parts sum to the logit, to 1e-4 of the largest of them, and some part is a head's or a mixer's."""
+    parts = attribute_logit(case.baseline, case.baseline.id or 0)
+    assert abs(parts.total - parts.logit) <= 1e-4 * max(
+        abs(parts.logit), *(abs(one.value) for one in parts.parts)
+    )
+    assert {"head", "mixer"} & {one.role for one in parts.parts}
+
+
+def circuits(case):
+    """Scores and outputs of one token are its state, with the scale of its norm, through the matrices."""
+    heads, tables = read_heads(case.pretrained), case.vocabularies
+    composed = Composer(heads).into(len(heads) - 1).scores.values()
+    assert all(bool(one.isfinite().all()) for one in composed)
+    for one, call in zip(heads, case.calls, strict=True):
+        assert (one.kind, one.layer) == (call.kind, call.layer)
+        scale = call.options.get("scaling")
+        assert one.scale is None or one.scale == pytest.approx(scale)
+        scores = copying_scores(one, tables)
+        assert scores is None or (
+            bool(scores.isfinite().all()) and float(scores.abs().max()) <= 1 + 1e-4
+        )
+        if tables.serves(one):
+            assert tables.written(one, 0, 3).isfinite().all()
+            if one.w_q is not None and (attended := tables.attended(one, 0, 3)) is not None:
+                x, y = tables.embeddings[one.writes][3], tables.embeddings[one.reads][4]
+                factor = call.q.shape[-1] ** -0.5 if scale is None else scale
+                close(attended[4], (x @ one.w_q[0]) @ (y @ one.w_k[0]) * factor)
+
+
+def embeddings(case):
+    """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
+    batch = encode(case.pretrained, case.inputs)[0]
+    if (
+        not case.pretrained.reads_text
+        or "input_ids" not in batch
+        or case.pretrained.model.config.is_encoder_decoder
+        or len((tables := case.vocabularies).embeddings) < 2
+    ):
+        return
+    states, (one, other) = [], (5, 6)
+    for token in (one, other):
+        ids = batch["input_ids"].clone()
+        ids[0, 1] = token
+        output, _ = forward(case.pretrained, batch | {"input_ids": ids}, output_hidden_states=True)
+        if getattr(output, "hidden_states", None) is None:
+            return
+        states.append(output.hidden_states[0])
+    moved, table = (states[0] - states[1])[0], tables.embeddings["causal"]
+    raw = case.pretrained.model.get_input_embeddings().weight.detach()
+    row = raw[one] - raw[other]
+    if (
+        moved.ndim == 2
+        and moved.shape[-1] == len(row)
+        and float(torch.cosine_similarity(moved[1], row, 0)) > 1 - 1e-5
+    ):
+        close(table[one] - table[other], moved[1])
+
+
+ANALYSES = (
+    breakdown,
+    written,
+    tokens,
+    off,
+    even,
+    patch,
+    pairs,
+    lens,
+    attribution,
+    circuits,
+    embeddings,
+)
+# The model was read before, so a sentence that it does not take its inputs would not be true.
+FALSE = ("does not take", "cannot read this", "it fails with", "object has no attribute")
+
+
+def wrong(pretrained):
+    """What is wrong in each analysis of one model: it is right, or refused in a sentence that names the cause."""
+    case, found = Case(pretrained), {}
+    for analysis in ANALYSES:
+        try:
+            analysis(case)
+        except PretrainedError as error:
+            if len(str(error)) <= 20 or any(part in str(error) for part in FALSE):
+                found[analysis.__name__] = str(error)
+        except Exception as error:
+            found[analysis.__name__] = f"{type(error).__name__}: {first_line(error)}"
+    return found
+
+
+@pytest.mark.parametrize("part", range(GROUPS))
+def test_every_architecture_is_drawn_and_analysed_or_refused_in_words(part, monkeypatch):
+    monkeypatch.setattr("core.interpret.evidence.MAX_FLOW", 0)  # flow is of the maps alone
+
+    @each("model_type", BUILT[part::GROUPS])
+    def check(model_type):
+        found: dict[str, str] = {}
+        how = outcome(model_type, lambda pretrained: found.update(wrong(pretrained)))
+        assert (how, found) == (EXPECTED[model_type], {})
+
+    check()
+    gc.collect()
 
 
 if __name__ == "__main__":

@@ -272,7 +272,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("out") / "two"
+    folder = tmp_path_factory.mktemp("out") / "new" / "two"
     assert main(["export", str(run.path), str(folder), "--license", "mit"]) == 0
     return folder
 

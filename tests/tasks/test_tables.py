@@ -27,7 +27,6 @@ from core.tasks.tables import (
     date,
     date_order,
     decimal_comma,
-    iris,
     number,
     parse_table,
 )
@@ -337,17 +336,6 @@ GAPS = Table(
 
 def gaps():
     return TableTask(TaskConfig.of("iris"), IRIS, GAPS)
-
-
-def test_iris_is_scikit_learns():
-    from sklearn.datasets import load_iris
-
-    split, table = load_iris(), iris()
-    assert [list(row) for row in table.rows] == split.data.tolist()
-    assert (
-        list(table.labels) == split.target.tolist()
-        and list(table.classes) == split.target_names.tolist()
-    )
 
 
 def test_a_fifth_of_each_class_is_held_out_and_no_row_is_on_both_sides():
