@@ -185,23 +185,39 @@ class Case:
     query: Mapping[str, Any] = field(default_factory=dict)  # of the link, afterwards; None: absent
 
 
+def everything(app: AppTest) -> str:
+    """What the page says without tags, with them, and without the marks of bold and accent, and its labels."""
+    text = page_text(app)
+    parts = [text, html_text(app), re.sub(r":primary\[|[]*]", "", text)]
+    parts += [one.label + " (disabled)" * one.disabled for one in app.button]
+    parts += [one.label for one in app.expander] + [one.value for one in app.latex]
+    return "\n".join([*parts, *(f"{one.label} {one.value}" for one in app.metric)])
+
+
+def assert_case(app: AppTest, case: Case, prefix: str = "") -> None:
+    """Do what the case does on its page, which then says what it is to say."""
+    for kind, key, value in case.do:
+        if kind in ("session_state", "query_params"):
+            getattr(app, kind)[prefix + key] = value
+            app.run()
+        else:
+            widget = getattr(app, kind)(key=prefix + key)
+            (widget.click() if kind == "button" else widget.set_value(value)).run()
+    text, components = everything(app), " ".join(one.proto.json for one in app.get("bidi_component"))
+    assert [one for one in case.says if one not in text + components] == []
+    assert [one for one in case.never if one in text] == []
+    controls = {key: app.session_state[prefix + key] for key in case.controls}
+    assert controls == case.controls
+    query = app.query_params
+    link = {name: query_value(app, name) if name in query else None for name in case.query}
+    assert link == case.query
+
+
 def page_cases(page: str, cases: Mapping[str, Case], prefix: str = "") -> Callable[[Case], None]:
     """A test of what a page says in each of these cases; `prefix` is that of the names of its link and its keys."""
 
     @pytest.mark.parametrize("case", cases.values(), ids=cases.keys())
     def test(case: Case) -> None:
-        app = open_at(page, prefix, **case.link)
-        for kind, key, value in case.do:
-            widget = getattr(app, kind)(key=prefix + key)
-            (widget.click() if kind == "button" else widget.set_value(value)).run()
-        assert not app.exception
-        text = page_text(app) + html_text(app)  # without tags, and with them
-        assert [one for one in case.says if one not in text] == []
-        assert [one for one in case.never if one in text] == []
-        controls = {key: app.session_state[prefix + key] for key in case.controls}
-        assert controls == case.controls
-        query = app.query_params
-        link = {name: query_value(app, name) if name in query else None for name in case.query}
-        assert link == case.query
+        assert_case(open_at(page, prefix, **case.link), case, prefix)
 
     return test
