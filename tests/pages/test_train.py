@@ -1,4 +1,4 @@
-"""The Train page, driven without a browser and without a worker: what each state of a run's folder looks like."""
+"""The pages Train and Fine-tune without a browser and without a worker: what each state of a run's folder looks like."""
 
 import re
 from dataclasses import replace
@@ -11,47 +11,63 @@ from streamlit.testing.v1 import AppTest
 
 from core.attention import Choice, preset
 from core.models import ModelConfig, sentence_spans
+from core.pretrained.finetune import build, parse, usual
+from core.pretrained.finetune_run import config_of, create
 from core.runs import archive as validate
 from core.runs.runs import Run, create_run, list_runs
 from core.runs.worker import work
 from core.studies.compare_runs import source_at
+from core.studies.decode import decodable_runs
 from core.tasks import TASKS, Task, TaskConfig, make_task
-from core.training import Prediction, Record, RunConfig, loop, recommended
+from core.training import Prediction, Record, loop, recommended
 from dashboard.draw.formats import number, percent
-from dashboard.draw.palette import Ink, rgb_of
+from dashboard.draw.palette import Ink, shade, text_on
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.server import jobs
 from dashboard.ui import layer_pattern, run_data, uploads
+from dashboard.ui.fine_tuned import EXAMPLE_RUNS as TUNED
 from dashboard.ui.run_data import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
+from pages.sweeps import own_runs
 from pages.train import fits, of_model
+from pages.transformer import sources
 from tests.pages.app import (
+    Case,
+    assert_case,
+    assert_says,
     assert_script,
     captions,
-    contrast,
     html_text,
     open_at,
+    open_page,
+    page_cases,
     page_text,
     query_value,
+    set_control,
 )
 from tests.training.small import small_run
 
 
-def open_page(run: str | None = None) -> AppTest:
+def open_train(run: str | None = None) -> AppTest:
     return open_at("train", **{} if run is None else {"run": run})
 
 
-def trained(app: AppTest) -> Run:
-    app.button(key="train:train").click().run()
+def trained(app: AppTest, *moves: tuple[str, str, Any]) -> Run:
+    """The run that Train starts after these moves."""
+    assert_case(app, Case(do=[*moves, ("button", "train:train", None)]))
     return list_runs()[-1]
 
 
-def half_way(**changes) -> Run:
+def primary(app: AppTest) -> list[str]:
+    return [button.label for button in app.button if button.proto.type == "primary"]
+
+
+def half_way(state: str = "running", **changes) -> Run:
     """A run at step 2 of 4, as its folder stands."""
     run = create_run(small_run(**changes))
     example = Prediction(("a", "b", "<b>"), ("<b>", "b", "a"), ("<b>", "a", "a"))
-    maps = {"0:cross": np.full((1, 2, 4, 3), 1 / 3), "1:cross": np.full((1, 2, 4, 3), 1 / 3)}
+    maps = {f"{layer}:cross": np.full((1, 2, 4, 3), 1 / 3) for layer in (0, 1)}
     for step in (0, 2):
         run.append(
             Record(
@@ -70,78 +86,66 @@ def half_way(**changes) -> Run:
                 maps=maps,
             )
         )
-    run.set_status("running")
+    run.set_status(state)
     return run
 
 
 def test_train_makes_a_run_with_the_settings_of_the_page():
-    app = open_page()
-    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Train"]
-    app.number_input(key="train:seed").set_value(7).run()
-    app.slider(key="train:reverse:length").set_value(12).run()
-    first = trained(app)
-    assert first.config().seed == 7 and first.config().task["length"] == 12
-    assert first.id in app.query_params["run"]
-    # with what has been read since the page was made, as when a file is still being read
+    app = open_train()
+    assert primary(app) == ["Train"]
+    first = trained(app, ("number_input", "train:seed", 7), ("slider", "train:reverse:length", 12))
+    assert (first.config().seed, first.config().task["length"]) == (7, 12)
     first.set_status("finished")
     app.run()
     app.selectbox(key="train:task").set_value("own_pairs").run()
     data = "\n".join(f"{n} x\t{n * n} y" for n in range(60))
+    # with what has been read since the page was made, as when a file is still being read
     app.session_state["train:own_pairs:data"] = data
     run = trained(app)
     assert run.config().task["data"] == data and run.id in app.query_params["run"]
-    app.session_state["train:own_pairs:data"] = "one\ttwo"
     run.set_status("finished")
-    app.run()
-    assert app.button(key="train:train").disabled and len(list_runs()) == 2
-
-
-def unfolded(app: AppTest, group: str) -> AppTest:
-    """The page with a popover open: AppTest forgets what stands open."""
-    app.session_state[group] = True
-    return app.run()
+    assert_case(
+        app,
+        Case(do=[("session_state", "train:own_pairs:data", "one\ttwo")], says=["Train (disabled)"]),
+    )
 
 
 def test_a_mechanism_is_picked_by_a_move_by_name_or_none():
-    app, name = open_page(), "train:reverse:transformer"
+    app, name = open_train(), "train:reverse:transformer"
     app.button(key="train:try:0").click().run()
     assert app.session_state[f"{name}:attention:now"].position.key == "none"
     assert "sinusoidal" not in query_value(app, f"{name}:attention:now")
-    app.selectbox(key=f"{name}:mechanism").set_value("linformer").run()
     where = "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
-    assert where in page_text(app)
-    app.selectbox(key=f"{name}:mechanism").set_value("mistral").run()
-    assert "Grouped-query · Scaled dot product · RoPE" in page_text(app)
+    for mechanism, says in {
+        "linformer": where,
+        "mistral": "Grouped-query · Scaled dot product · RoPE",
+    }.items():
+        assert_says(set_control("", app, "selectbox", f"{name}:mechanism", mechanism), says)
     config = trained(app).config().model.attention
     assert config == preset("mistral").config(config.d_model, config.num_heads)
-    app = open_page()
-    app.button(key="train:try:1").click().run()
-    assert app.selectbox(key="train:reverse:kind").value == "recurrent"
-    assert app.selectbox(key="train:reverse:recurrent:mechanism").value == "none"
-    assert "mirrored position" not in page_text(app), "no output attends without attention"
+    app = open_train()
+    none = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
+    unseen = "mirrored position"  # no output attends without attention
+    assert_case(app, Case(do=[("button", "train:try:1", None)], controls=none, never=[unseen]))
     assert trained(app).config().model.attention is None
 
 
 def test_a_typed_formula_can_be_trained_with_and_only_heads_that_divide():
-    app, name = open_page(), "train:reverse:transformer"
-    axes, position = f"{name}:axes", f"{name}:attention:position"
-    unfolded(app, axes).selectbox(key=position).set_value("formula")
-    unfolded(app, axes).text_input(key=f"{position}:formula:formula").set_value(
-        "score - 0.25*abs(i"
-    )
-    assert unfolded(app, axes).button(key="train:train").disabled
-    formula = "score - 0.25*abs(i - j)"
-    app.text_input(key=f"{position}:formula:formula").set_value(formula)
-    unfolded(app, axes)
-    assert app.selectbox(key=f"{name}:mechanism").value == "own"
-    run = trained(app)
-    assert run.config().model.attention.position["formula"] == formula
-    app = unfolded(open_page(), f"{name}:sizes")
-    app.select_slider(key=f"{name}:d_model").set_value(96).run()
-    heads = app.select_slider(key=f"{name}:heads:96")
-    assert heads.options == ["1", "2", "3", "4", "6", "8", "12", "16"]
-    app.slider(key="train:reverse:length").set_value(2).run()
-    assert "too few" in page_text(app) and app.button(key="train:train").disabled
+    app, name = open_train(), "train:reverse:transformer"
+    position, formula = f"{name}:attention:position", "score - 0.25*abs(i - j)"
+    unfold, typed = ("session_state", f"{name}:axes", True), f"{position}:formula:formula"
+    picked = [unfold, ("selectbox", position, "formula"), unfold]
+    cut = [*picked, ("text_input", typed, formula[:-5]), unfold]
+    assert_case(app, Case(do=cut, says=["Train (disabled)"]))
+    whole = [("text_input", typed, formula), unfold]
+    assert_case(app, Case(do=whole, controls={f"{name}:mechanism": "own"}))
+    assert trained(app).config().model.attention.position["formula"] == formula
+    app, unfold = open_train(), ("session_state", f"{name}:sizes", True)
+    assert_case(app, Case(do=[unfold, ("select_slider", f"{name}:d_model", 96)]))
+    heads = app.select_slider(key=f"{name}:heads:96").options
+    assert heads == ["1", "2", "3", "4", "6", "8", "12", "16"]
+    short = [("slider", "train:reverse:length", 2)]
+    assert_case(app, Case(do=short, says=["too few", "Train (disabled)"]))
 
 
 def next_record(run: Run, step: int) -> None:
@@ -154,26 +158,28 @@ def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
     """Also where a browser that missed the first drawing of a widget sends the widget's default back."""
     run = half_way()
     with run.lock():
-        app = open_page(run.id)
+        app = open_train(run.id)
         for toggle in app.toggle:
             toggle.set_value(toggle.proto.default)
         app.run()
         next_record(run, 3)
-        assert "Examples at step 3" in page_text(app.run())
+        assert_says(app.run(), "Examples at step 3")
         app.session_state[f"train:map:{run.id}:0:cross:view"]["frame"] = 0
         for step in (4, 5):
-            assert "Examples at step 0" in page_text(app.run())
+            assert_says(app.run(), "Examples at step 0")
             next_record(run, step)
-        app.button(key="train:follow").click().run()
-        assert "Examples at step 5" in page_text(app) and app.button(key="train:follow").disabled
+        assert_says(app.button(key="train:follow").click().run(), "Examples at step 5")
+        assert app.button(key="train:follow").disabled
 
 
-@pytest.mark.parametrize(
-    "name", ["20200101-000000-abcdef", "../../etc/passwd", "", "<script>", "x" * 5000]
+test_what_a_link_to_no_run_says = page_cases(
+    "train",
+    {
+        name[:20]: Case({"run": name}, ["not on this machine"])
+        for name in ("20200101-000000-abcdef", "../../etc/passwd", "<script>", "x" * 5000)
+    }
+    | {"none": Case({"run": ""}, never=["not on this machine"])},
 )
-def test_an_unknown_run_gets_a_sentence(name):
-    app = open_page(name)
-    assert ("not on this machine" in page_text(app)) == bool(name)
 
 
 def test_a_run_that_waits_says_its_place():
@@ -182,7 +188,7 @@ def test_a_run_that_waits_says_its_place():
         # more cores take more of the queue
         while len(jobs.queue()[0]) >= 2 and jobs.max_workers() > 1:
             jobs.tick()
-        assert "Waiting for a free worker" in page_text(open_page(runs[2].id))
+        assert "Waiting for a free worker" in page_text(open_train(runs[2].id))
 
 
 @pytest.mark.parametrize(
@@ -212,69 +218,66 @@ def test_an_ended_run_says_how(change, state, message, says):
     run = half_way()
     change(run)
     run.set_status(state, message)
-    assert says in page_text(open_page(run.id))
+    assert says in page_text(open_train(run.id))
 
 
 def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page():
-    first, second = half_way(seed=41, learning_rate=1.7e-3), half_way(seed=42)
-    for run in (first, second):
-        run.set_status("finished")
-    app = open_page(first.id)
-    assert app.number_input(key="train:seed").value == 41
-    config, again = first.config(), trained(app).config()
+    first = half_way("finished", seed=41, learning_rate=1.7e-3)
+    second, config = half_way("finished", seed=42), first.config()
+    app = open_train(first.id)
+    assert_case(app, Case(controls={"train:seed": 41}))
+    again = trained(app).config()
     assert (again.seed, again.learning_rate) == (41, 1.7e-3)
     assert (again.model, again.task) == (config.model, config.task)
-    app = open_page(first.id)
-    app.number_input(key="train:seed").set_value(7).run()
-    app.query_params["run"] = second.id
-    app.run()
-    assert app.number_input(key="train:seed").value == 42
-    app.number_input(key="train:seed").set_value(8).run()
-    assert trained(app).config().seed == 8 and app.number_input(key="train:seed").value == 8
+    app = open_train(first.id)
+    moves = [("number_input", "train:seed", 7), ("query_params", "run", second.id)]
+    assert_case(app, Case(do=moves, controls={"train:seed": 42}))
+    assert trained(app, ("number_input", "train:seed", 8)).config().seed == 8
+    assert_case(app, Case(controls={"train:seed": 8}))
 
 
 def test_stop_and_pause_ask_the_worker_and_continue_queues_it_again():
     run = half_way()
     with run.lock():
-        app = open_page(run.id)
-        assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
-        assert "the correct letter gets 0.29 of the weight" in page_text(app)
-        assert "but sequence accuracy only 3\u00a0%" in page_text(app)
-        app.button(key="train:stop").click().run()
-        assert run.stop_request() == "stop"
-        app.button(key="train:pause").click().run()
-    assert run.stop_request() == "pause"
+        app = open_train(run.id)
+        assert primary(app) == ["Stop"]
+        assert_says(
+            app,
+            "the correct letter gets 0.29 of the weight",
+            "but sequence accuracy only 3\u00a0%",
+        )
+        for how in ("stop", "pause"):
+            app.button(key=f"train:{how}").click().run()
+            assert run.stop_request() == how
     run.set_status("paused", "Paused at step 2.")
-    app = open_page(run.id)
-    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Continue"]
-    assert "Paused at step 2" in page_text(app)
+    app = open_train(run.id)
+    assert primary(app) == ["Continue"]
+    assert_says(app, "Paused at step 2")
     app.button(key="train:continue").click().run()
     assert not run.stop_request() and not run.status().ended
 
 
 def test_an_ended_run_trains_longer_from_its_last_checkpoint():
-    run = create_run(small_run())
+    run, unfold = create_run(small_run()), ("session_state", "train:longer", True)
     assert work(run.path) == "finished"
-    app = unfolded(open_page(run.id), "train:longer")
-    app.number_input(key=f"train:more:{run.id}").set_value(6)
-    unfolded(app, "train:longer").button(key="train:go-on").click().run()
+    more = ("number_input", f"train:more:{run.id}", 6)
+    moves = [unfold, more, unfold, ("button", "train:go-on", None)]
+    assert_case(open_train(run.id), Case(do=moves))
     assert run.config().steps == 10 and not run.config().finish_early and not run.status().ended
 
 
 def test_what_goes_wrong_stands_on_the_page():
-    empty = create_run(small_run())
+    empty, run = create_run(small_run()), create_run(small_run(steps=100, learning_rate=1e-6))
     empty.set_status("failed", "It broke.")
-    text = page_text(open_page(empty.id))
-    assert "before its first measurement" in text and "It broke." in text
-    run = create_run(small_run(steps=100, learning_rate=1e-6))
+    assert_says(open_train(empty.id), "before its first measurement", "It broke.")
     for step in range(0, 60, 5):
         run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
     run.set_status("stopped", "Stopped.")
-    assert "is small for AdamW: try ten times as much" in page_text(open_page(run.id))
+    assert_says(open_train(run.id), "is small for AdamW: try ten times as much")
 
 
 def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
-    app = open_page(half_way().id)
+    app = open_train(half_way().id)
     del app.query_params["run"]
     assert "example run" not in page_text(app.run()) and app.query_params["run"], (
         "as after a look at another page"
@@ -315,7 +318,8 @@ def script():
     st.session_state["asked"] = controls()
 
 
-def controls_of(**state) -> tuple[RunConfig | None, AppTest]:
+def controls_of(**state) -> tuple[Any, AppTest]:
+    """What the controls ask for, a config or None, and their page."""
     app = AppTest.from_function(script, default_timeout=60)
     for key, value in state.items():
         app.session_state[key] = value
@@ -339,30 +343,31 @@ def test_every_task_and_model_asks_for_its_recipe_and_draws_every_option(task, k
 
 
 def test_what_is_chosen_in_a_popover_is_asked_for_when_it_is_closed():
-    config, app = controls_of(
-        **{
-            "train:reverse:kind": "decoder",
-            "train:reverse:decoder:layers": 3,
-            "train:reverse:decoder:normalization": "rms",
-            "train:reverse:decoder:dropout": 0.1,
-            "train:reverse:decoder:optimizer": "sgd",
-            "train:reverse:decoder:patience": 7,
-        }
-    )
-    assert config is not None
-    assert (config.model.layers, config.model.normalization) == (3, "rms")
-    assert (config.optimizer, config.patience) == ("sgd", 7)
-    assert config.model.dropout == config.model.attention.dropout == 0.1
-    changed = captions(app)  # a closed popover says what differs from the recipe
-    assert "layers 3" in changed and "SGD" in changed
+    model = {"layers": 3, "normalization": "rms", "dropout": 0.1}
+    chosen = {"optimizer": "sgd", "patience": 7}
+    state = {f"train:reverse:decoder:{name}": value for name, value in (model | chosen).items()}
+    config, app = controls_of(**{"train:reverse:kind": "decoder"}, **state)
+    assert {name: getattr(config.model, name) for name in model} == model
+    assert {name: getattr(config, name) for name in chosen} == chosen
+    assert config.model.attention.dropout == 0.1
+    # a closed popover says what differs from the recipe
+    assert "layers 3" in captions(app) and "SGD" in captions(app)
 
 
 @pytest.mark.parametrize(
     "task, kind", [("reverse", "transformer"), ("numbers", "recurrent"), ("recall", "decoder")]
 )
 def test_the_settings_of_a_run_come_back_whole(task, kind):
-    changes = {"optimizer": "rmsprop", "weight_decay": 0.2, "warmup": 7, "seed": 5, "steps": 333}
-    changes |= {"schedule": "inverse_sqrt", "label_smoothing": 0.1, "patience": 3}
+    changes: dict[str, Any] = dict(
+        optimizer="rmsprop",
+        weight_decay=0.2,
+        warmup=7,
+        seed=5,
+        steps=333,
+        schedule="inverse_sqrt",
+        label_smoothing=0.1,
+        patience=3,
+    )
     base = recommended(make_task(TaskConfig.of(task)), kind, learning_rate=1.7e-3, **changes)
     config, app = controls_of(bring=base)
     assert not app.error and config == base
@@ -418,11 +423,12 @@ COLUMNS = "id,size,day,country,kind\n" + "".join(
 
 
 def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
-    _, app = controls_of(**{"train:task": "own_table", "train:own_table:data": COLUMNS})
-    left_out = (
+    state = {"train:task": "own_table", "train:own_table:data": COLUMNS}
+    app = controls_of(**state)[1]
+    says = (
         "Left out: id (identifiers, 40 different whole numbers), day (dates), country (always DE)."
     )
-    assert left_out in captions(app).replace("\\", "")
+    assert_says(app, says)
     (columns,) = app.multiselect
     assert columns.value == ["size"] and columns.options == ["id", "size", "day", "country"]
     columns.set_value(["size", "id"]).run()
@@ -431,7 +437,7 @@ def test_what_is_left_out_is_said_before_training_and_can_be_put_back():
     assert app.multiselect[0].value == ["size", "id"], "what a person took stays"
     app.multiselect[0].set_value(["size", "day"]).run()
     assert app.session_state["asked"].task["columns"] == ""
-    assert "Dates as numbers" in captions(app)
+    assert_says(app, "Dates as numbers")
 
 
 @pytest.mark.parametrize(
@@ -445,58 +451,48 @@ def test_the_columns_of_a_link_come_back(given, columns):
 
 
 def test_a_mask_from_another_page_finds_a_model_that_reads_it():
-    kinds = {
-        "recall": "decoder",
-        "iris": "classifier",
-        "numbers": "transformer",
-        "series": "forecaster",
-    }
-    assert {task: layer_pattern._stacked_model(task) for task in kinds} == {
-        task: (task, kind) for task, kind in kinds.items()
-    }
+    kinds = dict(recall="decoder", iris="classifier", numbers="transformer", series="forecaster")
+    assert [layer_pattern._stacked_model(task) for task in kinds] == [*kinds.items()]
 
 
 def test_the_model_follows_the_data_until_a_person_takes_another():
     sentences = "\n".join(
         f"the {a} saw {n} cats\tder {a} sah {n} katzen" for a in "abcdef" for n in range(10)
     )
+    numerals = "\n".join(f"{n}\t{n * n}" for n in range(60))
     config, app = controls_of(**{"train:task": "own_pairs"})
     assert config.model.kind == "recurrent", "numerals, character by character"
-    app.session_state["train:own_pairs:data"] = sentences
-    app.run()
-    assert app.session_state["asked"].model.kind == "transformer", "sentences, word by word"
-    app.selectbox(key="train:own_pairs:kind").set_value("hybrid").run()
-    app.session_state["train:own_pairs:data"] = "\n".join(f"{n}\t{n * n}" for n in range(60))
-    app.run()
-    assert app.session_state["asked"].model.kind == "hybrid"
+    data, taken = "train:own_pairs:data", ("selectbox", "train:own_pairs:kind", "hybrid")
+    for moves, kind in (
+        ([("session_state", data, sentences)], "transformer"),  # sentences, word by word
+        ([taken, ("session_state", data, numerals)], "hybrid"),
+    ):
+        assert_case(app, Case(do=moves))
+        assert app.session_state["asked"].model.kind == kind
     base = recommended(make_task(TaskConfig.of("own_pairs", data=sentences)), "recurrent")
     assert controls_of(bring=base)[0].model.kind == "recurrent"
 
 
 def test_a_small_server_says_that_runs_start_later(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
-    assert "a run starts a few seconds after Train is pressed" in page_text(open_page())
+    assert_says(open_train(), "a run starts a few seconds after Train is pressed")
 
 
 # The way from an ended run of Train to the example run beside it.
 
 
 def test_an_ended_run_of_the_same_task_leads_to_the_example_beside_it():
-    ids: list[str | None] = [None]
-    for changes in ({}, {"task": TaskConfig.of("copy")}):
-        run = half_way(**changes)
-        run.set_status("finished")
-        ids.append(run.id)
-    example, same, other = (
-        [
-            part.proto.query_string
-            for part in open_page(name).get("page_link")
-            if part.proto.label == "Compare with the example run"
-        ]
-        for name in ids
-    )
-    assert not example and not other
-    assert "example_run" in same[0] and str(ids[1]) in same[0]
+    same, other = half_way("finished"), half_way("finished", task=TaskConfig.of("copy"))
+    links: list[Any] = [
+        [part.proto for part in open_train(name).get("page_link")]
+        for name in (None, same.id, other.id)
+    ]
+    queries = [
+        [link.query_string for link in page if link.label == "Compare with the example run"]
+        for page in links
+    ]
+    assert [len(found) for found in queries] == [0, 1, 0]
+    assert "example_run" in queries[1][0] and same.id in queries[1][0]
 
 
 # A run of every form and input, trained for two steps, drawn whole: maps, examples as what they are, and the fact.
@@ -506,8 +502,6 @@ DATA = {
     "own_text": "So it goes on, and on it goes, as before; and so on.\n" * 30
     + "At last it ends. Or not. " * 9,
     "own_pairs": "".join(f"{n}\t{n:b}\n" for n in range(80)),
-    "own_table": "size,shape,kind\n"
-    + "".join(f"{n % 7},{'ab'[n % 2]},{'xy'[n % 2]}\n" for n in range(60)),
 }
 # One row in twelve is rare, and nothing but chance tells which.
 LOPSIDED = "a,b,kind\n" + "".join(
@@ -516,22 +510,16 @@ LOPSIDED = "a,b,kind\n" + "".join(
 FORMS = [
     ("recall", "decoder"),
     ("sort", "hybrid"),
-    ("language", "classifier"),
-    ("iris", "classifier"),
-    ("documents", "hierarchical"),
-    ("documents", "classifier"),
     ("iris", "one_token"),
-    ("digits", "classifier"),
     ("pictures", "transformer"),
     ("series", "forecaster"),
     ("own_text", "decoder"),
     ("own_pairs", "transformer"),
-    ("own_table", "classifier"),
 ]
 KINDS = {
-    "transformer": ["cross", "causal", "self"],
-    "hybrid": ["cross", "self"],
-    "hierarchical": ["sentences", "words"],
+    "transformer": ["causal", "self", "cross"],
+    "hybrid": ["self", "cross"],
+    "hierarchical": ["words", "sentences"],
 }
 
 
@@ -546,56 +534,54 @@ def draw_run():
 
 
 def drawn(config: TaskConfig, kind: str | None = None, **changes: Any) -> tuple[Task, Run, AppTest]:
+    """A run of two steps and its page, which draws each kind of its maps, with the script of each."""
     task = make_task(config)
-    changes = {"steps": 2, "record_every": 1, "batch_size": 4, **changes}
-    run = create_run(recommended(task, kind, **changes))
+    run = create_run(recommended(task, kind, steps=2, record_every=1, batch_size=4, **changes))
     assert work(run.path) == "finished", run.status().message
     app = AppTest.from_function(draw_run, default_timeout=60)
     app.session_state["id"] = run.id
     app.run()
-    assert not app.error and not app.exception
+    assert_script(app)
+    assert_says(app, "At step")
+    assert app.selectbox(key="train:example").options and not app.error
+    if task.input == "patches":
+        assert html_text(app).count("data:image/png") >= 3
+    if kinds := KINDS.get(run.config().model.kind):
+        assert len(app.selectbox(key=f"train:kind:{run.id}").options) == len(kinds)
+        for other in kinds:
+            assert_script(set_control("train:kind:", app, "selectbox", run.id, other))
     return task, run, app
 
 
 @pytest.mark.parametrize("task, kind", FORMS)
 def test_a_run_is_drawn_as_what_it_is(task, kind):
     given: dict[str, Any] = {"data": DATA[task]} if task in DATA else {}
-    made, run, app = drawn(TaskConfig.of(task, **given), kind, held_out=12, num_examples=3)
-    assert_script(app)
-    assert "At step" in page_text(app) and app.selectbox(key="train:example").options
-    if made.input == "patches":
-        assert html_text(app).count("data:image/png") >= 3
-    for other in KINDS.get(kind, ()):
-        picker = app.selectbox(key=f"train:kind:{run.id}")
-        assert len(picker.options) == len(KINDS[kind])
-        picker.set_value(other).run()
-        assert_script(app)
+    drawn(TaskConfig.of(task, **given), kind, held_out=12, num_examples=3)
 
 
 @pytest.mark.parametrize(
-    "task, data", [("own_table", LOPSIDED), ("iris", ""), ("digits", ""), ("language", "")]
+    "task, given",
+    [("own_table", {"data": LOPSIDED}), ("iris", {}), ("digits", {}), ("language", {})],
 )
-def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
+def test_a_class_is_told_beside_the_majority_class(task, given, monkeypatch):
     monkeypatch.setattr(loop, "FINAL", 60)
-    config = TaskConfig.of(task, **({"data": data} if data else {}))
-    made, run, app = drawn(config, held_out=60, num_examples=1)
+    made, run, app = drawn(TaskConfig.of(task, **given), held_out=60, num_examples=3)
     last = run.records()[-1]
-    held_out = made.held_out(60)
-    confusion = last.confusion
-    rows = [sum(row) for row in confusion]
-    assert sum(rows) == len(held_out) == last.held_out and len(rows) == len(made.classes)
-    assert sum(row[i] for i, row in enumerate(confusion)) / sum(rows) == pytest.approx(
-        last.token_accuracy
-    )
+    confusion = np.array(last.confusion)
+    rows = confusion.sum(1)
+    assert rows.sum() == len(made.held_out(60)) == last.held_out and len(rows) == len(made.classes)
+    assert confusion.trace() / rows.sum() == pytest.approx(last.token_accuracy)
     name, share = made.majority(60)
-    assert share == rows[made.classes.index(name)] / sum(rows)
-    html = " ".join(element.proto.body for element in app.get("html"))
-    text = re.sub("<[^>]+>|\\\\", "", html)
-    assert "guessing" not in text and html.count('aria-label="Confusion matrix"') == 1
-    assert f"the majority class “{name}” reaches {percent(share)}" in text
-    assert f"balanced accuracy {percent(last.balanced)}" in text
+    assert share == rows[made.classes.index(name)] / rows.sum()
+    assert html_text(app).count('aria-label="Confusion matrix"') == 1
+    says = [
+        f"the majority class “{name}” reaches {percent(share)}",
+        f"balanced accuracy {percent(last.balanced)}",
+    ]
+    assert_case(app, Case(says=says, never=["guessing"]))
     if task == "own_table":
-        assert (name, round(share, 2)) == ("common", 0.92) and "logistic regression reaches" in text
+        assert (name, round(share, 2)) == ("common", 0.92)
+        assert_says(app, "logistic regression reaches")
         assert made.baseline_loss == pytest.approx(0.287, abs=0.01), "not log 2 = 0.693"
 
 
@@ -605,32 +591,24 @@ def test_a_class_is_told_beside_the_majority_class(task, data, monkeypatch):
 TOKENS = ("it", "rained", ".", "he", "<b>", "was", "not", ".", "so")
 
 
-def documents(kind):
-    return drawn(TaskConfig.of("documents", sentences=4), kind, held_out=12, num_examples=3)
-
-
 def document_html(app):
     bodies = [element.proto.body for element in app.get("html")]
     return next(body for body in bodies if 'aria-label="Weights of sentences and words"' in body)
 
 
-@pytest.mark.parametrize("kind", ["hierarchical", "classifier"])
-def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
-    task, run, app = documents(kind)
-    example = task.held_out(3)[1]
+def assert_document(task: Task, run: Run, app: AppTest) -> None:
+    """The second example is drawn with the weights of the run."""
+    example, frame = task.held_out(3)[1], run.frame(2)
     app.selectbox(key="train:example").set_value(1).run()
-    html, frame = document_html(app), run.frame(2)
     spans = sentence_spans(example.source)
-    rows = re.findall(r"<tr style=.*?</tr>", html)
-    assert len(rows) == len(spans)
+    rows = re.findall(r"<tr style=.*?</tr>", document_html(app))
     span, words = task.deciding(example)
     assert [i for i, row in enumerate(rows) if "outline" in row] == [spans.index(span)]
     assert [
         re.sub("<[^>]+>", "", row.split("<td")[3]).split(">", 1)[1].removesuffix(" decides")
         for row in rows
     ] == [" ".join(example.source[i] for i in span) for span in spans]
-    shown = [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows]
-    if kind == "hierarchical":
+    if run.config().model.kind == "hierarchical":
         by_sentence, by_word = frame["1:sentences"][0, 0, 0], frame["1:words"][0, 0].sum(0)
     else:
         layer, head = app.selectbox(key=f"train:head:{run.id}:self").value
@@ -639,53 +617,29 @@ def test_a_document_is_drawn_with_the_weights_of_the_run(kind):
         by_word = np.concatenate(
             [whole[s.start : s.stop] / whole[s.start : s.stop].sum() for s in spans]
         )
+    shown = [re.search(r'text-align:right[^>]*">([^<]*)<', row)[1] for row in rows]
     assert shown == [number(share) for share in by_sentence]
     assert by_sentence.sum() == pytest.approx(1, abs=0.01)
-    text = page_text(app)
-    for sentence in (
+    assert_says(
+        app,
         f"it gets {number(by_sentence[spans.index(span)])} of the weight",
         f"{number(sum(by_word[i] for i in words))} of the weight within it",
         f"The class is **{example.target[0]}**",
         "the deciding sentence gets",
-    ):
-        assert sentence in text
-
-
-def test_by_hand_a_drawing():
-    """A sentence has what its words have; words are escaped, and readable on every colour of the scale."""
-    weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
-    levels = DocumentWeights.of_words(TOKENS, weights)
-    assert levels.sentences == pytest.approx([0.2, 0.6, 0.2]) and levels.words == pytest.approx(
-        [0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1]
     )
-    html = lines(levels, range(3, 8), "light", Ink.of("light"))
-    assert (
-        html.count("<tr style") == 3
-        and html.count("decides") == 1
-        and "&lt;b&gt;" in html
-        and "<b>" not in html
-    )
-    assert "0.50 of its sentence, 0.30 of the document" in html
-    none = DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32))
-    assert not none.words.any(), "a sentence without weight"
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_are_readable_on_every_weight(theme):
-    for weight in np.linspace(0, 1, 41):
-        levels = DocumentWeights(("a",), np.array([weight]), np.array([1.0]))
-        html = lines(levels, None, theme, Ink.of(theme))
-        colors = re.search(r"background:(#\w{6});color:(#\w{6})", html).groups()
-        assert contrast(*map(rgb_of, colors)) >= 4.5, (weight, colors)
-
-
-def test_both_levels_have_names_pass_the_checks_of_an_upload_and_stand_beside_another_model():
+def test_a_document_is_drawn_at_both_levels_with_the_weights_of_the_run_beside_another_model():
     """The product of both levels stands beside the Transformer's row of the class, on the same words."""
-    (_, run, app), (task, other, _) = documents("hierarchical"), documents("classifier")
+    config, sizes = TaskConfig.of("documents", sentences=4), dict(held_out=12, num_examples=3)
+    (_, run, app), (task, other, other_app) = (
+        drawn(config, kind, **sizes) for kind in ("hierarchical", "classifier")
+    )
+    assert_document(task, run, app)
+    assert_document(task, other, other_app)
     picker = app.selectbox(key=f"train:kind:{run.id}")
     assert picker.options == ["Sentences of the document", "Words of each sentence"]
-    picker.set_value("words").run()
-    assert document_html(app)
+    assert document_html(picker.set_value("words").run())
     assert train.run_question(load_run(run)) is None, "where guessing reaches one half"
     example, frame = task.held_out(3)[2], run.frame(2)
     both = sides([summarize(run), summarize(other)])
@@ -703,6 +657,24 @@ def test_both_levels_have_names_pass_the_checks_of_an_upload_and_stand_beside_an
         validate.frames(run, run.config())
 
 
+def test_by_hand_a_drawing():
+    """A sentence has what its words have; words are escaped, and readable on every colour of the scale."""
+    weights = np.array([0.1, 0.1, 0, 0.0, 0.3, 0, 0, 0.3, 0.2], dtype=np.float32)
+    levels = DocumentWeights.of_words(TOKENS, weights)
+    assert levels.sentences == pytest.approx([0.2, 0.6, 0.2])
+    assert levels.words == pytest.approx([0.5, 0.5, 0, 0, 0.5, 0, 0, 0.5, 1])
+    html = lines(levels, range(3, 8), "light", Ink.of("light"))
+    counts = {"<tr style": 3, "decides": 1, "&lt;b&gt;": 1, "<b>": 0}
+    assert {text: html.count(text) for text in counts} == counts
+    assert "0.50 of its sentence, 0.30 of the document" in html
+    fills = [shade(float(weight), "light") for weight in levels.words]
+    assert re.findall(r"background:(#\w{6});color:(#\w{6})", html) == [
+        (fill, text_on(fill, "light")) for fill in fills
+    ]
+    none = DocumentWeights.of_words(TOKENS, np.zeros(9, dtype=np.float32))
+    assert not none.words.any(), "a sentence without weight"
+
+
 def test_the_controls_of_a_hierarchical_model():
     """Neither positions nor what a decoder reads are on offer; the mechanisms are those of one learned query."""
     start = ModelConfig.from_json(
@@ -712,3 +684,110 @@ def test_the_controls_of_a_hierarchical_model():
     assert keys == ["layers", "cell", "bidirectional", "dropout"]
     names = ("bahdanau", "luong_general", "luong_local_m", "vaswani", "linear_transformer")
     assert [fits(key, "hierarchical", (32, 1)) for key in names] == [True] * 2 + [False] * 3
+
+
+# The page Fine-tune.
+
+
+def tuned(*records: Record, task: str = "classify", says: tuple[str, str]) -> Run:
+    """A run of fine-tuning with these records, and its last status."""
+    run = create(usual(task))
+    for record in records:
+        run.append(record)
+    run.set_status(*says)
+    return run
+
+
+def test_first_sight_is_the_kept_run_beside_what_it_beats():
+    records, app = TUNED["classify"].records(), open_at("fine_tune")
+    first, last = records[0], records[-1]
+    assert last.sequence_accuracy > 0.8 and first.sequence_accuracy < 0.5
+    before, after = (f"{round(100 * one.sequence_accuracy)}\u00a0%" for one in (first, last))
+    heads = app.selectbox(key="fine_tune:head").options
+    assert_says(
+        app,
+        f"At step {last.step:,}, accuracy is {after} on {last.held_out} held-out texts",
+        f"before training it was {before}",
+        f"In head {heads[0]},",  # that moved most
+    )
+    slider = next(one for one in app.select_slider if one.label == "Training step")
+    assert_case(slider.set_value(0).run(), Case(says=["At step 0,"], never=["has moved"]))
+    set_control("fine_tune:", app, "selectbox", "task", "pairs")
+    cross = app.selectbox(key="fine_tune:head").options
+    assert (len(heads), len(cross)) == (72, 8)
+
+
+def test_the_button_asks_for_what_the_controls_say():
+    app = open_page("fine_tune", {}, {"fine_tune:sentence": "is the library open"})
+    assert_says(app, "did not record your sentence")
+    app.session_state["fine_tune:seed:classify"] = 5  # read since the page was made
+    app.button(key="fine_tune:start").click().run()
+    (run,) = list_runs()
+    assert config_of(run) == usual("classify", logged_example="is the library open", seed=5)
+    assert "fine_tune:start" not in {button.key for button in app.button}
+    assert_case(app, Case(do=[("button", "fine_tune:stop", None)], query={"run": run.id}))
+    assert run.stop_request() == "stop"
+
+
+def test_any_sentence_is_read_by_the_model_before_and_after(monkeypatch):
+    """A run whose encoder stayed as it was, so that before and after are the same, and a head that was drawn anew."""
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    records = (
+        Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28),
+        Record(6, loss=1.3, sequence_accuracy=0.5, held_out=28, final=True),
+    )
+    run = tuned(*records, says=("finished", "Finished."))
+    build(config_of(run), parse("classify", config_of(run).data)).save(run.path)
+    app = open_page("fine_tune", {"run": run.id}, {"fine_tune:sentence": "is the library open"})
+    labels = r"(?:question|request|praise|complaint) \*\*(0\.\d\d)\*\*"
+    shares = [float(share) for share in re.findall(labels, page_text(app))]
+    assert len(shares) == 4 and shares == sorted(shares, reverse=True)
+    assert abs(sum(shares) - 1) < 0.03
+    assert_case(app, Case(says=["At step 6, accuracy is 50"], never=["has moved"]))
+    links: Any = app.get("page_link")
+    assert [link.label for link in links][:3] == ["Pretrained models", "Evidence", "Use a model"]
+    assert_script(app)
+
+
+def labelled(rows: int, labels: str, more: str = "") -> list[tuple[str, str, str]]:
+    """A table of texts in place of the example's."""
+    lines = "".join(f"{row},{labels[row % len(labels)]}\n" for row in range(rows))
+    return [("session_state", "fine_tune:data:classify", f"text,label\n{lines}{more}")]
+
+
+test_what_fine_tune_says = page_cases(
+    "fine_tune",
+    {
+        "a row without a label": Case(
+            do=labelled(9, "a", "x,"), says=["There is no label in line 11", "Fine-tune (disabled)"]
+        ),
+        "rows": Case(
+            do=labelled(16, "ab"),
+            says=["The next run trains on 12 of your rows and holds out 4."],
+            never=["Fine-tune (disabled)"],
+        ),
+        "no run": Case({"run": "20200101-000000-abcdef"}, ["not on this machine"]),
+    },
+)
+
+
+def test_a_link_to_a_run_of_pairs_brings_its_task():
+    record = Record(0, loss=9.0, sequence_accuracy=0.0, token_accuracy=0.1, held_out=100)
+    run = tuned(record, task="pairs", says=("failed", "It had no room."))
+    case = Case(says=["It had no room."], controls={"fine_tune:task": "pairs"})
+    assert_case(open_at("fine_tune", run=run.id), case)
+
+
+def test_runs_lists_it_and_opens_it_here():
+    records = (
+        Record(0, loss=1.4, sequence_accuracy=0.25, held_out=28),
+        Record(48, loss=0.3, sequence_accuracy=0.9, held_out=28, final=True),
+    )
+    run = tuned(*records, says=("finished", "Finished after 48 steps."))
+    app = open_at("runs", run=run.id)
+    assert_says(
+        app,
+        "all-MiniLM-L6-v2, fine-tuned on labels reaches 90\u00a0% accuracy after 48 steps",
+    )
+    assert app.button(key="runs:duplicate").disabled
+    assert not {run.id} & {*decodable_runs(()), *sources(), *own_runs()}
