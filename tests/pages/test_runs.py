@@ -1,29 +1,36 @@
-"""The Runs page without a browser: what each button does to the folders."""
+"""The pages Runs, Compare runs and Sweeps without a browser: what each button does to the folders."""
 
-import io
-import json
 import os
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ttest_rel
 from streamlit.testing.v1 import AppTest
 
+from core.attention import ConfigError
 from core.models import ModelConfig
 from core.runs import store
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
-from core.studies import compare_runs as compute
-from core.studies.compare_runs import expected, latest
+from core.runs.sweeps import Outcome, Sweep, list_sweeps
+from core.studies.compare_runs import expected, heads, latest, maps_at, source_at
+from core.studies.sweeps import EXAMPLE_SWEEP, SweepData, load_sweep
 from core.tasks import TaskConfig, make_task
-from core.training import Record
-from core.training.record import Prediction
+from core.training import Prediction, Record, recommended
+from core.training.seed_stats import Line, SeedStats
+from core.training.sweeps import SweepConfig, buildable, vary
+from dashboard.draw import curves as draw_sweeps
+from dashboard.draw.palette import CATEGORIES
 from dashboard.server import jobs
 from dashboard.ui.run_data import (
     EXAMPLE_RUNS,
@@ -34,14 +41,22 @@ from dashboard.ui.run_data import (
     status_of,
     summarize,
 )
-from pages import compare_runs, runs
+from pages import compare_runs, runs, sweeps
 from pages.compare_runs import names, runs_to_compare, sides
 from pages.runs import longer
-from tests.cases import each
-from tests.pages.app import open_at, page_text, query_value
+from tests.cases import each, instance
+from tests.pages.app import (
+    Case,
+    assert_case,
+    assert_says,
+    csv_rows,
+    open_at,
+    page_cases,
+    page_text,
+    query_value,
+    set_control,
+)
 from tests.training.small import small_run
-
-LAST = EXAMPLE_RUNS[0].records()[-1].step
 
 
 def made(
@@ -70,52 +85,49 @@ def test_first_sight_shows_the_examples_and_one_can_be_copied():
     app.button(key="runs:duplicate").click().run()
     (copied,) = list_runs()
     assert copied.records() == EXAMPLE_RUNS[1].records()
-    assert copied.checkpoint_steps() == EXAMPLE_RUNS[1].checkpoint_steps()
     assert copied.name == "Reverse: recurrent, dot product, copy"
     assert query_value(app, "run") == copied.id
 
 
 def test_a_run_is_named_and_found_by_a_search():
     run = made()
-    app, name = open_page(run.id), f"runs:name:{run.id}"
-    app.text_input(key=name).set_value("").run()
+    app = set_control("runs:name:", open_page(run.id), "text_input", run.id, "")
     assert "name" not in run.metadata()
-    app.text_input(key=name).set_value("  <b>dear</b> ").run()
+    set_control("runs:name:", app, "text_input", run.id, "  <b>dear</b> ")
     assert run.name == listed(app)[0] == "<b>dear</b>"
     app = open_page(**{"runs:search": "dear"})
     assert listed(app) == ["<b>dear</b>"]
-    app.text_input(key="runs:search").set_value("*nobody*").run()
-    assert not app.dataframe and "No run matches “*nobody*”" in page_text(app)
+    nobody = [("text_input", "runs:search", "*nobody*")]
+    assert_case(app, Case(do=nobody, says=["No run matches “*nobody*”"]))
+    assert not app.dataframe
 
 
 def test_a_long_list_has_pages_and_the_link_has_the_page(monkeypatch):
     monkeypatch.setattr("dashboard.ui.run_data.ROWS", 2)
-    runs = [made(name=f"run {number}") for number in range(3)]
-    app = open_page(runs[0].id)
+    first, *_ = [made(name=f"run {number}") for number in range(3)]
+    app, name = open_page(first.id), f"runs:name:{first.id}"
     assert listed(app) == ["run 2", "run 1"]
-    name = app.text_input(key=f"runs:name:{runs[0].id}")
-    assert name.value == "run 0", "a selected run may be on another page"
+    assert_case(app, Case(controls={name: "run 0"}))  # a selected run may be on another page
     app = open_page(**{"runs:page": "2"})
     assert listed(app)[0] == "run 0" and len(listed(app)) == 2
-    assert query_value(app, "runs:page") == "2"
+    assert_case(app, Case(query={"runs:page": "2"}))
     assert listed(open_page(**{"runs:page": "99"})) == ["run 2", "run 1"]
 
 
 def test_deleting_can_be_undone_and_a_run_under_way_is_not_deleted():
+    delete, undo = (("button", f"runs:{name}", None) for name in ("delete:go", "undo"))
     run = made(name="dear")
     app = open_page(run.id)
-    app.button(key="runs:delete:go").click().run()
-    assert find_run(run.id) is None and "Deleted dear" in page_text(app)
-    app.button(key="runs:undo").click().run()
+    assert_case(app, Case(do=[delete], says=["Deleted dear"]))
+    assert find_run(run.id) is None
+    assert_case(app, Case(do=[undo], never=["Deleted"], query={"run": run.id}))
     assert find_run(run.id) == run and not deleted_runs()
-    assert query_value(app, "run") == run.id and "Deleted" not in page_text(app)
     run = made(state="running")
     with run.lock():
         app = open_page(run.id)
-        panels = [panel.proto.popover for panel in app.get("popover")]
-        (delete,) = [panel for panel in panels if panel.label == "Delete"]
-        assert delete.disabled and delete.help == "Stop the run first."
-        app.button(key="runs:delete:go").click().run()
+        panels = {panel.proto.popover.label: panel.proto.popover for panel in app.get("popover")}
+        assert panels["Delete"].disabled and panels["Delete"].help == "Stop the run first."
+        assert_case(app, Case(do=[delete]))
     assert find_run(run.id) == run
 
 
@@ -131,15 +143,13 @@ def test_a_run_is_given_to_other_programs_that_can_have_it(run):
 
 
 def test_a_fork_goes_on_from_a_kept_step_for_as_long_again():
-    app = open_page("example_run")
-    app.session_state["runs:fork"] = True
-    app.run()
-    app.number_input(key=f"runs:fork:example_run:steps:{LAST}").set_value(300).run()
-    app.button(key="runs:fork:go").click().run()
+    fork, records = ("session_state", "runs:fork", True), EXAMPLE_RUNS[0].records()
+    last = records[-1].step
+    steps = ("number_input", f"runs:fork:example_run:steps:{last}", 300)
+    assert_case(open_page("example_run"), Case(do=[fork, steps, ("button", "runs:fork:go", None)]))
     (forked,) = list_runs()
-    assert forked.metadata()["parent"] == {"run": "example_run", "step": LAST}
-    assert forked.config().steps == 300
-    assert forked.records() == [r for r in EXAMPLE_RUNS[0].records() if r.step <= LAST]
+    assert forked.metadata()["parent"] == {"run": "example_run", "step": last}
+    assert forked.config().steps == 300 and forked.records() == records
     config = small_run(max_seconds=60.0)
     changes: Any = {"steps": 9, "max_seconds": 100.0, "learning_rate": 1e-3, "finish_early": False}
     assert longer(config, 9, 20.0, learning_rate=1e-3) == replace(config, **changes)
@@ -147,23 +157,21 @@ def test_a_fork_goes_on_from_a_kept_step_for_as_long_again():
 
 def test_an_upload_becomes_a_run_and_a_bad_one_says_why():
     app = open_page()
-    zipped = io.BytesIO(pack(EXAMPLE_RUNS[0])).getvalue()
-    app.file_uploader[0].set_value(("run.zip", zipped, "application/zip")).run()
+    app.file_uploader[0].set_value(("run.zip", pack(EXAMPLE_RUNS[0]), "application/zip")).run()
     (run,) = list_runs()
     assert run.records() == EXAMPLE_RUNS[0].records() and query_value(app, "run") == run.id
     app.file_uploader[0].set_value(("run.zip", b"nonsense", "application/zip")).run()
-    assert "The zip cannot be read" in page_text(app) and len(list_runs()) == 1
+    assert_says(app, "The zip cannot be read")
+    assert list_runs() == [run]
 
 
 def test_a_run_whose_settings_are_broken_stands_in_the_list_and_a_link_to_none_says_so():
     run = made()
-    data = {"config": {"task": 1}, "created": "x"}
-    (run.path / "run.json").write_text(json.dumps(data), encoding="utf-8")
-    assert "cannot be read" in page_text(open_page(run.id))
-    app = open_page("../../etc/passwd")
-    assert "not on this machine" in page_text(app) and len(listed(app)) == 3
-    item = summarize(run)
-    assert "cannot be read" in item.trouble
+    (run.path / "run.json").write_text('{"config": {"task": 1}, "created": "x"}', encoding="utf-8")
+    assert_says(open_page(run.id), "cannot be read")
+    app, item = open_page("../../etc/passwd"), summarize(run)
+    assert_says(app, "not on this machine")
+    assert len(listed(app)) == 3 and "cannot be read" in item.trouble
     assert (item.created, item.name) == (0, "unreadable")
     assert runs.about_text(item) and runs.result_text(item) and runs.state(item)
 
@@ -184,31 +192,25 @@ def become(monkeypatch, tmp_path):
     return become
 
 
-def test_a_run_of_another_server_is_fetched_and_its_link_opens_it(become):
+def test_a_run_of_another_server_is_fetched_and_its_link_opens_it_but_one_that_trains_does_not_continue(
+    become,
+):
     become("red")
-    first, second = made(name="first"), made(name="second")
-    copy_now()
+    first, second = made(name="first", state="running"), made(name="second")
+    with first.lock():
+        copy_now()
     become("blue")
     app = open_page()
-    assert "all are copied. 2 more runs are only there." in page_text(app) and len(listed(app)) == 2
-    app.session_state["runs:stored"] = True
-    app.run()
+    stored = [("session_state", "runs:stored", True)]
+    assert_case(app, Case(says=["all are copied. 2 more runs are only there."], do=stored))
+    assert len(listed(app)) == 2
     menu = app.selectbox(key="runs:stored:run")
     assert menu.options[0].startswith("second · finished · red · ")
     app.button(key="runs:stored:go").click().run()
     assert [run.id for run in list_runs()] == [second.id] and "second" in listed(app)
     open_at("train", run=first.id)
     assert {run.id for run in list_runs()} == {first.id, second.id}, "a link opens it, too"
-
-
-def test_a_run_that_trains_elsewhere_does_not_continue_here(become):
-    become("red")
-    run = made(state="running")
-    with run.lock():
-        copy_now()
-    become("blue")
-    store.bring(run.id)
-    (copied,) = list_runs()
+    copied = instance(find_run(first.id), Run)
     with pytest.raises(OSError, match="red trains this run"):
         jobs.resume(copied)
     assert copied.status().state == "paused"
@@ -217,15 +219,13 @@ def test_a_run_that_trains_elsewhere_does_not_continue_here(become):
 def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypatch):
     become("red")
     made()
-    copies = copier()
-
     refuse = Mock(side_effect=ConnectionError("no route"))
-    monkeypatch.setattr(type(copies.place.files), "find", refuse)
+    monkeypatch.setattr(type(copier().place.files), "find", refuse)
     copy_now()
-    assert "cannot be reached (ConnectionError). Training goes on here" in page_text(open_page())
+    assert_says(open_page(), "cannot be reached (ConnectionError). Training goes on here")
     monkeypatch.setenv("ATTENTION_LAB_STORE", "nosuch://key:secret@host/lab")
-    text = page_text(open_page())
-    assert "The store nosuch://host/lab cannot be opened" in text and "secret" not in text
+    says = ["The store nosuch://host/lab cannot be opened"]
+    assert_case(open_page(), Case(says=says, never=["secret"]))
 
 
 # What the list of runs says of each, what a search finds, and what the link picks; and the runs that come along.
@@ -340,52 +340,53 @@ def open_compared(*runs: str, **link: str) -> AppTest:
 def test_runs_are_compared_at_equal_steps_and_at_equal_seconds_and_others_can_be_chosen():
     fast, slow, third = compared("fast", 1.0), compared("slow", 2.0), compared("third")
     app = open_compared(fast.id, slow.id)
-    page = page_text(app)
-    assert "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow" in page
-    assert "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%" in page
-    assert "All settings are equal." in page
-    app.selectbox(key="compare_runs:2").set_value(third.id).run()
-    assert query_value(app, "runs") == ",".join((fast.id, slow.id, third.id))
-    assert "for third" in page_text(app)
+    assert_says(
+        app,
+        "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow",
+        "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%",
+        "All settings are equal.",
+    )
+    chosen = [("selectbox", "compare_runs:2", third.id)]
+    link = {"runs": ",".join(run.id for run in (fast, slow, third))}
+    assert_case(app, Case(do=chosen, says=["for third"], query=link))
 
 
 def test_measure_and_step_are_told_and_in_the_link():
     ids = compared("a").id, compared("b").id
-    app = open_compared(*ids, **{"step": "2", "compare_runs:measure": "Loss"})
-    assert "At step 2, validation loss: 2.00 for a, 2.00 for b" in page_text(app)
+    at_two = "At step 2, validation loss: 2.00 for a, 2.00 for b"
+    assert_says(open_compared(*ids, **{"step": "2", "compare_runs:measure": "Loss"}), at_two)
     app = open_compared(*ids, **{"step": "../3", "compare_runs:measure": "nothing"})
-    assert "At step 4, sequence accuracy" in page_text(app)
-    app.button_group(key="compare_runs:measure").set_value("loss").run()
-    assert "validation loss: 0.00 for a, 0.00 for b" in page_text(app)
+    assert_says(app, "At step 4, sequence accuracy")
+    loss = [("button_group", "compare_runs:measure", "loss")]
+    assert_case(app, Case(do=loss, says=["validation loss: 0.00 for a, 0.00 for b"]))
     slider = next(item for item in app.select_slider if item.label == "Training step")
-    slider.set_value(2).run()
-    assert "At step 2, validation loss: 2.00 for a" in page_text(app)
+    assert_says(slider.set_value(2).run(), at_two)
 
 
 def test_of_five_runs_four_are_compared_and_one_that_is_not_here_is_told():
     runs = [compared(name).id for name in "abcde"]
-    page = page_text(open_compared(*runs))
-    assert "At most 4 runs" in page and "for d" in page and "for e" not in page
-    page = page_text(open_compared("../../etc/passwd", runs[0]))
-    assert "1 of the runs in the link is not on this machine" in page
+    says = ["At most 4 runs", "for d"]
+    assert_case(open_compared(*runs), Case(says=says, never=["for e"]))
+    app = open_compared("../../etc/passwd", runs[0])
+    assert_says(app, "1 of the runs in the link is not on this machine")
 
 
 def test_runs_without_maps_or_measurements_say_so():
     other = compared("copier", task=TaskConfig.of("copy", length=6, vocab=12))
-    page = page_text(open_compared(compared("a").id, compared("b").id, other.id))
-    assert "No map of copier" in page and "for copier" in page, "another task has curves alone"
+    app = open_compared(compared("a").id, compared("b").id, other.id)
+    assert_says(app, "No map of copier", "for copier")  # another task has curves alone
     kinds = {"none": np.zeros((1, 1, 1, 1))}
     runs = [compared(name, kinds=kinds, model=ModelConfig.recurrent(8, None)) for name in "ab"]
     for run in runs:
         for step in run.frame_steps():
             run.frame_path(step).unlink()
     app = open_compared(*(run.id for run in runs))
-    assert "None of these runs has saved attention maps" in page_text(app)
+    assert_says(app, "None of these runs has saved attention maps")
     runs = [create_run(small_run(seed=seed)) for seed in (1, 2)]
     for run in runs:
         run.set_status("stopped")
     app = open_compared(*(run.id for run in runs))
-    assert "None of these runs has measured anything yet" in page_text(app)
+    assert_says(app, "None of these runs has measured anything yet")
 
 
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
@@ -393,42 +394,40 @@ def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
         (1, 2, 13, 13), np.float32
     )  # six letters, the start mark and six letters in one line
     both[:, :, 6:, :6] = np.arange(42, dtype=np.float32).reshape(7, 6) / 50
-    decoder = compared(
-        "one line",
-        kinds={"causal": both},
-        model=ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned"),
-    )
+    model = ModelConfig.transformer(8, 2, 1, 16, kind="decoder", position="learned")
+    decoder = compared("one line", kinds={"causal": both}, model=model)
     both_sides = sides([summarize(compared("cross")), summarize(decoder)])
-    read = [compute.source_at(side, 4, 0)[1] for side in both_sides]
-    assert read[0].weights.shape == read[1].weights.shape == (1, 2, 7, 6)
-    np.testing.assert_allclose(read[1].weights[0, 0], both[0, 0, 6:, :6], atol=1e-3)
-    maps, rows, columns, other = compute.maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
+    read = [source_at(side, 4, 0)[1].weights for side in both_sides]
+    assert read[0].shape == read[1].shape == (1, 2, 7, 6)
+    np.testing.assert_allclose(read[1][0, 0], both[0, 0, 6:, :6], atol=1e-3)
+    maps, rows, columns, other = maps_at(both_sides, 4, 0, ((0, 0), (0, 1)))
     assert [one.run.index for one in maps] == [0, 1] and not other
     assert (len(rows), len(columns)) == (7, 6)
     side = both_sides[0]  # a run shows what it saved at the step or last before
-    assert [compute.source_at(side, step, 0)[0] for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
-    np.testing.assert_allclose(compute.source_at(side, 3, 1)[1].weights, 0.3, atol=1e-3)
-    assert compute.heads(side) == [(0, 1), (0, 0)], (
+    assert [source_at(side, step, 0)[0] for step in (0, 3, 4, 99)] == [0, 2, 4, 4]
+    np.testing.assert_allclose(source_at(side, 3, 1)[1].weights, 0.3, atol=1e-3)
+    assert heads(side) == [(0, 1), (0, 0)], (
         "the head that looks best where the output comes from stands first"
     )
 
 
 def test_settings_that_differ_are_named_once():
-    runs = [
-        compared("a"),
-        compared("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive")),
-    ]
+    recurrent = compared("b", learning_rate=1e-2, model=ModelConfig.recurrent(8, "additive"))
+    runs = [compared("a"), recurrent]
     rows, equal = compare_runs.differences(sides(list(map(summarize, runs))))
     values = {row[0]: row[1:] for row in rows}
-    assert values["learning_rate"] == ["0.003", "0.01"]
-    assert values["kind"] == ["transformer", "recurrent"]
-    assert values["attention.score"] == ["scaled_dot", "additive"]
+    differ = {
+        "learning_rate": ["0.003", "0.01"],
+        "kind": ["transformer", "recurrent"],
+        "attention.score": ["scaled_dot", "additive"],
+    }
+    assert {name: values[name] for name in differ} == differ
     names = set().union(*(compare_runs.settings(run.config().to_json()) for run in runs))
     assert "attention.num_heads" not in values and equal == len(names) - len(rows) - 3
 
 
 def test_names_leave_out_what_all_share_and_differ():
-    items = [summarize(compared("a")), summarize(compared("a")), summarize(compared("x" * 99))]
+    items = [summarize(compared(name)) for name in ("a", "a", "x" * 99)]
     assert names(items) == ["a", "a (2)", "x" * 29 + "…"]
     examples, _ = runs_to_compare(list_summaries())
     assert [item.run for item in examples] == list(EXAMPLE_RUNS), "the first choice"
@@ -437,13 +436,353 @@ def test_names_leave_out_what_all_share_and_differ():
 
 def test_latest_takes_the_last_measured():
     records = (
-        Record(0, sequence_accuracy=0.1, train_seconds=0.0),
+        Record(0, sequence_accuracy=0.1, train_seconds=0.0, expected=((0.1, 0.4), (0.3, 0.2))),
         Record(2, sequence_accuracy=None, train_seconds=1.0),
         Record(4, sequence_accuracy=0.9, train_seconds=2.0),
     )
     assert latest(records, lambda r: r.sequence_accuracy, lambda r: r.train_seconds <= 1.5) == 0.1
     assert latest(records, lambda r: r.bleu, lambda r: True) is None
-    assert (
-        expected(Record(0, expected=((0.1, 0.4), (0.3, 0.2)))) == 0.4
-        and expected(Record(0)) is None
+    assert [expected(record) for record in records] == [0.4, None, None]
+
+
+# Sweeps without workers: what the page shows, starts, stops and finds again.
+
+
+@pytest.fixture(autouse=True)
+def no_workers(monkeypatch):
+    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+
+
+open_sweeps = partial(open_at, "sweeps")
+
+
+def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
+    app = open_sweeps()
+    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
+    for measure in ("sequence_accuracy", "token_accuracy", "loss", "expected"):
+        app.selectbox(key="sweeps:measure").set_value(measure)
+        for over in ("steps", "train_seconds"):
+            set_control("sweeps:", app, "segmented_control", "over", over)
+            assert len(app.get("vega_lite_chart")) == 2
+    app.session_state["sweeps:claim"] = app.session_state["sweeps:runs"] = True
+    assert_says(app.run(), "QK-norm, seed 4")  # each run can be seen
+    set_control("sweeps:", app, "number_input", "claim:bound:True", 5.0)
+    first, second = (app.selectbox(key=f"sweeps:claim:{name}:6") for name in ("first", "second"))
+    assert_says(
+        app,
+        f"With {first.options[0]} the share of whole answers is higher by more than 0.05 than with "
+        f"{second.options[1]}.",
     )
+    assert app.get("download_button")[-1].proto.label == "Download the claim"
+
+
+def test_a_sweep_is_started_found_again_stopped_and_continued():
+    """Every value is queued from every seed; a fresh page shows the sweep until the example is chosen."""
+    start = [("selectbox", "axis", "num_heads"), ("slider", "seeds", 2), ("button", "start", None)]
+    app = open_sweeps()
+    assert_case(app, Case(do=start), "sweeps:")
+    (sweep,) = list_sweeps()
+    runs = sweep.runs().values()
+    assert [run.config().model.num_heads for run in runs] == [1, 2, 4, 8] * 2
+    assert "0 of 8 runs done" in app.get("progress")[0].proto.text
+    fresh = open_sweeps()
+    fresh.session_state["sweeps:runs"] = True
+    links = [link.proto for link in fresh.run().get("page_link") if "seed" in link.proto.label]
+    shown = {(link.page, link.query_string) for link in links}
+    assert shown == {("train", f"run={run.id}") for run in list_runs()} and len(shown) == 8
+    assert fresh.button(key="sweeps:stop")
+    assert_case(fresh, Case(query={"sweep": sweep.id}))
+    assert_case(fresh, Case(do=[("selectbox", "sweeps:shown", "")], query={"sweep": None}))
+    assert fresh.run().button(key="sweeps:start")
+    app = open_sweeps(sweep=sweep.id)
+    app.button(key="sweeps:stop").click().run()
+    for run in runs:  # the workers, had there been any, would have said so
+        run.set_status("stopped", "Stopped.")
+    assert_says(app.run(), "0 of 8 runs have finished")
+    app.button(key="sweeps:continue").click().run()
+    assert all(not run.status().ended for run in runs)
+    sweep.path.write_text('{"config": 3}', encoding="utf-8")
+    for link, says in ((sweep.id, "cannot be read"), ("../../etc/passwd", "not on this machine")):
+        assert_says(open_sweeps(sweep=link), says)
+
+
+def test_what_the_controls_ask_for_is_started_and_too_few_values_are_refused():
+    run, app = create_run(small_run(batch_size=9), name="nine at a time"), open_sweeps()
+    moves = [
+        ("selectbox", "from", run.id),
+        ("segmented_control", "equal", "seconds"),
+        ("number_input", "seconds", 2.0),
+    ]
+    assert_case(app, Case(do=moves), "sweeps:")
+    assert any("nine at a time" in label for label in app.selectbox(key="sweeps:from").options)
+    chosen = app.multiselect[0].value
+    app.multiselect[0].set_value(chosen[:1]).run()
+    assert_case(app, Case(says=["2 to 8 values", "Start sweep (disabled)"]))
+    app.multiselect[0].set_value(chosen).run()
+    app.session_state["sweeps:seeds"] = 2  # read since the page was made
+    app.button(key="sweeps:start").click().run()
+    config = list_sweeps()[0].config()
+    assert (config.base.batch_size, config.equal, config.seeds) == (9, "seconds", (0, 1))
+    assert config.run(0, 0).max_train_seconds == 2.0
+
+
+def test_a_link_brings_back_what_was_chosen():
+    link: dict[str, Any] = {
+        "sweeps:values:reverse:transformer:score": ["Cosine", "Additive"],
+        "sweeps:steps:reverse:transformer": "150",
+    }
+    app = open_sweeps(**link)
+    assert app.multiselect[0].value == ["Cosine", "Additive"] and app.number_input[0].value == 150
+    app.button(key="sweeps:start").click().run()
+    config = list_sweeps()[0].config()
+    assert [value.key for value in config.values] == ["cosine", "additive"]
+    assert config.base.steps == 150
+
+
+MEASURED = {"measure": "token_accuracy", "over": "train_seconds"}
+
+
+test_what_a_link_opens = page_cases(
+    "sweeps",
+    {
+        "as older links": Case({"measure": "letters", "over": "trained"}, controls=MEASURED),
+    }
+    | {  # as links hold it, and as they did
+        text: Case({"axis": text}, controls={"axis": "norm"}, query={"sweeps:axis": "norm"})
+        for text in ("norm", "Place of the norm")
+    }
+    | {  # what cannot be leaves the page whole
+        f"bad {name}": Case({name: value}, ["Start sweep"])
+        for name, value in {
+            "from": "20200101-000000-000000",
+            "kind:reverse": "nonsense",
+            "values:reverse:transformer:score": "nonsense",
+            "steps:reverse:transformer": "1e9",
+        }.items()
+    },
+    prefix="sweeps:",
+)
+
+
+# A sweep in the queue, what is offered to vary, and what the page says of numbers and their spread.
+
+
+UNEQUAL = [[0.98, 0.99, 0.97], [0.05, 0.99, 0.9]]
+HALF = Outcome("running", "", (0, 2), (0.0, 1.0), {"sequence_accuracy": (0.0, 0.3)})
+
+
+def sweep_config(**changes) -> SweepConfig:
+    usual = dict(base=small_run(), axis="score", values=("dot", "general"), seeds=(0, 1))
+    return SweepConfig(**{**usual, **changes})
+
+
+def shown_with(
+    exact: list[list[float]], measure: str = "sequence_accuracy", **changes
+) -> SweepData:
+    """A sweep whose runs ended with these measurements, a list a value."""
+    config = sweep_config(seeds=tuple(range(len(exact[0]))), **changes)
+    outcomes = {
+        (place, seed): Outcome(
+            "finished", "", (0, 4), (0.0, 2.0), {measure: (0.0, value)}, 1000, elapsed=3.0
+        )
+        for place, row in enumerate(exact)
+        for seed, value in enumerate(row)
+    }
+    return SweepData(EXAMPLE_SWEEP, config, outcomes)
+
+
+def test_runs_wait_in_order_stop_leaves_none_waiting_and_continue_begins_where_it_was(monkeypatch):
+    def states(runs: Iterable[Run]) -> list[str]:
+        return [run.status().state for run in runs]
+
+    sweep = sweeps.start(sweep_config())
+    assert list(sweep.runs()) == list(sweep.config().cells)
+    first, *others = sweep.runs().values()
+    assert states([first, *others]) == ["starting", "queued", "queued", "queued"]
+    assert {run.metadata()["sweep"]["id"] for run in list_runs()} == {sweep.id}
+    sweeps.stop(sweep)
+    assert set(states(others)) == {"stopped"} and first.stop_request() == "stop"
+    first.set_status("finished", "Finished.")
+    assert len(sweep.missing()) == 3
+    sweeps.resume(sweep)
+    assert set(states(others)) == {"starting", "queued"}
+    assert sweep.runs()[0, 0] == first, "what had finished is left alone"
+    for run in others:
+        run.set_status("failed" if run == others[0] else "finished", "As a worker says.")
+    assert sweep.outcomes()[1, 0].state == "failed"
+    sweeps.resume(sweep)  # a failed run begins anew in a folder of its own
+    assert sweep.runs()[1, 0] != others[0]
+    assert sweep.outcomes()[1, 0].state in ("starting", "queued")
+    monkeypatch.setattr(jobs, "QUEUE", 3)
+    with pytest.raises(jobs.QueueFull):
+        sweeps.start(sweep_config())
+    assert len(list_runs()) == 5 and list_sweeps() == [sweep], "no room leaves nothing behind"
+
+
+@each(
+    "model",
+    [ModelConfig.transformer(8, 2), ModelConfig.recurrent(8), ModelConfig.recurrent(8, score=None)],
+)
+def test_whatever_is_offered_can_be_built(model):
+    base = small_run(model=model)
+    axes = sweeps.values_axes(base)
+    assert {"d_model", "learning_rate", "task.length"} <= set(axes)
+    assert ("position" in axes) == (model.kind == "transformer")
+    assert ("score" in axes) == (model.attention is not None)
+    generator = torch.get_rng_state()
+    for axis in axes:
+        for value in sweeps.offered(base, axis).values():
+            buildable(vary(base, axis, value))
+        assert set(sweeps.first(base, axis)) <= set(sweeps.offered(base, axis))
+    assert torch.equal(torch.get_rng_state(), generator), "no random number is drawn"
+
+
+@each("task", ["iris", "digits", "series", "topics"])
+def test_tasks_of_every_form_can_be_swept(task):
+    base = recommended(make_task(TaskConfig.of(task)))
+    for axis in ("score", "learning_rate"):
+        chosen = tuple(sweeps.read(base, axis, name) for name in sweeps.first(base, axis))
+        sweep = SweepConfig(base, axis, chosen)
+        sweep.try_models()
+        runs = [sweep.run(index, seed) for index, seed in sweep.cells[: len(chosen)]]
+        places = [run.model.required_attention if axis == "score" else run for run in runs]
+        assert [getattr(place, axis) for place in places] == list(chosen)
+        assert {run.task for run in runs} == {base.task}
+
+
+def test_values_are_read_as_offered_or_as_typed():
+    read = partial(sweeps.read, small_run())
+    assert (
+        read("score", "Cosine").key == "cosine" and read("mask", "local(window=3)")["window"] == 3
+    )
+    for axis, text, value in (("d_model", "24", 24), ("learning_rate", "1", 1.0)):
+        assert read(axis, text) == value and type(read(axis, text)) is type(value)
+    for axis, name in (("score", "nonsense"), ("d_model", "wide")):
+        with pytest.raises(ConfigError):
+            read(axis, name)
+
+
+@each(
+    "exact, changes, says",
+    [
+        (
+            [[0.9, 0.92, 0.94], [0.11, 0.12, 0.13]],
+            {},
+            [
+                "**Dot product** reaches **92.0\u00a0[85.4–95.8]**",
+                "**General** reaches **12.0",
+                "p < .001",
+                "+80.0 (95\u00a0% interval +77.4 to +82.4",
+                "is significant",
+                "paired t test, n = 3",
+                "The seeds of Dot product range from 90.0 to 94.0.",
+            ],
+        ),
+        (
+            UNEQUAL,
+            {},
+            [
+                "is not significant, which does not prove that they are equal.",
+                "The seeds of General range from 5.0 to 99.0.",
+            ],
+        ),
+        (
+            [*UNEQUAL, [0.1, 0.11, 0.12]],
+            {"values": ("dot", "general", "cosine")},
+            [
+                "**Dot product** differs significantly from Cosine; no difference from General is significant",
+                "3 pairs, Bonferroni's correction",
+            ],
+        ),
+    ],
+)
+def test_the_fact_tests_the_best_against_the_worst_and_never_calls_values_equal(
+    exact, changes, says
+):
+    shown = shown_with(exact, **changes)
+    sentence = sweeps.fact_text(shown, "sequence_accuracy")
+    assert [one for one in says if one not in sentence] == []
+    assert ("p < .001" in sentence) == (ttest_rel(*exact[:2]).pvalue < 0.001)
+    rows = sweeps.pairs(shown, "sequence_accuracy")[1]
+    assert len(rows) == len(exact) * (len(exact) - 1) / 2
+    assert not changes or (rows[0][0], rows[0][-1]) == ("Dot product − Cosine", "significant")
+
+
+def test_nothing_is_tested_while_runs_go_on_or_on_one_seed_and_a_smaller_loss_is_better():
+    shown = shown_with([[0.9, 0.92, 0.94, 0.0], [0.11, 0.12, 0.13, 0.0]])
+    shown.outcomes[0, 3] = replace(shown.outcomes[0, 3], state="running")
+    going = replace(shown, sweep=Sweep(Path("one.json")))
+    assert going.live and going.comparisons("sequence_accuracy") == []
+    assert "tested when all runs have ended" in sweeps.fact_text(going, "sequence_accuracy")
+    shown = shown_with([[0.9, 0.8], [0.1, 0.2]])
+    for cell in ((0, 1), (1, 1)):
+        shown.outcomes[cell] = replace(shown.outcomes[cell], state="running")
+    assert "**2** of 4 runs have finished" in sweeps.fact_text(shown, "sequence_accuracy")
+    loss = shown_with([[0.9, 0.8], [0.1, 0.2]], measure="loss")
+    assert sweeps.fact_text(loss, "loss").startswith("**General**")
+
+
+def test_the_table_and_the_progress_count_what_finished_and_what_failed():
+    shown, message = shown_with([[0.5, 0.7], [0.1, 0.2]]), "The loss is no longer a number."
+    shown.outcomes[1, 1] = Outcome("failed", message)
+    assert sweeps.table_text(shown) == (
+        ["score", "sequence accuracy %", "seconds", "seeds"],
+        [
+            ["Dot product", "60\u00a0[1–100]", "2.0\u00a0[2.0–2.0]", "2"],
+            ["General", "10.0", "2.0", "1 of 2, 1 failed"],
+        ],
+    )
+    assert sweeps.failures(shown) == [f"General, seed 1: {message}"]
+    shown.outcomes[1, 1] = HALF
+    shown.outcomes[1, 0] = Outcome("queued")
+    left = "2 of 4 runs done, 1 training, about 4\u00a0s left"  # 1.5 runs of 3 s
+    assert sweeps.progress(shown, 1) == (0.625, left)
+
+
+def test_lines_follow_the_seeds_that_finished_and_before_that_the_furthest():
+    shown = shown_with([[0.5, 0.7], [0.1, 0.2]])
+    for change, mean in (
+        ({}, (0.0, 0.6)),
+        # half a run does not bend the mean
+        ({(0, 1): replace(shown.outcomes[0, 1], state="running")}, (0.0, 0.5)),
+        ({(0, 0): HALF}, (0.0, 0.7)),
+    ):
+        shown.outcomes.update(change)
+        assert shown.lines("sequence_accuracy", "steps")[0].mean == mean
+
+
+def test_figures_stay_within_their_scale():
+    results = {0: SeedStats((97.0, 99.0, 60.0)), 1: SeedStats((5.0,))}
+    scale = draw_sweeps.Scale.around([0.0, 99.0], 100.0)
+    spec = draw_sweeps.seeds("Title", ["a", "b"], results, scale, "light")
+    rows = {
+        kind: [one["data"]["values"] for one in spec["layer"] if one["mark"]["type"] == kind]
+        for kind in ("rule", "point")
+    }
+    (first,), (second,) = rows["rule"]
+    assert first["high"] == 100.0 and first["low"] > 0 and second["low"] == second["high"] == 5.0
+    assert [len(values) for values in rows["point"]] == [3, 1], "every seed is drawn"
+    assert isinstance(spec["padding"], dict), "Streamlit writes into it"
+
+
+def test_each_of_the_most_values_of_a_sweep_has_its_own_colour():
+    names, scale = list("abcdefgh"), draw_sweeps.Scale.around([0.0, 1.0], 1.0)
+    line = Line((0, 1), (0.0, 0.5), (0.0, 0.4), (0.0, 0.6))
+    means, stats = dict.fromkeys(range(8), line), dict.fromkeys(range(8), SeedStats((0.5, 0.6)))
+    for spec in (
+        draw_sweeps.lines("Title", "step", 1, names, means, scale, "light"),
+        draw_sweeps.seeds("Title", names, stats, scale, "light"),
+    ):
+        colours = {layer["mark"].get("color") for layer in spec["layer"]}
+        assert len(set(CATEGORIES["light"][:8]) & colours) == 8
+
+
+def test_the_kept_sweep_is_whole_and_its_numbers_can_be_taken_away():
+    shown = instance(load_sweep(EXAMPLE_SWEEP), SweepData)
+    assert shown.finished == len(shown.config.cells) == 30
+    assert {o.held_out for o in shown.outcomes.values()} == {1000}
+    assert {o.steps[-1] for o in shown.outcomes.values()} == {shown.config.base.steps}
+    rows = csv_rows(sweeps.numbers_csv(shown))
+    assert len(rows) == 30 and {row["state"] for row in rows} == {"finished"}
+    assert all(0 <= float(row["sequence_accuracy"]) <= 1 for row in rows)
