@@ -1,4 +1,4 @@
-"""The page Decode, driven without a browser: the kept example, every strategy and kind of run, links and refusals."""
+"""The pages Decode and Generate, driven without a browser: every strategy, setting and kind of run, and refusals."""
 
 import math
 import re
@@ -9,13 +9,22 @@ from typing import Any
 import pytest
 import torch
 
+from core.interpret.trace import induction, most_informative_head
 from core.models import ModelConfig, Shape, build_model
-from core.models.decoding import Candidate, Hypothesis, Prompt, SearchSettings, Tree, beam, penalty
-from core.pretrained import ModelInputs
-from core.pretrained.generate import generate_steps, prepare_generation
+from core.models.decoding import Candidate, Hypothesis, Prompt, Tree, beam, penalty
+from core.pretrained import ModelInputs, load_lab_model
+from core.pretrained.example_inputs import text_of
+from core.pretrained.generate import (
+    SearchSettings,
+    decode_text,
+    generate as generate_text,
+    generate_steps,
+    prepare_generation,
+    score_continuation,
+)
 from core.runs.runs import create_run
 from core.studies.decode import Score
-from core.tasks import Task, TaskConfig, make_task
+from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
 from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
@@ -27,15 +36,28 @@ from pages import decode, generate
 from pages.decode import HALF_TRAINED
 from pages.generate import Controls, Search, picked_path, run, strip
 from tests.cases import each
-from tests.pages.app import app_at, html_text, open_at, tree
+from tests.pages.app import (
+    Case,
+    app_at,
+    assert_case,
+    assert_says,
+    captions,
+    html_text,
+    open_at,
+    page_cases,
+    page_text,
+    query_value,
+    set_control,
+    tree,
+)
 from tests.tiny_models import tiny
 
-open_page = partial(open_at, "decode")
+open_decode, open_generate = (partial(open_at, page) for page in ("decode", "generate"))
 
 
-def made(task: TaskConfig, kind: str, **changes):
+def made(task: str, kind: str, **changes):
     """A run that was never trained, but has kept its weights: all that this page needs."""
-    config = recommended(make_task(task), kind, steps=2, held_out=2, **changes)
+    config = recommended(make_task(TaskConfig.of(task)), kind, steps=2, held_out=2, **changes)
     run = create_run(config)
     run.save_checkpoint(prepare(config), config)
     run.set_status("finished")
@@ -43,10 +65,7 @@ def made(task: TaskConfig, kind: str, **changes):
 
 
 def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
-    at = open_page()
-    assert not at.error and not at.warning
-    checkpoint: tuple[Any, Task] = HALF_TRAINED.model()
-    model, task = checkpoint
+    at, (model, task) = open_decode(), HALF_TRAINED.model()
     typed = at.text_input(key="decode:source").value
     batch = task.collate([task.example(typed)])
     prompt, longest = Prompt(batch.source, batch.source_mask), task.max_target + 1
@@ -55,96 +74,103 @@ def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
     )
     target = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
     written = [tuple(task.target_vocab.decode(output.tokens)) for output in (one, four)]
-    assert written[1] == target != written[0]
-    body = html_text(at)
-    assert f"{' '.join(target)}</b>, which is correct" in body and "which is wrong" in body
-    assert number(four.logp) in body and f"probability {number(math.exp(four.logp))}" in body
+    assert written[1] == target != written[0] and not at.error and not at.warning
+    right = f"{' '.join(target)}</b>, which is correct"
+    chance = f"probability {number(math.exp(four.logp))}"
+    assert_case(at, Case(says=[right, "which is wrong", number(four.logp), chance]))
     assert any(number(four.logp) in e.value for e in at.latex)
 
 
-def test_every_setting_changes_the_tree_and_a_link_brings_it():
-    at = open_page(**{"decode:strategy": "Sampling"})
-    assert "of 20 samples" in html_text(at)
-    for kind, name, value in (
-        ("select_slider", "temperature", 2.0),
-        ("number_input", "top_k", 3),
-        ("slider", "top_p", 0.5),
-        ("slider", "samples", 7),
-        ("number_input", "seed", 3),
-    ):
-        before = tree(at)
-        getattr(at, kind)(key=f"decode:{name}").set_value(value)
-        at.run()
-        assert tree(at) != before, name
-    at = open_page(**{"decode:width": "2", "decode:penalty": "1.0"})
-    assert at.slider(key="decode:width").value == 2 and html_text(at).count('<th scope="row"') == 2
+@pytest.mark.parametrize(
+    "page, strategy, kind, key, value",
+    [
+        ("decode", "Sampling", "select_slider", "temperature", 2.0),
+        ("decode", "Sampling", "number_input", "top_k", 3),
+        ("decode", "Sampling", "slider", "top_p", 0.5),
+        ("decode", "Sampling", "slider", "samples", 7),
+        ("decode", "Sampling", "number_input", "seed", 3),
+        ("generate", "Beam", "slider", "width", 2),
+        ("generate", "Beam", "slider", "penalty", 0.0),
+        ("generate", "Sampling", "select_slider", "temperature", 3.0),
+        ("generate", "Sampling", "number_input", "top_k", 2),
+        ("generate", "Sampling", "slider", "top_p", 0.1),
+        ("generate", "Sampling", "slider", "samples", 2),
+        ("generate", "Sampling", "number_input", "seed", 7),
+        ("generate", "Greedy", "number_input", "no_repeat", 2),
+        ("generate", "Greedy", "slider", "longest", 3),
+    ],
+)
+def test_every_setting_changes_what_is_found(page, strategy, kind, key, value):
+    text = {"inside:text": "the dog saw a"} if page == "generate" else {}
+    at = open_at(page, **{f"{page}:strategy": strategy}, **text)
+    before = tree(at) + page_text(at)
+    set_control(f"{page}:", at, kind, key, value)
+    assert tree(at) + page_text(at) != before
+
+
+test_what_decode_says_of_a_source = page_cases(
+    "decode",
+    {
+        "none": Case(says=["type at least one token"], do=[("text_input", "source", "")]),
+        "long": Case(says=["at most 20"], do=[("text_input", "source", "one " * 30)]),
+    },
+    prefix="decode:",
+)
 
 
 def test_another_source_and_one_that_is_typed():
-    at = open_page()
+    at = open_decode()
     first = at.text_input(key="decode:source").value
     at.button(key="decode:another").click().run()
     assert at.text_input(key="decode:source").value != first
-    at.text_input(key="decode:source").set_value("seven ; banana").run()
+    set_control("decode:", at, "text_input", "source", "seven ; banana")
     assert "Not in the vocabulary, read as <unk>: banana" in at.caption[0].value.replace("\\", "")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
-    for typed, words in (("", "type at least one token"), ("one " * 30, "at most 20")):
-        at.text_input(key="decode:source").set_value(typed).run()
-        assert words in at.error[0].value
 
 
 def test_measuring_compares_with_greedy_over_the_same_sources():
-    body = html_text(open_page().button(key="decode:measure").click().run())
+    body = html_text(open_decode().button(key="decode:measure").click().run())
     match = re.search(r"log-probability −([\d.]+) and −([\d.]+)", body)
     assert match and float(match[1]) < float(match[2])
     assert "Greedy" in body and "Beam of 4, α 0" in body
 
 
+NO_ATTENTION = {"model": ModelConfig.recurrent(16, None)}
+
+
+FED = {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}
+
+
 @pytest.mark.parametrize(
-    ("key", "kind", "changes"),
+    ("key", "kind", "changes", "says"),
     [
-        ("reverse", "decoder", {}),
-        ("reverse", "hybrid", {}),
-        ("topics", "decoder", {}),
-        ("pictures", "transformer", {}),
-        ("dates", "recurrent", {"model": ModelConfig.recurrent(16, None)}),
-        (
-            "dates",
-            "recurrent",
-            {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")},
-        ),
+        ("reverse", "decoder", {}, ()),
+        ("reverse", "hybrid", {}, ()),
+        ("topics", "decoder", {}, ()),
+        ("pictures", "transformer", {}, ["<figure"]),
+        ("dates", "recurrent", NO_ATTENTION, ["no attention"]),
+        ("dates", "recurrent", FED, ()),
     ],
 )
-def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes):
-    run = made(TaskConfig.of(key), kind, **changes)
-    at = open_page(run=run.id)
-    assert not at.error and not at.warning and at.selectbox(key="decode:run").value == run.id
+def test_any_run_with_a_decoder_can_be_decoded(key, kind, changes, says):
+    run = made(key, kind, **changes)
+    at = open_decode(run=run.id)
+    assert not at.warning
+    assert_case(at, Case(controls={"decode:run": run.id}))
     for strategy in ("Sampling", "Greedy"):
-        at.segmented_control(key="decode:strategy").set_value(strategy).run()
+        set_control("decode:", at, "segmented_control", "strategy", strategy)
         assert not at.error and "data-place" in tree(at)
-    if changes and changes["model"].attention is None:
-        assert any("no attention" in c.value for c in at.caption)
-    if key == "pictures":
-        assert html_text(at).count("<figure") > 0
+    assert_case(at, Case(says=says))
 
 
 def test_a_run_that_says_no_tokens_is_not_offered():
-    run = made(TaskConfig.of("iris"), "classifier")
-    at = open_page(run=run.id)
-    assert "has no decoder" in at.warning[0].value.replace("\\", "")
+    run = made("iris", "classifier")
+    at = open_decode(run=run.id)
+    assert_says(at, "has no decoder")
     assert run.id not in at.selectbox(key="decode:run").options and "data-place" in tree(at)
 
 
-def test_the_run_trained_last_is_the_one_that_is_shown():
-    run = made(TaskConfig.of("copy", length=6), "transformer")
-    at = app_at("decode")
-    at.session_state["train:last"] = run.id
-    at.run()
-    assert at.selectbox(key="decode:run").value == run.id
-    assert len(at.text_input(key="decode:source").value) == 6
-
-
-def test_a_kept_step_can_be_chosen():
+def test_the_run_trained_last_is_the_one_that_is_shown_and_a_kept_step_can_be_chosen():
     config = RunConfig(
         TaskConfig.of("reverse", length=6, vocab=12), ModelConfig.transformer(8, 2), steps=10
     )
@@ -155,11 +181,13 @@ def test_a_kept_step_can_be_chosen():
         with torch.no_grad():
             dict(session.model.named_parameters())["output.bias"][5] += 3.0
     run.set_status("finished")
-    at = open_page(run=run.id)
-    assert "step 10" in at.caption[0].value
-    before = tree(at)
-    at.selectbox(key=f"decode:step:{run.id}").set_value(0).run()
-    assert "step 0" in at.caption[0].value and tree(at) != before
+    at = app_at("decode")
+    at.session_state["train:last"] = run.id
+    assert_case(at.run(), Case(says=["step 10"], controls={"decode:run": run.id}))
+    assert len(at.text_input(key="decode:source").value) == 6
+    before, first = tree(at), [("selectbox", f"decode:step:{run.id}", 0)]
+    assert_case(at, Case(do=first, says=["step 0"]))
+    assert tree(at) != before
 
 
 # Decode and Generate without a page: trees of candidates, strips of tokens, and sentences with their numbers.
@@ -168,30 +196,25 @@ def test_a_kept_step_can_be_chosen():
 NAMES = [f"w{i}" for i in range(11)]
 
 
-def grown(width=16, longest=9) -> Tree:
+def grown(width=16) -> Tree:
     torch.manual_seed(5)
-    model: Any = build_model(
-        ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30)
-    ).eval()
-    torch.nn.init.normal_(model.output.weight, std=1.0)
+    model: Any = build_model(ModelConfig.transformer(12, 3, position="rope"), Shape(11, 11, 30))
+    torch.nn.init.normal_(model.eval().output.weight, std=1.0)
     source = torch.randint(4, 11, (1, 6))
-    return beam(
-        model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=longest
-    )
+    return beam(model, Prompt(source, torch.ones_like(source).bool()), width=width, max_length=9)
 
 
 def test_a_step_shows_its_best_and_all_that_leads_to_what_is_shown():
     tree = grown()
     path = tree.path(tree.hypotheses[-1].leaf)
-    spots = tree_spots(tree, path)
+    spots = sorted(tree_spots(tree, path), key=lambda spot: spot.rank)
     places = {spot.place for spot in spots}
     assert set(path) <= places and len(places) < len(tree.candidates)
-    by_step: dict[int, list[float]] = {}
-    for spot in sorted(spots, key=lambda spot: spot.rank):
+    by_step: dict[int, list[float]] = {step: [] for step in range(9)}
+    for spot in spots:
         one = tree.candidates[spot.place]
         assert one.step == spot.step and (one.fate == "dropped" or one.parent in (*places, -1))
-        by_step.setdefault(one.step, []).append(one.total)
-    assert sorted(by_step) == list(range(9))
+        by_step[one.step].append(one.total)
     for step, totals in by_step.items():
         best = max(one.total for one in tree.candidates if one.step == step)
         assert totals == sorted(totals, reverse=True)
@@ -203,12 +226,13 @@ def test_the_picture_has_a_box_with_its_probability_for_each_spot(theme):
     tree = grown(width=3)
     path = tree.path(tree.hypotheses[0].leaf)
     svg = tree_svg(tree, NAMES, path, theme)
-    boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?</g>', svg)
-    assert [int(place) for place, _ in boxes] == [spot.place for spot in tree_spots(tree, path)]
-    for place, parent in boxes:
-        assert tree.candidates[int(place)].parent == int(parent)
-        chance = math.exp(tree.candidates[int(place)].logp)
-        assert re.search(rf'data-place="{place}".*?>{number(chance)}</text></g>', svg)
+    boxes = re.findall(r'<g data-place="(\d+)" data-parent="(-?\d+)".*?>([^<>]*)</text></g>', svg)
+    places = [spot.place for spot in tree_spots(tree, path)]
+    candidates = [tree.candidates[place] for place in places]
+    assert boxes == [
+        (str(place), str(one.parent), number(math.exp(one.logp)))
+        for place, one in zip(places, candidates, strict=True)
+    ]
     assert svg.count('class="') == len(boxes) and svg.count(" picked") == 1
 
 
@@ -269,11 +293,10 @@ def test_a_strip_shows_weights_before_the_token_that_is_said_and_nothing_after_i
     tokens, weights = ("<b>", "a", "b", "c"), (0.9, 0.001, None, None)
     drawn = strip(tokens, weights, "light", label='x"y', now=2, chance=0.25)
     spans = re.findall(r'<span style="(.*?)">(.*?)<small>(.*?)</small>', drawn)
-    shown = [(token, number) for _, token, number in spans]
-    assert shown == [("&lt;b&gt;", "0.90"), ("a", ""), ("b", "0.25"), ("c", "")]
-    new, later = spans[2][0], spans[3][0]
-    assert Ink.of("light").pick in new and "background" not in new and "opacity" in later
-    assert 'aria-label="x&quot;y"' in drawn
+    styles, *shown = zip(*spans, strict=True)
+    assert shown == [("&lt;b&gt;", "a", "b", "c"), ("0.90", "", "0.25", "")]
+    assert Ink.of("light").pick in styles[2] and "background" not in styles[2]
+    assert "opacity" in styles[3] and 'aria-label="x&quot;y"' in drawn
     # Of very many tokens those with weight are shown.
     many = [0.4 if place in (3, 300) else 0.001 for place in range(400)]
     drawn = strip([f"t{place}" for place in range(400)], many, "dark", label="")
@@ -323,7 +346,8 @@ def search(**settings):
 def test_a_search_goes_on_where_it_was_left(monkeypatch):
     for name in ("PATIENCE", "BETWEEN", "SHARE"):
         monkeypatch.setattr(f"pages.generate.{name}", 0)
-    now, whole, seen = search(strategy="beam", width=3), search(strategy="beam", width=3), []
+    now, whole = (search(strategy="beam", width=3) for _ in range(2))
+    seen: list[int] = []
 
     def leave(now):
         seen.append(now.length)
@@ -341,6 +365,103 @@ def test_a_search_goes_on_where_it_was_left(monkeypatch):
     stopped.stopped = True
     run(stopped, leave)
     assert stopped.length == 0 and not stopped.outputs()
+
+
+def drawn_strip(at):
+    return " ".join(e.proto.body for e in at.get("html") if 'class="lab-strip"' in e.proto.body)
+
+
+def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
+    at, model, given = open_generate(), load_lab_model("induction"), text_of("induction")
+    best = generate_text(model, ModelInputs(given), SearchSettings()).hypotheses[0]
+    started = prepare_generation(model, ModelInputs(given))
+    path = score_continuation(model, started, best.tokens)
+    keys = (*started.read.ids, *best.tokens[:-1])
+    layer, head = most_informative_head(path.trace, keys, best.tokens)
+    item, text = path.trace.map(layer), decode_text(model, best.tokens)
+    assert text in [code.value for code in at.code], "the whole text, to be copied"
+    first = float(path.logits[0].softmax(-1)[best.tokens[0]])
+    heads, even, _ = induction(item, keys, best.tokens)
+    assert heads[head] > 3 * even, "the head that is shown first copies"
+    assert_says(
+        at,
+        text[:30],
+        f"At step 1 the model gives {item.queries[0]} {number(first)}",
+        f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight",
+        f"it puts {number(heads[head])} on that earlier token; uniform attention would put {number(even)}",
+        number(best.logp),
+    )
+
+
+def test_an_answer_that_is_begun_is_gone_on_with():
+    link = {"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"}
+    at, model = open_generate(**link), load_lab_model("numbers")
+    given = ModelInputs("forty-seven", target="acht")
+    tokens = generate_text(model, given, SearchSettings()).hypotheses[0].tokens
+    assert ">acht<" in drawn_strip(at)
+    assert_says(at, decode_text(model, tokens))
+    assert "acht" not in decode_text(model, tokens[:1])
+
+
+def test_what_one_session_searched_all_others_have():
+    link = {"inside:text": "the king saw the dog . the king", "generate:strategy": "Sampling"}
+    first, again = open_generate(**link), open_generate(**link)
+    assert again.session_state[generate.GOING].tree is first.session_state[generate.GOING].tree
+    assert [" steps per second" in captions(at) for at in (first, again)] == [True, False]
+    assert drawn_strip(again) == drawn_strip(first)
+
+
+def test_the_timeline_moves_the_token_that_is_said():
+    at = open_generate()
+    before = drawn_strip(at)
+    slide(at, 5)
+    assert_says(at, "At step 5 the model gives")
+    assert drawn_strip(at) != before
+    place = f"{at.session_state[generate.GOING].tree.hypotheses[0].leaf}.4"
+    assert query_value(at, "at") == place
+    assert_says(open_generate(at=place), "At step 5 the model gives")
+
+
+def slide(at, step):
+    next(e for e in at.slider if e.key.startswith("generate:step")).set_value(step)
+    at.run()
+
+
+def test_another_output_is_looked_at_where_it_parts_from_the_best():
+    at = open_generate(**{"generate:strategy": "Beam"})
+    tree = at.session_state[generate.GOING].tree
+    best, other = (tree.path(tree.hypotheses[place].leaf) for place in (0, 2))
+    parts = next(
+        step for step, (one, two) in enumerate(zip(best, other, strict=False)) if one != two
+    )
+    picked = [("selectbox", "generate:output", tree.hypotheses[2].leaf)]
+    says, link = f"At step {parts + 1} the model", {"at": f"{other[-1]}.{parts}"}
+    assert_case(at, Case(do=picked, says=[says], query=link))
+    slide(at, 1)
+    # Still on that output, though the best begins alike.
+    assert_case(at, Case(query={"at": f"{other[-1]}.0"}))
+
+
+def test_a_search_that_is_stopped_shows_what_it_has_and_goes_on(monkeypatch):
+    """As a slow model does: it is drawn while it goes on, and Stop holds it between two steps."""
+    drawn = []
+
+    def stop_after_three(now, draw, run=generate.run):
+        def watched(now):
+            draw(now)
+            drawn.append(now.length)
+            now.stopped = now.stopped or len(drawn) == 3
+
+        run(now, watched)
+
+    for name, value in (("PATIENCE", -1), ("BETWEEN", -1), ("SHARE", 0), ("run", stop_after_three)):
+        monkeypatch.setattr(generate, name, value)
+    at = open_generate(**{"inside:text": "the young queen sees the river . the young"})
+    assert drawn == [1, 2, 3] and "Stopped after 3 tokens." in [m.value for m in at.markdown]
+    first = at.session_state[generate.GOING].tree
+    assert_case(at, Case(do=[("button", "generate:go-on", None)], never=["Stopped"]))
+    assert at.session_state[generate.GOING].tree is first and at.session_state[generate.GOING].done
+    assert len(first.hypotheses[0]) == 20 and drawn[-1] == 20
 
 
 def test_sentences_tell_first_and_other_choices_with_their_numbers():
