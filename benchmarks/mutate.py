@@ -133,7 +133,8 @@ def changed(node: ast.AST) -> ast.expr | None:
 
 
 def code(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node of a function's body: no entry's bounds, no default, no annotation, no text that is formatted."""
+    """Every node of a function's body that a test can show: no entry's bounds, no default, no annotation, no text that
+    is formatted, no `strict` of a zip, which only asserts."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             for statement in function.body:
@@ -142,6 +143,8 @@ def code(tree: ast.AST) -> Iterator[ast.AST]:
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.JoinedStr | ast.Raise | ast.FunctionDef | ast.ClassDef):
+        return
+    if isinstance(node, ast.keyword) and node.arg == "strict":
         return
     yield node
     for field, value in ast.iter_fields(node):
