@@ -14,89 +14,80 @@ from core.attention.properties import score_properties
 from core.studies import mechanisms, normalizers, scores as study
 from dashboard.draw.formats import duration, number
 from pages import mechanisms as mechanisms_page, normalizers as shown_page, scores
-from tests.pages.app import html_text, live, open_at, page_text, set_control
+from tests.cases import each
+from tests.pages.app import Case, html_text, open_at, page_cases, page_text, set_control
 
 TOKENS = ("a", "long", "day", "ends", "a")
 NAMES = [item.key for item in AXES["score"]]
-put = partial(set_control, "scores:")
+
+COSINE = {"equation": "Cosine", "dims": "128"}
+test_what_scores_says = page_cases(
+    "scores",
+    {
+        "the additive score at this size": Case(COSINE, [f"{2 * 128 * 128 + 128:,}", "10.00"]),
+        "a parameter": Case(COSINE, ["2.00 cdot"], do=[("slider", "params:cosine:tau", 0.5)]),
+        "no token": Case({"tokens": "  "}, ["no token"]),
+        "a cell": Case({"tokens": "red green blue", "cell": "0.2"}, ["text{red},,text{blue}"]),
+        "no cell": Case({"tokens": "red green blue"}, ["text{green},,text{blue}"]),
+        "no such cell": Case(
+            {"tokens": "red green blue", "cell": "9.9"}, ["text{green},,text{blue}"]
+        ),
+    },
+    prefix="scores:",
+)
 
 
-def test_a_parameter_follows_from_its_entry_and_the_table_counts_at_the_size_of_the_slider():
-    page = open_at("scores", "scores:", equation="Cosine", dims="128")
-    assert f"{2 * 128 * 128 + 128:,}" in html_text(page), "the additive score"
-    assert "10.00" in live(page)
-    assert "2.00" in live(put(page, "slider", "params:cosine:tau", 0.5))
-    assert "no token" in put(page, "text_input", "tokens", "  ").warning[0].value
-
-
-@pytest.mark.parametrize("key", NAMES)
-def test_the_equation_adds_up_to_the_score_that_is_drawn(key):
+@each("key", NAMES)
+def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(key):
     result = study.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
     if result.factors is not None:  # a score that is no sum of products shows its result alone
         first, second = result.factors
-        np.testing.assert_allclose(
-            (first * second).sum(-1) * result.scale, result.scores, rtol=1e-4, atol=1e-5
-        )
+        total = (first * second).sum(-1) * result.scale
+        np.testing.assert_allclose(total, result.scores, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
+    space: dict[str, Any] = {}
+    exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
+    assert space["steps"].weights.shape == (1, 1, 6, 6)
 
 
 def test_all_scores_meet_the_same_queries_and_keys():
     """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
     result = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES if key != "qk_norm"]
-    for each in result:
-        np.testing.assert_array_equal(each.q, result[0].q)
-        np.testing.assert_allclose(each.weights[:, 0], each.weights[:, 4], rtol=1e-5)
+    for one in result:
+        np.testing.assert_array_equal(one.q, result[0].q)
+        np.testing.assert_allclose(one.weights[:, 0], one.weights[:, 4], rtol=1e-5)
     assert 0 <= scores.most_different_query(result) < len(TOKENS)
 
 
-CHARACTER = {  # rank at D = 8, symmetric, what a query twice as long does, whether turning both alike changes it
-    "dot": (8, True, 2.0, False),
-    "scaled_dot": (8, True, 2.0, False),
-    "general": (8, False, 2.0, True),
-    "cosine": (8, True, 1.0, False),
-    "qk_norm": (8, True, 1.0, True),
-}
-
-
-@pytest.mark.parametrize("key", [*CHARACTER, "additive", "concat"])
-def test_the_character_of_a_product_is_known_and_a_network_is_none_of_that(key):
+@each(
+    ("key", "parameters", "rank", "symmetric", "doubling", "rotated"),
+    [  # at D = 8; what a query twice as long does, and whether turning both alike changes it
+        ("dot", 0, 8, True, 2.0, False),
+        ("scaled_dot", 0, 8, True, 2.0, False),
+        ("general", 64, 8, False, 2.0, True),
+        ("cosine", 1, 8, True, 1.0, False),
+        ("qk_norm", 16, 8, True, 1.0, True),
+    ],
+)
+def test_the_character_of_a_product_is_known(key, parameters, rank, symmetric, doubling, rotated):
+    assert study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters == parameters
     result = score_properties(Choice(key), 5)
-    if key not in CHARACTER:
-        assert result.rank > 8 and not result.symmetric
-        assert result.rotation > 0.1 and 0.5 < result.doubling < 1.9
-        return
-    rank, symmetric, doubling, rotated = CHARACTER[key]
     assert (result.rank, result.symmetric, result.rotation > 0.01) == (rank, symmetric, rotated)
     assert result.doubling == pytest.approx(doubling, rel=1e-4)
 
 
-def test_what_is_learned_is_counted_from_the_module():
-    known = {
-        "additive": 2 * 64 + 8,
-        "dot": 0,
-        "general": 64,
-        "concat": 2 * 64 + 8,
-        "scaled_dot": 0,
-        "cosine": 1,
-        "qk_norm": 16,
-    }
-    assert {
-        key: study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters for key in known
-    } == known
+@each("key", ["additive", "concat"])
+def test_a_network_is_none_of_that(key):
+    assert study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters == 2 * 64 + 8
+    result = score_properties(Choice(key), 5)
+    assert result.rank > 8 and not result.symmetric
+    assert result.rotation > 0.1 and 0.5 < result.doubling < 1.9
 
 
 def test_the_network_takes_more_memory_than_the_product():
     torch.set_num_threads(1)
-    timings = study.timings(tuple(map(Choice, NAMES)), 0)
-    times = dict(zip(NAMES, timings, strict=True))
-    assert all(time.seconds > 0 for time in timings)
-    assert times["additive"].bytes > 5 * times["scaled_dot"].bytes
-    rows = scores.rows(
-        [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES],
-        [score_properties(Choice(key), 5) for key in NAMES],
-        timings,
-    )
-    assert {len(row) for row in rows} == {len(scores.HEAD)}
+    additive, product = study.timings((Choice("additive"), Choice("scaled_dot")), 0)
+    assert min(additive.seconds, product.seconds) > 0 and additive.bytes > 5 * product.bytes
 
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
@@ -113,29 +104,12 @@ def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_doe
     assert f"<td>{duration(7.0)}</td>" in html_text(page), "the table has the times of this machine"
 
 
-def test_a_pinned_cell_of_the_link_is_the_cell_of_the_equation():
-    numbers = {
-        cell: live(open_at("scores", "scores:", tokens="red green blue", cell=cell))
-        for cell in ("0.2", "2.0", "9.9", "")
-    }
-    assert numbers["0.2"] != numbers["2.0"]
-    assert numbers["9.9"] == numbers[""], "a cell that is not there pins nothing"
-
-
 def test_the_fact_counts_who_agrees():
     maps = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in NAMES]
     column = scores.favourite(maps, 1)
-    agree = sum(int(each.weights[1].argmax()) == column for each in maps)
-    assert f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}" in scores.fact_text(
-        maps, TOKENS, 1, 1.0
-    )
-
-
-@pytest.mark.parametrize("key", NAMES)
-def test_the_snippet_runs(key):
-    space: dict[str, Any] = {}
-    exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
-    assert space["steps"].weights.shape == (1, 1, 6, 6)
+    agree = sum(int(one.weights[1].argmax()) == column for one in maps)
+    words = f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}"
+    assert words in scores.fact_text(maps, TOKENS, 1, 1.0)
 
 
 # The page Normalizers, driven without a browser: typed scores, every control, and numbers that the modules made.
@@ -147,8 +121,6 @@ put_normalizers = partial(set_control, "normalizers:")
 
 
 def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
-    at = open_normalizers(scores="3, x, -1.5", temperature="0.5")
-    assert "key 1: masked" in html_text(at) and "You typed these scores" in at.caption[0].value
     at = open_normalizers()
     assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
     for kind, name, value in (
@@ -160,7 +132,7 @@ def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
         assert html_text(put_normalizers(at, kind, f"params:{name}", value)) != before
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "says"),
     [
         ("", "no score"),
@@ -174,24 +146,32 @@ def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
     ],
 )
 def test_bad_scores_are_refused_in_words(text, says):
-    at = put_normalizers(open_normalizers(), "text_input", "scores", text)
-    assert says in re.sub(r"\\(.)", r"\1", at.error[0].value)
     with pytest.raises(ValueError, match=re.escape(says)):
         shown_page.parse(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["5", "x, x", "0, 0, 0", "-1, −2,", "1e4, -1e4", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"],
+NO_WEIGHT = "every normalizer gives weights of 0"
+DRAWN = ("5", "0, 0, 0", "-1, −2,", "1e4, -1e4", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")
+test_what_normalizers_says = page_cases(
+    "normalizers",
+    {
+        text: Case(says=["displaystyle"], never=[NO_WEIGHT], do=[("text_input", "scores", text)])
+        for text in DRAWN
+    }
+    | {
+        "no keys": Case(says=["displaystyle", NO_WEIGHT], do=[("text_input", "scores", "x, x")]),
+        "a bad score": Case(says=["Score 1, “two”"], do=[("text_input", "scores", "1, two, 3")]),
+        "typed scores": Case(
+            {"scores": "3, x, -1.5", "temperature": "0.5"},
+            ["key 1: masked", "You typed these scores"],
+        ),
+    },
+    prefix="normalizers:",
 )
-def test_any_scores_give_a_picture(text):
-    at = put_normalizers(open_normalizers(), "text_input", "scores", text)
-    assert not at.error and live(at)
-    assert ("every normalizer gives weights of 0" in html_text(at)) == (text == "x, x")
 
 
-@pytest.mark.parametrize("key", NORMALIZERS)
-def test_what_is_drawn_is_what_the_module_computes(key):
+@each("key", NORMALIZERS)
+def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
     row = normalizers.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
@@ -199,16 +179,24 @@ def test_what_is_drawn_is_what_the_module_computes(key):
     np.testing.assert_allclose(row.weights, weights.numpy(), rtol=1e-5, atol=1e-7)
     assert row.total + row.unassigned >= 1 - 1e-9
     assert row.zeros == int((row.weights[[0, 2, 3]] == 0).sum())
+    space = dict[str, Any]()
+    exec(shown_page.snippet(Choice(key), (2.0, None, -1.0, 6.0)), space)  # noqa: S102
+    weights = space["weights"].detach()[0, 0, 0].numpy()
+    np.testing.assert_allclose(weights, row.weights, rtol=1e-5, atol=1e-7)
 
 
-def test_only_what_gets_weight_learns():
-    scores = (3.0, 1.0, 2.5)
-    learn = {
-        key: normalizers.normalize_row(Choice(key), scores, 1.0).learning for key in NORMALIZERS
-    }
-    assert (learn["softmax"], learn["sparsemax"], learn["hard"]) == (3, 2, 3)
-    assert normalizers.normalize_row(Choice.of("hard", gradient="none"), scores, 1.0).learning == 0
-    assert normalizers.normalize_row(Choice.of("top_k", k=2), scores, 1.0).learning == 2
+@each(
+    ("choice", "learning"),
+    [
+        (Choice("softmax"), 3),
+        (Choice("sparsemax"), 2),
+        (Choice("hard"), 3),
+        (Choice.of("hard", gradient="none"), 0),
+        (Choice.of("top_k", k=2), 2),
+    ],
+)
+def test_only_what_gets_weight_learns(choice, learning):
+    assert normalizers.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
 
 
 def evaluated(latex):
@@ -221,24 +209,18 @@ def evaluated(latex):
     return eval(re.sub(r"e\^\{(.*?)\}", r"math.exp(\1)", text), {"math": math, "max": max})  # noqa: S307
 
 
-@pytest.mark.parametrize("key", [key for key in NORMALIZERS if key != "hard"])
-def test_the_numbers_in_the_equation_make_the_weight(key):
-    row = normalizers.normalize_row(Choice(key), (1.0, 0.25, 1.5), 1.0)
-    for j in map(int, np.flatnonzero(row.weights)):
-        line = shown_page.numbers(row, j)
-        if isinstance(
-            row.normalizer, shown_page.WRITTEN
-        ):  # another one shows its equation and its result
-            assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
-
-
-@pytest.mark.parametrize("key", NORMALIZERS)
-def test_a_curve_passes_through_the_weight_it_follows(key):
-    scores = (1.0, None, 0.5)
-    at = dict(normalizers.sweep(Choice(key), scores, 2.0, 0))
-    assert at[2.0] == pytest.approx(
-        float(normalizers.normalize_row(Choice(key), scores, 2.0).weights[0])
+@each("key", NORMALIZERS)
+def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_through_it(key):
+    scores = (1.0, 0.25, 1.5)
+    row = normalizers.normalize_row(Choice(key), scores, 1.0)
+    assert dict(normalizers.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(
+        row.weights[0]
     )
+    # Another one than these shows its equation and its result.
+    if isinstance(row.normalizer, shown_page.WRITTEN) and key != "hard":
+        for j in map(int, np.flatnonzero(row.weights)):
+            line = shown_page.numbers(row, j)
+            assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
 
 
 def test_of_equal_weights_the_picked_and_the_first_have_numbers():
@@ -254,21 +236,8 @@ def test_names_are_escaped_and_weights_are_the_height_of_bars():
 
 def test_the_example_is_a_real_row():
     names, query, scores = normalizers.example()
-    assert (
-        query in names
-        and len(scores) == len(names)
-        and shown_page.parse(shown_page.write(scores)) == scores
-    )
-
-
-@pytest.mark.parametrize("key", NORMALIZERS)
-def test_the_snippet_runs_and_makes_the_same_weights(key):
-    scores, space = (1.0, None, -0.5), dict[str, Any]()
-    exec(shown_page.snippet(Choice(key), scores), space)  # noqa: S102
-    row = normalizers.normalize_row(Choice(key), scores, 1.0)
-    np.testing.assert_allclose(
-        space["weights"].detach()[0, 0, 0].numpy(), row.weights, rtol=1e-5, atol=1e-7
-    )
+    assert query in names and len(scores) == len(names)
+    assert shown_page.parse(shown_page.write(scores)) == scores
 
 
 def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
@@ -289,12 +258,9 @@ def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
 open_mechanisms = partial(open_at, "mechanisms", "mechanisms:")
 
 
-@pytest.mark.parametrize(
-    ("axis", "key"), [(axis, e.key) for axis, entries in AXES.items() for e in entries]
-)
-def test_every_choice_can_be_drawn_and_said(axis, key):
-    item = entry(axis, key)
-    comparison = mechanisms.compare(mechanisms_page.config_of(axis, key, {}))
+@each(("axis", "item"), [(axis, item) for axis, entries in AXES.items() for item in entries])
+def test_every_choice_can_be_drawn_and_said(axis, item):
+    comparison = mechanisms.compare(mechanisms_page.config_of(axis, item.key, {}))
     before, after, mask = comparison.before, comparison.after, comparison.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
@@ -307,16 +273,20 @@ def test_every_choice_can_be_drawn_and_said(axis, key):
 @pytest.mark.parametrize("axis", list(AXES))
 def test_each_axis_opens_with_its_table(axis):
     at = open_mechanisms(axis=mechanisms_page.NAMES[axis])
-    assert not at.warning and not at.error
-    assert len(at.dataframe[0].value) == len(AXES[axis])
-    assert at.selectbox(key=f"mechanisms:{axis}").options == [
-        f"{e.name} · {e.year}" for e in AXES[axis]
-    ]
+    assert not at.warning and len(at.dataframe[0].value) == len(AXES[axis])
+    names = [f"{item.name} · {item.year}" for item in AXES[axis]]
+    assert at.selectbox(key=f"mechanisms:{axis}").options == names
 
 
-def test_a_link_to_what_is_not_there_is_refused_in_words():
-    at = open_mechanisms(axis="Flavours", score="Bilinear · 1999")
-    assert "Flavours" in at.warning[0].value and "Bilinear" in at.warning[1].value
+test_what_mechanisms_says = page_cases(
+    "mechanisms",
+    {
+        "what is not there": Case(
+            {"axis": "Flavours", "score": "Bilinear · 1999"}, ["Flavours", "Bilinear"]
+        )
+    },
+    prefix="mechanisms:",
+)
 
 
 def test_what_it_goes_with_is_asked_of_every_pair():
