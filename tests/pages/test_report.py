@@ -2,10 +2,8 @@
 
 import gzip
 import io
-import json
 import os
 from dataclasses import replace
-from functools import partial
 from html import unescape
 from typing import Any
 
@@ -17,7 +15,6 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.draw.glossary import TERMS
 from dashboard.draw.picture_files import ReportView, report_pdf
-from dashboard.draw.pictures import with_own_ids
 from dashboard.navigation import STEPS
 from dashboard.ui import export
 from dashboard.ui.export import Report, ReportFull, new_id, read_report, save
@@ -25,7 +22,15 @@ from dashboard.ui.run_data import EXAMPLE_RUNS
 from pages import report
 from pages.questions import ANSWERS
 from tests.draw.test_components import data_of
-from tests.pages.app import open_at, page_text, query_value, without_terms
+from tests.pages.app import (
+    Case,
+    assert_says,
+    open_at,
+    page_cases,
+    page_text,
+    set_control,
+    without_terms,
+)
 
 # A report is one small file: its views in order, never larger than its bound, and found by its id alone.
 
@@ -52,6 +57,12 @@ def report_of(*names: str) -> Report:
     return Report(new_id(), "My report", tuple(replace(VIEW, id=name) for name in names))
 
 
+def stored(*views: ReportView) -> Report:
+    report = Report(new_id(), "", views)
+    save(report)
+    return report
+
+
 def order(report: Report) -> str:
     return "".join(view.id for view in report.views)
 
@@ -60,41 +71,30 @@ def test_a_report_is_read_as_it_was_saved_but_for_pages_that_are_no_more():
     report = report_of("a", "b")
     save(report)
     assert read_report(report.id) == report and 0 < export.size_of(report) < 2_000
-    report = report_of("a", "b").change("a", page="long_gone")
-    save(report)
+    save(report.change("a", page="long_gone"))
     assert order(read_report(report.id)) == "b"
 
 
 def test_views_are_moved_changed_and_removed():
     report = report_of(*"abc")
-    assert [
-        order(report.move(name, by))
-        for name, by in (("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2))
-    ] == ["bac", "acb", "abc", "abc", "bca"]
-    changed = report.change("b", note="Other", title="T")
-    assert (
-        [view.note for view in changed.views]
-        == [
-            "My note",
-            "Other",
-            "My note",
-        ]
-        and changed.views[1].title == "T"
-        and order(report.without("b")) == "ac"
-    )
+    moves = ("a", 1), ("c", -1), ("a", -1), ("c", 1), ("a", 2)
+    assert [order(report.move(*move)) for move in moves] == ["bac", "acb", "abc", "abc", "bca"]
+    changed = report.change("b", note="Other", title="T").views
+    expected = [("Heads <b>", "My note"), ("T", "Other"), ("Heads <b>", "My note")]
+    assert [(view.title, view.note) for view in changed] == expected
+    assert order(report.without("b")) == "ac"
 
 
 def test_a_full_report_says_what_would_fit_and_stays(monkeypatch):
-    report = report_of("a")
-    save(report)
+    report = stored(VIEW)
     monkeypatch.setattr(export, "MAX_BYTES", export.size_of(report) + 50)
     noise = "".join(map(chr, range(200, 3_000)))
     with pytest.raises(ReportFull, match=r"would take [\d.]+\skB; it holds at most \d+\sbytes"):
-        save(replace(report, views=(*report.views, replace(VIEW, id="b", note=noise))))
-    assert read_report(report.id) == report
+        save(replace(report, views=(VIEW, replace(VIEW, id="b", note=noise))))
     monkeypatch.setattr(export, "MAX_VIEWS", 1)
     with pytest.raises(ReportFull, match="at most 1 views"):
-        save(replace(report, views=(*report.views, replace(VIEW, id="b"))))
+        save(replace(report, views=(VIEW, replace(VIEW, id="b"))))
+    assert read_report(report.id) == report
 
 
 def test_the_oldest_reports_go_first(monkeypatch):
@@ -108,7 +108,7 @@ def test_the_oldest_reports_go_first(monkeypatch):
 
 def test_what_is_no_report_or_damaged_is_none():
     assert not any(map(read_report, ["", "..", "0" * 15, "../" * 5 + "0", "g" * 16, "0" * 16]))
-    save(report := report_of("a"))
+    report = stored(VIEW)
     damaged = b"[]", b'{"title": 1}', b'{"title": "", "views": [{"id": 1}]}'
     for data in (b"", b"no gzip", *map(gzip.compress, damaged)):
         export._path(report.id).write_bytes(data)
@@ -116,72 +116,32 @@ def test_what_is_no_report_or_damaged_is_none():
 
 
 def view_of(word: str, width: int = 200, height: int = 100, **texts: Any) -> ReportView:
-    drawing = SVG.format(w=width, h=height, word=word)
-    made = replace(VIEW, id=word, title=f"Title of {word}", svg=drawing, sentence="One & two.")
-    return replace(made, **{"note": "A note\nin two lines", **texts})
+    given = {"svg": SVG.format(w=width, h=height, word=word), "note": "A note\nin two lines"}
+    return replace(VIEW, id=word, title=f"Title of {word}", **(given | texts))
 
 
-def address(view: ReportView) -> str:
-    return f"http://host/{view.id}?a=b%20c"
+def pdf_of(*views: ReportView) -> PdfReader:
+    """The report of these views, whose links are those of their ids."""
+    address = "http://host/{0.id}?a=b%20c".format
+    return PdfReader(io.BytesIO(report_pdf("My report", "today", views, address)))
 
 
 def test_a_pdf_holds_every_view_its_words_and_its_link_and_a_long_note_on_one_sheet():
-    data = report_pdf(
-        "My report",
-        "today",
-        [
-            view_of("first"),
-            view_of("second"),
-            view_of("wide", 3_000, 2_000),
-            view_of("table", svg=""),
-        ],
-        address,
-    )
-    pdf = PdfReader(io.BytesIO(data))
+    names = ("first", "second", "wide", "table")
+    pdf = pdf_of(*map(view_of, names[:2]), view_of("wide", 3_000, 2_000), view_of("table", svg=""))
     words = " ".join(page.extract_text() for page in pdf.pages)
-    assert all(
-        text in words
-        for text in (
-            "My report",
-            "today",
-            "Title of second",
-            "second",
-            "wide",
-            "One & two.",
-            "in two lines",
-            "Title of table",
-            "Open this view live",
-        )
-    )
-    links = [
-        note.get_object()["/A"]["/URI"] for page in pdf.pages for note in page.get("/Annots", ())
-    ]
-    assert links == [f"http://host/{word}?a=b%20c" for word in ("first", "second", "wide", "table")]
+    parts = ["My report", "today", "second", "wide", "It has 0.5.", "in two lines"]
+    parts += [*(f"Title of {name}" for name in names), "Open this view live"]
+    assert [part for part in parts if part not in words] == []
+    notes = [note.get_object() for page in pdf.pages for note in page.get("/Annots", ())]
+    assert [note["/A"]["/URI"] for note in notes] == [f"http://host/{n}?a=b%20c" for n in names]
     assert pdf.metadata.title == "My report" and len(pdf.pages) == 2, "small views share a sheet"
-    pdf = PdfReader(
-        io.BytesIO(
-            report_pdf(
-                "T",
-                "",
-                [view_of("a", 600, 700), view_of("b", 600, 700, note="word " * 190)],
-                address,
-            )
-        )
-    )
-    assert ["Title of b" in page.extract_text() for page in pdf.pages] == [
-        False,
-        True,
-    ] and pdf.pages[1].extract_text().count("word") == 190
-    assert with_own_ids(SVG.format(w=1, h=1, word="x"), "v1-").count("v1-c") == 2
+    long = view_of("a", 600, 700), view_of("b", 600, 700, note="word " * 190)
+    first, second = (page.extract_text() for page in pdf_of(*long).pages)
+    assert "Title of b" not in first and "Title of b" in second and second.count("word") == 190
 
 
 TABLE = replace(VIEW, id="b", title="Costs", page="efficient", svg="", query={})
-
-
-def stored(*views) -> Report:
-    report = Report(new_id(), "", views)
-    save(report)
-    return report
 
 
 def open_page(report: Report) -> AppTest:
@@ -189,56 +149,40 @@ def open_page(report: Report) -> AppTest:
 
 
 def test_first_sight_shows_a_view_of_an_example_run():
+    view, run = report.example(), EXAMPLE_RUNS[0]
     app = open_at("report")
-    text, view, run = page_text(app), report.example(), EXAMPLE_RUNS[0]
-    assert (
-        "Your report is empty" in text and view.title in text and "report" not in app.query_params
-    )
-    last = [record for record in run.records() if record.step in run.frame_steps()][-1]
+    assert_says(app, "Your report is empty", view.title)
+    last = run.records()[-1]
     weights = run.frame(last.step)["0:cross"][0, 0]
     shown = [row[-1] for row in view.rows if row[0] == f"Step {last.step:,}"]
     np.testing.assert_allclose(np.reshape(shown, weights.shape), weights, atol=1e-6)
     assert f"{last.expected[0][0]:.2f}" in view.sentence and f"{last.even:.2f}" in view.sentence
 
 
-def test_the_views_of_a_link_are_shown_in_order_with_their_texts():
+def test_views_are_shown_in_order_and_what_is_typed_and_moved_is_saved_at_once():
     app = open_page(report := stored(VIEW, TABLE))
-    assert query_value(app, "report") == report.id and [
-        field.value for field in app.text_input
-    ] == ["", "Heads <b>", "Costs"]
-    assert [field.value for field in app.text_area] == [
-        "It has 0.5.",
-        "My note",
-    ] * 2 and "2 of at most 50 views" in page_text(app)
-    assert (
-        app.button(key="report:a:up").proto.disabled
-        and app.button(key="report:b:down").proto.disabled
-    )
-
-
-def test_what_is_typed_and_moved_is_saved_at_once():
-    app = open_page(report := stored(VIEW, TABLE))
+    fields = [field.value for field in (*app.text_input, *app.text_area)]
+    assert fields == ["", "Heads <b>", "Costs", *["It has 0.5.", "My note"] * 2]
+    assert app.button(key="report:a:up").disabled and app.button(key="report:b:down").disabled
+    assert_says(app, "2 of at most 50 views")
     app.text_area(key="report:a:note").set_value(" Another ").run()
     app.text_input(key="report:title").set_value("Mine").run()
     app.button(key="report:a:down").click().run()
     now = read_report(report.id)
-    assert now.title == "Mine" and [(view.id, view.note) for view in now.views] == [
-        ("b", "My note"),
-        ("a", "Another"),
-    ]
+    notes = [(view.id, view.note) for view in now.views]
+    assert (now.title, notes) == ("Mine", [("b", "My note"), ("a", "Another")])
     app.button(key="report:new").click().run()  # leaves the old one under its link
-    assert (
-        "Your report is empty" in page_text(app)
-        and "report" not in app.query_params
-        and read_report(report.id) == now
-    )
-    app = open_page(report)
-    app.button(key="report:b:remove").click().run()
-    assert [view.id for view in read_report(report.id).views] == ["a"]
-    app.button(key="report:a:remove").click().run()
-    assert "Your report is empty" in page_text(app)
-    app = open_at("report", report="0" * 16)
-    assert "The report of this link is not on this server" in page_text(app)
+    assert_says(app, "Your report is empty")
+    assert "report" not in app.query_params and read_report(report.id) == now
+    app = open_page(report).button(key="report:b:remove").click().run()
+    assert order(read_report(report.id)) == "a"
+    assert_says(app.button(key="report:a:remove").click().run(), "Your report is empty")
+
+
+test_a_report_that_is_not_here = page_cases(
+    "report",
+    {"in a link": Case({"report": "0" * 16}, ["The report of this link is not on this server"])},
+)
 
 
 def test_the_html_file_has_live_parts_drawings_tables_and_links():
@@ -246,57 +190,46 @@ def test_the_html_file_has_live_parts_drawings_tables_and_links():
         VIEW, id="c", part=["tree_view", "tv", {"svg": "<svg></svg>", "fact": "", "follow": False}]
     )
     html = report.html_file(Report("x", "A <title>", (VIEW, TABLE, live)), "http://host").decode()
-    parts = data_of(html)["parts"]
-    assert (
-        [part["name"] for part in parts] == ["", "", "tree_view"]
-        and "first" in parts[0]["html"]
-        and 'id="v0-c"' in parts[0]["html"]
-        and "<td>0.50</td>" in parts[1]["html"]
-    )
-    assert (
-        'href="http://host/heads?heads%3Atext=the+cat"' in parts[0]["below"]
-        and "My note" in parts[0]["below"]
-        and "A &lt;title&gt;" in html
-        and json.dumps("tree_view") in html
-    )
+    drawing, table, tree = data_of(html)["parts"]
+    assert [part["name"] for part in (drawing, table, tree)] == ["", "", "tree_view"]
+    assert "first" in drawing["html"] and drawing["html"].count("v0-c") == 2
+    assert 'href="http://host/heads?heads%3Atext=the+cat"' in drawing["below"]
+    assert "My note" in drawing["below"] and "<td>0.50</td>" in table["html"]
+    assert "A &lt;title&gt;" in html
     first = replace(VIEW, page="start", query={})  # the first page has no name in its link
     assert report.address(first, "http://host/app/") == "http://host/app/"
 
 
 def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
     long = replace(TABLE, rows=[[f"row {at}", at] for at in range(60)])
-    text = page_text(open_page(stored(long)))
-    assert (
-        "row 49" in text
-        and "row 50" not in text
-        and "The first 50 of 60 rows" in text
-        and b"row 59" in report.html_file(Report("x", "", (long,)), "")
-    )
+    app = open_page(stored(long))
+    assert_says(app, "row 49", "The first 50 of 60 rows")
+    assert "row 50" not in page_text(app)
+    assert b"row 59" in report.html_file(Report("x", "", (long,)), "")
 
 
 # The page Questions: every answer opens, its numbers are right, and its links lead to pages.
 
 
-def test_every_answer_opens_with_its_numbers_and_links():
+def test_every_answer_opens_with_its_links():
     app = open_at("questions", "questions:", question=ANSWERS["padding"].question)
     assert app.radio(key="questions:question").value == "padding"
     for key, answer in ANSWERS.items():
-        app.radio(key="questions:question").set_value(key).run()
+        set_control("questions:", app, "radio", "question", key)
         assert answer.text in unescape(without_terms(" ".join(item.value for item in app.markdown)))
         assert {page for page, _ in answer.pages} <= {step.key for step in STEPS}
 
 
 def test_the_tables_of_scores_masks_views_and_families():
-    tables = {key: (one, one.study()) for key, one in ANSWERS.items() if one.study}
+    tables = {key: one.study() for key, one in ANSWERS.items() if one.study}
+    sentences = {key: ANSWERS[key].sentence(rows) for key, rows in tables.items()}
     cells = {
-        key: [[write(row) for write in one.columns.values()] for row in rows]
-        for key, (one, rows) in tables.items()
+        key: [[write(row) for write in ANSWERS[key].columns.values()] for row in rows]
+        for key, rows in tables.items()
     }
-    sentences = {key: one.sentence(rows) for key, (one, rows) in tables.items()}
-    rows = cells["scaling"]
-    for d, std, *_ in rows:
+    for d, std, *_ in cells["scaling"]:
         assert float(std) == pytest.approx(int(d) ** 0.5, rel=0.15)
-    assert float(rows[-1][2]) > 0.9 > 0.5 > float(rows[-1][3])
+    assert float(cells["scaling"][-1][2]) > 0.9 > 0.5 > float(cells["scaling"][-1][3])
     assert "5 of the 5" in sentences["masks"] and "mask 0 do" in sentences["masks"]
     x = torch.arange(3).repeat_interleave(4).view(1, 3, 4)
     wrong = (x.view(1, 2, 3, 2) != x.view(1, 3, 2, 2).transpose(1, 2)).any(-1).sum()
@@ -311,9 +244,8 @@ def test_the_tables_of_scores_masks_views_and_families():
 
 
 def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
-    find = partial(open_at, "glossary", "glossary:")
-    assert len(find().get("page_link")) == len(TERMS) + 1  # and the next page
-    assert (
-        0 < len(find(find="softmax").get("page_link")) - 1 < len(TERMS)
-        and "xyzzy" in find(find="xyzzy").info[0].value
-    )
+    links = {"": {}, "some": {"find": "softmax"}, "none": {"find": "xyzzy"}}
+    find = {name: open_at("glossary", "glossary:", **link) for name, link in links.items()}
+    counts = {name: len(app.get("page_link")) for name, app in find.items()}
+    assert counts[""] == len(TERMS) + 1 > counts["some"] > 1, "the next page has a link, too"
+    assert_says(find["none"], "xyzzy")
