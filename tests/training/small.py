@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from core.models import ModelConfig
-from core.runs.archive import unpack
 from core.runs.runs import Run, create_run
 from core.tasks import TaskConfig
 from core.training import Record, RunConfig, prepare, train
@@ -72,11 +71,6 @@ def records_of(**changes) -> list[Record]:
 # A small run that has really trained, as a zip, and zips made of its parts.
 
 
-class Packed(bytes):
-    def __repr__(self) -> str:
-        return f"a zip of {len(self)} bytes"
-
-
 def trained(root: Path, **changes) -> Run:
     config = small_run(**changes)
     run, session = (
@@ -107,10 +101,3 @@ def zipped(
             if data is not None:
                 file.writestr(top + name, data)
     return out.getvalue()
-
-
-def refused(data: bytes, root: Path, words: str) -> None:
-    """Refused with these words, and nothing is left of it."""
-    with pytest.raises(ValueError, match=words):
-        unpack(data, root)
-    assert list(root.iterdir()) == []

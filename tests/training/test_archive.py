@@ -2,52 +2,74 @@
 
 import io
 import json
+import os
 import re
 import shutil
 import struct
 import time
+import uuid
 import warnings
 import zipfile
+from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.numpy import save as save_arrays
+from safetensors.torch import load, save
 
 from core.claims import run as claim_run
-from core.files import CORPORA, REPORTS, runs_folder, write_atomically
+from core.files import CORPORA, REPORTS, folder_bytes, runs_folder, write_atomically
 from core.interpret import corpus_run
 from core.interpret.corpus import Corpus, CorpusConfig
 from core.models import ModelConfig
-from core.runs import archive
+from core.runs import archive, folder as run_index
 from core.runs.folder import RunFolder
-from core.runs.runs import Run, create_run, discard, find_run, list_runs, open_run, prune
+from core.runs.runs import (
+    LONGEST_NAME,
+    Run,
+    create_run,
+    deleted_runs,
+    discard,
+    duplicate,
+    find_run,
+    list_runs,
+    open_run,
+    prune,
+    restore,
+)
 from core.runs.store import (
     Copier,
     Item,
     Store,
     StoreError,
     _copiers,
+    _open,
     bring,
+    copier,
     copy_now,
     forget,
     store,
 )
 from core.runs.sweeps import create_sweep, delete_sweep
 from core.runs.worker import work
+from core.studies.sweeps import SweepData, load_sweep
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import Record, prepare, recommended, train
 from core.training.__main__ import main
+from core.training.record import Prediction
 from core.training.sweeps import SweepConfig
 from dashboard.server import people
 from dashboard.ui import export
 from pages import sweeps
-from tests.cases import each
+from tests.cases import each, instance
+from tests.fuzz.folders import sweep_with_outcomes
 from tests.training.small import (
     parts,
     record_numbers,
-    refused,
     run_command,
     small_run,
     trained,
@@ -96,8 +118,8 @@ def test_every_task_comes_back_with_its_maps(tmp_path, key):
 
 
 def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_path, packed):
-    changed = parts(packed) | {"status.json": b'{"state": "running", "pid": 1}'}
-    run = archive.unpack(zipped(changed, "my run (2)/"), tmp_path)
+    running = b'{"state": "running", "pid": 1}'
+    run = archive.unpack(zipped(parts(packed) | {"status.json": running}, "my run (2)/"), tmp_path)
     assert run.records() and run.id != "my run (2)"
     assert run.status().state == "stopped" and run.status().pid is None
     link = zipfile.ZipInfo("status.json")
@@ -109,32 +131,14 @@ def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_
     assert not (run.path / "status.json").is_symlink() and run.status().state == "stopped"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../run.json",
-        "/etc/passwd",
-        "a/../../run.json",
-        "frames/../../000000.safetensors",
-        "a/b/run.json",
-        "run.json/x",
-        "frames/x.safetensors",
-        "checkpoints/000000.pt",
-        "frames\\000000.safetensors",
-        "run.json\n",
-        "evil.py",
-        "stop",
-        "frames/0000000.safetensors",
-        "__MACOSX/._run.json",
-    ],
-)
-def test_names_that_no_run_has_are_refused(tmp_path, packed, name):
-    refused(
-        zipped(parts(packed) | {name: b"x"}),
-        tmp_path,
-        "which is not a file of a run|a zip holds one run",
-    )
-    assert not (tmp_path.parent / "run.json").exists()
+# Zips of the packed run with something else in it, each made of the zip of the whole one.
+
+
+def refused(data: bytes, root: Path, words: str) -> None:
+    """Refused with these words, and nothing is left of it."""
+    with pytest.raises(ValueError, match=words):
+        archive.unpack(data, root)
+    assert list(root.iterdir()) == [] and not (root.parent / "run.json").exists()
 
 
 def appended(packed: bytes, name: str) -> bytes:
@@ -146,13 +150,63 @@ def appended(packed: bytes, name: str) -> bytes:
 
 def lying(packed: bytes) -> bytes:
     """A zip with a file that has more bytes than it states."""
-    data = zipped(parts(packed) | {"frames/000009.safetensors": bytes(3_000_000)})
+    data = other("frames/000009.safetensors", bytes(3_000_000))(packed)
     return data.replace(struct.pack("<L", 3_000_000), struct.pack("<L", 10))
+
+
+def other(name: str, data: bytes | None) -> Callable[[bytes], bytes]:
+    return lambda packed: zipped(parts(packed) | {name: data})
+
+
+def lines(text: str) -> Callable[[bytes], bytes]:
+    """These measurements alone."""
+    return lambda packed: zipped(
+        {"run.json": parts(packed)["run.json"], "metrics.jsonl": text.encode()}
+    )
+
+
+def frames(**arrays: np.ndarray) -> Callable[[bytes], bytes]:
+    return other("frames/000000.safetensors", save_arrays(arrays))
+
+
+def weights(change: Callable[[dict, dict], object]) -> Callable[[bytes], bytes]:
+    """A checkpoint whose tensors or texts were changed."""
+
+    def tampered(packed: bytes) -> bytes:
+        data = parts(packed)["checkpoints/000004.safetensors"]
+        (length,) = struct.unpack_from("<Q", data)
+        tensors, text = load(data), json.loads(data[8 : 8 + length])["__metadata__"]
+        change(tensors, text)
+        return other("checkpoints/000004.safetensors", save(tensors, text))(packed)
+
+    return tampered
+
+
+CROSS = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
 
 
 @each(
     ("change", "words"),
     [
+        *(
+            (other(name, b"x"), "which is not a file of a run|a zip holds one run")
+            for name in (
+                "../run.json",
+                "/etc/passwd",
+                "a/../../run.json",
+                "frames/../../000000.safetensors",
+                "a/b/run.json",
+                "run.json/x",
+                "frames/x.safetensors",
+                "checkpoints/000000.pt",
+                "frames\\000000.safetensors",
+                "run.json\n",
+                "evil.py",
+                "stop",
+                "frames/0000000.safetensors",
+                "__MACOSX/._run.json",
+            )
+        ),
         (lambda packed: appended(packed, "other/run.json"), "a zip holds one run"),
         (lambda packed: appended(zipped(parts(packed)), "run.json"), "more than once"),
         (lying, "cannot be read"),
@@ -161,12 +215,101 @@ def lying(packed: bytes) -> bytes:
             (lambda packed, data=data: data, "cannot be read")
             for data in (b"", b"PK\x03\x04 no", b"x" * 99)
         ),
+        *((other(name, None), f"has no {name}") for name in ("run.json", "metrics.jsonl")),
         *(
-            (
-                lambda packed, name=name: zipped({**parts(packed), name: None}),
-                f"has no {name}",
+            (other("run.json", text.encode("latin1")), "does not describe a run")
+            for text in (
+                "",
+                "[]",
+                "null",
+                "{}",
+                '{"config": {"steps": 1}}',
+                "[" * 100_000,
+                "\xff",
+                '{"config": {"task": {"key": "nothing"}, "model": {}}}',
             )
-            for name in ("run.json", "metrics.jsonl")
+        ),
+        *(
+            (lines(text), f"metrics.jsonl, line .*{words}")
+            for text, words in (
+                ("{}", "A record needs step"),
+                ("[]", "no object"),
+                ("nonsense", "cannot be read"),
+                ("[" * 100_000, "cannot be read"),
+                ('{"step": "0"}', "step"),
+                ('{"step": -1}', "step"),
+                ('{"step": 0, "loss": "<script>"}', "loss"),
+                ('{"step": 0, "loss": Infinity}', "loss"),
+                ('{"step": 0, "more": 1}', "has no more"),
+                ('{"step": 0, "expected": [[1], [1, 2]]}', "expected"),
+                ('{"step": 0, "gradients": {"a": "b"}}', "gradients"),
+                (
+                    '{"step": 0, "examples": [{"source": ["a"], "target": "b", "predicted": []}]}',
+                    "examples",
+                ),
+                (
+                    '{"step": 0, "buckets": [{"lengths": 1, "count": 1, "exact": 1, "bleu": null}]}',
+                    "buckets",
+                ),
+                ('{"step": 3}\n{"step": 2}', "comes after"),
+                ('{"step": true}', "step"),
+                ('{"step": 0, "held_out": 0.5}', "held_out"),
+                *(
+                    (json.dumps({"step": 0, of.name: {"a": {}}}), f"1: {of.name}")
+                    for of in fields(Record)
+                ),
+            )
+        ),
+        *(
+            (frames(**{name: array}), "frames/00000")
+            for name, array in (
+                ("0:cross", CROSS[:, :, :, :5]),
+                ("0:cross", CROSS[0]),
+                ("0:cross", CROSS.astype("float32")),
+                ("0:other", CROSS),
+                ("9:cross", CROSS),
+                ("cross", CROSS),
+                ("0:cross", CROSS[:, :1]),
+            )
+        ),
+        *(
+            (weights(change), words)
+            for change, words in (
+                (
+                    lambda tensors, text: tensors.pop("model.output.weight"),
+                    "has no model.output.weight",
+                ),
+                (
+                    lambda tensors, text: tensors.update({"model.output.weight": torch.zeros(3)}),
+                    "expected",
+                ),
+                (
+                    lambda tensors, text: tensors.update({"model.more": torch.zeros(3)}),
+                    "no such tensor",
+                ),
+                (
+                    lambda tensors, text: tensors.update({"optimizer.999.step": torch.zeros(())}),
+                    "no such tensor",
+                ),
+                (
+                    lambda tensors, text: tensors.update({"optimizer.0.exp_avg": torch.zeros(1)}),
+                    "expected",
+                ),
+                (lambda tensors, text: tensors.pop("generator.data"), "random generators"),
+                (lambda tensors, text: text.update(step="5"), "is of step 5"),
+                (lambda tensors, text: text.update(step="x"), "the step of the run"),
+                (lambda tensors, text: text.update(optimizer="evil"), "optimizer evil"),
+            )
+        ),
+        *(
+            (other("checkpoints/000002.safetensors", data), "checkpoints/000002")
+            for data in (
+                b"",
+                b"\xff" * 8,
+                struct.pack("<Q", 2) + b"{}",
+                struct.pack("<Q", 10**12) + b"{}",
+                struct.pack("<Q", 9) + b'{"a": [1]',
+            )
         ),
     ],
 )
@@ -174,8 +317,15 @@ def test_what_is_no_zip_of_one_run_is_refused(tmp_path, packed, change, words):
     refused(change(packed), tmp_path, words)
 
 
+def test_whole_frames_and_records_of_before_are_read(tmp_path, packed):
+    run = archive.unpack(frames(**{"0:cross": CROSS})(packed), tmp_path)
+    assert run.frame(0).keys() == {"0:cross"}
+    before = lines('{"step": 0, "letters": 0.5, "exact": 0.25, "trained": 1.5}')(packed)
+    assert archive.unpack(before, tmp_path).records()[0].token_accuracy == 0.5
+
+
 def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed, monkeypatch):
-    bomb = zipped(parts(packed) | {"frames/000009.safetensors": bytes(3_000_000)})
+    bomb = other("frames/000009.safetensors", bytes(3_000_000))(packed)
     assert len(bomb) < 200_000
     monkeypatch.setattr(archive.shutil, "copyfileobj", lambda *_: pytest.fail("unpacked"))
     for name, most, data, words in (
@@ -195,11 +345,9 @@ def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed
 def test_only_known_words_are_kept(tmp_path, packed, parent):
     more = {"name": "n" * 999, "sweep": "x", "parent": parent, "pid": 1}
     metadata = json.loads(parts(packed)["run.json"]) | more
-    changed = parts(packed) | {"run.json": json.dumps(metadata).encode()}
-    run = archive.unpack(zipped(changed), tmp_path)
-    assert (
-        run.metadata().keys() == {"config", "created", "uploaded", "name"} and len(run.name) == 80
-    )
+    run = archive.unpack(other("run.json", json.dumps(metadata).encode())(packed), tmp_path)
+    assert run.metadata().keys() == {"config", "created", "uploaded", "name"}
+    assert len(run.name) == 80
 
 
 def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
@@ -378,24 +526,20 @@ def records(run: Run) -> list[tuple]:
     return list(map(record_numbers, run.records()))
 
 
-def test_a_run_is_copied_opened_elsewhere_and_continued_there(url, server, worker_here):
+def test_a_run_is_copied_opened_elsewhere_and_continued_there(stores, server, worker_here):
     red = server("red")
     run = create_run(small_run(steps=8), name="dear")
     work(run.path)
-    assert (
-        copy_now() == ""
-        and red.waiting == 0
-        and Item(red.root, "", run.id).manifest().server == "red"
-    )
+    assert copy_now() == "" and red.waiting == 0
+    assert Item(red.root, "", run.id).manifest().server == "red"
 
     blue = server("blue")
     (row,) = blue.elsewhere()
     assert list_runs() == [] and (row.id, row.name, row.server) == (run.id, "dear", "red")
     bring(run.id)
     (copied,) = list_runs()
-    assert (
-        files(copied) == files(run) and records(copied) == records(run) and blue.elsewhere() == []
-    )
+    assert files(copied) == files(run) and records(copied) == records(run)
+    assert blue.elsewhere() == []
     blue.take_over(copied)
     copied.update_metadata(config=small_run(steps=12).to_json())
     copied.requeue()
@@ -569,7 +713,7 @@ def test_the_shell_copies_when_it_ends(memory, server, tmp_path):
     assert [row.state for row in red.newest().values()] == ["finished"]
 
 
-def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, server):
+def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores, server):
     red = server("red")
     corpus = corpus_run.create(CorpusConfig("lab:induction", "texts", "the old man", kind="causal"))
     corpus_run.save_statistics(corpus, Corpus(texts=1, failed=[0]))
@@ -620,7 +764,7 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(url, se
     assert red.place.list(f"sweeps/{sweep.id}") == {}
 
 
-def test_of_two_servers_that_continue_a_run_at_once_one_does(url, server, monkeypatch):
+def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, monkeypatch):
     """Both have read that nobody holds the run, or that the last server's lease has run out, before either writes."""
     red = server("red").place
     blue = server("blue").place
@@ -641,3 +785,322 @@ def test_of_two_servers_that_continue_a_run_at_once_one_does(url, server, monkey
     assert red.lease("run") == lease, "only who has it gives it back"
     blue.release("run")
     assert red.lease("run") is None
+
+
+EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
+
+
+def test_a_run_is_found_again(tmp_path):
+    """And names sort by age within one second, too."""
+    config, made = small_run(seed=5), []
+    for _ in range(20):
+        made.append(create_run(config, root=tmp_path))
+        time.sleep(0.001)
+    run = made[0]
+    assert list_runs(tmp_path) == made and find_run(run.id, tmp_path) == run
+    assert run.config() == config and run.status().state == "queued" and run.records() == []
+    assert json.loads((run.path / "run.json").read_text(encoding="utf-8"))["config"]["steps"] == 4
+
+
+def test_records_and_frames_come_back_and_a_half_written_line_is_left_for_later(tmp_path):
+    run = create_run(small_run(), root=tmp_path)
+    record = Record(0, loss=1.5, expected=((0.1, 0.2),), even=0.5, examples=(EXAMPLE,))
+    run.append(replace(record, maps={"0": np.eye(2)[None, None]}))
+    run.append(Record(20, loss=float("nan")))
+    with open(run.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        file.write('not json\n{"step": "x"}\n{"step": 20, "lo')
+    first, second = run.records()
+    assert first == record and second.loss is None and second.step == 20
+    np.testing.assert_array_equal(run.frame(0)["0"], np.eye(2, dtype=np.float32)[None, None])
+    assert run.frame_steps() == [0] and run.frame(20) == {}
+    for path in (run.path / "status.json", run.path / "metrics.jsonl", run.frame_path(0)):
+        path.write_bytes(b"\xff\xfe{")  # broken files never raise
+    assert run.status().state == "stopped" and run.records() == [] and run.frame(0) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None,
+        "",
+        "..",
+        "../../etc",
+        "/etc/passwd",
+        "20261120-120000-abcdef/../..",
+        "20261120-120000-ABCDEF",
+        7,
+        "20261120-120000-abcdef\n",
+        "x" * 10_000,
+        "20261120-120000-abcde\u0661",
+    ],
+)
+def test_what_is_no_run_is_never_joined_to_a_path(name, tmp_path):
+    (tmp_path / "20261120-120000-abcdef").mkdir()
+    (tmp_path / "20261120-120000-abcdef" / "run.json").write_text("{}", encoding="utf-8")
+    assert find_run(name, tmp_path) is None
+
+
+def made(tmp_path, second: int, state: str = "finished", **more) -> Run:
+    run = create_run(small_run(), path=tmp_path / f"20261120-12000{second}-abcdef", **more)
+    run.append(Record(0, loss=1.0))
+    if state:
+        run.set_status(state)
+    return run
+
+
+def test_the_oldest_go_first_never_a_run_under_way_and_a_name_keeps_a_run_longer(tmp_path):
+    runs = [made(tmp_path, i, "" if i == 1 else "finished") for i in range(4)]
+    prune(2, tmp_path)
+    assert list_runs(tmp_path) == [runs[1], runs[3]]
+    named, *others = (made(tmp_path / "named", i, name="" if i else "dear") for i in range(3))
+    for count, left in ((2, [named, others[1]]), (1, [named])):
+        prune(count, tmp_path / "named")
+        assert list_runs(tmp_path / "named") == left
+
+
+def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp_path):
+    runs = [made(tmp_path, i) for i in range(3)]
+    runs[0].checkpoint_path(0).write_bytes(b"x" * 5_000)
+    assert folder_bytes(runs[0].path) > 5_000 > folder_bytes(runs[1].path)
+    for _ in range(2):  # what fits stays
+        prune(9, tmp_path, max_bytes=sum(folder_bytes(run.path) for run in runs[1:]))
+        assert list_runs(tmp_path) == runs[1:]
+    discard(runs[2])
+    prune(9, tmp_path, max_bytes=folder_bytes(runs[1].path))
+    assert list_runs(tmp_path) == [runs[1]] and deleted_runs(tmp_path) == []
+
+
+def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
+    """A run under way is not deleted, and only a run can be restored."""
+    run = made(tmp_path, 0, "running")
+    with pytest.raises(ValueError, match="stop it first"):
+        discard(run)
+    run.set_status("finished")
+    with run.lock(), pytest.raises(ValueError, match="stop it first"):
+        discard(run)
+    assert list_runs(tmp_path) == [run]
+    discard(run)
+    assert find_run(run.id, tmp_path) is None and list_runs(tmp_path) == []
+    for name in ("elsewhere", ".draft-old", ".draft-new"):
+        (tmp_path / name).mkdir()
+    os.utime(tmp_path / ".draft-old", (time.time() - 3_700,) * 2)
+    assert restore("../elsewhere", tmp_path) is None
+    prune(9, tmp_path)
+    assert [path.name for path in tmp_path.glob(".draft-*")] == [".draft-new"]
+    assert restore(run.id, tmp_path) == run and run.records() and list_runs(tmp_path) == [run]
+    discard(run)
+    (deleted,) = deleted_runs(tmp_path)
+    os.utime(deleted.path, (time.time() - 3_700,) * 2)
+    prune(9, tmp_path)
+    assert restore(run.id, tmp_path) is None and not deleted.path.exists()
+
+
+def test_a_copy_shares_everything_but_its_name(tmp_path):
+    parent = {"run": "x", "step": 2}
+    run = made(tmp_path, 0, name="first", parent=parent)
+    run.checkpoint_path(0).write_bytes(b"weights")
+    copied = duplicate(run, "n" * 200, tmp_path)
+    assert (copied.name, copied.metadata()["parent"]) == ("n" * LONGEST_NAME, parent)
+    assert copied.config() == run.config() and copied.status().state == "finished"
+    assert files(copied).keys() == files(run).keys() and copied.records() == run.records()
+    copied.append(Record(2, loss=0.5))
+    assert len(run.records()) == 1, "the first run does not feel what happens to its copy"
+
+
+def test_a_number_of_everything_is_no_worker(tmp_path):
+    """kill(-1, …) ends every process of the user; a status file is no reason to."""
+    run = create_run(small_run(), tmp_path)
+    for pid in (-1, 0, 1, True, "7", [7], 1e9, None):
+        text = json.dumps({"state": "running", "pid": pid})
+        (run.path / "status.json").write_text(text, encoding="utf-8")
+        assert run.status().pid is None
+
+
+def test_the_sweep_that_is_damaged_is_whole_before(tmp_path):
+    sweep, data = sweep_with_outcomes(tmp_path / "one.json")
+    sweep.path.write_text(json.dumps(data), encoding="utf-8")
+    assert instance(load_sweep(sweep), SweepData).finished == 4
+
+
+def indexed_run(root, number: int, state: str = "finished", **more) -> run_index.RunFolder:
+    run = run_index.RunFolder(root / f"20260101-{number:06d}-abcdef")
+    run.path.mkdir(parents=True)
+    (run.path / "run.json").write_text(
+        json.dumps({"config": {}, "created": 1.0, **more}), encoding="utf-8"
+    )
+    run.set_status(state)
+    return run
+
+
+@pytest.fixture(params=[0, 10**6], ids=["in a file", "in memory"])
+def root(request, tmp_path, monkeypatch):
+    """A folder of six runs, whose index is a file or in memory; a refresh compares one further run."""
+    monkeypatch.setattr(run_index, "MAX_UNINDEXED", request.param)
+    monkeypatch.setattr(run_index, "TURN", 1)
+    for number in range(6):
+        indexed_run(tmp_path, number, "queued" if number == 3 else "finished")
+    assert run_index.unfinished(tmp_path) == ["20260101-000003-abcdef"]
+    return tmp_path
+
+
+def folders(root) -> dict[str, str]:
+    """What a scan says."""
+    runs = [run_index.RunFolder(path) for path in sorted(root.glob("2026*"))]
+    return {run.id: run.status().state for run in runs if run.exists()}
+
+
+def indexed(root) -> dict[str, str]:
+    with run_index.open_index(root) as index:
+        return dict(index.database.execute("SELECT id, state FROM runs ORDER BY id"))
+
+
+def test_it_follows_what_the_lab_changes(root):
+    assert (root / run_index.FILE).exists() == (run_index.MAX_UNINDEXED == 0)
+    first, second, third = (
+        run_index.RunFolder(root / f"20260101-00000{number}-abcdef") for number in (0, 1, 3)
+    )
+    first.requeue()
+    assert run_index.unfinished(root) == [first.id, third.id]
+    second.update_metadata(name="mine")
+    with run_index.open_index(root) as index:
+        assert index.oldest_first()[-1] == second.id, "a name counts at once"
+    indexed_run(root, 9, "failed")
+    shutil.rmtree(second.path)
+    # as a worker elsewhere does
+    (third.path / "status.json").write_text('{"state": "stopped"}', encoding="utf-8")
+    assert indexed(root) == folders(root)
+    states = sorted(status.state for status in run_index.list_statuses(root))
+    assert states == sorted(folders(root).values())
+    for spoil in (b"no database" * 999, b""):
+        (root / run_index.FILE).write_bytes(spoil)
+        assert indexed(root) == folders(root), "it is read anew"
+        (root / run_index.FILE).unlink()
+        assert indexed(root) == folders(root)
+
+
+def test_what_another_program_changes_is_noticed_in_turn(root):
+    paused, deleted = (root / f"20260101-00000{number}-abcdef" for number in (4, 5))
+    (paused / "status.json").write_text('{"state": "paused", "at": 12.5}', encoding="utf-8")
+    (deleted / "run.json").unlink()
+    for _ in range(8):
+        indexed(root)
+    assert indexed(root) == folders(root) and deleted.name not in indexed(root)
+
+
+def test_a_folder_that_cannot_be_written_has_its_index_in_memory(root, monkeypatch):
+    def refuse(folder, path, load=run_index._load):
+        if path != run_index.IN_MEMORY:
+            raise PermissionError("read-only")
+        return load(folder, path)
+
+    monkeypatch.setattr(run_index, "_load", refuse)
+    assert indexed(root) == folders(root) and run_index.unfinished(root)
+
+
+def test_a_long_journal_is_cut_and_a_cut_one_costs_nothing_but_time(root, monkeypatch):
+    if run_index.MAX_UNINDEXED:
+        return  # has no journal
+    monkeypatch.setattr(run_index, "MAX_JOURNAL", 100)
+    for _ in range(9):
+        run_index.RunFolder(root / "20260101-000002-abcdef").set_status("paused")
+    assert indexed(root) == folders(root) and (root / run_index.JOURNAL).stat().st_size == 0
+    run_index.RunFolder(root / "20260101-000002-abcdef").set_status("stopped")
+    indexed(root)
+    (root / "20260101-000001-abcdef" / "status.json").write_text(
+        '{"state": "failed"}', encoding="utf-8"
+    )
+    os.truncate(root / run_index.JOURNAL, 0)
+    assert indexed(root) == folders(root), "all were compared"
+
+
+def test_a_search_finds_words_and_ids_and_the_best_other_run(root):
+    with run_index.open_index(root) as index:
+        left = index.fill(
+            lambda name: run_index.Details(
+                f"run {int(name[9:15])} é", "copy", name, float(name[14]), 1.0, True
+            )
+        )
+        assert left == 0 and index.search(["run", "é"]) == index.ids()
+        assert index.count(["run", "4"]) == 1 and index.search(["%"]) == []
+        assert index.search(["20260101-000002-abcdef"]) == ["20260101-000002-abcdef"]
+        assert index.search([], 1, 2) == ["20260101-000004-abcdef", "20260101-000003-abcdef"]
+        assert index.best("copy", "20260101-000005-abcdef") == "20260101-000004-abcdef"
+        assert index.best("other", "") is None
+        assert index.first_measured(["3"]) == "20260101-000003-abcdef"
+    run_index.RunFolder(root / "20260101-000004-abcdef").set_status("failed")
+    with run_index.open_index(root) as index:
+        expected = ["20260101-000004-abcdef"] if run_index.MAX_UNINDEXED == 0 else index.ids()
+        index.fill(lambda name: run_index.Details(f"again {name}"))
+        assert index.search(["again"]) == expected, "what changed is described again, and no more"
+
+
+def test_the_oldest_go_by_the_index(root):
+    with run_index.open_index(root) as index:
+        assert index.sizes() == {name: folder_bytes(root / name) for name in folders(root)}
+    prune(2, root)
+    assert sorted(folders(root)) == ["20260101-000003-abcdef", "20260101-000005-abcdef"], (
+        "what waits stays"
+    )
+    assert indexed(root) == folders(root)
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory) -> bytes:
+    torch.set_num_threads(1)
+    return archive.pack(trained(tmp_path_factory.mktemp("made")))
+
+
+@pytest.fixture
+def s3(monkeypatch):
+    """A bucket of an S3-compatible server on loopback."""
+    from moto.server import ThreadedMotoServer  # a second to import
+    from s3fs import S3FileSystem
+
+    S3FileSystem.clear_instance_cache()  # those of another test's server
+    _open.cache_clear()
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    bucket = f"s3://lab-{uuid.uuid4().hex}"  # moto has those of a test before still
+    for name, value in (
+        ("AWS_ENDPOINT_URL", f"http://{host}:{port}"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("ATTENTION_LAB_STORE", f"{bucket}/runs"),
+    ):
+        monkeypatch.setenv(name, value)
+    store().files.mkdir(bucket)
+    yield
+    server.stop()
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_STORE", f"memory://{uuid.uuid4().hex}/lab")
+
+
+@pytest.fixture
+def local(monkeypatch, tmp_path):
+    monkeypatch.setenv("ATTENTION_LAB_STORE", f"file://{tmp_path}/store")
+
+
+@pytest.fixture(params=["memory", "local", "s3"])
+def stores(request):
+    """Each kind of store."""
+    request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """Becomes the server of that name, with a runs folder of its own."""
+
+    _copiers.clear()
+
+    def become(name: str) -> Copier:
+        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
+        monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
+        return instance(copier(), Copier)
+
+    return become
