@@ -94,13 +94,13 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "cache:model": "DeepSeek-V2, 2024",
         },
     ),
-    ("masks", {"masks:first": "local", "masks:join": "and", "masks:tokens": TYPED}),
+    ("masks", {"masks:first": "Local window", "masks:join": "and", "masks:tokens": TYPED}),
     (
         "pretrained",
         {
             "inside:model": "induction",
             "inside:text": 'the old king \'said\' "no" \\ """ the old king',
-            "pretrained:order": "both",
+            "pretrained:order": "Both by weight",
             "pretrained:sinks": "true",
             "head": "1.2",
             "pin": "3.1",
@@ -113,12 +113,16 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "inside:second": "It's cold.",
             "pretrained:words": "true",
             "pretrained:special": "true",
-            "pretrained:sentences": "ab",
+            "pretrained:sentences": "A → B",
         },
     ),
     (
         "pretrained",
-        {"inside:model": "digits", "inside:picture": "Digit 7", "pretrained:order": "keys"},
+        {
+            "inside:model": "digits",
+            "inside:picture": "Digit 7",
+            "pretrained:order": "Keys by weight",
+        },
     ),
     (
         "inside_weight",
@@ -129,7 +133,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "cell": "4.1",
         },
     ),
-    ("inside_weight", {"inside:model": "numbers", "inside_weight:kind": "causal"}),
+    ("inside_weight", {"inside:model": "numbers", "inside_weight:kind": "Decoder"}),
     (
         "evidence",
         {
@@ -145,7 +149,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     (
         "lens",
         {
-            "lens:view": "who",
+            "lens:view": "Who wrote it",
             "inside:model": "induction",
             "inside:text": 'the old "king" \\ walked . the old',
         },
@@ -154,7 +158,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
         "circuits",
         {
             "inside:model": "numbers",
-            "circuits:kind": "V",
+            "circuits:kind": "V: values",
             "circuits:head": "decoder L0·H2",
             "circuits:token": "hundred",
         },
@@ -164,14 +168,17 @@ LINKS: list[tuple[str, dict[str, str]]] = [
         "head_roles",
         {
             "head_roles:own": 'It\'s a "dog".\nThe cat\\ sat.\nDogs bark and dogs run.',
-            "head_roles:where": "set",
+            "head_roles:where": "Clearest example",
         },
     ),
-    ("head_roles", {"inside:model": "numbers", "head_roles:kind": "causal"}),
+    ("head_roles", {"inside:model": "numbers", "head_roles:kind": "Decoder"}),
     ("head_roles", {"head_roles:view": "Standard tests", "inside:model": "induction"}),
     ("head_roles", {"head_roles:view": "Standard tests", "head_roles:test": "Successor"}),
-    ("corpus", {"corpus:view": "map", "corpus:x": "copying", "corpus:head": "L4·H2"}),
-    ("corpus", {"inside:model": "digits", "corpus:view": "typical", "corpus:measure": "entropy"}),
+    (
+        "corpus",
+        {"corpus:view": "Queries and keys", "corpus:x": "OV copying", "corpus:head": "L4·H2"},
+    ),
+    ("corpus", {"inside:model": "digits", "corpus:view": "Typical", "corpus:measure": "Entropy"}),
     (
         "generate",
         {
@@ -189,13 +196,17 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "inside:text": "the 'old' \"king\" \\ walked . the old",
         },
     ),
-    ("two_models", {"two_models:mode": "models"}),
+    ("two_models", {"two_models:mode": "Two models"}),
     (
         "two_models",
-        {"two_models:mode": "untrained", "two_models:seed": "7", "inside:model": "numbers"},
+        {
+            "two_models:mode": "Trained and untrained",
+            "two_models:seed": "7",
+            "inside:model": "numbers",
+        },
     ),
     ("two_models", {"inside:model": "digits", "head": "0.1"}),
-    ("two_models", {"inside:model": "names", "two_models:direction": "noise"}),
+    ("two_models", {"inside:model": "names", "two_models:direction": "Take away: from B into A"}),
     (
         "use_model",
         {
@@ -216,13 +227,20 @@ LINKS: list[tuple[str, dict[str, str]]] = [
             "train:head:example_run:cross": "0.1",
         },
     ),
-    ("cards", {"cards:model": "bert", "cards:compared": ""}),
-    ("cards", {"cards:model": "deepseek_v32", "cards:compared": "llama3,gpt2"}),
+    ("cards", {"cards:model": "BERT base · 2018", "cards:compared": "GPT-2 · 2019"}),
+    ("cards", {"cards:model": "DeepSeek-V3.2 · 2025", "cards:compared": "Llama 3.1 8B · 2024"}),
     ("claims", {"claim": "scaling", "claims:scaling:predict": "Show me"}),
     ("sweeps", {"sweeps:measure": "loss", "sweeps:over": "train_seconds"}),
     ("compare_runs", {"compare_runs:measure": "expected", "step": "100"}),
     ("decode", {"decode:strategy": "Sampling", "decode:seed": "3", "decode:picked": "7"}),
     ("decode", {"run": "example_recurrent", "decode:strategy": "Greedy", "decode:source": "e a c"}),
     ("runs", {"run": "example_recurrent"}),
-    ("fine_tune", {"fine_tune:task": "pairs", "fine_tune:head": "1.1", "fine_tune:kind": "causal"}),
+    (
+        "fine_tune",
+        {
+            "fine_tune:task": "Pairs of sequences",
+            "fine_tune:head": "1.1",
+            "fine_tune:kind": "causal",
+        },
+    ),
 ]
