@@ -7,21 +7,24 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.pretrained import read
-from dashboard.server.cache import measurements
-from dashboard.ui.models import EMBEDDED
+from dashboard.server.cache import budget
+from dashboard.ui.model_picker import choose_head, current_head_of
+from dashboard.ui.models import EMBEDDED, ModelRef
 from pages import inside_weight as weight
 from pages.head_roles import HEAD, ROLE
 from tests.pages.app import (
     APP,
+    Case,
+    assert_case,
     assert_script,
+    everything,
     figures,
     html_text,
     open_at,
     page_text,
     query_value,
 )
-from tests.tiny_models import FAMILIES, SENTENCE, build, given, ids_of, save, tiny, tokenizer
+from tests.tiny_models import FAMILIES, SENTENCE, build, ids_of, save, tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +36,9 @@ def _elsewhere(tmp_path, monkeypatch):
 # Every control of the pages of Look inside is in their links: set each, open the link anew, compare.
 
 
-CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]] = {
-    "pretrained": (
+CONTROLS: list[tuple[str, str, dict[str, str], list[tuple[str, str, Any, str]]]] = [
+    (
+        "pretrained",
         "all-MiniLM-L6-v2",
         {},
         [
@@ -48,7 +52,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("text_input", "inside:second", "It is wet.", "It is wet."),
         ],
     ),
-    "inside_weight": (
+    (
+        "inside_weight",
         "numbers",
         {},
         [
@@ -57,7 +62,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("text_input", "inside:target", "neun", "neun"),
         ],
     ),
-    "evidence": (
+    (
+        "evidence",
         "induction",
         {},
         [
@@ -65,7 +71,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("multiselect", "evidence:off:induction", ["all of L0"], "all of L0"),
         ],
     ),
-    "lens": (
+    (
+        "lens",
         "induction",
         {},
         [
@@ -74,7 +81,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("selectbox", "lens:contrast:induction", "river", "river"),
         ],
     ),
-    "head_roles": (
+    (
+        "head_roles",
         "induction",
         {},
         [
@@ -89,7 +97,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("segmented_control", "head_roles:where", "set", "Clearest example"),
         ],
     ),
-    "corpus": (
+    (
+        "corpus",
         "induction",
         {},
         [
@@ -101,7 +110,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("segmented_control", "corpus:colour", "position", "Position"),
         ],
     ),
-    "generate": (
+    (
+        "generate",
         "induction",
         {},
         [
@@ -112,7 +122,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("number_input", "generate:no_repeat", 2, "2"),
         ],
     ),
-    "two_models": (
+    (
+        "two_models",
         "numbers",
         {},
         [
@@ -120,7 +131,8 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             ("toggle", "two_models:nearest", True, "true"),
         ],
     ),
-    "use_model": (
+    (
+        "use_model",
         "all-MiniLM-L6-v2",
         {},
         [
@@ -132,12 +144,23 @@ CONTROLS: dict[str, tuple[str, dict[str, str], list[tuple[str, str, Any, str]]]]
             )
         ],
     ),
-}
+    (
+        "generate",
+        "induction",
+        {"generate:strategy": "Sampling"},
+        [
+            ("select_slider", "generate:temperature", 0.5, "0.5"),
+            ("number_input", "generate:top_k", 3, "3"),
+            ("slider", "generate:top_p", 0.5, "0.5"),
+            ("slider", "generate:samples", 2, "2"),
+            ("number_input", "generate:seed", 7, "7"),
+        ],
+    ),
+]
 
 
-@pytest.mark.parametrize("page", CONTROLS)
-def test_a_link_opens_every_control_as_it_was(page):
-    model, more, controls = CONTROLS[page]
+@pytest.mark.parametrize(("page", "model", "more", "controls"), CONTROLS)
+def test_a_link_opens_every_control_as_it_was(page, model, more, controls):
     link = {"inside:model": model} | more
     app = open_at(page, **link)
     for kind, key, value, text in controls:
@@ -147,19 +170,6 @@ def test_a_link_opens_every_control_as_it_was(page):
     again = open_at(page, **link)
     for kind, key, value, _ in controls:
         assert getattr(again, kind)(key=key).value == value
-
-
-def test_sampling_is_in_the_link_too():
-    link = {
-        "strategy": "Sampling",
-        "temperature": "0.5",
-        "top_k": "3",
-        "top_p": "0.5",
-        "samples": "2",
-        "seed": "7",
-    }
-    now = open_at("generate", "generate:", **link).session_state["generate:going"].controls.settings
-    assert (now.temperature, now.top_k, now.top_p, now.samples, now.seed) == (0.5, 3, 0.5, 2, 7)
 
 
 @pytest.mark.parametrize(("page", "name", "store"), [
@@ -179,24 +189,6 @@ def test_a_pinned_cell_is_in_the_link_until_it_is_unpinned(page, name, store):
     app.session_state[store] = app.session_state[store] | {"pin": None}
     app.run()
     assert name not in app.query_params and app.session_state[store]["pin"] is None
-
-
-def test_a_pinned_cell_and_a_picked_head_belong_to_their_text():
-    """Another answer depends on other heads."""
-    for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1")):
-        app = open_at(page, **{"inside:model": "induction", name: pair})
-        assert query_value(app, name) == pair
-        app.text_input(key="inside:text").set_value("the old king walked to the old").run()
-        assert name not in app.query_params
-
-
-def test_links_with_earlier_names_open_what_they_did():
-    name, link = (
-        "two_models:model:induction",
-        {"inside:model": "induction", "two_models:mode": "Two models"},
-    )
-    other = open_at("two_models", **link, **{name: "Fine-tuned: numbers, kept"})
-    assert other.selectbox(key=name).value == "Fine-tuned: numbers, example"
 
 
 # A link opens a model on a page, which says what it reads of it, or why it cannot.
@@ -352,149 +344,158 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("page", "model", "link", "says", "lacks"), SAYS)
-def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, link, says, lacks, tmp_path):
-    opened = str(save(model, tmp_path)) if model in FAMILIES else model
-    app = open_at(page, **({"inside:model": opened} if model else {}), **link)
-    text = "\n".join(
-        [re.sub(r":primary\[|[]*]", "", page_text(app)), *(one.label for one in app.button)]
-    )
-    text += "".join(one.value for one in app.latex)
-    text += " ".join(f"{one.label} {one.value}" for one in app.metric)
-    text += " ".join(one.proto.json for one in app.get("bidi_component"))
-    assert [one for one in says if one not in text] == [] and not [
-        one for one in lacks if one in text
-    ]
+FINE_TUNED = "two_models:model:induction"
+WHO = {"lens:view": "Who wrote it"}
+# The same where something is done there first
+DOES: list[tuple[str, str, Case]] = [
+    # Another answer depends on other heads.
+    *(
+        (
+            page,
+            "induction",
+            Case(
+                {name: pair}, do=[("text_input", "inside:text", "the old king")], query={name: None}
+            ),
+        )
+        for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1"))
+    ),
+    # A link with an earlier name
+    (
+        "two_models",
+        "induction",
+        Case(
+            {"two_models:mode": "Two models", FINE_TUNED: "Fine-tuned: numbers, kept"},
+            controls={FINE_TUNED: "Fine-tuned: numbers, example"},
+        ),
+    ),
+    (
+        "lens",
+        "numbers",
+        Case(
+            WHO,
+            ["Where cross L1·H2 attends to from"],
+            do=[("selectbox", "lens:head:numbers", "cross L1·H2")],
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "model", "case"), [(*row[:2], Case(*row[2:])) for row in SAYS] + DOES
+)
+def test_a_page_says_what_it_reads_or_why_it_cannot(page, model, case, tmp_path):
+    assert_case(open_at(page, **model_at(model, tmp_path), **case.link), case)
+
+
+def model_at(model: str, folder: Path) -> dict[str, str]:
+    """The link to a model of the lab, or to a family's that is saved in a folder."""
+    if model in FAMILIES:
+        (folder / model).mkdir(exist_ok=True)
+        return {"inside:model": str(save(model, folder / model))}
+    return {"inside:model": model} if model else {}
 
 
 # As on a slow machine: the first few are measured, the rest once it is asked for, and then for all sessions.
 
 
-@pytest.mark.parametrize(("page", "model", "link", "name", "of", "first", "then"), [
-    ("circuits", "t5", {}, "circuits:measured", (), "3 of 6 layers measured", "Best composition"),
-    ("head_roles", "", {"head_roles:view": "Syntax"}, "head_roles:read", (EMBEDDED, "", "self"),
-     "3 of 179 sentences measured", "the best head reaches 76"),
-    ("corpus", "only-attention", {"corpus:view": "Queries and keys"}, "corpus:vectors", (),
-     "from the first 3 texts", "from the first 8 texts")])  # fmt: skip
+@pytest.mark.parametrize(("page", "model", "link", "name", "first", "then"), [
+    ("circuits", "t5", {}, "circuits:measured", "1 of 6 layers measured", "Best composition"),
+    ("head_roles", "only-attention", {"head_roles:view": "Standard tests"}, "head_roles:lines",
+     "1 of 8 lines of random tokens measured", "8 lines of 25 different random tokens"),
+    ("corpus", "only-attention", {"corpus:view": "Queries and keys"}, "corpus:vectors", "from the first 1 texts",
+     "from the first 8 texts"),
+    ("lens", "induction", {}, "lens:read", "1 of 3 parts measured", "is the likeliest from L1 on"),
+    ("lens", "induction", WHO, "lens:attributed", "1 of 3 passes measured", "Sum of all 13 parts"),
+    ("evidence", "digits", {}, "evidence:heads", "The head of the 1 measured so far, out of 8",
+     "The 6 heads that the answer needs most, as a table")])  # fmt: skip
 def test_a_large_model_waits_for_a_press(
-    page, model, link, name, of, first, then, tmp_path, monkeypatch
+    page, model, link, name, first, then, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(f"pages.{page}.UNASKED", 0)
-    measurements(name, of).clear()
-    opened = str(save(model, tmp_path)) if model in FAMILIES else model
-    link = link | ({"inside:model": opened} if model else {})
+    for key in [key for key in budget().entries if key[1][0] == name]:
+        del budget().entries[key]  # what an earlier test measured is measured again
+    monkeypatch.setattr(f"pages.{page}.UNASKED", 0, raising=False)
+    monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
+    monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)
+    monkeypatch.setattr("core.interpret.lens.CELLS", 1)  # a part a layer
+    link = link | model_at(model, tmp_path)
     app = open_at(page, **link)
-    assert first in page_text(app) and then not in page_text(app)
+    assert first in everything(app) and then not in everything(app)
     app.button(key=f"{name}:go").click().run()
     for one in (app, open_at(page, **link)):
-        assert then in page_text(one) and f"{name}:go" not in [each.key for each in one.button]
+        assert then in everything(one) and f"{name}:go" not in [each.key for each in one.button]
 
 
 # Every family, opened as a folder on the page that draws all heads.
 
 
-def family_at(page: str, folder: Path, family: str) -> AppTest:
-    """A page with a family's model, opened as a folder."""
-    (folder / family).mkdir(exist_ok=True)
-    return open_at(page, **{"inside:model": str(save(family, folder / family))})
-
-
 @pytest.mark.parametrize(
-    ("family", "sentence"),
+    ("family", "sentence", "pages"),
     [
-        ("deepseek_v3", "deepseek_v3, 13 tokens"),
-        ("longformer_classifier", "15 tokens (2 special)"),
-        ("bloom", "13 tokens"),
-        ("diffllama", "the model subtracts a learned share"),
-        ("t5", "columns: 17 tokens"),
-        ("vit", "10 tokens (1 special)"),
-        ("whisper", "columns: 50 tokens"),
-        ("gpt_oss", "columns: 14 tokens (1 special). A learned sink"),
+        ("deepseek_v3", "deepseek_v3, 13 tokens", ()),
+        ("longformer_classifier", "15 tokens (2 special)", ()),
+        ("bloom", "13 tokens", ()),
+        ("diffllama", "the model subtracts a learned share", ()),
+        ("t5", "columns: 17 tokens", ()),
+        ("vit", "10 tokens (1 special)", ("evidence", "two_models", "use_model")),
+        ("whisper", "columns: 50 tokens", ("lens", "circuits")),
+        (
+            "gpt_oss",
+            "columns: 14 tokens (1 special). A learned sink",
+            ("evidence", "lens", "circuits", "head_roles"),
+        ),
+        ("bert", "tokens", ("evidence", "lens", "use_model")),
+        ("bart", "15 tokens (2 special)", ("inside_weight", "generate")),
     ],
 )
-def test_a_family_shows_its_heads_with_nothing_pressed(tmp_path, family, sentence):
-    app = family_at("pretrained", tmp_path, family)
-    trace = read(tiny(family), given(family)).trace
-    maps = trace.of("cross").maps if family in ("t5", "whisper") else trace.maps
-    layer, head = map(int, re.search(r"In head L(\d+)·H(\d+)", page_text(app)).groups())
-    assert layer < len(maps) and head < len(maps[layer].weights)
-    assert page_text(app).count(sentence) == 1
-    assert_script(app)
-
-
-@pytest.mark.parametrize(
-    ("family", "pages"),
-    [
-        ("bert", ("evidence", "lens", "use_model")),
-        ("gpt_oss", ("evidence", "lens", "circuits", "head_roles")),
-        ("whisper", ("lens", "circuits")),
-        ("vit", ("evidence", "two_models", "use_model")),
-        ("bart", ("inside_weight", "generate")),
-    ],
-)
-def test_the_scripts_of_a_family_compute_what_its_pages_show(tmp_path, family, pages):
-    for page in pages:
-        assert_script(family_at(page, tmp_path, family))
+def test_the_pages_of_a_family_show_its_heads_as_their_scripts_compute_them(
+    tmp_path, family, sentence, pages
+):
+    link = model_at(family, tmp_path)
+    app = open_at("pretrained", **link)
+    assert "In head L" in page_text(app) and page_text(app).count(sentence) == 1
+    for one in (app, *(open_at(page, **link) for page in pages)):
+        assert_script(one)
 
 
 # A head that is picked on one page of Look inside is the one that the next page shows.
 
 
-@pytest.fixture
-def visit() -> AppTest:
-    return AppTest.from_file(APP, default_timeout=60)
-
-
-def open_page(app: AppTest, page: str, **query: str) -> str:
-    """Another page of the same visit, as the sidebar opens it, without the link of the page before; what it says."""
-    app.query_params.clear()
-    for name, value in query.items():
-        app.query_params[name] = value
-    return html_text(app.switch_page(f"../pages/{page}.py").run())
-
-
-def test_a_head_goes_from_page_to_page(visit):
+def test_a_head_that_was_picked_goes_from_page_to_page():
     """The link of each page names it, too."""
-    open_page(visit, "pretrained", head="2.8")
-    assert "L2·H8</b>" in open_page(visit, "inside_weight")
-    assert query_value(visit, "head") == "2.8"
-    visit.selectbox(key=weight.HEAD).set_value("L1·H8").run()
+    visit = AppTest.from_file(APP, default_timeout=60)
+
+    def opened(page: str, **link: str) -> str:
+        """Another page of the visit, as the sidebar opens it, without the link of the page before."""
+        visit.query_params.clear()
+        for name, value in link.items():
+            visit.query_params[name] = value
+        visit.session_state["inside:model"] = "induction"
+        return html_text(visit.switch_page(f"../pages/{page}.py").run())
+
+    assert "L1·H3</b>" in opened("inside_weight") and "L1·H2</b>" in opened("pretrained")
+    opened("pretrained", head="0.2")
+    assert "L0·H2</b>" in opened("inside_weight") and query_value(visit, "head") == "0.2"
+    visit.selectbox(key=weight.HEAD).set_value("L0·H1").run()
     for page in ("evidence", "two_models", "pretrained"):
-        assert "L1·H8</b>" in open_page(visit, page)
-    open_page(visit, "head_roles")
-    assert visit.selectbox(key=HEAD).value == "L1·H8" and visit.selectbox(key=ROLE).value == "next"
-    assert query_value(visit, HEAD) == "L1·H8"
+        assert "L0·H1</b>" in opened(page)
+    opened("head_roles")
+    assert [visit.session_state[key] for key in (HEAD, ROLE)] == ["L0·H1", "previous"]
+    assert query_value(visit, HEAD) == "L0·H1"
     # Another role begins with its own head, which nobody picked
-    visit.selectbox(key=ROLE).set_value("same").run().run()
-    assert visit.selectbox(key=HEAD).value == "L2·H9"
-    assert "L1·H8</b>" in open_page(visit, "pretrained")
+    visit.selectbox(key=ROLE).set_value("induction").run().run()
+    assert visit.selectbox(key=HEAD).value == "L1·H2" and "L0·H1</b>" in opened("pretrained")
 
 
-def test_a_head_that_nobody_picked_stays_where_it_is(visit):
-    open_page(visit, "evidence")
-    open_page(visit, "head_roles")
-    assert "L3·H1</b>" in open_page(visit, "pretrained")
-
-
-def test_another_model_and_another_kind_have_other_heads():
-    def visit() -> None:
-        import streamlit as st
-
-        from dashboard.ui.model_picker import choose_head, current_head_of
-        from dashboard.ui.models import EMBEDDED, ModelRef
-
-        choose_head(EMBEDDED, "self", (4, 7))
-        st.write(
-            [
-                current_head_of(EMBEDDED, "self", (6, 12)),
-                current_head_of(EMBEDDED, "cross", (6, 12)),
-                current_head_of(EMBEDDED, "self", (6, 7)),
-                current_head_of(ModelRef("lab", "numbers"), "self", (6, 12)),
-            ]
-        )
-
-    ran = AppTest.from_function(visit, default_timeout=60).run()
-    assert ran.json[0].value.replace(" ", "").replace("\n", "") == "[[4,7],null,null,null]"
+def test_another_model_and_another_kind_have_other_heads(monkeypatch):
+    monkeypatch.setattr("streamlit.session_state", {})
+    choose_head(EMBEDDED, "self", (4, 7))
+    for model, kind, shape, head in (
+        (EMBEDDED, "self", (6, 12), (4, 7)),
+        (EMBEDDED, "cross", (6, 12), None),
+        (EMBEDDED, "self", (6, 7), None),
+        (ModelRef("lab", "numbers"), "self", (6, 12), None),
+    ):
+        assert current_head_of(model, kind, shape) == head
 
 
 # A hybrid, of whose five layers two have attention: every page calls them by the model's own numbers, 2 and 4.
@@ -517,36 +518,25 @@ def layers_of(app: AppTest) -> set[int]:
     fields = [box for box in app.selectbox if not box.key.startswith("search:")]
     written = [str((box.value, box.options)) for box in fields]
     written += [page_text(app), *(part.proto.spec for part in figures(app))]
-    return {int(layer) for layer in re.findall(r"\bL(\d+)·H\d", " ".join(written))}
+    found = re.findall(r'\bL(\d+)·H\d|"layer": ?"L?(\d)"', " ".join(written))
+    return {int(layer) for one in found for layer in one if layer}
 
 
 @pytest.mark.parametrize(
     ("page", "link", "some"),
     [
-        ("head_roles", {}, False),
-        ("circuits", {}, False),
-        ("two_models", {"two_models:mode": "Trained and untrained"}, True),
-        ("two_models", "texts", True),
-        ("use_model", {}, True),
+        ("head_roles", {}, {2, 4}),
+        ("head_roles", {HEAD: "L4·H1"}, {2, 4}),
+        ("circuits", {}, {2, 4}),
+        ("two_models", {"two_models:mode": "Trained and untrained"}, {2, 4}),
+        (
+            "two_models",
+            {"two_models:mode": "Two texts", "inside:text": "xx qq", "two_models:text:{}": "xx zz"},
+            {2, 4},
+        ),
+        ("use_model", {}, {4}),
     ],
 )
 def test_pages_call_layers_by_the_model_s_numbers(hybrid, page, link, some):
-    text = {
-        "two_models:mode": "Two texts",
-        "inside:text": "xx qq",
-        f"two_models:text:{hybrid}": "xx zz",
-    }
-    app = open_at(page, **{"inside:model": hybrid}, **(text if link == "texts" else link))
-    layers = layers_of(app)
-    assert layers <= {2, 4} if some else layers == {2, 4}
-    assert layers
-    specs = [part.proto.spec for part in figures(app)]
-    if page == "head_roles":
-        app.selectbox(key=HEAD).set_value("L4·H1").run()
-        assert layers_of(app) == {2, 4}
-    if link == "texts":
-        [heads] = [spec for spec in specs if '"all heads of L2"' in spec]
-        assert set(re.findall(r'"layer": ?"(L\d)"', heads)) == {"L2", "L4"}
-    if page == "circuits":
-        grid = next(spec for spec in specs if '"change"' in spec)
-        assert set(re.findall(r'"layer": ?"L(\d)"', grid)) == {"2", "4"}
+    named = {name.format(hybrid): value for name, value in link.items()}
+    assert some <= layers_of(open_at(page, **{"inside:model": hybrid}, **named)) <= {2, 4}
