@@ -1,27 +1,38 @@
 """What docs/deploy.md and the citation promise: the image's parts are there and its command serves the lab."""
 
+import importlib.metadata
 import inspect
 import json
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
+import threading
 import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from datetime import date
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn.config
 import yaml
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from streamlit import config
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
@@ -44,6 +55,7 @@ from dashboard.server.http_guard import UNKNOWN_NAME
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 TEXT = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 FOLDER = ROOT / ".devcontainer"
 
@@ -184,15 +196,8 @@ def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> 
 @pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="needs Linux's addresses 127.0.0.x"
 )
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("streamlit", "run", "--server.headless=true"),
-        ("dashboard", "run", "--server.headless=true"),
-    ],
-)
-def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names(command):
-    with started(*command) as port:
+def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
+    with started("dashboard", "run", "--server.headless=true") as port:
         assert not reachable(port, "127.0.0.9"), "only the address of localhost"
         stream = f"ws://127.0.0.1:{port}/_stcore/stream"
         with connect(stream, subprotocols=[Subprotocol("streamlit")], proxy=None):
@@ -250,31 +255,32 @@ def test_the_main_file_on_community_cloud_serves_the_lab_to_others(hosted, tmp_p
         )
 
 
-@each("main, hosted", [("app.py", True), ("cloud.py", True), ("cloud.py", False)])
-def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy(
-    main, hosted, tmp_path
-):
-    """In a process of its own: the switch is taken once."""
-    code = (
-        "from streamlit.testing.v1 import AppTest; import streamlit.runtime as runtime; "
-        f"runtime.exists = lambda: True; app = AppTest.from_file('dashboard/{main}', default_timeout=60).run(); "
-        "print(len(app.exception), bool(app.get('html')), *[error.value for error in app.error])"
-    )
-    env = {
-        **os.environ,
-        "ATTENTION_LAB_HOSTED": "1" if hosted else "",
-        "ATTENTION_LAB_RUNS": str(tmp_path),
-    }
+AS_A_SCRIPT = """
+import os, sys, torch
+import streamlit.runtime as runtime
+from streamlit.testing.v1 import AppTest
+
+runtime.exists = lambda: True
+for main, os.environ["ATTENTION_LAB_HOSTED"] in (("app", "1"), ("cloud", "1"), ("cloud", "")):
+    if (child := os.fork()) == 0:
+        app = AppTest.from_file(f"dashboard/{main}.py", default_timeout=60).run()
+        errors = [error.value for error in app.error]
+        print(len(app.exception), bool(app.get("html")), *errors, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_main_file_that_something_else_runs_has_its_pages_but_is_no_public_copy():
+    """Each in a process of its own: the switch is taken once."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", AS_A_SCRIPT],
         cwd=ROOT,
-        env=env,
         capture_output=True,
         encoding="utf-8",
         timeout=120,
     )
-    printed = done.stdout.strip()
-    assert printed == (f"0 False {NO_SERVER}" if hosted else "0 True"), printed + done.stderr
+    assert done.stdout.splitlines() == [f"0 False {NO_SERVER}"] * 2 + ["0 True"], done.stderr
 
 
 def test_the_commands_of_the_page_name_what_is_there():
@@ -309,16 +315,16 @@ def test_the_citation_is_valid_and_of_this_version():
     assert all(
         author.keys() <= {"name", "website", "email", "orcid"} for author in citation["authors"]
     )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
 
 
 def test_the_changelog_begins_with_this_version_and_dates_the_others():
     headings = re.findall(
         r"^## (.*)$", (ROOT / "docs" / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
     )
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    assert re.match(rf"{re.escape(version)}\b.* \((in progress|\d{{4}}-\d\d-\d\d)\)$", headings[0])
+    assert re.match(
+        rf"{re.escape(PROJECT['version'])}\b.* \((in progress|\d{{4}}-\d\d-\d\d)\)$", headings[0]
+    )
     assert not [one for one in headings[1:] if not re.search(r" \(\d{4}-\d\d-\d\d\)$", one)]
 
 
@@ -528,3 +534,330 @@ def test_a_reader_comes_back_to_the_server_that_has_their_runs():
         "port": {"number": service["ports"][0]["port"]},
     }
     assert f"--server.allowedHosts={rule['host']}" in shlex.join(CONTAINER["args"])
+
+
+# constraints.txt: one version of every package, for every platform, and the one that the tests run with.
+
+
+EXTRAS = {
+    name: [*map(Requirement, lines)] for name, lines in PROJECT["optional-dependencies"].items()
+}
+PLATFORMS = {
+    "linux": ("Linux", "x86_64"),
+    "darwin": ("Darwin", "arm64"),
+    "win32": ("Windows", "AMD64"),
+}
+ENVIRONMENTS = [
+    {
+        **default_environment(),
+        "python_version": f"3.{minor}",
+        "python_full_version": f"3.{minor}.9",
+        "implementation_version": f"3.{minor}.9",
+        "sys_platform": platform,
+        "platform_system": system,
+        "platform_machine": machine,
+        "os_name": "nt" if platform == "win32" else "posix",
+    }
+    for platform, (system, machine) in PLATFORMS.items()
+    for minor in (11, 12, 13)
+]
+
+
+def lines_of(name: str) -> list[str]:
+    lines = (
+        line.partition("#")[0].strip() for line in (ROOT / name).read_text("utf-8").splitlines()
+    )
+    return [line for line in lines if line]
+
+
+CONSTRAINTS = [Requirement(line) for line in lines_of("constraints.txt")]
+REQUIREMENTS = [
+    Requirement(line) for line in lines_of("requirements.txt") if not line.startswith("-")
+]
+
+
+def pinned(environment: Mapping[str, Any]) -> dict[str, str]:
+    """The versions that constraints.txt pins in an environment, by package."""
+    return {
+        canonicalize_name(one.name): next(iter(one.specifier)).version
+        for one in CONSTRAINTS
+        if one.marker is None or one.marker.evaluate(environment)
+    }
+
+
+@cache
+def required_by(package: str) -> list[Requirement]:
+    """What an installed package requires; nothing of one that is not installed."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return [*map(Requirement, importlib.metadata.distribution(package).requires or ())]
+    return []
+
+
+def needs(environment: Mapping[str, Any]) -> Iterator[tuple[Requirement, str]]:
+    """What follows from requirements.txt and dev, as far as packages are installed, and whose requirement it is."""
+    waiting = [(one, "requirements.txt") for one in REQUIREMENTS] + [
+        (one, "dev") for one in EXTRAS["dev"]
+    ]
+    seen = set()
+    while waiting:
+        package, whose = waiting.pop()
+        if canonicalize_name(package.name) == PROJECT["name"]:
+            waiting += [(one, extra) for extra in package.extras for one in EXTRAS[extra]]
+            continue
+        yield package, whose
+        if (key := (canonicalize_name(package.name), frozenset(package.extras))) not in seen:
+            seen.add(key)
+            waiting += [
+                (one, package.name)
+                for one in required_by(package.name)
+                if one.marker is None
+                or any(
+                    one.marker.evaluate({**environment, "extra": extra})
+                    for extra in ("", *package.extras)
+                )
+            ]
+
+
+def test_requirements_name_the_constraints():
+    assert lines_of("requirements.txt")[0] == "-c constraints.txt"
+    assert lines_of("dashboard/requirements.txt")[-1] == "-r ../requirements.txt"
+
+
+def test_every_constraint_is_one_version_that_every_index_has():
+    assert all(re.fullmatch(r"==[\w.]+", str(one.specifier)) for one in CONSTRAINTS), (
+        "no ranges, no local versions"
+    )
+    names = [canonicalize_name(one.name) for one in CONSTRAINTS]
+    assert names == sorted(set(names))
+
+
+@each("file", ["requirements.txt", *EXTRAS])
+def test_what_is_named_has_the_version_of_the_constraints(file):
+    named = REQUIREMENTS if file == "requirements.txt" else EXTRAS[file]
+    versions = pinned(default_environment() | {"extra": ""})
+    assert not [
+        str(one)
+        for one in named
+        if canonicalize_name(one.name) != PROJECT["name"]
+        and str(one.specifier) != f"=={versions.get(canonicalize_name(one.name))}"
+    ], "run make lock"
+
+
+@each("environment", ENVIRONMENTS)
+def test_every_package_that_is_needed_is_pinned(environment):
+    versions = pinned(environment)
+    missing = [
+        f"{whose} needs {package}"
+        for package, whose in needs(environment)
+        if (version := versions.get(canonicalize_name(package.name))) is None
+        or not package.specifier.contains(version, prereleases=True)
+    ]
+    assert not missing and len(versions) > 200, "run make lock"
+
+
+def test_what_is_installed_is_what_is_pinned():
+    here = default_environment()
+    versions, packages = pinned(here), importlib.metadata.distributions()
+    installed = {canonicalize_name(one.name): one.version.partition("+")[0] for one in packages}
+    names = {canonicalize_name(package.name) for package, _ in needs(here)} & installed.keys()
+    assert {name: installed[name] for name in names} == {name: versions.get(name) for name in names}
+
+
+def test_no_project_of_another_name_is_asked_for():
+    """A requirement that needs CUDA itself would add several GB to every plain install."""
+    other = re.compile("nvidia|torchvision|torchaudio|triton|cuda")
+    assert not [one for one in REQUIREMENTS if other.search(one.name) or "+cu" in str(one)]
+
+
+def test_workflows_may_only_read_and_name_actions_by_their_commit():
+    for file in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        workflow = yaml.safe_load(file.read_text("utf-8"))
+        steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
+        assert workflow["permissions"] == {"contents": "read"} and not any(
+            "permissions" in job for job in workflow["jobs"].values()
+        ), file.name
+        actions = [step["uses"] for step in steps if "uses" in step]
+        assert actions and not [one for one in actions if not re.fullmatch(r".+@[0-9a-f]{40}", one)]
+        assert not [step["run"] for step in steps if "pip install" in step.get("run", "")], (
+            "make installs the pins"
+        )
+
+
+def test_a_page_of_a_fresh_install_is_opened_every_day():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "weather.yml").read_text("utf-8"))
+    assert workflow[True]["schedule"] and any(
+        "make fresh" in step.get("run", "")  # YAML 1.1 reads `on` as true
+        for step in workflow["jobs"]["install"]["steps"]
+    )
+
+
+# dashboard/requirements.txt takes PyTorch's CPU build and nothing else from PyTorch's server, by pip and by uv.
+
+
+WHEELS = "https://download.pytorch.org/whl/cpu"
+PINS = {"torch": "2.13.0", "numpy": "2.4.6", "nvidia-cublas": "13.1.1.3"}
+
+
+def write_wheel(folder: Path, name: str, version: str, needs: str = "") -> None:
+    """An empty wheel in the folder of its project, and the page that lists it."""
+    folder = folder / name
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    metadata = (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        + f"Requires-Dist: {needs}\n" * bool(needs)
+    )
+    files = {
+        "METADATA": metadata,
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(f"{stem}.dist-info/{file}", text)
+    links = [
+        f'<a href="{one.name.replace("+", "%2B")}">{one.name}</a>'
+        for one in sorted(folder.glob("*.whl"))
+    ]
+    (folder / "index.html").write_text(
+        f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>", "utf-8"
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """The lab's own file of the CPU build beside two requirements, and the addresses of servers for PyPI's and PyTorch's."""
+    pypi, pytorch = tmp_path / "pypi", tmp_path / "whl" / "cpu"
+    write_wheel(pypi, "torch", PINS["torch"], "nvidia-cublas")
+    write_wheel(pypi, "nvidia-cublas", PINS["nvidia-cublas"])
+    write_wheel(pypi, "numpy", PINS["numpy"])
+    write_wheel(pytorch, "torch", "2.9.0+cpu")
+    write_wheel(pytorch, "torch", f"{PINS['torch']}+cpu")
+    write_wheel(pytorch, "numpy", "1.26.0")
+    quiet = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(quiet, directory=str(tmp_path)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_address[1]}"
+    text = (ROOT / "dashboard" / "requirements.txt").read_text("utf-8")
+    assert WHEELS in text
+    files = {
+        "dashboard/requirements.txt": text.replace(WHEELS, f"{address}/whl/cpu"),
+        "requirements.txt": f"-c constraints.txt\ntorch=={PINS['torch']}\nnumpy\n",
+        "constraints.txt": "".join(f"{name}=={version}\n" for name, version in PINS.items()),
+    }
+    (tmp_path / "lab" / "dashboard").mkdir(parents=True)
+    for name, content in files.items():
+        (tmp_path / "lab" / name).write_text(content, "utf-8")
+    yield tmp_path / "lab", f"{address}/pypi/", f"{address}/whl/cpu"
+    server.shutdown()
+    server.server_close()
+
+
+def run(command: list, folder: Path) -> subprocess.CompletedProcess:
+    """From the root of the checkout, as Community Cloud does, with no setting of this machine."""
+    plain = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PIP_", "UV_")) and not name.lower().endswith("_proxy")
+    }
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**plain, "UV_NO_CACHE": "1", "UV_NO_CONFIG": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+
+
+def by_uv(folder: Path, file: str, index: str) -> subprocess.CompletedProcess:
+    here = Path(sys.executable).parent
+    if (uv := shutil.which("uv", path=f"{here}{os.pathsep}{os.environ['PATH']}")) is None:
+        pytest.skip("uv is not installed; it is in the extra dev")
+    words = ("pip", "compile", "--no-header", "--no-annotate", "--default-index", index, file)
+    return run([uv, *words], folder)
+
+
+@pytest.mark.parametrize(
+    "file, torch",
+    [
+        ("dashboard/requirements.txt", [f"torch=={PINS['torch']}+cpu"]),
+        (
+            "requirements.txt",
+            [f"nvidia-cublas=={PINS['nvidia-cublas']}", f"torch=={PINS['torch']}"],
+        ),
+    ],
+)
+def test_uv_takes_the_pinned_versions_and_the_cpu_build_by_its_file_alone(file, torch, checkout):
+    folder, pypi, _ = checkout
+    done = by_uv(folder, file, pypi)
+    chosen = [line for line in done.stdout.splitlines() if "==" in line]
+    assert chosen == [f"numpy=={PINS['numpy']}", *torch], done.stderr
+
+
+def test_pip_takes_the_cpu_build_and_the_pinned_versions(checkout):
+    folder, pypi, _ = checkout
+    pip = [sys.executable, "-m", "pip", "--isolated", "install", "--dry-run", "--ignore-installed"]
+    words = ["--quiet", "--report", "-", "--index-url", pypi, "-r", "dashboard/requirements.txt"]
+    done = run([*pip, *words], folder)
+    assert done.returncode == 0, done.stderr
+    chosen = [one["metadata"] for one in json.loads(done.stdout)["install"]]
+    assert {one["name"]: one["version"] for one in chosen} == {
+        "numpy": PINS["numpy"],
+        "torch": f"{PINS['torch']}+cpu",
+    }
+
+
+def test_the_whole_index_of_pytorch_would_fail_by_uv(checkout):
+    folder, pypi, pytorch = checkout
+    whole = f"--extra-index-url {pytorch}\n-r ../requirements.txt\n"
+    (folder / "dashboard" / "requirements.txt").write_text(whole, "utf-8")
+    done = by_uv(folder, "dashboard/requirements.txt", pypi)
+    assert done.returncode and f"numpy=={PINS['numpy']}" in done.stderr
+
+
+# `make test` runs all of its parts, and names at its end which of them failed.
+
+
+@pytest.mark.parametrize(
+    "fails, parts",
+    [
+        ("nothing", ""),
+        ("ruff", "check"),
+        ("--ignore=tests/browser ", "beside"),
+        (" tests/browser ", "in-browser"),
+        ("pytest", "beside in-browser"),
+        ("tests.leftovers", "leftovers"),
+    ],
+)
+def test_every_part_runs_whichever_fails(fails, parts):
+    """With tools that only write down how they were called; those whose call holds `fails` end in 1."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # whose path has no space
+        tools = Path(folder) / "bin"
+        tools.mkdir()
+        for name in ("python", "ruff", "mypy"):
+            tool = tools / name
+            tool.write_text(
+                f'#!/bin/sh\necho "{name} $*" >> {folder}/calls\n'
+                f'case "{name} $* " in *"{fails}"*) exit 1;; esac\n',
+                encoding="utf-8",
+            )
+            tool.chmod(0o755)
+        for mark in (".installed", ".installed-dev"):
+            (Path(folder) / mark).touch()
+        done = subprocess.run(
+            ["make", "test", f"VENV={folder}"],
+            cwd=ROOT,
+            capture_output=True,
+            encoding="utf-8",
+            env={k: v for k, v in os.environ.items() if not k.startswith("MAKE")},
+            timeout=60,
+        )
+        calls = (Path(folder) / "calls").read_text(encoding="utf-8").splitlines()
+    assert (done.returncode != 0) == bool(parts)
+    tests = [call for call in calls if "pytest" in call and "playwright" not in call]
+    assert [call.split()[:3] for call in tests] == [["python", "-m", "pytest"]] * 2
+    assert (
+        done.stdout.splitlines()[-1:] == [f"make test failed in: {parts}"]
+        if parts
+        else "failed" not in done.stdout
+    )
