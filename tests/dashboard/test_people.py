@@ -1,11 +1,14 @@
 """The queue and its workers; a public copy, on which each person has a folder of their own for a day."""
 
+import json
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict, deque
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,8 +34,48 @@ from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.models import HOSTED_MODELS
 from dashboard.ui.run_data import copy_run, path_code
 from pages.sweeps import linked
-from tests.dashboard.conftest import ANNA, BEN, ended, set_at
+from tests.cases import wait_for
 from tests.training.small import small_run
+
+ANNA, BEN = "a" * 32, "b" * 32
+
+
+def ended(run: Run, state: str = "finished") -> Run:
+    run.set_status(state, "Done.")
+    return run
+
+
+def run_of(asking: AbstractContextManager, **changes: Any) -> Run:
+    """A run of who is asking."""
+    with asking:
+        return create_run(small_run(**changes))
+
+
+def set_at(run: Run, state: str, at: float) -> None:
+    """Put a run in a state since that time."""
+    (run.path / "status.json").write_text(json.dumps({"state": state, "at": at}), encoding="utf-8")
+
+
+@pytest.fixture
+def who(monkeypatch):
+    """A public copy on which nothing trains, and a context in which a person asks."""
+    monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
+    monkeypatch.setattr(jobs, "_give", lambda run: None)
+    monkeypatch.setattr(visitors, "_visits", {})
+    monkeypatch.setattr(limits, "_uploads", defaultdict(deque))
+    asks = [""]
+    for module in (limits, visitors):
+        monkeypatch.setattr(module, "me", lambda: asks[0])
+    monkeypatch.setattr("core.files._person", [lambda: asks[0]])
+
+    @contextmanager
+    def is_asking(key, address=""):
+        earlier, asks[0] = asks[0], key
+        visitors._visits[key] = (0.0, address or key)
+        yield
+        asks[0] = earlier
+
+    return is_asking
 
 
 def test_each_person_has_what_they_made_and_nothing_else(who):
@@ -63,8 +106,7 @@ def test_ids_of_a_public_copy_cannot_be_guessed_and_others_stay_as_they_are(who,
 
 
 def test_nobody_changes_the_run_of_another(who):
-    with who(ANNA):
-        hers = create_run(small_run())
+    hers = run_of(who(ANNA))
     for change in (
         jobs.stop,
         lambda run: jobs.stop(run, "pause"),
@@ -103,10 +145,7 @@ def test_all_of_a_person_is_deleted_on_request(who):
 
 
 def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made(who, monkeypatch):
-    with who(ANNA):
-        old = ended(create_run(small_run()))
-    with who(BEN):
-        waits = create_run(small_run())
+    old, waits = ended(run_of(who(ANNA))), run_of(who(BEN))
     day = time.time() - 25 * 3600
     for folder in people.folders():
         os.utime(folder, (day, day))
@@ -169,19 +208,19 @@ def test_a_page_knows_its_person(monkeypatch, cookie):
 
 
 def test_errors_and_scripts_hold_no_path_of_the_server(who):
-    with who(ANNA):
-        run = create_run(small_run())
-        assert path_code(run.path) == repr(run.id)
-        for path in (run.path, "/srv/the lab's/a b", "/srv/two words/run.json"):
-            message = f"[Errno 28] No space left: {str(path)!r} of owner/name at https://huggingface.co/a/b"
-            assert without_paths(message).replace('"', "'") == (
-                "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
-            )
+    run = run_of(who(ANNA))
+    assert path_code(run.path) == repr(run.id)
+    for path in (run.path, "/srv/the lab's/a b", "/srv/two words/run.json"):
+        message = (
+            f"[Errno 28] No space left: {str(path)!r} of owner/name at https://huggingface.co/a/b"
+        )
+        assert without_paths(message).replace('"', "'") == (
+            "[Errno 28] No space left: '…' of owner/name at https://huggingface.co/a/b"
+        )
 
 
 def test_a_crash_has_a_number_that_the_log_has_too(who, monkeypatch, worker_here, capsys):
-    with who(ANNA):
-        run = create_run(small_run())
+    run = run_of(who(ANNA))
     monkeypatch.setattr("core.runs.worker.train_run", lambda *_: 1 / 0)
     assert work(run.path) == "failed"
     message, log = run.status().message, capsys.readouterr()
@@ -203,16 +242,11 @@ def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
     )
     monkeypatch.setattr(hosting, "threading", thread)
     monkeypatch.setitem(sys.modules, "streamlit_app", None)
-    names = ("server.maxUploadSize", "client.showErrorDetails")
-    before = {name: config.get_option(name) for name in names}
-    try:
-        hosting.begin_hosting.__wrapped__()
-        assert [config.get_option(name) for name in names] == [5, "none"] and threads[0][
-            "target"
-        ] is limits.watch
-    finally:
-        for name, value in before.items():
-            config.set_option(name, value)
+    options: dict[str, Any] = {}
+    monkeypatch.setattr(config, "set_option", options.__setitem__)
+    hosting.begin_hosting.__wrapped__()
+    assert options["server.maxUploadSize"] == 5 and options["client.showErrorDetails"] == "none"
+    assert threads[0]["target"] is limits.watch
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert plugin_folder() == tmp_path
 
@@ -292,8 +326,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
 
 def test_the_oldest_runs_go_and_only_ones_own(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
-    with who(ANNA):
-        first, second = (ended(create_run(small_run(seed=seed))) for seed in range(2))
+    first, second = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
     with who(BEN):
         his = [ended(create_run(small_run(seed=seed))) for seed in range(2)]
         last = jobs.start(small_run())
@@ -355,8 +388,7 @@ def test_people_take_turns(who):
     """Ten runs of a sweep, then the first run of another person: it is next."""
     with who(ANNA):
         swept = [create_run(small_run(seed=seed), sweep={"id": "s"}) for seed in range(3)]
-    with who(BEN):
-        first, second = (create_run(small_run(seed=seed)) for seed in range(2))
+    first, second = (run_of(who(BEN), seed=seed) for seed in range(2))
     for at, run in enumerate([*swept, first, second]):
         set_at(run, "queued", at + 1)
     assert jobs.queue()[0] == [swept[0], first, swept[1], second, swept[2]]
@@ -366,12 +398,10 @@ def test_people_take_turns(who):
 
 def test_the_wait_is_told_from_the_runs_before(who, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    with who(ANNA):
-        busy, waits = (
-            create_run(small_run(steps=100, max_seconds=50.0, seed=seed)) for seed in range(2)
-        )
-    with who(BEN):
-        last = create_run(small_run(steps=100, max_seconds=50.0, seed=3))
+    busy, waits, last = (
+        run_of(who(person), steps=100, max_seconds=50.0, seed=seed)
+        for seed, person in enumerate((ANNA, ANNA, BEN))
+    )
     busy.append(Record(20, loss=1.0, elapsed=2.0))
     for at, run in enumerate((busy, waits, last)):
         set_at(run, "queued" if at else "running", at)
@@ -408,8 +438,7 @@ def test_the_queue_is_read_once_however_many_poll(monkeypatch):
 
 
 def test_a_turn_has_an_end(who, monkeypatch):
-    with who(ANNA):
-        run = create_run(small_run())
+    run = run_of(who(ANNA))
     with run.lock():
         run.set_status("running", pid=None)
         jobs._tick()
@@ -437,8 +466,8 @@ def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_
 
 def test_what_is_copied_is_not_deleted_for_its_copy(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "runs=2")
+    oldest, newer = (ended(run_of(who(ANNA), seed=seed)) for seed in range(2))
     with who(ANNA):
-        oldest, newer = (ended(create_run(small_run(seed=seed))) for seed in range(2))
         copy = copy_run(oldest, "copy")
         assert list_runs() == [oldest, copy] and not newer.exists()
 
@@ -495,13 +524,6 @@ def workers(monkeypatch, tmp_path):
     for thread in threading.enumerate():
         if thread.name.startswith("wait for ") or thread is jobs._watcher:
             thread.join()  # or it would look after the next test's runs
-
-
-def wait_for(what, seconds: float = 120):
-    end = time.time() + seconds
-    while not what():
-        assert time.time() < end, "waited too long"
-        time.sleep(0.02)
 
 
 def place_number(run) -> int | None:
