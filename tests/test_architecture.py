@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dashboard.navigation import STEPS
+
 ROOT = Path(__file__).resolve().parents[1]
 CORE, DASHBOARD, PAGES, TESTS = ROOT / "core", ROOT / "dashboard", ROOT / "pages", ROOT / "tests"
 
@@ -131,6 +133,13 @@ def imports(path: Path, at_once: bool = False) -> frozenset[str]:
     return frozenset(names)
 
 
+def calls(path: Path, *names: str) -> Iterator[ast.Call]:
+    """The calls of methods or functions of these names."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names:
+            yield node
+
+
 def within(name: str, roots: tuple[str, ...]) -> bool:
     return any(name == root or name.startswith(root + ".") for root in roots)
 
@@ -214,6 +223,75 @@ def test_panels_are_drawn_by_the_one_that_leaves_out_what_is_closed():
         if path.name != "panels.py"
         and any(isinstance(node, ast.Attribute) and node.attr == "expander" for node in nodes(path))
     ], "an expander runs its body while it is closed; take panels.details"
+
+
+def test_links_are_made_from_the_list_of_pages():
+    """A page is no file that is run: only the list knows it."""
+    links = [
+        (f"{name(path)}:{call.lineno}", call.args[0])
+        for path in (*sources(DASHBOARD), *sources(PAGES))
+        for call in calls(path, "page_link", "switch_page")
+    ]
+    assert not [at for at, to in links if isinstance(to, ast.Constant | ast.JoinedStr)]
+    named = [key for _, to in links for key in re.findall(r"step_of\('(\w+)'\)", ast.unparse(to))]
+    assert named and set(named) <= {step.key for step in STEPS}
+
+
+def test_a_panel_with_state_has_a_label_that_stays():
+    """Streamlit makes the label a part of a panel's identity, key or not: another label is another panel, closed."""
+    assert not [
+        f"{name(path)}:{call.lineno}"
+        for path in (*sources(DASHBOARD), *sources(PAGES))
+        for call in calls(path, "popover", "expander")
+        if any(word.arg == "on_change" for word in call.keywords)
+        and isinstance(next(iter(call.args), None), ast.JoinedStr | ast.IfExp)
+    ]
+
+
+NUMBER, CHOICE, TEXT, SWITCH = "number", "choice", "text", "switch"
+HOLDS = {
+    "slider": {NUMBER}, "number_input": {NUMBER}, "select_slider": {NUMBER, CHOICE}, "selectbox": {CHOICE},
+    "segmented_control": {CHOICE}, "pills": {CHOICE}, "radio": {CHOICE}, "multiselect": {CHOICE},
+    "text_input": {TEXT}, "text_area": {TEXT}, "toggle": {SWITCH}, "checkbox": {SWITCH},
+    "Number": {NUMBER}, "SelectSlider": {NUMBER, CHOICE}, "Select": {CHOICE}, "Segmented": {CHOICE},
+    "MultiSelect": {CHOICE}, "Text": {TEXT}, "Toggle": {SWITCH},
+}  # fmt: skip
+
+
+def test_no_label_names_values_of_different_types():
+    """A label that is a number on one page is no text, choice or switch on another."""
+    held: dict[str, set[str]] = {}
+    for path in (*sources(DASHBOARD), *sources(PAGES)):
+        for call in calls(path, *HOLDS):
+            label = getattr(next(iter(call.args), None), "value", None)
+            if isinstance(label, str):
+                types = HOLDS[ast.unparse(call.func).rpartition(".")[2]]
+                held[label] = held.get(label, types) & types
+    assert len(held) > 50 and not [label for label, types in held.items() if not types]
+
+
+def test_every_uploaded_file_is_counted_where_a_page_reads_it():
+    """Each module with an uploader admits its files, or leaves that to the one that reads them."""
+    uploaders = [
+        path
+        for path in (*sources(DASHBOARD), *sources(PAGES))
+        if any(calls(path, "file_uploader", "chat_input", "camera_input"))
+    ]
+    assert len(uploaders) >= 5 and all(any(calls(path, "admit_upload")) for path in uploaders)
+
+
+def test_one_module_takes_what_is_internal_of_streamlit():
+    internal = re.compile(r"streamlit\.(runtime|proto|elements|web|config|file_util)\b")
+    files = (*LAB, ROOT / "streamlit_app.py")
+    found = {path.name for path in files if internal.search(path.read_text("utf-8"))}
+    assert found == {"streamlit_internals.py"}
+
+
+def test_nothing_else_reads_a_variable_of_the_lab():
+    """A plug-in's folder is written back for the workers, and secrets of Streamlit become variables."""
+    reads = re.compile(r"environ(\.get\(|\[)[^\n]*(ATTENTION_LAB|VARIABLE|HOSTED)")
+    found = {path for path in LAB if reads.search(path.read_text("utf-8"))}
+    assert found <= {CORE / "plugins.py", CORE / "settings.py"}
 
 
 def test_numbers_of_a_model_come_to_numpy_by_the_helper_that_knows_devices():

@@ -187,18 +187,6 @@ def test_every_variable_and_limit_is_documented():
     assert not {name for name in wanted if f"`{name}" not in text}
 
 
-def test_nothing_else_reads_a_variable_of_the_lab():
-    """A plug-in's folder is written back for the workers, and secrets of Streamlit become variables."""
-    reads = re.compile(r"environ(\.get\(|\[)[^\n]*(ATTENTION_LAB|VARIABLE|HOSTED)")
-    found = {
-        str(path.relative_to(ROOT))
-        for top in ("core", "dashboard")
-        for path in (ROOT / top).rglob("*.py")
-        if reads.search(path.read_text("utf-8"))
-    }
-    assert found <= {"core/plugins.py", "core/settings.py"}
-
-
 # What every ConfigError repeats of a value from outside, and configs made of JSON that is not theirs.
 
 
