@@ -5,6 +5,8 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.server import jobs
 
+pytest.register_assert_rewrite("tests.pages.app")
+
 
 @pytest.fixture(autouse=True)
 def _no_workers_and_no_models(monkeypatch):

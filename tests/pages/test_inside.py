@@ -215,7 +215,22 @@ SAYS: list[tuple[str, str, dict[str, str], tuple[str, ...], tuple[str, ...]]] = 
     ("inside_weight", "bloom", {}, ("does not expose its queries, keys and values", "Use "), ()),
     ("inside_weight", "induction", {"head": "0.0", "cell": "2.5"},
      ("In head L0·H0, ", "but the cell is masked, so its weight is 0", r"-\infty"), ()),
-    ("evidence", "induction", {}, ("the probability of the answer river falls", "change of 8 heads", *MEASURES), ()),
+    *(("inside_weight", model, {}, (says,), ()) for model, says in (
+        ("induction", "At the same position, rotation changes nothing"), ("induction", "query heads share 2"),
+        ("numbers", "q·k"), ("digits", "This weight adds α·v of"), ("gpt2", r"q_i^\top k_j}{\sqrt{D}"),
+        ("gemma2", r"\kappa \tanh"), ("gpt_oss", r"e^{\text{sink}}"), ("gemma3", r"c\, q_i^\top k_j"),
+        ("gpt_oss", "The rotation also scales both by 1.35"),  # YaRN: 0.1 ln 32 + 1
+        ("diffllama", "s_{ij}"), ("diffllama", "the model subtracts a learned share"))),
+    ("inside_weight", "t5", {"inside_weight:kind": "Encoder"}, (r"q_i^\top k_j + b_{i-j}",), ()),
+    ("evidence", "induction", {}, ("the probability of the answer river falls from 0.73 to 0.043", "change of 8 heads",
+     "this head contributes by where it attends", "Hiding river changes the answer most, by −0.73", *MEASURES), ()),
+    *(("evidence", "bert_encoder", {"inside:text": text}, ("Without L", "Hiding"), ("<script",))
+      for text in ("a", "🙂🙂", "<script>alert(1)</script> **x** $y$", "too too too")),
+    # Without another sentence an embedding is held against itself.
+    ("evidence", "bert_encoder", {"evidence:against": ""}, ("the similarity with itself falls from 1.00",),
+     ("gradient estimate", "Gradient")),
+    ("evidence", "bert_encoder", {"inside:text": "  "}, ("write a sentence",), ()),
+    ("head_roles", "", {"inside:text": " "}, ("write a sentence",), ()),
     ("evidence", "numbers", {}, ("the logit of the answer sieben", "change of 24 heads", *MEASURES), ()),
     ("evidence", "digits", {}, ("the logit of the class 3", "change of 8 heads", *MEASURES), ()),
     ("evidence", "numbers", {"at": "2"}, ("the logit of the answer drei",), ()),
@@ -358,6 +373,24 @@ DOES: list[tuple[str, str, Case]] = [
             ),
         )
         for page, name, pair in (("evidence", "pin", "3.2"), ("use_model", "head", "1.1"))
+    ),
+    (
+        "evidence",
+        "numbers",
+        Case(
+            {"at": "2"},
+            ["the logit of the answer hundert"],
+            do=[("text_input", "inside:text", "seven hundred")],
+            query={"at": None},
+        ),
+    ),
+    (
+        "evidence",
+        "induction",
+        Case(
+            {"evidence:off:induction": ["all of L0", "all of L1"]},
+            ["the answer by −0.73; one at a time, their changes sum to −2.13"],
+        ),
     ),
     # A link with an earlier name
     (
