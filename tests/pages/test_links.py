@@ -12,7 +12,16 @@ from core.tasks import TaskConfig, make_task
 from core.training import recommended
 from dashboard.ui.links import PENDING, forget_page
 from dashboard.ui.panels import SHOW
-from tests.pages.app import controls_of, open_at, open_page, shown, without_terms
+from tests.pages.app import (
+    Case,
+    assert_case,
+    controls_of,
+    open_at,
+    open_page,
+    page_cases,
+    shown,
+    without_terms,
+)
 
 STACK, CELL = "train:copy:transformer", "train:reverse:recurrent"
 ATTENTION = recommended(make_task(TaskConfig.of("copy")), "transformer").model.attention
@@ -124,10 +133,8 @@ def test_a_link_brings_what_a_closed_popover_hides(case):
     drawn = controls_of(app)
     assert {key: drawn.get(key) for key in values} == values
     closed = open_page(page, app.query_params)
-    assert (
-        closed.query_params == app.query_params
-        and {key: closed.session_state[key] for key in values} == values
-    )
+    assert closed.query_params == app.query_params
+    assert {key: closed.session_state[key] for key in values} == values
     hidden = set(drawn) - set(controls_of(closed))
     assert hidden <= set(values), "the table above lacks a control"
     assert controls_of(open_page(page, closed.query_params, panels)) == drawn
@@ -147,7 +154,6 @@ def begins(app: AppTest, *starts: str) -> list[str]:
 @pytest.mark.parametrize("page", GUIDED)
 def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_what_to_notice(page):
     app = open_at(page)
-    before = shown(app)
     keys = [button.key for button in app.button if ":try:" in (button.key or "")]
     for pills in [pills for pills in app.pills if (pills.key or "").endswith(":predict")]:
         verdicts = []
@@ -158,7 +164,10 @@ def test_one_answer_is_right_and_each_thing_to_try_sets_its_controls_and_says_wh
         answers = len(pills.options) - (SHOW in pills.options)
         assert verdicts.count(":green[Right.") == 1 and len(verdicts) == answers
     for key in keys:
-        app = open_at(page).button(key=key).click().run()
+        if key not in {button.key for button in app.button}:
+            app = open_at(page)
+        before = shown(app)
+        app.button(key=key).click().run()
         move = app.session_state[f"{key.partition(':try:')[0]}:tried"]
         assert {name: app.session_state[name] for name in move.values} == move.values
         (notice,) = begins(app, "**Notice:**")
@@ -171,54 +180,49 @@ def test_the_attention_of_train_is_in_its_link_and_wins_over_the_settings_of_a_r
     app = open_page("train", {"train:task": "copy"}, {f"{STACK}:attention:now": now})
     link = dict(app.query_params) | {"run": "example_recurrent", "train:seed": "7"}
     again = open_page("train", link)
-    assert (
-        again.session_state[f"{STACK}:attention:now"].score.key == "additive"
-        and again.selectbox(key="train:task").value == "copy"
-        and again.number_input(key="train:seed").value == 7
-    )
-    alone = open_page("train", {"run": "example_recurrent"})
-    assert (
-        alone.selectbox(key="train:task").value == "reverse"
-        and alone.selectbox(key="train:reverse:kind").value == "recurrent"
-    )
+    assert again.session_state[f"{STACK}:attention:now"].score.key == "additive"
+    assert_case(again, Case(controls={"train:task": "copy", "train:seed": 7}))
 
 
-def test_bad_values_in_a_link_of_train_leave_the_recipe():
-    name = "train:reverse:transformer"
-    app = open_page(
-        "train",
-        {
-            "train:task": "nonsense",
-            "train:seed": "-1",
-            f"{name}:rate": "inf",
-            f"{name}:layers": "99",
-            f"{name}:d_model": "0",
-            "train:reverse:kind": "1",
-            f"{name}:attention:now": "score=nonsense",
-        },
-    )
-    assert (
-        not app.error
-        and app.number_input(key="train:seed").value == 0
-        and app.selectbox(key=f"{name}:mechanism").value == "recommended"
-        and not [key for key in app.query_params if key.startswith("train:")]
-    )
+RECIPE = "train:reverse:transformer"
+
+
+BAD = {
+    "train:task": "nonsense",
+    "train:seed": "-1",
+    f"{RECIPE}:rate": "inf",
+    f"{RECIPE}:layers": "99",
+    f"{RECIPE}:d_model": "0",
+    "train:reverse:kind": "1",
+    f"{RECIPE}:attention:now": "score=nonsense",
+}
+
+
+test_a_link_of_train = page_cases(
+    "train",
+    {
+        "the settings of a run": Case(
+            {"run": "example_recurrent"},
+            controls={"train:task": "reverse", "train:reverse:kind": "recurrent"},
+        ),
+        "bad values leave the recipe": Case(
+            BAD,
+            controls={"train:seed": 0, f"{RECIPE}:mechanism": "recommended"},
+            query=dict.fromkeys(BAD),
+        ),
+    },
+)
 
 
 def test_a_text_that_the_browser_sends_late_does_not_set_a_control_back():
-    name = "train:reverse:length"
-    app = open_page("train", {})
-    app.slider(key=name).set_value(9).run()
-    app.slider(key=name).set_value(8).run()
-    app.query_params[name] = "9"  # as sent before the browser had received 8
-    assert app.run().slider(key=name).value == 8 and app.query_params[name] == "8"
-    app.query_params[name] = "7"
-    assert app.run().slider(key=name).value == 7, "another link"
+    name, app = "train:reverse:length", open_page("train", {})
+    # 9 as sent before the browser had received 8
+    late = [("slider", name, 9), ("slider", name, 8), ("query_params", name, "9")]
+    assert_case(app, Case(do=late, controls={name: 8}, query={name: "8"}))
+    assert_case(app, Case(do=[("query_params", name, "7")], controls={name: 7}))  # another link
     app.switch_page("../pages/runs.py").run()
-    app.query_params[name] = "9"
-    assert app.switch_page("../pages/train.py").run().slider(key=name).value == 9, (
-        "a link from another page"
-    )
+    app.query_params[name] = "9"  # a link from another page
+    assert_case(app.switch_page("../pages/train.py").run(), Case(controls={name: 9}))
 
 
 # A change of d_model keeps the heads that were chosen wherever they divide it, on every page with both controls.
@@ -259,21 +263,17 @@ def test_heads_are_kept(page):
         if panel:
             app.session_state[panel] = True
             app.run()
-        return next(
-            control for control in [*app.select_slider, *app.selectbox] if control.key == key
-        )
+        return next(one for one in [*app.select_slider, *app.selectbox] if one.key == key)
 
-    def widths():
-        return [int(option) for option in control(d_model).options]
-
+    widths = [width for width in (64, 48, 12, 64, 5, 128) if str(width) in control(d_model).options]
     control(d_model).set_value(64).run()
     control(heads.format(64)).set_value(8).run()
-    for width in (w for w in (16, 48, 12, 64, 6, 96, 5, 128, 64) if w in widths()):
+    for width in widths:
         control(d_model).set_value(width).run()
         assert control(heads.format(width)).value == max(n for n in range(1, 9) if width % n == 0)
-    control(heads.format(64)).set_value(2).run()
-    control(d_model).set_value(128).run()
-    assert control(heads.format(128)).value == 2
+    control(heads.format(128)).set_value(2).run()
+    control(d_model).set_value(64).run()
+    assert control(heads.format(64)).value == 2
 
 
 # Reset: a page's values leave session and link, those of other pages stay.
@@ -290,16 +290,12 @@ def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link(monkeypatch):
 def test_a_reset_page_opens_as_at_first():
     app = open_at("mechanisms", "mechanisms:", axis="Kernels")
     app.session_state["masks:other"] = "stays"
-    assert app.button_group(key="mechanisms:axis").value == "kernel"
+    assert_case(app, Case(controls={"mechanisms:axis": "kernel"}))
     app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
     assert not app.run().button_group  # the widgets leave the browser
-    app.run()
-    assert (
-        app.button_group(key="mechanisms:axis").value == "position"
-        and app.session_state["masks:other"] == "stays"
-        and PENDING not in app.session_state
-        and "mechanisms:axis" not in app.query_params
-    )
+    at_first = {"mechanisms:axis": "position", "masks:other": "stays"}
+    assert_case(app.run(), Case(controls=at_first, query={"mechanisms:axis": None}))
+    assert PENDING not in app.session_state
 
 
 # A button that starts runs starts one for the same settings, however often it is pressed while that one goes on.
@@ -314,15 +310,11 @@ PRESSED = {
 }
 
 
-def runs_started():
-    return len(list(Path(os.environ["ATTENTION_LAB_RUNS"]).rglob("run.json")))
-
-
 @pytest.mark.parametrize("page", PRESSED)
 def test_many_presses_start_what_one_starts(page):
     app, counts = open_at(page, **PRESSED[page]), []
     for _ in range(3):
         app.session_state[f"{page}:pressed"] = True
         app.run()
-        counts.append(runs_started())
+        counts.append(len(list(Path(os.environ["ATTENTION_LAB_RUNS"]).rglob("run.json"))))
     assert counts[0] > 0 and counts == counts[:1] * 3
