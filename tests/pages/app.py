@@ -203,7 +203,10 @@ def assert_case(app: AppTest, case: Case, prefix: str = "") -> None:
         else:
             widget = getattr(app, kind)(key=prefix + key)
             (widget.click() if kind == "button" else widget.set_value(value)).run()
-    text, components = everything(app), " ".join(one.proto.json for one in app.get("bidi_component"))
+    text, components = (
+        everything(app),
+        " ".join(one.proto.json for one in app.get("bidi_component")),
+    )
     assert [one for one in case.says if one not in text + components] == []
     assert [one for one in case.never if one in text] == []
     controls = {key: app.session_state[prefix + key] for key in case.controls}

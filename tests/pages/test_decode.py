@@ -9,18 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from core.interpret.trace import induction, most_informative_head
 from core.models import ModelConfig, Shape, build_model
 from core.models.decoding import Candidate, Hypothesis, Prompt, Tree, beam, penalty
 from core.pretrained import ModelInputs, load_lab_model
-from core.pretrained.example_inputs import text_of
 from core.pretrained.generate import (
     SearchSettings,
     decode_text,
     generate as generate_text,
     generate_steps,
     prepare_generation,
-    score_continuation,
 )
 from core.runs.runs import create_run
 from core.studies.decode import Score
@@ -33,7 +30,6 @@ from dashboard.draw.palette import CATEGORIES, WEIGHTS, Ink, contrast, shade, te
 from dashboard.ui.decoding import search_equation
 from dashboard.ui.models import EMBEDDED
 from pages import decode, generate
-from pages.decode import HALF_TRAINED
 from pages.generate import Controls, Search, picked_path, run, strip
 from tests.cases import each
 from tests.pages.app import (
@@ -62,23 +58,6 @@ def made(task: str, kind: str, **changes):
     run.save_checkpoint(prepare(config), config)
     run.set_status("finished")
     return run
-
-
-def test_at_first_sight_a_beam_is_right_where_greedy_is_wrong():
-    at, (model, task) = open_decode(), HALF_TRAINED.model()
-    typed = at.text_input(key="decode:source").value
-    batch = task.collate([task.example(typed)])
-    prompt, longest = Prompt(batch.source, batch.source_mask), task.max_target + 1
-    one, four = (
-        beam(model, prompt, width=width, max_length=longest).hypotheses[0] for width in (1, 4)
-    )
-    target = next(e.target for e in task.held_out(40) if e.source == tuple(typed.split()))
-    written = [tuple(task.target_vocab.decode(output.tokens)) for output in (one, four)]
-    assert written[1] == target != written[0] and not at.error and not at.warning
-    right = f"{' '.join(target)}</b>, which is correct"
-    chance = f"probability {number(math.exp(four.logp))}"
-    assert_case(at, Case(says=[right, "which is wrong", number(four.logp), chance]))
-    assert any(number(four.logp) in e.value for e in at.latex)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +173,7 @@ def test_the_run_trained_last_is_the_one_that_is_shown_and_a_kept_step_can_be_ch
 
 
 NAMES = [f"w{i}" for i in range(11)]
+ALPHA = SearchSettings("beam", length_penalty=0.5)
 
 
 def grown(width=16) -> Tree:
@@ -371,35 +351,15 @@ def drawn_strip(at):
     return " ".join(e.proto.body for e in at.get("html") if 'class="lab-strip"' in e.proto.body)
 
 
-def test_at_first_sight_the_lab_s_language_model_repeats_a_sentence():
-    at, model, given = open_generate(), load_lab_model("induction"), text_of("induction")
-    best = generate_text(model, ModelInputs(given), SearchSettings()).hypotheses[0]
-    started = prepare_generation(model, ModelInputs(given))
-    path = score_continuation(model, started, best.tokens)
-    keys = (*started.read.ids, *best.tokens[:-1])
-    layer, head = most_informative_head(path.trace, keys, best.tokens)
-    item, text = path.trace.map(layer), decode_text(model, best.tokens)
-    assert text in [code.value for code in at.code], "the whole text, to be copied"
-    first = float(path.logits[0].softmax(-1)[best.tokens[0]])
-    heads, even, _ = induction(item, keys, best.tokens)
-    assert heads[head] > 3 * even, "the head that is shown first copies"
-    assert_says(
-        at,
-        text[:30],
-        f"At step 1 the model gives {item.queries[0]} {number(first)}",
-        f"Head L{layer}·H{head} puts {number(item.weights[head, 0].max())} of its weight",
-        f"it puts {number(heads[head])} on that earlier token; uniform attention would put {number(even)}",
-        number(best.logp),
-    )
-
-
 def test_an_answer_that_is_begun_is_gone_on_with():
     link = {"inside:model": "numbers", "inside:text": "forty-seven", "inside:target": "acht"}
     at, model = open_generate(**link), load_lab_model("numbers")
     given = ModelInputs("forty-seven", target="acht")
     tokens = generate_text(model, given, SearchSettings()).hypotheses[0].tokens
     assert ">acht<" in drawn_strip(at)
-    assert_says(at, decode_text(model, tokens))
+    text = decode_text(model, tokens)
+    assert_says(at, text)
+    assert text in [code.value for code in at.code], "the whole text, to be copied"
     assert "acht" not in decode_text(model, tokens[:1])
 
 
@@ -491,17 +451,33 @@ def test_a_beam_that_prefers_the_longer_says_so(strategy, order, words):
     assert words in said and bool(words) == bool(said)
 
 
-def test_equations_hold_the_path_s_numbers():
-    tree, beam_search = small_tree(), SearchSettings("beam", length_penalty=0.5)
-    assert r"\frac{−2.00}{2^{0.5}} = −1.41" in search_equation(beam_search, tree, [0, 2], 0, "1")
-    base = r"\left(\frac{{5 + {}}}{{6}}\right)"
-    wu = search_equation(beam_search, tree, [0, 2], -1, "t", base, penalty)
-    assert r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}" in wu
-    assert wu.endswith(number(-2 / (7 / 6) ** 0.5))
-    assert "p = 0.37" in search_equation(SearchSettings(), tree, [0, 2], 1, "t")
+BASE = r"\left(\frac{{5 + {}}}{{6}}\right)"
+WU = number(-2 / (7 / 6) ** 0.5)
+
+
+@each(
+    "settings, at, more, says, end",
+    [
+        (ALPHA, 0, ("1",), [r"\frac{−2.00}{2^{0.5}} = −1.41"], ""),
+        (
+            ALPHA,
+            -1,
+            ("t", BASE, penalty),
+            [r"\frac{−2.00}{\left(\frac{5 + 2}{6}\right)^{0.5}}"],
+            WU,
+        ),
+        (SearchSettings(), 1, ("t",), ["p = 0.37"], ""),
+        (
+            SearchSettings("sampling", temperature=0.5, top_k=3),
+            1,
+            ("t",),
+            ["kept by top-k 3", "T = 0.5"],
+            r"0.37 \to 0.25",
+        ),
+    ],
+)
+def test_equations_hold_the_path_s_numbers(settings, at, more, says, end):
+    tree = small_tree()
     tree.candidates[2].chance = 0.25
-    sampling = SearchSettings("sampling", temperature=0.5, top_k=3)
-    sampled = search_equation(sampling, tree, [0, 2], 1, "t")
-    assert (
-        sampled.endswith(r"0.37 \to 0.25") and "kept by top-k 3" in sampled and "T = 0.5" in sampled
-    )
+    equation = search_equation(settings, tree, [0, 2], at, *more)
+    assert [one for one in says if one not in equation] == [] and equation.endswith(end)

@@ -19,7 +19,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import ConfigError
 from core.models import ModelConfig
 from core.runs import store
-from core.runs.archive import pack, unpack
+from core.runs.archive import pack
 from core.runs.runs import Run, create_run, deleted_runs, find_run, list_runs
 from core.runs.store import copier, copy_now
 from core.runs.sweeps import Outcome, Sweep, list_sweeps
@@ -232,7 +232,7 @@ def test_a_store_that_does_not_answer_or_does_not_exist_says_so(become, monkeypa
 
 
 @pytest.mark.parametrize("example", EXAMPLE_RUNS, ids=lambda run: run.id)
-def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
+def test_a_kept_example_has_learned_and_can_be_used(example):
     records = example.records()
     assert records[-1].final and records[-1].sequence_accuracy >= 0.99
     assert example.frame_steps() == sorted({record.step for record in records})
@@ -242,18 +242,15 @@ def test_a_kept_example_has_learned_and_can_be_used(example, tmp_path):
         prediction = model(batch.source, batch.source_mask, batch.target_in).logits.argmax(-1)
     right = (prediction == batch.target_out)[batch.target_out != 0].float().mean()
     assert right > 0.99, "the kept weights still fit the code"
-    assert unpack(pack(example), tmp_path).records() == records
     assert find_any_run(example.id) == example and find_any_run(f"{example.id}/..") is None
     assert status_of(example).ended
-    first, second = (one.config() for one in EXAMPLE_RUNS)
-    assert first.task == second.task and first.model != second.model
 
 
 def test_a_summary_follows_its_folder():
     run = made(exact=0.5)
     first = summarize(run)
-    assert (first.steps, first.loss, first.curve, first.named) == (4, 1.0, (2.0, 1.0), False)
-    assert first.last.sequence_accuracy == 0.5
+    assert (first.steps, first.last.sequence_accuracy, first.named) == (4, 0.5, False)
+    assert (first.loss, first.curve) == (1.0, (2.0, 1.0))
     assert first is summarize(run), "nothing changed, so nothing is read again"
     run.append(Record(8, loss=0.5, sequence_accuracy=0.75))
     run.update_metadata(name="mine")
@@ -351,10 +348,9 @@ def test_runs_are_compared_at_equal_steps_and_at_equal_seconds_and_others_can_be
     assert_case(app, Case(do=chosen, says=["for third"], query=link))
 
 
-def test_measure_and_step_are_told_and_in_the_link():
+def test_measure_and_step_are_told_whatever_was_in_the_link():
     ids = compared("a").id, compared("b").id
     at_two = "At step 2, validation loss: 2.00 for a, 2.00 for b"
-    assert_says(open_compared(*ids, **{"step": "2", "compare_runs:measure": "Loss"}), at_two)
     app = open_compared(*ids, **{"step": "../3", "compare_runs:measure": "nothing"})
     assert_says(app, "At step 4, sequence accuracy")
     loss = [("button_group", "compare_runs:measure", "loss")]
