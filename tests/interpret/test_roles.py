@@ -54,7 +54,7 @@ from core.interpret.syntax import (
 )
 from core.interpret.trace import Kind, induction
 from core.pretrained import PretrainedError, load_lab_model, load_minilm, read
-from core.pretrained.load import prepare_model
+from core.pretrained.load import untrained
 from core.pretrained.reading import read_ids
 from tests.cases import each
 from tests.interpret.readings import line, random_weights, reading, softmax
@@ -349,11 +349,7 @@ def test_the_lab_s_language_model_comes_out_with_induction_heads():
 
 def test_before_training_no_head_has_a_role(minilm):
     # The same class, config and tokenizer with random weights: every score is near its chance, every row near even.
-    torch.manual_seed(5)
-    untrained = prepare_model(
-        type(minilm.model)(minilm.model.config), minilm.tokenizer, "untrained"
-    )
-    scores = score_roles(read_all(untrained, role_inputs(untrained)))
+    scores = score_roles(read_all(untrained(minilm), role_inputs(minilm)))
     assert scores.head_roles == {}
     assert np.nanmax(scores.share[:-1]) < 0.05
 
@@ -718,13 +714,10 @@ def test_the_tokens_of_a_word_spell_it(family, kind):
 
 
 def test_the_top_words_are_those_of_the_plain_model(minilm):
-    from transformers import AutoModel
-
-    parse, folder = own_parses()[0], minilm.model.config._name_or_path
-    model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    parse = own_parses()[0]
     encoding = minilm.tokenizer(parse.text, return_tensors="pt")
     with torch.no_grad():
-        maps = [one[0] for one in model(**encoding, output_attentions=True).attentions]
+        maps = [one[0] for one in minilm.model(**encoding, output_attentions=True).attentions]
     numbers = encoding.word_ids(0)  # one word of the tokenizer is one of the file in this sentence
     assert max(number for number in numbers if number is not None) == len(parse) - 1
     member = torch.tensor(

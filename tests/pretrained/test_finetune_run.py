@@ -549,10 +549,6 @@ def test_each_task_begins_with_its_usual_model_and_refuses_another_beside_it(pag
     assert not app.button(key="fine_tune:start").disabled
     app.selectbox(key="fine_tune:task").set_value("pairs").run()
     assert "which cannot learn pairs" in page_text(app), "a picked model stays"
-    app = page()
-    app.selectbox(key="fine_tune:task").set_value("pairs").run()
-    assert app.selectbox(key="inside:model").value == "numbers"
-    assert not app.button(key="fine_tune:start").disabled and not app.exception
     app.selectbox(key="inside:model").set_value("Another model…").run()
     assert app.text_input(key="inside:typed") and app.button(key="fine_tune:start").disabled
     assert "Your own arrays…" not in app.selectbox(key="inside:model").options
