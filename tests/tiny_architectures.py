@@ -246,14 +246,8 @@ def default(kind: type[PreTrainedConfig]) -> PreTrainedConfig | None:
 
 def _fit_sections(config: Any) -> None:
     """Rotary sections (time, height, width) as long as half a head."""
-    for rope in (
-        (
-            getattr(config, "rope_parameters", None),
-            *getattr(config, "rope_parameters", None or {}).values(),
-        )
-        if isinstance(getattr(config, "rope_parameters", None), dict)
-        else ()
-    ):
+    ropes = getattr(config, "rope_parameters", None)
+    for rope in (ropes, *ropes.values()) if isinstance(ropes, dict) else ():
         if isinstance(rope, dict) and rope.get("mrope_section"):
             size = (
                 getattr(config, "head_dim", None)
@@ -323,13 +317,11 @@ def reader_of(model: Any) -> Any:
         )
     if reads != "sound":
         return tokenizer("wordpiece")
+    if model.main_input_name == "input_values":
+        return Ears(transformers.Wav2Vec2FeatureExtractor())
     name = FEATURE_EXTRACTOR_MAPPING_NAMES.get(config.model_type)
     kind = getattr(transformers, str(name), transformers.Wav2Vec2FeatureExtractor)
-    if model.main_input_name == "input_values":
-        kind = transformers.Wav2Vec2FeatureExtractor
     bands = getattr(config, "num_mel_bins", None) or 16
     options = {"feature_size": bands, "num_mel_bins": bands, "chunk_length": 1}
     takes = inspect.signature(kind).parameters
-    if model.main_input_name == "input_values":
-        return Ears(kind())
     return Ears(kind(**{name: value for name, value in options.items() if name in takes}))

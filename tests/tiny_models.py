@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -154,13 +155,9 @@ def plain(family: str) -> Any:
 @contextmanager
 def library_attention() -> Iterator[None]:
     """The library's eager attention alone, without our entry in its table."""
-    table = transformers.AttentionInterface._global_mapping
-    ours = table.pop(EAGER, None)
-    try:
+    with patch.dict(transformers.AttentionInterface._global_mapping) as table:
+        table.pop(EAGER, None)
         yield
-    finally:
-        if ours is not None:
-            table[EAGER] = ours
 
 
 def given(family: str, text: str = SENTENCE, target: str | None = OTHER) -> ModelInputs:

@@ -22,7 +22,6 @@ from core.interpret.corpus import (
     head_changes,
     head_vectors,
     joint_map,
-    marked_row,
     measure_texts,
     nearness,
     ranked,
@@ -46,7 +45,6 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_m
 from core.runs import worker
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
-from tests.interpret.readings import random_weights, reading
 from tests.tiny_models import SENTENCE, save
 from tests.training.small import run_command
 
@@ -154,21 +152,6 @@ def test_texts_by_value_and_at_each_decile():
     assert (list(INDEX), [*INDEX, "copying"]) == ([one.key for one in MEASURES], list(BY_KEY))
 
 
-def test_the_marked_row_is_the_one_that_was_chosen():
-    weights = random_weights(5, 2, seed=4)
-    one = reading("the cat saw the dog", weights)
-    previous = [weights[0, 1, row, row - 1] for row in range(2, 5)]  # the first key may be a sink
-    best = marked_row(one, "self", BY_KEY["previous"], (0, 1), np.inf)
-    worst = marked_row(one, "self", BY_KEY["previous"], (0, 1), -np.inf)
-    middle = marked_row(one, "self", BY_KEY["previous"], (0, 1), sorted(previous)[1])
-    assert [each.value for each in (best, middle, worst)] == pytest.approx(sorted(previous)[::-1])
-    assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [
-        best.query - 1
-    ]
-    assert best.key == weights[0, 1, best.query].argmax()
-    assert marked_row(one, "self", BY_KEY["induction"], (0, 1), np.inf) is None
-
-
 def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     vectors = head_vectors(model, inputs, "causal", max_tokens=30)
     q, k = vectors.head(1, 3)
@@ -254,29 +237,21 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
     assert numbers(broken) == pytest.approx(numbers(whole))
 
 
-def test_a_worker_that_died_is_reported_with_what_it_left(monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    measured = jobs.measure(CONFIG)
-    work(measured, after(3))
-    measured.set_status("running", pid=999_999)
-    jobs.tick()
-    assert measured.status().state == "failed"
-    assert measured.status().message == (
-        "The worker ended without a message; everything up to text 3 is saved."
-    )
-
-
-def test_two_sessions_measure_apart_and_outside_the_list_of_runs(monkeypatch):
+def test_two_sessions_measure_apart_and_a_worker_that_died_is_reported(monkeypatch):
+    # Outside the list of runs, and with what it left.
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)
     first, second = jobs.measure(CONFIG), jobs.measure(CONFIG)
-    assert (
-        first.id != second.id
-        and not list_runs()
-        and [one.id for one in jobs.queue()[0]] == [first.id, second.id]
-    )
+    assert first.id != second.id and not list_runs()
+    assert [one.id for one in jobs.queue()[0]] == [first.id, second.id]
     jobs.stop(first)
     assert first.status().state == "stopped" and jobs.place(second).number == 1
-    jobs.stop(second)
+    work(second, after(3))
+    second.set_status("running", pid=999_999)
+    jobs.tick()
+    assert (second.status().state, second.status().message) == (
+        "failed",
+        "The worker ended without a message; everything up to text 3 is saved.",
+    )
 
 
 def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, worker_here):
@@ -304,15 +279,9 @@ def test_a_model_in_a_folder_is_measured_with_its_heads_switched_off(tmp_path, f
 
 def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     (tmp_path / "texts.txt").write_text(TEXTS, encoding="utf-8")
-    command = [
-        "core.interpret.corpus_run",
-        str(tmp_path / "run"),
-        "--model",
-        "induction",
-        "--kind",
-        "causal",
-    ]
-    assert run_command(*command, "--source", "texts", "--data", str(tmp_path / "texts.txt")) == 0
+    more = "--model induction --kind causal --source texts --data".split()
+    path = str(tmp_path / "run")
+    assert run_command("core.interpret.corpus_run", path, *more, str(tmp_path / "texts.txt")) == 0
     assert "finished: Measured 4 texts." in capsys.readouterr().out
 
 

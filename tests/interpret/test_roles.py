@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from scipy.special import softmax
 
 from core.entries import ConfigError
+from core.interpret import corpus
 from core.interpret.circuits import HeadMatrices, HeadWeights, Vocabularies, head_weights
 from core.interpret.head_tests import (
     TESTS,
@@ -52,13 +54,49 @@ from core.interpret.syntax import (
     word_trace,
     word_weights,
 )
-from core.interpret.trace import Kind, induction
-from core.pretrained import PretrainedError, load_lab_model, load_minilm, read
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind, induction
+from core.pretrained import Line, PretrainedError, Reading, load_lab_model, load_minilm, read
 from core.pretrained.load import untrained
 from core.pretrained.reading import read_ids
 from tests.cases import each
-from tests.interpret.readings import line, random_weights, reading, softmax
 from tests.tiny_models import given as inputs_for, plain, tiny
+
+# Lines, maps and readings made by hand.
+
+SPECIAL = ("[CLS]", "[SEP]", "[UNK]", "<s>", "</s>")
+
+
+def line(text: str) -> Line:
+    # The tokens that stand apart in the text; ## continues a word.
+    tokens = tuple(text.split())
+    special = tuple(token in SPECIAL for token in tokens)
+    word, count = [], -1
+    for token, hidden in zip(tokens, special, strict=True):
+        count += not hidden and not token.startswith("##")
+        word.append(None if hidden else count)
+    return Line(tuple(range(len(tokens))), tokens, special, tuple(word), (0,) * len(tokens))
+
+
+def reading(text: str, weights: np.ndarray, kind: Kind = "self") -> Reading:
+    # A model of as many layers and heads as weights (L, H, T, T) has.
+    source = line(text)
+    mask = np.tri(len(source), dtype=bool)[None] if kind == "causal" else None
+    maps = tuple(
+        AttentionMap(kind, layer, one.astype(np.float32), source.tokens, source.tokens, mask)
+        for layer, one in enumerate(weights)
+    )
+    return Reading(AttentionTrace(maps, "made by hand"), source)
+
+
+def random_weights(
+    size: int, heads: int, seed: int, spread: float = 1.0, causal: bool = False
+) -> np.ndarray:
+    # Weights (1, H, T, T) of random scores.
+    scores = np.random.default_rng(seed).normal(0, spread, (1, heads, size, size))
+    return softmax(
+        np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores, axis=-1
+    )
+
 
 LINE = "[CLS] the cat saw the heron . the cat [SEP]"
 #       0     1   2   3   4   5     6 7   8   9
@@ -149,7 +187,7 @@ def made_head(text: str, place: int, seen: np.ndarray, keen: float = 0.8) -> np.
     # A head that puts `keen` of each row evenly on its role's keys, and the rest at random on all it may see.
     targets = ROLES[place].targets
     scores = np.random.default_rng(place).normal(0, 0.6 if targets is None else 1.0, seen.shape)
-    rest = softmax(np.where(seen, scores, -np.inf))
+    rest = softmax(np.where(seen, scores, -np.inf), axis=-1)
     on = np.zeros_like(seen) if targets is None else targets(Text(line(text))) & seen
     share = keen * on.any(-1, keepdims=True)
     return share * on / np.maximum(on.sum(-1, keepdims=True), 1) + (1 - share) * rest
@@ -228,7 +266,9 @@ def test_chance_in_closed_form_is_what_shuffling_gives(kind, stripes, within):
         size = len(text.split())
         scores = np.random.default_rng(seed).normal(0, 1.5, (1, 1, size, size))
         scores += stripes * np.random.default_rng(seed + 7).normal(0, 1, (1, 1, 1, size))
-        weights = softmax(np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores)
+        weights = softmax(
+            np.where(np.tri(size, dtype=bool), scores, -np.inf) if causal else scores, axis=-1
+        )
         made.append(reading(text, weights, kind))
         shuffled.append(reading(text, shuffles(weights, causal), kind))
     result, drawn = score_roles(made, kind), score_roles(shuffled, kind).score[:, 0]
@@ -308,29 +348,40 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     assert (example.query, example.value) == (4, pytest.approx(1.0))
 
 
+def test_the_marked_row_is_the_one_that_was_chosen():
+    weights = random_weights(5, 2, seed=4)
+    one = reading("the cat saw the dog", weights)
+    previous = [weights[0, 1, row, row - 1] for row in range(2, 5)]  # the first key may be a sink
+    best = corpus.marked_row(one, "self", corpus.BY_KEY["previous"], (0, 1), np.inf)
+    worst = corpus.marked_row(one, "self", corpus.BY_KEY["previous"], (0, 1), -np.inf)
+    middle = corpus.marked_row(one, "self", corpus.BY_KEY["previous"], (0, 1), sorted(previous)[1])
+    assert [each.value for each in (best, middle, worst)] == pytest.approx(sorted(previous)[::-1])
+    assert best.query == 2 + int(np.argmax(previous)) and best.expected.nonzero()[0].tolist() == [
+        best.query - 1
+    ]
+    assert best.key == weights[0, 1, best.query].argmax()
+    assert corpus.marked_row(one, "self", corpus.BY_KEY["induction"], (0, 1), np.inf) is None
+
+
 @pytest.fixture(scope="module")
 def minilm():
     return load_minilm()
-
-
-@pytest.fixture(scope="module")
-def on_sentences(minilm) -> RoleScores:
-    return score_roles(read_all(minilm, role_inputs(minilm)))
 
 
 def names(scores: RoleScores) -> dict[tuple[int, int], str]:
     return {head: ROLES[place].key for head, place in scores.head_roles.items()}
 
 
-def test_minilm_comes_out_with_its_previous_token_heads(on_sentences):
-    roles, previous = names(on_sentences), at("previous")
+def test_minilm_comes_out_with_its_previous_token_heads(minilm):
+    scores = score_roles(read_all(minilm, role_inputs(minilm)))
+    roles, previous = names(scores), at("previous")
     assert {roles[head] for head in ((0, 2), (2, 11))} == {"previous"}
     assert (roles[1, 8], roles[2, 9], roles[3, 11]) == ("next", "same", "delimiter")
-    assert on_sentences.score[previous, 0, 2] > 0.98 > 0.06 > on_sentences.chance[previous, 0, 2]
+    assert scores.score[previous, 0, 2] > 0.98 > 0.06 > scores.chance[previous, 0, 2]
     # It reads both ways and was never asked for a next word
     assert "induction" not in roles.values()
     assert len(set(SENTENCES)) == len(SENTENCES) == 30
-    assert (on_sentences.rows >= 100).all()  # every role has been looked for in many places
+    assert (scores.rows >= 100).all()  # every role has been looked for in many places
 
 
 def test_the_lab_s_language_model_comes_out_with_induction_heads():

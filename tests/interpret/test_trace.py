@@ -6,6 +6,7 @@ import networkx
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from scipy.special import softmax
 
 from core.interpret import map_transform, trace as analysis
 from core.interpret.map_transform import (
@@ -28,15 +29,14 @@ from core.interpret.trace import (
     rollout,
 )
 from tests.cases import each
-from tests.interpret.readings import softmax
 
 
 def test_maps_are_told_apart_by_kind():
     one = AttentionMap("self", 0, np.ones((2, 1, 1), np.float32), ("a",), ("a",))
     other = AttentionMap("cross", 1, np.ones((4, 1, 1), np.float32), ("b",), ("a",))
     trace = AttentionTrace((one, other), "test")
-    found = trace.kinds, trace.of("cross").maps, trace.shape
-    assert found == (("self", "cross"), (other,), (2, 4)) and trace.of("causal").shape == (0, 0)
+    assert (trace.kinds, trace.of("cross").maps) == (("self", "cross"), (other,))
+    assert (trace.shape, trace.of("causal").shape) == ((2, 4), (0, 0))
 
 
 # Every figure of a head, against maps whose answer is known by hand.
@@ -73,7 +73,7 @@ def test_figures_by_hand():
 def test_bounds_hold_for_any_weights(size, heads, seed):
     scores = np.random.default_rng(seed).normal(0, 3, (heads, size, size))
     for score in (analysis.previous_token, analysis.breadth):
-        value = score(softmax(scores))
+        value = score(softmax(scores, axis=-1))
         assert value.shape == (heads,) and (value >= -1e-9).all() and (value <= 1 + 1e-9).all()
 
 
@@ -85,7 +85,7 @@ def uneven(
 ) -> np.ndarray:
     scores = rng.normal(0, 2, (heads, rows, columns))
     scores[:, ~np.tri(rows, columns, dtype=bool)] = -np.inf if causal else 0
-    return softmax(scores).astype(np.float32)
+    return softmax(scores, axis=-1).astype(np.float32)
 
 
 def stack(
@@ -336,7 +336,7 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "the", "Cat"]), min_size=1, max
 
 def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
     chance, size = np.random.default_rng(seed), (layers, heads, len(tokens), len(tokens))
-    weights = softmax(2 * chance.normal(size=size)).astype(np.float32)
+    weights = softmax(2 * chance.normal(size=size), axis=-1).astype(np.float32)
     return AttentionTrace(stack(kind, list(weights), tokens, tokens), f"seed {seed}")
 
 

@@ -22,6 +22,11 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 STEP = 4096
 
 
+def stored(file: str, data: bytes) -> dict[str, object]:
+    large = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "pointerSize": 134}
+    return {"lfs": large} if file.endswith((".safetensors", ".bin")) else {}
+
+
 @dataclass
 class Repo:
     """One model there: its files, and how it misbehaves. `stated` overrides a file's size in the listing."""
@@ -39,12 +44,10 @@ class Repo:
     elsewhere: str | None = None
 
     def listing(self, name: str) -> dict[str, object]:
-        siblings: list[dict[str, object]] = []
-        for file, data in self.files.items():
-            siblings.append({"rfilename": file, "size": self.stated.get(file, len(data))})
-            if file.endswith((".safetensors", ".bin")):
-                lfs = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-                siblings[-1]["lfs"] = lfs | {"pointerSize": 134}
+        siblings = [
+            {"rfilename": file, "size": self.stated.get(file, len(data)), **stored(file, data)}
+            for file, data in self.files.items()
+        ]
         more = (
             {"safetensors": {"parameters": self.parameters, "total": 1}} if self.parameters else {}
         )

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -81,26 +80,22 @@ from tests.tiny_models import (
 
 def test_two_threads_on_one_model_never_see_each_other():
     model, meet = tiny("bert").model, threading.Barrier(2)
-    offs = {SENTENCE: frozenset(), OTHER: frozenset({("self", 0, 1)})}
-    batches = {text: encode(tiny("bert"), given("bert", text))[0] for text in offs}
-    results: dict[str, list[tuple[Any, Any]]] = {text: [] for text in offs}
 
-    def watch_one(text):
-        with record_attention(model, off=offs[text]) as recorder, torch.no_grad():
+    def watch(text, off):
+        batch = encode(tiny("bert"), given("bert", text))[0]
+        expected, alone = forward(tiny("bert"), batch, off=off)
+        with record_attention(model, off=off) as recorder, torch.no_grad():
             meet.wait()
             for _ in range(20):
                 recorder.calls.clear()
-                results[text].append((model(**batches[text]).logits, recorder.calls.copy()))
+                torch.testing.assert_close(model(**batch).logits, expected.logits)
+                assert [one.layer for one in recorder.calls] == [0, 1]
+                for one, other in zip(recorder.calls, alone.calls, strict=True):
+                    assert torch.equal(one.weights, other.weights)
 
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(watch_one, batches))
-    for text, off in offs.items():
-        output, recorder = forward(tiny("bert"), batches[text], off=off)
-        for logits, seen in results[text]:
-            assert [one.layer for one in seen] == [0, 1]
-            for one, other in zip(seen, recorder.calls, strict=True):
-                assert torch.equal(one.weights, other.weights)
-            torch.testing.assert_close(logits, output.logits)
+        offs = frozenset(), frozenset({("self", 0, 1)})
+        list(threads.map(watch, (SENTENCE, OTHER), offs))
 
 
 @each("family", ["bert", "llama", "t5", "diffllama"])
@@ -123,7 +118,7 @@ def test_a_watched_model_stays_as_it_was(family):
 
 @pytest.mark.parametrize("family", ["bert", "gpt_oss", "t5"])
 def test_a_probe_s_gradient_is_what_a_little_more_weight_does(family, monkeypatch):
-    """Held against a difference: one weight of the second layer a little larger and smaller."""
+    # Held against a difference: one weight of the second layer a little larger and smaller.
     batch, *_ = encode(tiny(family), given(family))
 
     def answer(output):
@@ -242,10 +237,8 @@ def test_blocks_are_the_matrix_that_they_stand_for():
 
 
 def test_a_model_on_another_device_is_read_and_answers(monkeypatch):
-    """On torch's meta device, which stands for a GPU: it holds no numbers, and takes no tensor of the CPU.
-
-    What comes back from there is all halves.
-    """
+    # On torch's meta device, which stands for a GPU: it holds no numbers, and takes no tensor of the CPU. What comes
+    # back from there is all halves.
     home = torch.Tensor.cpu
     monkeypatch.setattr(
         torch.Tensor,
@@ -453,7 +446,7 @@ def check_generation(pretrained, model_type):
 
 
 def test_a_cache_that_is_not_used_is_one_that_gives_another_text():
-    """Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list."""
+    # Each family of WRONG_CACHES differs with its cache, so that a mended one leaves the list.
     for model_type in WRONG_CACHES:
         model = uneven(built(model_type).model)
         ids = torch.randint(5, 100, (1, 12))
@@ -486,7 +479,7 @@ def test_the_table_has_every_architecture_and_no_other_reason():
 
 @each("model_type", [name for name, how in EXPECTED.items() if how == "drawn"][::25])
 def test_what_is_drawn_is_opened_from_its_folder_as_what_it_is(model_type, tmp_path_factory):
-    """From the folder as the library writes it, which names its class, and what prepares its inputs beside it."""
+    # From the folder as the library writes it, which names its class, and what prepares its inputs beside it.
     pretrained, folder = built(model_type), tmp_path_factory.mktemp("opened")
     reader = pretrained.tokenizer
     pretrained.model.save_pretrained(folder)
@@ -553,7 +546,7 @@ class Case:
 
 
 def breakdown(case):
-    """Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded."""
+    # Scores by q·k, the model's scale, bias, cap and mask give the weights that were recorded.
     for layer, item in zip(layer_attentions(case.pretrained, case.inputs), case.calls, strict=True):
         if "lambda_init" not in vars(item.module) and item.q.shape[-2:] == layer.q.shape[-2:]:
             head, query = item.weights.shape[1] - 1, item.weights.shape[2] - 1
@@ -561,7 +554,7 @@ def breakdown(case):
 
 
 def written(case):
-    """The heads' parts sum to what W_O gives, which is the output of the module that it is in."""
+    # The heads' parts sum to what W_O gives, which is the output of the module that it is in.
     given = defaultdict(list)
 
     def note(module, inputs, output):
@@ -600,7 +593,7 @@ def written(case):
 
 
 def tokens(case):
-    """Each measure is a finite number a token; rollout's rows are shares of the attention layers."""
+    # Each measure is a finite number a token; rollout's rows are shares of the attention layers.
     scores = token_scores(case.baseline, case.trace, case.contributions)
     assert {"weights", "rollout"} <= set(scores)
     assert all(
@@ -613,7 +606,7 @@ def tokens(case):
 
 
 def off(case):
-    """A head off is the model without its part of what goes into W_O."""
+    # A head off is the model without its part of what goes into W_O.
     call = case.calls[0] if case.pretrained.recordable else None
     effect = ablate_heads(case.baseline, case.first())
     if call is None or call.output is None:
@@ -643,7 +636,7 @@ def even(case):
 
 
 def patch(case):
-    """A head's own output changes nothing, and another's, or none, is what a head off gives."""
+    # A head's own output changes nothing, and another's, or none, is what a head off gives.
     baseline, effect = case.baseline, ablate_heads(case.baseline, case.first())
     call = next(one for one in case.calls if (one.kind, one.layer) == (case.trace.maps[0].kind, 0))
     out = call.replaceable[0]
@@ -655,7 +648,7 @@ def patch(case):
 
 
 def pairs(case):
-    """The parts of one text put into another: all of a layer's heads together are its attention, numbers are finite."""
+    # The parts of one text put into another: all of a layer's heads together are its attention, numbers are finite.
     swapped = case.inputs.text.replace("cross the street", "street the cross")  # as many tokens
     other = replace(
         case.inputs,
@@ -678,7 +671,7 @@ def pairs(case):
 
 
 def lens(case):
-    """The lens of the last layer is the model's own answer, and its layers are those with the recorded attention."""
+    # The lens of the last layer is the model's own answer, and its layers are those with the recorded attention.
     if case.pretrained.recordable and case.pretrained.head in ("masked", "next", "seq2seq"):
         attended = [call.name for call in case.calls if call.kind != "cross"]
         assert any(attended[-1].startswith(f"{name}.") for name in layers_of(case.pretrained))
@@ -689,7 +682,7 @@ def lens(case):
 
 
 def attribution(case):
-    """The parts sum to the logit, to 1e-4 of the largest of them, and some part is a head's or a mixer's."""
+    # The parts sum to the logit, to 1e-4 of the largest of them, and some part is a head's or a mixer's.
     parts = attribute_logit(case.baseline, case.baseline.id or 0)
     assert abs(parts.total - parts.logit) <= 1e-4 * max(
         abs(parts.logit), *(abs(one.value) for one in parts.parts)
@@ -698,7 +691,7 @@ def attribution(case):
 
 
 def circuits(case):
-    """Scores and outputs of one token are its state, with the scale of its norm, through the matrices."""
+    # Scores and outputs of one token are its state, with the scale of its norm, through the matrices.
     heads, tables = read_heads(case.pretrained), case.vocabularies
     composed = Composer(heads).into(len(heads) - 1).scores.values()
     assert all(bool(one.isfinite().all()) for one in composed)
@@ -719,7 +712,7 @@ def circuits(case):
 
 
 def embeddings(case):
-    """Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first."""
+    # Between two tokens the input of the first layer differs as their embeddings do, unless a norm comes first.
     batch = encode(case.pretrained, case.inputs)[0]
     if (
         not case.pretrained.reads_text

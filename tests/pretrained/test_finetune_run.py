@@ -102,7 +102,6 @@ def imported():
 
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory, imported) -> Path:
-    """A BERT of 2 layers × 3 heads that knows a few words."""
     marks = {f"{name.lower()}_token": f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")}
     return small_model(tmp_path_factory.mktemp("encoder"), "BertModel", "[CLS] $A [SEP]", marks, hidden_size=24,
                        num_hidden_layers=2, num_attention_heads=3, intermediate_size=32,
@@ -111,7 +110,6 @@ def encoder(tmp_path_factory, imported) -> Path:
 
 @pytest.fixture(scope="session")
 def translator(tmp_path_factory, imported) -> Path:
-    """A BART of 1 + 1 layers × 2 heads that knows a few words."""
     marks = dict(pad_token="<pad>", unk_token="<unk>", bos_token="<s>", eos_token="</s>")
     return small_model(tmp_path_factory.mktemp("translator"), "BartForConditionalGeneration", "$A </s>", marks,
                        d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
@@ -217,7 +215,7 @@ def test_only_the_last_layers_learn(config, encoder, tmp_path, layers, learning)
 def test_the_first_loss_is_the_models_own_and_the_first_step_the_optimizers(
     config, encoder, tmp_path
 ):
-    """All rows are one batch. The rate of the first step is 0, its warm-up, so that AdamW's second one moves first."""
+    # All rows are one batch. The rate of the first step is 0, its warm-up, so that AdamW's second one moves first.
     config = replace(config, epochs=2, batch_size=64, layers=2, learning_rate=1e-3)
     run = create(config, tmp_path)
     fine_tune(run, never)
@@ -385,14 +383,9 @@ def test_a_model_that_went_away_is_said(config, tmp_path, worker_here):
     assert run.status().message.startswith("There is no model at /gone")
 
 
-def test_it_waits_its_turn_pauses_and_goes_on_as_any_run(config, monkeypatch):
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    run = jobs.fine_tune(replace(config, epochs=2), name="colours")
-    assert jobs.queue()[0] == [run] == list_runs()
-    jobs.stop(run, "pause")
-    assert run.status().state == "paused"
+def test_a_worker_learns_in_a_process_of_its_own(config, monkeypatch):
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    jobs.resume(run)
+    run = jobs.fine_tune(replace(config, epochs=2), name="colours")
     wait_for(lambda: run.status().ended)
     assert run.status().state == "finished", run.status().message
     assert run.name == "colours" and run.records()[-1].step == 10 and run.records()[-1].final
@@ -575,7 +568,7 @@ def test_a_quarter_of_each_label_is_held_out_and_nothing_is_in_both():
 
 
 def test_rows_are_read_as_they_are_meant():
-    """Quotation marks hold commas, a header is not needed, a row twice is one, pairs need no label twice."""
+    # Quotation marks hold commas, a header is not needed, a row twice is one, pairs need no label twice.
     rows = parse("classify", GOOD.removeprefix("text,label\n") + '\n"one, two, three",b')
     assert "one, two, three" in {pair.text for pair in (*rows.learned, *rows.held_out)}
     assert len(rows.learned) + len(rows.held_out) == 13
@@ -611,6 +604,11 @@ def test_what_is_wrong_is_said_with_its_line(data, words):
 # A classifier keeps the order of its own labels where the rows have the same ones; any other model gets a new head.
 
 
+def change_config(folder, **changes) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changes), encoding="utf-8")
+
+
 @pytest.fixture(scope="session")
 def classifier(encoder, tmp_path_factory) -> Path:
     """A model that is right on every row, its labels not in the order of the alphabet."""
@@ -626,9 +624,8 @@ def classifier(encoder, tmp_path_factory) -> Path:
     for name in ("classifier.weight", "classifier.bias"):
         weights[name] = weights[name].flip(0).contiguous()
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    own |= {"id2label": {"0": "redy", "1": "bluey"}, "label2id": {"redy": 0, "bluey": 1}}
-    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
+    labels = {"id2label": {"0": "redy", "1": "bluey"}, "label2id": {"redy": 0, "bluey": 1}}
+    change_config(folder, **labels)
     return folder
 
 
@@ -686,11 +683,9 @@ def test_a_head_of_another_task_is_not_taken_though_name_shape_and_labels_match(
 
 
 def test_a_classifier_of_several_labels_at_once_learns_one_label_a_row(classifier, tmp_path):
-    """Its own loss would want a row of 0 and 1 for each text."""
+    # Its own loss would want a row of 0 and 1 for each text.
     folder = shutil.copytree(classifier, tmp_path / "several")
-    own = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    own["problem_type"] = "multi_label_classification"
-    (folder / "config.json").write_text(json.dumps(own), encoding="utf-8")
+    change_config(folder, problem_type="multi_label_classification")
     config = FineTuneConfig("classify", COLOURS, str(folder), epochs=1, batch_size=32)
     run = create(config, tmp_path)
     state, words = fine_tune(run, never)
