@@ -349,15 +349,13 @@ def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
     assert SECRET not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("page", ["pretrained", "runs"])
-def test_names_and_contents_of_files(page, lines, capfd):
-    app = open_at(page)
-    if page == "pretrained":
-        app.selectbox(key="inside:model").set_value("Your own arrays…").run()
-    assert app.file_uploader
-    app.file_uploader[0].set_value(
-        (f"{SECRET}.{'npz' if page == 'pretrained' else 'zip'}", SECRET.encode(), "")
-    ).run()
+@pytest.mark.parametrize(
+    "page, suffix, link",
+    [("pretrained", "npz", {"inside:model": "Your own arrays…"}), ("runs", "zip", {})],
+)
+def test_names_and_contents_of_files(page, suffix, link, lines, capfd):
+    app = open_at(page, **link)
+    app.file_uploader[0].set_value((f"{SECRET}.{suffix}", SECRET.encode(), "")).run()
     assert_silent(lines, capfd)
 
 
@@ -390,7 +388,7 @@ def test_addresses_and_names_of_requests(lines, capfd):
     client.get("/", headers={"Host": f"{SECRET}.example"})
     assert len(ours) == 6 and "404" in ours[0] and "421" in lines[-1]
     assert_silent(lines, capfd)
-    for path, known in {
+    known = {
         "/": "/",
         "/heads": "/heads",
         "/heads/x": "/heads",
@@ -398,8 +396,8 @@ def test_addresses_and_names_of_requests(lines, capfd):
         "/_stcore/health": "/_stcore/health",
         "/_stcore/upload_file/a/b": "/_stcore/upload_file",
         "/_stcore/mine": "/_stcore/other",
-    }.items():
-        assert known_path(path) == known
+    }
+    assert {path: known_path(path) for path in known} == known
 
 
 def test_a_wrong_setting_says_what_it_takes_and_none_changes_nothing(monkeypatch):

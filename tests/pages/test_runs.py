@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -282,7 +282,7 @@ def test_a_search_wants_every_word(query, names):
 
 
 def test_the_fact_names_the_best_other_run_of_the_task():
-    made("other task", 1.0, task=TaskConfig.of("copy", length=6, vocab=12))
+    made("other task", 1.0, task=COPY)
     made("same settings", 1.0)
     made("worse", 0.25, seed=1)
     made("better", 0.75, seed=2)
@@ -296,8 +296,15 @@ def test_the_fact_names_the_best_other_run_of_the_task():
 # Compare runs without a browser: what stands side by side, what is told of it, and what cannot be.
 
 
+COPY = TaskConfig.of("copy", length=6, vocab=12)
+
+
 def compared(
-    name: str, speed: float = 1.0, kinds: dict[str, np.ndarray] | None = None, **changes
+    name: str,
+    speed: float = 1.0,
+    kinds: Mapping[str, np.ndarray] | None = None,
+    steps: Sequence[int] = (0, 2, 4),
+    **changes,
 ) -> Run:
     """A run of three records, at 0, 2 and 4 steps, that takes `speed` seconds a step."""
     config = small_run(**changes)
@@ -305,13 +312,10 @@ def compared(
     predictions = tuple(
         Prediction(*task.display_tokens(example), ()) for example in task.held_out(2)
     )
-    for step in (0, 2, 4):
+    for step in steps:
         weights = np.full((1, config.model.num_heads, 7, 6), (step + 1) / 10)
-        maps = {
-            f"{i}:{kind}": value
-            for kind, value in (kinds or {"cross": weights}).items()
-            for i in range(2)
-        }
+        by_kind = {"cross": weights} if kinds is None else kinds
+        maps = {f"{i}:{kind}": value for kind, value in by_kind.items() for i in range(2)}
         run.append(
             Record(
                 step,
@@ -330,59 +334,53 @@ def compared(
     return run
 
 
-def open_compared(*runs: str, **link: str) -> AppTest:
-    return open_at("compare_runs", **({"runs": ",".join(runs)} if runs else {}), **link)
+@each(
+    "make, says, never",
+    [
+        (
+            lambda: (compared("fast"), compared("slow", 2.0)),
+            [
+                "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow",
+                "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%",
+                "All settings are equal.",
+            ],
+            [],
+        ),
+        (lambda: map(compared, "abcde"), ["At most 4 runs", "for d"], ["for e"]),
+        (  # another task has curves alone
+            lambda: (compared("a"), compared("b"), compared("copier", task=COPY)),
+            ["No map of copier", "for copier"],
+            [],
+        ),
+        (
+            lambda: [compared(one, kinds={}, model=ModelConfig.recurrent(8, None)) for one in "ab"],
+            ["None of these runs has saved attention maps"],
+            [],
+        ),
+        (
+            lambda: [compared(one, steps=()) for one in "ab"],
+            ["None of these runs has measured anything yet"],
+            [],
+        ),
+    ],
+)
+def test_what_is_told_of_runs_side_by_side(make, says, never):
+    app = open_at("compare_runs", runs=",".join(run.id for run in make()))
+    assert_case(app, Case(says=says, never=never))
 
 
-def test_runs_are_compared_at_equal_steps_and_at_equal_seconds_and_others_can_be_chosen():
-    fast, slow, third = compared("fast", 1.0), compared("slow", 2.0), compared("third")
-    app = open_compared(fast.id, slow.id)
-    assert_says(
-        app,
-        "At step 4, sequence accuracy: 100\u00a0% for fast, 100\u00a0% for slow",
-        "After 4\u00a0s of training, it is 100\u00a0% and 50\u00a0%",
-        "All settings are equal.",
-    )
-    chosen = [("selectbox", "compare_runs:2", third.id)]
-    link = {"runs": ",".join(run.id for run in (fast, slow, third))}
-    assert_case(app, Case(do=chosen, says=["for third"], query=link))
-
-
-def test_measure_and_step_are_told_whatever_was_in_the_link():
-    ids = compared("a").id, compared("b").id
-    at_two = "At step 2, validation loss: 2.00 for a, 2.00 for b"
-    app = open_compared(*ids, **{"step": "../3", "compare_runs:measure": "nothing"})
-    assert_says(app, "At step 4, sequence accuracy")
+def test_measure_and_step_are_told_and_others_can_be_chosen_whatever_was_in_the_link():
+    runs = [compared(name).id for name in "abc"]
+    link = {"runs": ",".join(["../../etc/passwd", *runs[:2]]), "compare_runs:measure": "nothing"}
+    app = open_at("compare_runs", step="../3", **link)
+    lost = "1 of the runs in the link is not on this machine"
+    assert_says(app, lost, "At step 4, sequence accuracy")
     loss = [("button_group", "compare_runs:measure", "loss")]
     assert_case(app, Case(do=loss, says=["validation loss: 0.00 for a, 0.00 for b"]))
     slider = next(item for item in app.select_slider if item.label == "Training step")
-    assert_says(slider.set_value(2).run(), at_two)
-
-
-def test_of_five_runs_four_are_compared_and_one_that_is_not_here_is_told():
-    runs = [compared(name).id for name in "abcde"]
-    says = ["At most 4 runs", "for d"]
-    assert_case(open_compared(*runs), Case(says=says, never=["for e"]))
-    app = open_compared("../../etc/passwd", runs[0])
-    assert_says(app, "1 of the runs in the link is not on this machine")
-
-
-def test_runs_without_maps_or_measurements_say_so():
-    other = compared("copier", task=TaskConfig.of("copy", length=6, vocab=12))
-    app = open_compared(compared("a").id, compared("b").id, other.id)
-    assert_says(app, "No map of copier", "for copier")  # another task has curves alone
-    kinds = {"none": np.zeros((1, 1, 1, 1))}
-    runs = [compared(name, kinds=kinds, model=ModelConfig.recurrent(8, None)) for name in "ab"]
-    for run in runs:
-        for step in run.frame_steps():
-            run.frame_path(step).unlink()
-    app = open_compared(*(run.id for run in runs))
-    assert_says(app, "None of these runs has saved attention maps")
-    runs = [create_run(small_run(seed=seed)) for seed in (1, 2)]
-    for run in runs:
-        run.set_status("stopped")
-    app = open_compared(*(run.id for run in runs))
-    assert_says(app, "None of these runs has measured anything yet")
+    assert_says(slider.set_value(2).run(), "At step 2, validation loss: 2.00 for a, 2.00 for b")
+    third = [("selectbox", "compare_runs:2", runs[2])]
+    assert_case(app, Case(do=third, says=["for c"], query={"runs": ",".join(runs)}))
 
 
 def test_a_decoders_look_at_its_source_stands_beside_cross_attention():
