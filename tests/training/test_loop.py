@@ -1,12 +1,20 @@
-"""The training loop: its records, what ends it, its best weights, its indexers, and each option of a run."""
+"""Training: its records, what ends it, its best weights, each option of a run; and the worker that does it as a process."""
 
+import gc
+import io
 import itertools
 import json
-import math
+import os
+import re
+import signal
+import subprocess
 import sys
+import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,17 +28,26 @@ from core.attention.basics import ScoreBlock
 from core.attention.masks.content import indexer_loss, selection
 from core.models import ModelConfig
 from core.models.decoding import EOS
-from core.runs import archive
-from core.runs.runs import Run, create_run
-from core.runs.worker import train_run, work
+from core.runs import archive, executor, worker
+from core.runs.runs import Run, create_run, find_run
 from core.tasks import TaskConfig, make_task
 from core.tasks.tables import TableTask
-from core.training import evaluate, loop, prepare, recommended, train
-from core.training.config import RunConfig
-from core.training.record import Prediction, Record
-from dashboard.ui.run_data import load_run, summarize
-from tests.cases import each, instance
-from tests.training.small import FINAL, record_numbers, records_of, small_run
+from core.training import Record, RunConfig, evaluate, loop, prepare, recommended, train
+from core.training.__main__ import progress
+from core.training.record import Prediction
+from dashboard.server import jobs
+from dashboard.ui import run_data
+from pages import runs as runs_words, train as train_words
+from tests.cases import descend, each, instance, wait_for
+from tests.training.small import (
+    FINAL,
+    SAME_LAST_BIT,
+    record_numbers,
+    records_of,
+    run_command,
+    small_run,
+    trained,
+)
 
 
 def test_a_run_is_its_records():
@@ -141,8 +158,8 @@ def test_the_weights_of_outputs_on_their_source_by_kind_of_map():
     """Of two outputs of a source of three positions; a classifier's are one row, its class."""
     weights, rows = np.arange(25.0).reshape(5, 5), ("a", "b", "c", "d", "e")
 
-    def read(kind, config="decoder", rows=rows, **more):
-        model: Any = SimpleNamespace(kind=config, **more)
+    def read(kind, config="decoder", rows=rows, pool=""):
+        model: Any = SimpleNamespace(kind=config, pool=pool)
         found = evaluate.source_weights(model, kind, weights, rows, 3)
         return found and (found[0], found[1].tolist())
 
@@ -227,20 +244,21 @@ def test_a_step_fetches_nothing_from_the_device(monkeypatch):
     assert calls.count(("collect", "tolist")) == 2, "one at each record after the first step"
 
 
-@each("stopped", [False, True])
-def test_a_number_that_is_lost_between_two_records_names_its_step(stopped, monkeypatch):
-    session, usual = prepare(small_run(steps=9, record_every=9)), loop.one_step
+def test_a_number_that_is_lost_between_two_records_names_its_step(monkeypatch):
+    usual = loop.one_step
 
     def lost(session, step):
         made = usual(session, step)
         return made._replace(gradient=made.gradient * float("nan")) if step == 4 else made
 
-    with (
-        monkeypatch.context() as patch,
-        pytest.raises(FloatingPointError, match="gradient .* step 4;"),
-    ):
-        patch.setattr(loop, "one_step", lost)
-        list(train(session.config, session, stop=lambda: stopped and session.progress.step == 6))
+    for last in (6, 9):  # a stop, or the end
+        session = prepare(small_run(steps=9, record_every=9))
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(FloatingPointError, match="gradient .* step 4;"),
+        ):
+            patch.setattr(loop, "one_step", lost)
+            list(train(session.config, session, stop=lambda: session.progress.step == last))  # noqa: B023
     session = prepare(small_run())
     next(iter(session.model.parameters())).data.fill_(float("nan"))
     with pytest.raises(FloatingPointError, match="loss .* smaller learning rate"):
@@ -305,7 +323,7 @@ def test_the_final_record_measures_the_best_weights_and_the_session_keeps_its_la
 
 def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp_path):
     run = create_run(small_run(steps=20, keep_best=True, patience=3), path=tmp_path / "run")
-    assert work(run.path) == "finished" and "smallest at step 4" in run.status().message
+    assert worker.work(run.path) == "finished" and "smallest at step 4" in run.status().message
     assert {4, 10} <= set(run.checkpoint_steps()) and run.default_step() == 4
     for step, measured in ((None, 2), (10, 5)):
         assert same(run.model(step)[0].state_dict(), scripted[measured])
@@ -313,11 +331,10 @@ def test_a_run_keeps_its_best_checkpoint_and_its_model_is_that_one(scripted, tmp
     assert copied.default_step() == 4 and copied.records()[-1].best == 4
     scripted.clear()
     run = create_run(small_run(steps=6, keep_best=True), path=tmp_path / "paused")
-    work(run.path)
+    train_here(run)
     run.update_metadata(config=replace(run.config(), steps=10).to_json())
-    run.requeue()
     del scripted[5:]
-    assert work(run.path) == "finished" and run.default_step() == run.records()[-1].best == 4
+    assert train_here(run) == "finished" and run.default_step() == run.records()[-1].best == 4
 
 
 def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many():
@@ -400,13 +417,10 @@ def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counte
                 None,
             )
 
-    for ends in (True, False):
-        scores = evaluate.objective(task).score(
-            task, evaluate.measure_free(Knows(ends), task, examples, "cpu")
-        )
-        assert (scores["sequence_accuracy"], scores["cut"]) == (
-            (1.0, 0) if ends else (0.0, len(examples))
-        )
+    for ends, right, cut in ((True, 1.0, 0), (False, 0.0, len(examples))):
+        said = evaluate.measure_free(Knows(ends), task, examples, "cpu")
+        scores = evaluate.objective(task).score(task, said)
+        assert (scores["sequence_accuracy"], scores["cut"]) == (right, cut)
 
 
 # The loss of a lightning indexer: what it is, that it alone trains the indexer, and that it chooses better keys.
@@ -460,10 +474,8 @@ def test_the_loss_is_the_divergence_from_full_attention(beside):
 
 
 def test_padding_is_no_key_that_is_predicted_and_only_training_computes_it():
-    layer, real = (
-        Attention(AttentionConfig(C, H, mask=LIGHTNING)),
-        torch.arange(T) < torch.tensor([[T], [7], [4]]),
-    )
+    layer = Attention(AttentionConfig(C, H, mask=LIGHTNING))
+    real = torch.arange(T) < torch.tensor([[T], [7], [4]])
     full, x = Attention(layer.config.with_(mask="causal")), torch.randn(B, T, C)
     full.load_state_dict(layer.state_dict(), strict=False)
     indexer: Any = layer.mask
@@ -517,12 +529,12 @@ def recalls(session):
 
 
 def test_the_recall_of_the_indexer_rises_in_training():
-    session = prepare(run_config(LIGHTNING, steps=100))
+    session = prepare(run_config(LIGHTNING, steps=40))
     before = recalls(session)
-    for step in range(1, 101):
+    for step in range(1, 41):
         loop.one_step(session, step)
     after = recalls(session)
-    assert max(after) > max(before) + 0.1 and min(after) > min(before) + 0.02, (before, after)
+    assert max(after) > max(before) + 0.06 and min(after) > min(before) + 0.02, (before, after)
 
 
 @each(
@@ -539,31 +551,16 @@ def test_the_optimizer_that_was_asked_for(name, kind, monkeypatch):
     config = small_run(optimizer=name, weight_decay=0.03, learning_rate=0.004)
     ours, torchs = torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)
     torchs.load_state_dict(ours.state_dict())
-    expected = kind(
-        torchs.parameters(),
-        lr=0.004,
-        weight_decay=0.03,
-        **({"momentum": 0.9} if name == "sgd" else {}),
-    )
+    more = {"momentum": 0.9} if name == "sgd" else {}
+    expected = kind(torchs.parameters(), lr=0.004, weight_decay=0.03, **more)
     x = torch.randn(7, 5)
-
-    def step(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> None:
-        for _ in range(3):
-            optimizer.zero_grad()
-            model(x).square().sum().backward()
-            optimizer.step()
-
-    step(expected, torchs)
+    descend(expected, lambda: torchs(x).square().sum(), 3, clip=torch.inf)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch._dynamo", None)  # whoever imports it fails
-        made = loop.make_optimizer(config, ours)
-        step(made, ours)
+        made = instance(loop.make_optimizer(config, ours), kind)
+        descend(made, lambda: ours(x).square().sum(), 3, clip=torch.inf)
         made.load_state_dict(made.state_dict())
-    assert isinstance(made, kind)
     torch.testing.assert_close(ours.state_dict(), torchs.state_dict(), rtol=0, atol=0)
-    learns = dict(steps=40, record_every=40, learning_rate=0.01, finish_early=False)
-    first, *_, last = train(small_run(optimizer=name, **learns))
-    assert last.loss < first.loss
 
 
 def test_smoothing_is_shared_among_all_classes():
@@ -583,10 +580,8 @@ def test_the_gradient_is_clipped_and_told_as_it_was():
     before = {name: w.detach().clone() for name, w in tight.model.named_parameters()}
     first, second = loop.one_step(loose, 1), loop.one_step(tight, 1)
     assert first.gradient == pytest.approx(second.gradient) and first.gradient > 0.01
-    norm = math.sqrt(
-        sum(float(w.grad.square().sum()) for w in tight.model.parameters() if w.grad is not None)
-    )
-    assert norm == pytest.approx(0.01, rel=1e-3)
+    squares = [w.grad.square().sum() for w in tight.model.parameters() if w.grad is not None]
+    assert float(sum(squares)) == pytest.approx(0.01**2, rel=2e-3)
     assert any(not torch.equal(before[name], w) for name, w in tight.model.named_parameters())
 
 
@@ -619,8 +614,7 @@ def test_bfloat16_computes_in_bfloat16_and_still_learns():
 
 
 def test_computing_layers_again_gives_the_same_numbers():
-    again = [record_numbers(r) for r in train(small_run(checkpointing=True))]
-    assert again == [record_numbers(r) for r in records_of()]
+    assert numbers(list(train(small_run(checkpointing=True)))) == numbers(records_of())
 
 
 # A run of a table that is older than the choice of its columns: it makes the table that its weights belong to.
@@ -641,17 +635,15 @@ ROWS = [
 DATA = "\n".join(["id;price;day;country;row;answer", *(";".join(row) for row in ROWS)])
 
 
-def older(data: str) -> TaskConfig:
-    """The config of a run.json that names none of the younger parameters."""
+def of_then(data: str) -> dict:
+    """The task of a run.json that names none of the younger parameters."""
     plain = TaskConfig.of("own_table", data=data).to_json()
-    return TaskConfig.from_json(
-        {
-            **plain,
-            "params": {
-                name: value for name, value in plain["params"].items() if name not in YOUNGER
-            },
-        }
-    )
+    params = {name: value for name, value in plain["params"].items() if name not in YOUNGER}
+    return plain | {"params": params}
+
+
+def older(data: str) -> TaskConfig:
+    return TaskConfig.from_json(of_then(data))
 
 
 def columns(config: TaskConfig) -> list[tuple[str, int]]:
@@ -678,26 +670,502 @@ def test_one_decimal_sign_is_read_in_all_columns():
     assert columns(older(spaced)) == [("id", 0), ("price", 0), ("day", 0), ("country", 2)]
 
 
-@pytest.fixture
-def run(tmp_path) -> Run:
-    """A run whose checkpoint has a weight for the column of identifiers, and whose run.json is of then."""
-    config = recommended(
-        make_task(older(DATA)), steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1
-    )
-    run = create_run(config, path=tmp_path / "run")
-    train_run(run, lambda: False, lambda record: None)
-    metadata = run.metadata()
-    for name in YOUNGER:
-        del metadata["config"]["task"]["params"][name]
-    (run.path / "run.json").write_text(json.dumps(metadata), encoding="utf-8")
-    return Run(run.path)
-
-
-def test_its_checkpoint_fits_and_it_goes_on(run):
-    shown = load_run(run)
+def test_its_checkpoint_fits_and_it_goes_on(tmp_path):
+    """The checkpoint has a weight for the column of identifiers, and run.json is of then."""
+    small = dict(steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1)
+    config = recommended(make_task(older(DATA)), **small)
+    train_here(create_run(config, path=tmp_path / "run"))
+    run = Run(tmp_path / "run")
+    run.update_metadata(config=config.to_json() | {"task": of_then(DATA)})
+    shown = run_data.load_run(run)
     named = [name for name, _ in columns(shown.required_config.task)]
     assert not shown.trouble and named == ["id", "price", "day"]
-    assert summarize(run).config is not None
+    assert run_data.summarize(run).config is not None
     run.update_metadata(config={**run.config().to_json(), "steps": 4})
-    state, words = train_run(run, lambda: False, lambda record: None)
-    assert state == "finished" and "4 steps" in words
+    assert train_here(run) == "finished" and run.records()[-1].step == 4
+
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = dict(steps=20_000, max_seconds=300, record_every=20, finish_early=False)
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    return create_run(small_run(seed=3), root=tmp_path)
+
+
+def forked(run: Run) -> int:
+    """The worker as a process, without the seconds of its imports."""
+    if child := os.fork():
+        return child
+    with suppress(BaseException):
+        run_command("core.runs.worker", str(run.path))
+    os._exit(0)
+
+
+@SAME_LAST_BIT
+def test_command_line_spare_and_loop_give_the_same_numbers(
+    run, tmp_path, monkeypatch, worker_here, capsys
+):
+    monkeypatch.setattr(loop, "FINAL", FINAL)  # as the other processes have it
+    # As in a notebook: the snippet of docs/library.md trains on one thread all the same.
+    torch.set_num_threads(2)
+    here = numbers(list(train(run.config())))
+    assert torch.get_num_threads() == 2
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(run.config().to_json()), encoding="utf-8")
+    monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
+    assert run_command("core.training", "train", str(file)) == 0
+    spare = subprocess.run(
+        [sys.executable, "-m", "core.runs.worker", "--spare"],
+        cwd=ROOT,
+        encoding="utf-8",
+        input=f"{run.path}\n",
+        capture_output=True,
+    )
+    link = re.search(r"\?run=(\S+)", capsys.readouterr().out)
+    by_command = find_run(link[1], tmp_path / "runs")  # the page finds it by this link
+    assert by_command is not None and by_command.status().state == "finished"
+    assert numbers(run) == here == numbers(by_command) and spare.stdout.startswith("ready\n")
+    assert run.status().state == "finished" and "4 steps" in run.status().message
+    assert run.checkpoint_steps()[-1] == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_signal_stops_a_process_and_keeps_what_was_reached(tmp_path):
+    """Where memory runs out, a worker is ended before its server."""
+    run = create_run(small_run(**LONG), root=tmp_path)
+    child = forked(run)
+    wait_for(lambda: len(run.records()) >= 2)
+    assert run.alive() and run.status().pid == child
+    if sys.platform == "linux":
+        score = "/proc/{}/oom_score_adj".format
+        its, own = (int(Path(score(one)).read_text("utf-8")) for one in (child, "self"))
+        assert its == 500 > own
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    assert run.status().state == "stopped" and "is saved" in run.status().message
+    assert not run.alive() and run.checkpoint_steps()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [Run.request_stop, lambda run: signal.raise_signal(signal.SIGINT)],
+    ids=["file", "Ctrl-C"],
+)
+def test_stop_keeps_what_was_reached(tmp_path, ask, worker_here):
+    run = create_run(small_run(**LONG), root=tmp_path)
+    worker.work(run.path, on_record=lambda record: ask(run) if record.step == 20 else None)
+    assert run.status().state == "stopped" and "is saved" in run.status().message
+    assert len(run.records()) == 2 and not run.alive() and run.checkpoint_steps()
+
+
+def test_a_spare_ends_with_whoever_started_it(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end, as when its pipe is closed
+    assert worker.main(["--spare"]) == 0 and capsys.readouterr().out == "ready\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_too_much_memory_ends_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "memory_mb=20")
+    run = create_run(small_run(**LONG), root=tmp_path)
+    os.waitpid(forked(run), 0)
+    assert run.status().state == "failed" and "20 MB" in run.status().message
+
+
+def test_what_ends_a_run_is_told_and_costs_this_run_alone(run, monkeypatch, worker_here):
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "prepare", lambda config: 1 / 0)
+        assert worker.work(run.path) == "failed"
+    assert "ZeroDivisionError" in run.status().message
+    (run.path / "run.json").write_text('{"config": {"steps": 3}}', encoding="utf-8")
+    run.requeue()
+    assert worker.main([str(run.path)]) == 1
+    assert "A run needs model and task" in run.status().message
+
+
+def test_a_run_that_was_killed_at_its_beginning_measures_it_once(
+    run, monkeypatch, worker_here, capsys
+):
+    """And its log is whole before the final status shows."""
+    session = worker.prepare(run.config())
+    run.append(next(train(run.config(), session)))
+    run.save_checkpoint(session, run.config())
+    assert run.checkpoint_steps() == [0]
+    logs, set_status = {}, Run.set_status
+
+    def noted(self, state, *words, **more):
+        logs[state] = capsys.readouterr().out
+        set_status(self, state, *words, **more)
+
+    monkeypatch.setattr(Run, "set_status", noted)
+    assert worker.work(run.path) == "finished"
+    assert [record.step for record in run.records() if not record.final] == [0, 2, 4]
+    assert logs["finished"] == f"finished: {run.status().message}\n"
+
+
+# A worker killed at any place goes on to the numbers of a run that was never killed.
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a test can have it: nothing of the worker's own runs after it."""
+
+
+def train_here(run: Run, stop=lambda: False) -> str:
+    return worker.train_run(run, stop, lambda record: None)[0]
+
+
+def numbers(run: Run | list[Record]) -> list[tuple]:
+    records = run.records() if isinstance(run, Run) else run
+    return [(record_numbers(record), record.final) for record in records]
+
+
+def kill(monkeypatch, method: str, at: int, late: bool) -> None:
+    """The call number `at` of a method of Run ends the worker, before what it does or, `late`, after."""
+    whole, calls = getattr(Run, method), itertools.count()
+
+    def call(self, *args):
+        last = next(calls) == at
+        if late or not last:
+            whole(self, *args)
+        if last:
+            raise Killed
+
+    monkeypatch.setattr(Run, method, call)
+
+
+@pytest.mark.parametrize("method", ["append", "save_checkpoint"])
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("late", [False, True])
+def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
+    """Three records, the final one, a checkpoint beside each."""
+    broken = create_run(small_run(steps=4), path=tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, method, at, late)
+        train_here(broken)
+    assert train_here(broken) == "finished"
+    assert numbers(broken) == numbers(records_of(steps=4))
+    assert broken.checkpoint_steps()[-1] == 4
+
+
+@pytest.mark.parametrize("asks", [3, 4, 5, 6, 8])
+def test_a_run_stopped_at_any_step_goes_on_as_if_it_had_not_been(tmp_path, asks):
+    """Between two records the mean training loss of both parts counts; only the last gradients are not kept."""
+    sizes = dict(steps=7, record_every=3)
+    broken = create_run(small_run(**sizes), path=tmp_path)
+    left = iter(range(asks))
+    assert train_here(broken, lambda: next(left, None) is None) == "stopped"
+    assert train_here(broken) == "finished"
+    assert [(r.step, r.final, r.loss, r.train_loss, r.gradient) for r in broken.records()] == [
+        (r.step, r.final, r.loss, r.train_loss, r.gradient) for r in records_of(**sizes)
+    ]
+
+
+def test_longer_is_more_steps_of_the_same_run_and_its_own_end_stays_its_end(tmp_path):
+    config = small_run(steps=4, schedule="constant")
+    run = create_run(config, path=tmp_path / "run")
+    train_here(run)
+    before = numbers(run)
+    assert train_here(run) == "finished" and numbers(run) == before
+    run.update_metadata(config=replace(config, steps=8).to_json())
+    assert train_here(run) == "finished"
+    ours, whole = numbers(run), numbers(records_of(steps=8, schedule="constant"))
+    assert [one for one in ours if not one[1]][:3] == whole[:3] and ours[-1] == whole[-1]
+    assert run.records()[-1].step == 8
+
+
+def test_a_run_that_waited_long_enough_ends_where_it_was_killed(tmp_path, monkeypatch):
+    waits = dict(steps=40, patience=1, learning_rate=1e-6, weight_decay=0.0, optimizer="sgd")
+    broken = create_run(small_run(**waits), path=tmp_path)
+    steps = [record.step for record in records_of(**waits)]
+    assert records_of(**waits)[-1].final
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill(patch, "append", len(steps) - 1, late=False)
+        train_here(broken)
+    train_here(broken)
+    assert [record.step for record in broken.records()] == steps
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "model"),
+    zip(
+        ("adamw", "adam", "rmsprop", "sgd"),
+        [
+            ModelConfig.transformer(8, 2, dropout=0.2),
+            ModelConfig.recurrent(8, layers=2, dropout=0.2, cell="lstm"),
+        ]
+        * 2,
+        strict=True,
+    ),
+)
+def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, model):
+    config = small_run(steps=8, optimizer=optimizer, model=model)
+    broken = create_run(config, path=tmp_path / "broken")
+    session = prepare(config)
+    for record in train(config, session):
+        broken.append(record)
+        broken.save_checkpoint(session, config)
+        if record.step == 4:  # as a killed worker leaves it: the last checkpoint stands at a record
+            break
+    assert broken.checkpoint_steps()[-1] == 4 and train_here(broken) == "finished"
+    whole = create_run(config, path=tmp_path / "whole")
+    assert train_here(whole) == "finished" and numbers(broken) == numbers(whole)
+    torch.testing.assert_close(
+        broken.model()[0].state_dict(), whole.model()[0].state_dict(), rtol=0, atol=0
+    )
+
+
+def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
+    config = small_run(steps=60, record_every=1, held_out=2, num_examples=1)
+    run = create_run(config, path=tmp_path / "run")
+    with pytest.raises(ValueError, match="saved no weights"):
+        run.model()
+    train_here(run)
+    steps = run.checkpoint_steps()
+    assert steps[-1] == 60 and 8 <= len(steps) <= 12
+    model, task = run.model(steps[3])
+    assert model.training is False and task.key == "reverse"
+    run.update_metadata(config=small_run(model=ModelConfig.transformer(16, 2)).to_json())
+    for use in (run.model, lambda: train_here(run)):
+        with pytest.raises(ValueError, match="do not fit"):
+            use()
+    run.checkpoint_path(steps[3]).write_bytes(b"nothing of the kind")
+    with pytest.raises(ValueError, match=f"step {steps[3]} cannot be read"):
+        run.checkpoint(steps[3])
+
+
+# Opening runs and working on them gives back what it takes: memory maps, open files and threads.
+
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="counts what Linux lists")
+FEW = 8  # maps that the allocator may add or give back meanwhile: of more calls each would show if it left one
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_own():
+    """Ten collections go through what these tests made, and not each through what all others have left."""
+    gc.collect()
+    gc.freeze()
+
+
+def counts() -> np.ndarray:
+    gc.collect()
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").count("\n")
+    return np.array([maps, len(os.listdir("/proc/self/fd")), threading.active_count()])
+
+
+def assert_given_back(action: Callable[[], object], times: int) -> None:
+    action()
+    before = counts()
+    for _ in range(times):
+        action()
+    # A thread that another test left may open a file or end meanwhile; a leak would show once for each call.
+    assert (counts() - before < (FEW + 1, times, times)).all(), f"{before} became {counts()}"
+
+
+@LINUX
+def test_openings_of_a_run_leave_nothing_behind(tmp_path):
+    run = trained(tmp_path)
+    step = run.checkpoint_steps()[-1]
+
+    def look() -> None:
+        assert run.status().ended and run.frame(step) and not run.alive()
+        assert run_data.head_counts(run, step)[0]
+        assert run_data.head_over_time(run, [step], 0, "cross", 0, 0)
+
+    assert_given_back(look, 20)
+    assert_given_back(lambda: run.model(step), 12)
+    assert_given_back(lambda: run.checkpoint(step), 12)
+
+
+@LINUX
+@pytest.mark.parametrize("fails", [False, True])
+def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monkeypatch):
+    def train(run, stop, on_record):
+        if fails:
+            raise ValueError("no")
+        return "finished", "Finished."
+
+    monkeypatch.setattr(worker, "train_run", train)
+    queued = create_run(small_run(), tmp_path)
+
+    def work() -> None:
+        queued.set_status("queued")
+        assert worker.work(queued.path) == ("failed" if fails else "finished")
+
+    assert_given_back(work, 3)
+
+
+# A run names what its numbers depend on: threads, PyTorch, processor; and whether seconds ended it, not steps.
+
+
+OTHER = {
+    "threads": 4,
+    "torch": "2.1.0+cpu",
+    "device": "Another CPU",
+    "capability": "NO AVX",
+    "libraries": "MKL on",
+}
+
+
+def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
+    torch.set_num_threads(1)
+    run, here = create_run(small_run(), path=tmp_path / "run"), executor.machine("cpu")
+    train_here(run)
+    assert run.metadata()["machines"] == [here] and here["torch"] == str(torch.__version__)
+    words = executor.line([here])
+    version = torch.__version__.partition("+")[0]
+    assert words == f"{here['device']} ({here['capability']}), 1 thread, PyTorch {version}"
+    assert words in runs_words.about_text(run_data.summarize(run))
+    assert "1 thread, PyTorch" in train_words.pace(run.records()[-1], words)
+    run.update_metadata(machines=[OTHER], config=small_run(steps=6).to_json())
+    train_here(run)
+    assert run.metadata()["machines"] == [OTHER, here]
+    both = executor.line(run.metadata()["machines"])
+    assert both.startswith("Another CPU (NO AVX), 4 threads, PyTorch 2.1.0; then ")
+    assert archive.unpack(archive.pack(run), tmp_path / "there").metadata()["machines"] == [
+        OTHER,
+        here,
+    ]
+
+
+def test_it_records_its_gpu_and_how_its_libraries_are_set(monkeypatch):
+    """What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out."""
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert re.match(
+        "MKL (on|off), oneDNN off, (.*, )?MKL_CBWR=COMPATIBLE(, |$)",
+        executor.machine("cpu")["libraries"],
+    )
+    with monkeypatch.context() as patch:  # a system that does not name its processor
+        patch.setattr(Path, "read_text", lambda *_, **more: "")
+        patch.setattr("platform.processor", lambda: "")
+        patch.setattr("platform.machine", lambda: "abacus")
+        assert executor.machine("cpu")["device"] == "abacus"
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    assert executor.line([executor.machine("cuda")]).startswith("NVIDIA A100 (8.0), ")
+    before = {key: value for key, value in OTHER.items() if key != "libraries"}
+    assert executor.valid([before]) == [{**OTHER, "libraries": ""}], "a run of an older version"
+
+
+@each(
+    "data", [None, "x", [3], [{}], [{**OTHER, "threads": "4"}], [{**OTHER, "torch": 1}], {"a": 1}]
+)
+def test_what_is_no_machine_is_left_out(data):
+    assert executor.valid(data) == [] and executor.line(data) == ""
+    assert len(executor.line([{**OTHER, "device": "x" * 10_000}])) < 200
+
+
+def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
+    config = small_run(steps=20_000, max_seconds=1, record_every=50, finish_early=False)
+    run, whole = create_run(config, path=tmp_path / "run"), create_run(small_run(), tmp_path)
+    (_, words), (_, others) = (
+        worker.train_run(one, lambda: False, lambda record: None) for one in (run, whole)
+    )
+    last, ended = run.records()[-1], replace(whole.records()[-1], elapsed=1e4)
+    assert last.capped and "The time limit of 1 s ended it before step 20,000" in words
+    assert "ended by the limit of 1 s" in progress(last, config)
+    whole_line = progress(
+        Record(1, loss=2.0, known_loss=1.5, unknown=0.25, best=4, cut=3, expected=((0.1, 0.7),)),
+        small_run(),
+    )
+    assert whole_line == (
+        "step 1/4  0.0 s  loss 2.000  without the 25.0% unknown: loss 1.500  weights of step 4  cut 3  "
+        "weight on the expected position 0.70"
+    )
+    assert not ended.capped and "cap" not in others + progress(ended, whole.config()), (
+        "it made all of its steps, however long that took"
+    )
+
+
+# How runs share GPUs, with numbers and memories that this machine does not have; no GPU is used.
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """One GPU of 16 GB and one of 24 GB, of which a run has 8."""
+    monkeypatch.setattr(executor, "gpus", lambda: (16_400.0, 24_600.0))
+
+
+admit = executor.Executor().admit
+
+
+def test_the_gpu_with_the_most_room_comes_first_until_both_are_full(two):
+    busy: list[Run] = []
+    for expected in (1, 0, 1, 0, 1):
+        run = create_run(small_run(device="cuda" if expected else "auto"))
+        assert admit(run, busy) and executor.number_of(run) == expected
+        busy.append(run)
+    waits, on_cpu = (create_run(small_run(device=device)) for device in ("auto", "cpu"))
+    assert not admit(waits, busy) and executor.number_of(waits) is None
+    assert admit(on_cpu, busy) and executor.number_of(on_cpu) is None
+    assert admit(waits, busy[1:]) and executor.number_of(waits) == 1, "that of the ended run"
+
+
+def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
+    monkeypatch, tmp_path
+):
+    first, second = create_run(small_run()), create_run(small_run())
+    before = (first.path / "run.json").read_bytes()
+    assert admit(first, []) and (first.path / "run.json").read_bytes() == before
+    first.update_metadata(gpu=1)  # by another machine
+    assert executor.number_of(first) is None
+    monkeypatch.setattr(executor, "gpus", lambda: (6_000.0,))
+    assert not admit(Run(tmp_path / "gone"), []), "it was deleted"
+    assert admit(first, []) and not admit(second, [first])
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "gpu_mb=3000")
+    assert admit(second, [first])
+
+
+@pytest.mark.parametrize(
+    ("visible", "number", "expected"),
+    [("", 1, "1"), ("2,3", 1, "3"), ("7", 1, "1"), ("GPU-a, GPU-b", 0, "GPU-a"), ("", None, None)],
+)
+def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
+    monkeypatch.setenv(executor.VISIBLE, visible)
+    assert executor.environment(number).get(executor.VISIBLE) == expected
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda arguments, env, **more: started.append(env))
+    monkeypatch.setattr(executor, "gpus", lambda: (16_400.0, 24_600.0))
+    executor.start_process(create_run(small_run(), gpu=number))
+    assert started[0].get(executor.VISIBLE) == (visible if expected is None else expected)
+
+
+def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
+    given: list[Run] = []
+    monkeypatch.setattr(jobs, "max_workers", lambda: 9)
+    monkeypatch.setattr(jobs, "_watch", lambda folder: None)
+    monkeypatch.setattr(jobs, "_give", given.append)
+    runs = jobs.start_all(
+        [(small_run(seed=seed, device="auto" if seed < 6 else "cpu"), {}) for seed in range(7)]
+    )
+    assert given == [*runs[:5], runs[6]] and runs[5].status().state == "queued"
+    runs[2].set_status("finished")
+    jobs.tick()
+    assert given[-1] == runs[5] and executor.number_of(runs[5]) == 1
+
+
+# How many runs this machine takes at once: no more than its container has cores for.
+
+
+@pytest.mark.parametrize(
+    ("limit", "cores"),
+    [
+        ("400000 100000", 4),
+        ("150000 100000", 1),
+        ("50000 100000", 1),
+        ("9900000 100000", 12),
+        ("max 100000", 12),
+        ("nonsense", 12),
+        (None, 12),
+    ],
+)
+def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    file = tmp_path / "cpu.max"
+    if limit:
+        file.write_text(f"{limit}\n", encoding="utf-8")
+    assert executor.cores(file) == cores
+    monkeypatch.setattr(executor, "cores", lambda: cores)
+    assert executor.Executor().slots() == max(2, cores - 1)
