@@ -18,6 +18,7 @@ T = TypeVar("T")
 LARGEST = 1e300  # sums of such numbers stay finite
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 Finite = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+REFUSALS = (msgspec.ValidationError, UnicodeEncodeError)  # the latter of half a character
 # What files, links and plug-ins of before call a field: of a run's config, of a fine-tuning run's, of a run's records and
 # their buckets.
 OLD_NAMES = {
@@ -51,7 +52,7 @@ def read(data: object, kind: type[T], name: str) -> T:
     values = check_fields(kind, data, name, needed)
     try:
         return msgspec.convert(values, kind)
-    except msgspec.ValidationError:  # by itself, each field can be named in its sentence
+    except REFUSALS:  # by itself, each field can be named in its sentence
         return kind(**{field: convert(value, kind, field) for field, value in values.items()})
 
 
@@ -68,7 +69,7 @@ def convert(value: object, kind: type, field: str, owner: str = "") -> Any:
     """A plain value as the type of a dataclass's field; ConfigError names the field and what would fit."""
     try:
         return msgspec.convert(value, field_types(kind)[field])
-    except msgspec.ValidationError as error:
+    except REFUSALS as error:
         if isinstance(error.__cause__, ConfigError):  # of a dataclass within
             raise error.__cause__ from None
         place, info = field, inspect.type_info(field_types(kind)[field])

@@ -58,6 +58,7 @@ class Outer:
         ({"rows": [float("nan")]}, "rows[0] = nan; expected a number"),
         ({"word": "c"}, "word = 'c'; expected one of a, b."),
         ({"word": ["a"]}, "expected one of a, b."),
+        ({"word": "\ud800"}, "word = '\\ud800'; expected one of a, b."),  # half a character
         ({"note": "longer"}, "expected a text of at most 5 characters or none."),
         ({"pair": ["a", "b"]}, "pair[1] = 'b'; expected a number."),
         ({"pair": ["a"]}, "pair = ['a']; expected a list of a text, a number or none."),
