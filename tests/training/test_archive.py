@@ -66,7 +66,7 @@ from dashboard.server import people
 from dashboard.ui import export
 from pages import sweeps
 from tests.cases import each, instance
-from tests.fuzz.folders import sweep_with_outcomes
+from tests.fuzz.test_doors import sweep_with_outcomes
 from tests.training.small import (
     parts,
     record_numbers,
