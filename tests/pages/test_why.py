@@ -3,6 +3,8 @@
 import re
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ from core.studies.why import (
     FEW,
     FEW_STEPS,
     SCORES,
+    SECONDS,
     SIZES,
     Controls,
     Model,
@@ -28,6 +31,7 @@ from core.studies.why import (
     sentence,
     thinned,
 )
+from core.tasks import TaskConfig
 from core.training import Record
 from core.training.record import Bucket, Prediction
 from dashboard.server import jobs
@@ -35,7 +39,7 @@ from dashboard.ui.panels import SHOW
 from pages import why
 from pages.why import Comparison, Line, rows
 from tests.cases import each
-from tests.pages.app import app_at, html_text, open_at, page_text, query_value
+from tests.pages.app import app_at, assert_says, html_text, open_at, page_text, query_value
 
 SAVED = study.load().learned
 
@@ -56,6 +60,14 @@ def plain_text(app: AppTest) -> str:
 def drawn(app: AppTest, number: int = 0) -> list[dict]:
     rows = convert_arrow_bytes_to_pandas_df(app.get("vega_lite_chart")[number].proto.data.data)
     return [row for row in rows.to_dict("records") if row["kind"] == "point"]
+
+
+def primary(app: AppTest) -> list[str]:
+    return [button.label for button in app.button if button.proto.type == "primary"]
+
+
+def bars(app: AppTest) -> list[str]:
+    return [bar.proto.text for bar in app.get("progress")]
 
 
 def pair(state: str = "running", decoded: bool = True, **setting):
@@ -87,14 +99,12 @@ def test_the_page_opens_with_the_kept_measurement():
         "longer sentences would tell the answer"
     )
     app.pills(key="why:predict").set_value(SHOW).run()
-    assert "The answer: **The model with one vector**" in plain_text(app)
-    assert "51–60" in html_text(app)
+    assert "51–60" in html_text(app) and primary(app) == ["Run it"]
     points = drawn(app)
     assert {row["model"] for row in points} == {"one vector", "attention", "one vector, 256"}
     attention = {row["name"]: row["y"] for row in points if row["model"] == "attention"}
     exact = by_length(SAVED, models(SAVED)[1], "sequence_accuracy")["51–60"]
     assert why.stats_text(exact).startswith(f"{attention['51–60']:.0f}")
-    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Run it"]
     assert "make bottleneck" in plain_text(opened(app, "numbers"))
     assert {row["model"] for row in drawn(app, 2)} == set(why.names(SAVED).values())
 
@@ -110,7 +120,7 @@ def test_run_it_asks_for_two_models_with_the_settings_of_the_page():
     runs = sorted(list_runs(), key=lambda run: run.config().model.attention is not None)
     assert [run.config() for run in runs] == [setting.config(model) for model in setting.pair]
     assert query_value(app, "runs").split(".") in ([r.id for r in runs], [r.id for r in runs[::-1]])
-    assert [b.label for b in app.button if b.proto.type == "primary"] == ["Stop"]
+    assert primary(app) == ["Stop"]
     app.button(key="why:stop").click().run()
     assert all(run.stop_request() for run in runs)
 
@@ -119,46 +129,38 @@ def test_two_running_models_stand_side_by_side(monkeypatch):
     # It would find that nobody holds these folders.
     monkeypatch.setattr(jobs, "tick", lambda **how: None)
     app = open_page(pair()[1])
-    shown = plain_text(app)
-    spent = "one vector 25 steps in 2.5 s, attention 25 steps in 2.5 s"
-    assert (
-        f"45 s planned for each: {spent}" in shown and "translates 50 % without a mistake" in shown
+    assert_says(
+        app,
+        "45 s planned for each: one vector 25 steps in 2.5\u00a0s, attention 25 steps in 2.5\u00a0s",
+        "translates 50\u00a0% without a mistake",
     )
-    assert {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)} == {
-        ("one vector", "1–10", 20),
-        ("one vector", "11–20", 0),
-        ("attention", "1–10", 80),
-        ("attention", "11–20", 50),
-    }
+    points = {(row["model"], row["name"], row["y"]) for row in drawn(app, 0)}
+    one = {("one vector", "1–10", 20), ("one vector", "11–20", 0)}
+    assert points == one | {("attention", "1–10", 80), ("attention", "11–20", 50)}
     # Over seconds, as both are given equally many.
     assert [row["x"] for row in drawn(app, 1)] == [0, 2.5, 0, 2.5]
     assert bars(app) == ["One vector: step 25, 2 of 45 s", "Attention: step 25, 2 of 45 s"]
     assert any("0.33" in latex.value for latex in opened(app, "equation").latex)
     app = open_page(pair(decoded=False)[1])  # the saved measurement stays until both have a result
-    shown = plain_text(app)
-    assert "still the saved measurement" in shown and "comes at step 50" in shown and bars(app)
-    assert {row["name"] for row in drawn(app)} >= {"1–10", "51–60"}
-    setting = Controls(seconds=FEW_STEPS)  # runs of a few steps end there on any machine
-    assert {setting.config(model).steps for model in setting.pair} == {FEW}
-    assert Controls.of(setting.config(setting.pair[1])) == setting
+    assert_says(app, "still the saved measurement", "comes at step 50")
+    assert bars(app) and {row["name"] for row in drawn(app)} >= {"1–10", "51–60"}
     app = open_page(pair(decoded=False, seconds=FEW_STEPS)[1])
     assert bars(app) == [f"{name}: step 25 of {FEW}" for name in ("One vector", "Attention")]
     assert f"comes at step {FEW}." in plain_text(app)
 
 
-def bars(app: AppTest) -> list[str]:
-    return [bar.proto.text for bar in app.get("progress")]
-
-
 def test_a_finished_pair_says_so_and_leads_back():
     _, link = pair("finished", longest=20)
     app = open_page(link)
-    shown, info = plain_text(app), app.info[0].value
-    assert "One vector: Finished after 25 steps in 2.5" in shown
-    assert "Trained on this machine" in shown
     # The made-up records of both models have equal BLEU at step 25.
-    clear = f"from step {why.clear_lead(SAVED)}"
-    assert "too few steps" in info and "trained for 25" in info and clear in info
+    assert_says(
+        app,
+        "One vector: Finished after 25 steps in 2.5",
+        "Trained on this machine",
+        "too few steps",
+        "trained for 25",
+        f"from step {why.clear_lead(SAVED)}",
+    )
     app.switch_page("../pages/scores.py").run()
     app.query_params.clear()
     app.switch_page("../pages/why.py").run()  # the pair is there when one comes back
@@ -182,15 +184,15 @@ def test_a_failed_run_is_told():
 )
 def test_a_link_to_no_pair_says_so(link):
     app = open_page(link or ".".join([pair()[0][1].id] * 2))
-    assert "are no such pair" in app.warning[0].value
-    assert "The charts show the saved measurement" in plain_text(app)
+    assert_says(app, "are no such pair", "The charts show the saved measurement")
 
 
 def test_a_full_queue_is_said(monkeypatch):
     monkeypatch.setattr(jobs, "QUEUE", 1)
     app = open_page()
     app.button(key="why:run").click().run()
-    assert "could not be started" in app.warning[0].value and not list_runs()
+    assert_says(app, "could not be started")
+    assert not list_runs()
 
 
 def test_runs_of_a_few_steps_are_not_compared():
@@ -199,8 +201,8 @@ def test_runs_of_a_few_steps_are_not_compared():
         values = {"bleu": 10.0 * steps, "train_seconds": 5.5, "held_out": 18}
         run.append(Record(steps, sequence_accuracy=0.0, **values))  # type: ignore[arg-type]
     app = open_page(link)
-    assert "reached only 1 step of a model" in app.info[0].value
-    assert "One vector: Finished after 1 step in 5.5 s" in plain_text(app)
+    words = "One vector: Finished after 1 step in 5.5\u00a0s"
+    assert_says(app, "reached only 1 step of a model", words)
 
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
@@ -212,22 +214,17 @@ def test_the_prediction_is_computed_from_the_saved_measurement():
     assert why.question(swapped).answer == 1
 
 
-def test_moves_set_the_next_runs_and_their_notice_goes_when_closed_or_when_the_page_is_left():
-    app, notice = open_page(), why.moves(SAVED)[2].notice
-    app.button(key="why:try:2").click().run()
-    shown = plain_text(app)
-    assert app.selectbox(key="why:seconds").value == FEW_STEPS and notice in shown
-    assert f"trains each model for {FEW} steps" in notice
-    assert "The charts show the saved measurement" in shown
-    anchor = re.search(r"\*\*Notice:.*\[To the picture\]\(#(.+?)\)", shown, re.DOTALL)[1]
+def test_the_notice_of_a_move_leads_to_the_picture_and_goes_when_closed_or_the_page_is_left():
+    app = open_page().button(key="why:try:2").click().run()
+    assert_says(app, f"trains each model for {FEW} steps", "The charts show the saved measurement")
+    anchor = re.search(r"\*\*Notice:.*\[To the picture\]\(#(.+?)\)", page_text(app), re.DOTALL)[1]
     assert any(f'id="{anchor}"' in part.proto.body for part in app.get("html"))
     app.button(key="why:close").click().run()
-    assert "Notice:" not in plain_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
-    app.button(key="why:try:2").click().run()
-    assert "Notice:" in plain_text(app)
+    assert "Notice:" not in page_text(app) and app.selectbox(key="why:seconds").value == FEW_STEPS
+    assert "Notice:" in page_text(app.button(key="why:try:2").click().run())
     for page in ("start", "why"):
         app.switch_page(f"../pages/{page}.py").run()
-    assert "Notice:" not in plain_text(app)
+    assert "Notice:" not in page_text(app)
 
 
 def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
@@ -277,14 +274,18 @@ def test_both_models_are_the_same_but_for_the_attention():
     assert without.to_json() | {"model": None} == with_it.to_json() | {"model": None}
     limits = with_it.max_train_seconds, with_it.task["max_source"], with_it.finish_early
     assert limits == (5, 30, False) and Controls.of(with_it) == setting
+    few = Controls(seconds=FEW_STEPS)  # runs of a few steps end there on any machine
+    assert {few.config(model).steps for model in few.pair} == {FEW}
+    assert Controls.of(few.config(few.pair[1])) == few
 
 
-@each("score", SCORES)
-@each("size", (SIZES[0], SIZES[-1]))
-def test_every_setting_on_offer_can_run(score, size):
-    for seconds in (5, 180):
-        setting = Controls(size, score=score, seconds=seconds)
-        assert {setting.config(model).max_train_seconds for model in setting.pair} == {seconds}
+@each(
+    ("size", "score", "seconds"),
+    [*product((SIZES[0], SIZES[-1]), SCORES, (SECONDS[1], SECONDS[-1]))],
+)
+def test_every_setting_on_offer_can_run(size, score, seconds):
+    setting = Controls(size, score=score, seconds=seconds)
+    assert {setting.config(model).max_train_seconds for model in setting.pair} == {seconds}
 
 
 def test_seeds_are_averaged_and_their_spread_told():
@@ -405,11 +406,12 @@ def test_the_kept_measurement_is_whole():
 def test_the_experiment_in_small(tmp_path, monkeypatch):
     """Real runs, in this process: both models are measured, and what is saved is what is loaded."""
     small = Controls(d_model=8, longest=20)
-    for name, value in (
-        ("MODELS", small.pair),
-        ("SAVED", tmp_path),
-        ("ProcessPoolExecutor", lambda *how: nullcontext(SimpleNamespace(map=map))),  # here
-    ):
+    for name, value in {
+        "MODELS": small.pair,
+        "SAVED": tmp_path,
+        "TaskConfig": SimpleNamespace(of=partial(TaskConfig.of, train_pairs=1000)),
+        "ProcessPoolExecutor": lambda *how: nullcontext(SimpleNamespace(map=map)),  # here
+    }.items():
         monkeypatch.setattr(study, name, value)
     result = study.measure(small, 1, 1, tmp_path)
     study.save(result, tmp_path)
