@@ -17,7 +17,6 @@ from tests.pages.app import (
     Case,
     controls_of,
     html_text,
-    live,
     open_at,
     page_cases,
     page_text,
@@ -39,30 +38,45 @@ def test_every_mask_can_be_picked_with_its_parameters():
         assert parameters <= controls_of(at).keys()
 
 
-def test_two_masks_are_joined():
-    """Causal local is 33 cells of the 78 that causal has."""
-    at = open_page(first="Causal local")
-    for join, says in {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}.items():
-        assert f"{says} of 144" in html_text(put(at, "selectbox", "join", join)), join
-
-
-def test_a_formula_is_drawn_as_typed_and_a_bad_one_points_and_keeps_the_last():
-    at = put(open_page(), "selectbox", "first", "formula")
-    at = put(at, "text_input", "first:formula:text", "j <= i and j % 3 == 0")
-    assert r"j \bmod 3 = 0" in live(at) and "30 of 144" in html_text(at)
-    at = put(at, "text_input", "first:formula:text", "j <= i and k == 0")
+def test_a_rule_that_cannot_be_read_is_pointed_at():
+    at = put(open_page(first="Formula"), "text_input", "first:formula:text", "j <= i and k == 0")
     assert at.code[0].value.splitlines()[1].index("^") == 11
-    assert any("k is not known" in m.value for m in at.markdown)
-    assert "30 of 144" in html_text(at) and any(
-        "last rule that could be read" in c.value for c in at.caption
-    )
 
 
+RULE = ("text_input", "first:formula:text", "j <= i and j % 3 == 0")
+# Causal local is 33 cells of the 78 that causal has.
+JOINED = {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}
 DRAWING = "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
 DRAWN = ("selectbox", "first", "drawn")
 test_what_it_says = page_cases(
     "masks",
     {
+        **{
+            f"joined by {join}": Case(
+                {"first": "Causal local"}, [f"{cells} of 144"], do=[("selectbox", "join", join)]
+            )
+            for join, cells in JOINED.items()
+        },
+        "a formula is drawn as typed": Case(
+            {"first": "Formula"}, ["j bmod 3 = 0", "30 of 144"], do=[RULE]
+        ),
+        "a bad one keeps the last": Case(
+            {"first": "Formula"},
+            ["k is not known", "30 of 144", "last rule that could be read"],
+            do=[RULE, ("text_input", "first:formula:text", "j <= i and k == 0")],
+        ),
+        "the stack and the batch": Case(
+            says=[
+                "<b style='font-weight:600'>2</b> layers connect every token",
+                "56 of 192 cells belong to padding",
+                "0.00",
+            ],
+            do=[
+                ("session_state", "stacked", True),
+                ("session_state", "batched", True),
+                ("selectbox", "first", "global_window"),
+            ],
+        ),
         "a parameter changes the numbers": Case(
             {"first": "Causal local"},
             ["50 of 144"],
@@ -120,14 +134,6 @@ test_what_it_says = page_cases(
     },
     prefix="masks:",
 )
-
-
-def test_the_stack_and_the_batch_are_measured():
-    at = open_page()
-    at.session_state["masks:stacked"] = at.session_state["masks:batched"] = True
-    at = put(at, "selectbox", "first", "global_window")
-    assert "<b style='font-weight:600'>2</b> layers connect every token" in html_text(at)
-    assert "56 of 192 cells belong to padding" in html_text(at) and "0.00" in html_text(at)
 
 
 def test_the_rule_that_ran_is_shown():

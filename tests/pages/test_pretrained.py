@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from core.interpret.map_transform import MapTransform, token_transform, transform_map
 from core.interpret.trace import AttentionMap, AttentionTrace
@@ -18,39 +17,35 @@ from core.studies.pretrained import (
 )
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact
 from tests.cases import each
-from tests.pages.app import app_at, assert_says, html_text
+from tests.pages.app import Case, open_at, page_cases
+
+TEXTS = ("a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$")
+test_what_it_says = page_cases(
+    "pretrained",
+    {
+        "another model forgets the head and the pins of the last": Case(
+            {"head": "0.2", "pin": "6.8_10.9"},
+            do=[("selectbox", "inside:model", "induction")],
+            query={"head": None, "pin": None},
+        ),
+        "a long text": Case(
+            says=["puts", "602 tokens"], do=[("text_input", "inside:text", "word " * 600)]
+        ),
+        "no text": Case(says=["write a sentence"], do=[("text_input", "inside:text", "   ")]),
+        "the order of the weights": Case(
+            {"pin": "10.2"}, ["puts 0.68"], do=[("radio", "pretrained:order", "both")]
+        ),
+    }
+    | {
+        text: Case(says=["puts"], never=["<script>"], do=[("text_input", "inside:text", text)])
+        for text in TEXTS
+    },
+)
 
 
-@pytest.fixture
-def app() -> AppTest:
-    return app_at("pretrained")
-
-
-def test_first_sight_measures_something_with_nothing_pressed(app):
-    assert_says(app.run(), "attends most to the previous token", "Previous token")
-    assert "pretrained:words" not in [one.key for one in app.toggle], "each word is one piece"
-
-
-def test_another_model_forgets_the_head_and_the_pins_of_the_last(app):
-    app.query_params["head"], app.query_params["pin"] = "0.2", "6.8_10.9"
-    app.run().selectbox(key="inside:model").set_value("induction").run()
-    assert not app.warning and not {"head", "pin"} & set(app.query_params)
-
-
-def test_any_text_gives_a_picture_and_a_fact(app):
-    app.run()
-    for text in ("a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600):
-        app.text_input(key="inside:text").set_value(text).run()
-        assert "puts" in html_text(app) and "<script>" not in html_text(app)
-        assert bool(app.warning) == (len(text) > 2000)
-    assert_says(app.text_input(key="inside:text").set_value("   ").run(), "write a sentence")
-
-
-def test_the_order_follows_the_weights(app):
-    app.query_params["pin"] = "10.2"
-    assert_says(app.run().radio(key="pretrained:order").set_value("both").run(), "puts 0.68")
-    last = app.session_state["pretrained:head:view"]["pins"][-1]
-    assert last[1] == 0, "the key of the pin comes first"
+def test_the_key_of_the_pin_comes_first():
+    app = open_at("pretrained", pin="10.2").radio(key="pretrained:order").set_value("both").run()
+    assert app.session_state["pretrained:head:view"]["pins"][-1][1] == 0
 
 
 # From settings to what the page of pretrained models draws and says, on maps whose numbers are known.
@@ -167,13 +162,12 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     weights[:, 1] = [[0.7, 0.2, 0.1, 0.0], [0.8, 0.1, 0.1, 0.0]]
     item = AttentionMap("cross", 0, weights, tuple("xyz"), tuple("abca"))
     trace = AttentionTrace((item,), "test")
-    fact = head_fact(trace, 0, 0, 1)
-    for words in (
+    words = (
         "puts **0.70**",
         "**a \\(0\\)** and 0.20 on b; uniform attention would give each key 0.25",
         "1 of 1 other head puts at least as much there; the largest is L0·H1 with 0.80.",
-    ):
-        assert words in fact
+    )
+    assert [part for part in words if part not in head_fact(trace, 0, 0, 1)] == []
     assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
     facts = [pins_fact(item, 0, pins) for pins in (((1, 1), (1, 0)), ((1, 1),))]
     assert facts == ["Also pinned: y → b **0.20**.", ""]

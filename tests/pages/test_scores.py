@@ -283,14 +283,12 @@ test_what_mechanisms_says = page_cases(
     {
         "what is not there": Case(
             {"axis": "Flavours", "score": "Bilinear · 1999"}, ["Flavours", "Bilinear"]
-        )
+        ),
+        "what it goes with": Case(
+            {"axis": "Kernels", "kernel": "Fused · 2022"},
+            ["and not with these", "take"],
+            do=[("session_state", "fits", True)],
+        ),
     },
     prefix="mechanisms:",
 )
-
-
-def test_what_it_goes_with_is_asked_of_every_pair():
-    at = open_mechanisms(axis="Kernels", kernel="Fused · 2022")
-    at.session_state["mechanisms:fits"] = True
-    words = page_text(at.run())
-    assert "and not with these" in words and "take" in words

@@ -1,11 +1,9 @@
-import re
 from functools import partial
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.interpret import patching
-from tests.pages.app import open_at, page_text
+from tests.pages.app import Case, open_at, page_cases, page_text
 
 open_page = partial(open_at, "two_models", "inside:")
 
@@ -45,13 +43,22 @@ def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts
     assert "From B into A" in page_text(app)
 
 
-@pytest.mark.parametrize(("move", "words"), [
-    (0, "The logit of king minus that of queen"), (2, "head L0·H2 brings back 50"),
-    (3, "head L1·H0 brings back 100"), (4, "head L0·H1 brings back 88"),
-    (5, "The logit of drei minus that of vier"), (6, "The cosine with the embedding of text A is +1.00"),
-])  # fmt: skip
-def test_each_pair_to_begin_with_is_patched(move, words):
-    app = open_page(model="induction")
-    text = page_text(app.button(key=f"two_models:try:{move}").click().run())
-    assert words in text and re.search(r"effects by −?[01]?\.\d+", text)
-    assert not app.exception and not app.info
+MOVES = {
+    0: "The logit of king minus that of queen",
+    2: "head L0·H2 brings back 50",
+    3: "head L1·H0 brings back 100",
+    4: "head L0·H1 brings back 88",
+    5: "The logit of drei minus that of vier",
+    6: "The cosine with the embedding of text A is +1.00",
+}
+test_each_pair_to_begin_with_is_patched = page_cases(
+    "two_models",
+    {
+        words: Case(
+            {"inside:model": "induction"},
+            [words, "effects by "],
+            do=[("button", f"two_models:try:{move}", None)],
+        )
+        for move, words in MOVES.items()
+    },
+)

@@ -15,7 +15,7 @@ from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from pages import use_model
 from tests.cases import each
-from tests.pages.app import app_at, html_text, open_at, query_value
+from tests.pages.app import Case, app_at, html_text, open_at, page_cases
 from tests.tiny_models import BERT, build, save
 
 opened = partial(open_at, "use_model", "inside:")
@@ -28,14 +28,26 @@ def test_a_pair_is_one_input_among_the_sentences():
     assert html_text(app) != text
 
 
-def test_another_answer_has_other_words():
-    app = opened(model="numbers")
-    app.button_group[0].set_value(0).run()
-    assert "neun</b></span>, head" in html_text(app)
-    assert "of its weight on <b style='font-weight:600'>nine" in html_text(app)
-    assert query_value(app, "use_model:word") == "0"
-    app.text_input(key="inside:text").set_value("seven hundred").run()
-    assert "use_model:word" not in app.query_params
+FIRST = ("button_group", "use_model:word:nine thousand three hundred and twelve ; forty-seven:", 0)
+test_another_answer_has_other_words = page_cases(
+    "use_model",
+    {
+        "picked": Case(
+            {"inside:model": "numbers"},
+            ["neun</b></span>, head", "of its weight on <b style='font-weight:600'>nine"],
+            do=[FIRST],
+            query={"use_model:word": "0"},
+        ),
+        "and left by another text": Case(
+            {"inside:model": "numbers"},
+            do=[
+                FIRST,
+                ("text_input", "inside:text", "seven hundred"),
+            ],
+            query={"use_model:word": None},
+        ),
+    },
+)
 
 
 def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):

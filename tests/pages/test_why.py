@@ -39,7 +39,15 @@ from dashboard.ui.panels import SHOW
 from pages import why
 from pages.why import Comparison, Line, rows
 from tests.cases import each
-from tests.pages.app import app_at, assert_says, html_text, open_at, page_text, query_value
+from tests.pages.app import (
+    Case,
+    assert_says,
+    html_text,
+    open_at,
+    page_cases,
+    page_text,
+    query_value,
+)
 
 SAVED = study.load().learned
 
@@ -179,12 +187,8 @@ def test_a_failed_run_is_told():
     assert "ended before their first measurement" in plain_text(app) and not drawn(app)
 
 
-@pytest.mark.parametrize(
-    "link", ["", "../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x"]
-)
-def test_a_link_to_no_pair_says_so(link):
-    app = open_page(link or ".".join([pair()[0][1].id] * 2))
-    assert_says(app, "are no such pair", "The charts show the saved measurement")
+def test_one_run_twice_is_no_pair():
+    assert_says(open_page(".".join([pair()[0][1].id] * 2)), "are no such pair")
 
 
 def test_a_full_queue_is_said(monkeypatch):
@@ -240,9 +244,20 @@ def test_the_move_to_short_sentences_says_what_the_saved_measurement_shows():
     assert "next run" not in notice, "it stays on the page after the run"
 
 
-def test_a_pinned_cell_of_the_link_picks_the_output_of_the_equation():
-    app = opened(app_at("why", cell="4.3", prefix="why:"), "equation")
-    assert any("c_{4}" in latex.value for latex in app.latex)
+test_what_it_says = page_cases(
+    "why",
+    {
+        "a cell of the link is the output of the equation": Case(
+            {"why:cell": "4.3"}, ["c_{4}"], do=[("session_state", "why:equation", True)]
+        )
+    }
+    | {
+        f"no pair: {link!r}": Case(
+            {"runs": link}, ["are no such pair", "The charts show the saved measurement"]
+        )
+        for link in ("../../etc.passwd", "20260101-000000-abcdef.20260101-000000-abcdef", "x")
+    },
+)
 
 
 # What Why attention draws and says, from records made by hand; and the experiment itself, in small.
