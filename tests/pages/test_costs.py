@@ -1,6 +1,5 @@
 """The pages Cost and speed, Cache and decoding, and Model cards, and the pattern of layers on Train: numbers by hand."""
 
-import time
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +22,12 @@ from core.training.config import card_recipe
 from core.training.sweeps import buildable
 from dashboard.ui.mechanism import from_text, pattern_from_text, pattern_to_text
 from pages import cache as cache_page, cards, efficient as efficient_page
-from tests.cases import each
+from tests.cases import each, wait_for
 from tests.pages.app import (
+    Case,
     captions,
-    html_text,
     open_at,
+    page_cases,
     page_text,
     query_value,
     set_control,
@@ -38,15 +38,6 @@ from tests.pages.app import (
 QUICK = ("fused", "linear")
 open_speed = partial(open_at, "efficient", "efficient:")
 put_kernel = partial(set_control, "efficient:")
-
-
-def until_measured(at):
-    end = time.monotonic() + 40
-    while "efficient:race" in at.session_state:
-        assert time.monotonic() < end
-        time.sleep(0.1)
-        at.run()
-    return at
 
 
 def test_the_kept_measurement_is_whole():
@@ -63,53 +54,43 @@ def test_the_kept_measurement_is_whole():
             assert points[-1].bytes == pytest.approx(closed, rel=0.2)
 
 
-def test_a_race_is_measured_here_and_shown():
+def test_a_race_is_measured_here_with_its_parameters_and_shown():
     at = open_speed()
-    at.multiselect(key="efficient:kernels").set_value(list(QUICK))
-    put_kernel(at, "selectbox", "longest", 512)
+    at.multiselect(key="efficient:kernels").set_value(["fused", "chunked"])
+    at = put_kernel(at, "selectbox", "longest", 512)
+    at = put_kernel(at, "number_input", "params:chunked:block", 32)
+    assert "were measured before" in captions(at)
     at.button(key="efficient:measure").click()
-    until_measured(at.run())
+    wait_for(lambda: "efficient:race" not in at.run().session_state, 40)
     result = at.session_state["efficient:result"]
-    assert {p.name for p in result.points} == set(QUICK) and {p.length for p in result.points} == {
-        128,
-        256,
-        512,
-    }
-    assert all(p.seconds > 0 and p.bytes > 0 for p in result.points)
+    kernels = Choice("fused"), Choice.of("chunked", block=32)
+    assert result.conditions.kernels == kernels
+    assert result.conditions.config("chunked").kernel == kernels[1]
+    points = {(p.name, p.length) for p in result.points if p.seconds > 0 and p.bytes > 0}
+    assert points == {(kernel.key, n) for kernel in kernels for n in (128, 256, 512)}
     rows = convert_arrow_bytes_to_pandas_df(at.get("vega_lite_chart")[0].proto.data.data)
     names = list(rows[rows.kind.isin(("label", "early"))].name)
+    assert names == [efficient.ENTRIES[kernel.key].name for kernel in kernels]
     assert at.caption[0].value.startswith("Measured here")
-    assert names == [efficient.ENTRIES[kernel].name for kernel in QUICK]
     assert "were measured before" in captions(put_kernel(at, "selectbox", "backward", True))
 
 
-def test_a_parameter_goes_into_the_race():
-    at = open_speed()
-    assert "were measured before" not in captions(at)
-    at.multiselect(key="efficient:kernels").set_value(["chunked"])
-    at = put_kernel(at, "selectbox", "longest", 512)
-    at.number_input(key="efficient:params:chunked:block").set_value(32).run()
-    assert any("were measured before" in caption.value for caption in at.caption)
-    at.button(key="efficient:measure").click()
-    until_measured(at.run())
-    result = at.session_state["efficient:result"].conditions
-    assert (
-        result.kernels == (Choice.of("chunked", block=32),)
-        and result.config("chunked").kernel["block"] == 32
-    )
-
-
-def test_a_kernel_that_cannot_and_none_at_all_are_said():
-    at = put_kernel(open_speed(), "multiselect", "kernels", ["fused", "linformer"])
-    at = put_kernel(at, "selectbox", "causal", True)
-    assert (
-        len(at.info) == 1
-        and "linformer" in at.info[0].value
-        and "take" in at.info[0].value.replace("\\", "")
-    )
-    assert not at.button(key="efficient:measure").disabled
-    at = put_kernel(at, "multiselect", "kernels", [])
-    assert "Pick a kernel" in at.info[0].value and at.button(key="efficient:measure").disabled
+test_what_it_says = page_cases(
+    "efficient",
+    {
+        "a kernel that cannot": Case(
+            {"causal": "keys before"},
+            ["linformer", "take"],
+            ["Measure (disabled)"],
+            do=[("multiselect", "kernels", ["fused", "linformer"])],
+        ),
+        "no kernel": Case(
+            {}, ["Pick a kernel", "Measure (disabled)"], do=[("multiselect", "kernels", [])]
+        ),
+        "no word": Case({}, ["no word here"], do=[("text_input", "sentence", "")]),
+    },
+    prefix="efficient:",
+)
 
 
 def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
@@ -118,18 +99,11 @@ def test_a_device_is_chosen_only_where_there_are_two(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8e9, 16e9))
     at = open_speed()
-    box = next(box for box in at.selectbox if box.label == "Device")
+    box = at.selectbox(key="efficient:device")
     assert box.options == ["A card", "CPU"] and box.value == "cuda"
     assert "4\u00a0GB" in at.selectbox(key="efficient:longest").help
-    assert any(
-        "were measured before" in caption.value for caption in at.caption
-    )  # the kept curves are a CPU's
-    at = put_kernel(at, "selectbox", "device", "cpu")
-    assert not any("were measured before" in caption.value for caption in at.caption)
-
-
-def test_implied_weights_need_a_word():
-    assert "no word here" in put_kernel(open_speed(), "text_input", "sentence", "").warning[0].value
+    assert "were measured before" in captions(at), "the kept curves are a CPU's"
+    assert "were measured before" not in captions(put_kernel(at, "selectbox", "device", "cpu"))
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -220,34 +194,52 @@ def test_implied_weights_are_those_of_the_layer():
 put_cache = partial(set_control, "cache:")
 
 
-def test_no_query_of_an_earlier_token_is_stored():
-    assert html_text(open_at("cache")).count('class="not" title="not stored"') == 13
-
-
 COUNTS = "reads {} stored keys and values; without a cache it would compute {} of each"
 FREE = "32 tokens take 2 pages of 16: 0\u00a0% of their places are empty"
 
 
-@each(
-    ("kind", "name", "value", "words"),
-    [
-        ("slider", "step", 0, "computes 11 queries, keys and values"),
-        ("slider", "step", 1, COUNTS.format(11, 12)),
-        ("slider", "step", 8, COUNTS.format(18, 19)),
-        ("button_group", "predict", "k", "Not quite."),
-        ("button_group", "predict", "k", "changes by 0.00 of its size"),
-        ("text_input", "prompt", " ", "no word"),
-        ("text_input", "prompt", "the zebra", "Not in the vocabulary, read as unknown: zebra"),
-        ("slider", "count", 256, "256 of them"),
-        ("selectbox", "model", "deepseek_v2", "69,120 bytes"),
-        ("selectbox", "bytes", 1, "262,144 bytes"),
-        ("multiselect", "curves", [], "Keys as values"),
-        ("text_input", "lengths", "16, 16", FREE),
-        ("text_input", "lengths", "16, x", "no length"),
-    ],
+test_what_the_cache_says = page_cases(
+    "cache",
+    {
+        f"{name} {value}": Case({}, [words], do=[(kind, name, value)])
+        for kind, name, value, words in (
+            ("slider", "step", 0, "computes 11 queries, keys and values"),
+            ("slider", "step", 1, COUNTS.format(11, 12)),
+            ("slider", "step", 8, COUNTS.format(18, 19)),
+            ("text_input", "prompt", " ", "no word"),
+            ("text_input", "prompt", "the zebra", "Not in the vocabulary, read as unknown: zebra"),
+            ("slider", "count", 256, "256 of them"),
+            ("selectbox", "model", "deepseek_v2", "69,120 bytes"),
+            ("selectbox", "bytes", 1, "262,144 bytes"),
+            ("multiselect", "curves", [], "Keys as values"),
+            ("text_input", "lengths", "16, 16", FREE),
+            ("text_input", "lengths", "16, x", "no length"),
+        )
+    }
+    | {
+        "a wrong prediction": Case(
+            {},
+            ["Not quite.", "changes by 0.00 of its size"],
+            do=[("button_group", "predict", "k")],
+        )
+    }
+    | {
+        bound: Case(
+            {},
+            [f"{bound} bounds decoding"],
+            do=[
+                ("select_slider", "batch", 512),
+                ("selectbox", "form", form),
+                ("number_input", "bandwidth", speed),
+            ],
+        )
+        for bound, form, speed in (
+            ("Memory", "multi_query", 3350),
+            ("Computing", "multi_query", 50_000),
+        )
+    },
+    prefix="cache:",
 )
-def test_each_control_moves_what_is_said(kind, name, value, words):
-    assert words in page_text(put_cache(open_at("cache"), kind, name, value))
 
 
 def test_a_press_measures_here(monkeypatch):
@@ -260,49 +252,26 @@ def test_a_press_measures_here(monkeypatch):
     assert "Measured here" not in page_text(put_cache(page, "slider", "count", 16))
 
 
-def test_what_bounds_a_step_follows_the_machine_and_the_form():
-    page = put_cache(open_at("cache"), "select_slider", "batch", 512)
-    assert "Memory bounds decoding" in page_text(
-        put_cache(page, "selectbox", "form", "multi_query")
-    )
-    assert "Computing bounds decoding" in page_text(
-        put_cache(page, "number_input", "bandwidth", 50_000)
-    )
-
-
 # The cache: what a step computes and reads, the same tokens with and without it, its sizes, and its pages.
 
 
 LENGTHS = (1, 4095, 4096, 4097, 131072)
 
 
-@pytest.fixture(scope="module")
-def decoding():
-    return cache_study.decode_steps(cache_study.PROMPT)
-
-
-def test_prefill_computes_all_and_each_later_step_one(decoding):
+def test_prefill_computes_all_and_each_later_step_one():
+    decoding = cache_study.decode_steps(cache_study.PROMPT)
     counts = [(one.computed, one.read, one.stored, one.without) for one in decoding.counts]
     later = [(dict.fromkeys("qkv", 1), t, t + 1, t + 1) for t in range(11, 19)]
-    assert (
-        counts == [(dict.fromkeys("qkv", 11), 0, 11, 11), *later]
-        and len(later) == cache_study.STEPS
-    )
-
-
-def test_the_weights_of_each_step_are_of_all_tokens_so_far_and_sum_to_one(decoding):
-    shapes = [weights.shape for weights in decoding.weights]
-    assert shapes == [(2, 4, size) for size in range(11, 20)]
+    assert counts == [(dict.fromkeys("qkv", 11), 0, 11, 11), *later]
+    assert len(later) == cache_study.STEPS
+    # The weights of each step are of all tokens so far and sum to one
+    assert [weights.shape for weights in decoding.weights] == [(2, 4, n) for n in range(11, 20)]
     assert all(weights.sum(-1) == pytest.approx(1, abs=1e-5) for weights in decoding.weights)
     assert all(vectors.shape == (2, 4, 19, 16) for vectors in decoding.vectors.values())
-
-
-def test_earlier_queries_change_nothing_and_the_answer_follows(decoding):
+    # Earlier queries change nothing, and the answer follows
     changes = cache_study.changes(decoding)
     assert changes["q"] == 0 and changes["k"] > 0.1 and changes["v"] > 0.1
     assert cache_page.question(changes).answer == 0  # q
-    with pytest.raises(ValueError, match="no word"):
-        cache_study.decode_steps("  ")
 
 
 @each("name", [TRAINED, SEEDED])
@@ -428,57 +397,42 @@ def test_lengths_that_cannot_be_read_are_refused(text):
 # Model cards.
 
 
-put_card = partial(set_control, "cards:")
+test_what_a_card_says = page_cases(
+    "cards",
+    {
+        "a cell for each layer": Case(
+            {}, ["48 layers: 5 window of 1,024, 1 full, 5 window of 1,024"]
+        ),
+        "parts": Case({}, ["1,006,878,720"], do=[("session_state", "parts", True)]),
+        "a cache to the last position": Case(
+            {"model": "GPT-2 · 2019"},
+            [
+                "GPT-2 stores 37.7\u00a0MB at 1,024 tokens",
+                "It has positions for 1,024 tokens only",
+            ],
+        ),
+    },
+    prefix="cards:",
+)
 
 
-def words_of(app):
-    """The page's sentences, with plain spaces."""
-    return page_text(app).replace("\u00a0", " ")
-
-
-@pytest.fixture
-def page():
-    return open_at("cards")
-
-
-def test_a_strip_has_a_cell_for_each_layer(page):
-    html, layers = html_text(page), sum(len(one.layers) for one in CARDS)
-    assert html.count('<i title="layer ') == layers + 48, "the chosen one twice"
-    assert "48 layers: 5 window of 1,024, 1 full, 5 window of 1,024" in html
-
-
-def test_every_card_opens_with_its_numbers(page):
+def test_every_card_opens_with_its_numbers_and_the_parts_add_up():
+    page = open_at("cards")
     for one in CARDS:
-        page = put_card(page, "selectbox", "model", one.key)
-        words = words_of(page)
+        words = page_text(set_control("cards:", page, "selectbox", "model", one.key))
+        words = words.replace("\u00a0", " ")
         assert f"## {one.name}" in words and f"{one.parameters:,}" in words
-        assert f"Sizes of {one.checkpoint}, from" in words and ("from memory" in one.source) == (
-            "from memory" in words
-        )
+        assert f"Sizes of {one.checkpoint}, from" in words
+        assert ("from memory" in one.source) == ("from memory" in words)
         assert ("nothing is stored" in words) == (not one.stores)
         assert all(f"{count} layers" in words or count == 1 for count in one.distinct.values())
-
-
-def test_the_parts_add_up_and_a_cache_beyond_the_positions_is_not_shown(page):
-    page.session_state["cards:parts"] = True
-    assert "1,006,878,720" in html_text(page.run())
-    for one in CARDS:
         rows = cards.part_rows(one)
         assert sum(int(row[1].replace(",", "")) for row in rows) == one.parameters
-    words = words_of(put_card(page, "selectbox", "model", "gpt2"))
-    assert "GPT-2 stores 37.7 MB at 1,024 tokens" in words
-    assert "It has positions for 1,024 tokens only" in words
+
+
+def test_a_cache_beyond_the_positions_is_not_shown():
     assert cards.figures(card("gpt2"))[3:5] == ["–", "–"]
     assert cards.figures(card("llama2"))[4] == "68.7\u00a0GB"
-
-
-def test_the_curves_are_those_of_the_chosen_models(page):
-    spec = page.get("vega_lite_chart")[0].proto.spec
-    assert (
-        all(card(key).name in spec for key in (*cards.COMPARED, "gemma3")) and "GPT-2" not in spec
-    )
-    page = put_card(put_card(page, "multiselect", "compared", []), "selectbox", "model", "bert")
-    assert not page.get("vega_lite_chart")
 
 
 @each("key", ["gemma3", "llama4", "kimi_linear", "deepseek_v32", "t5"])
@@ -487,8 +441,9 @@ def test_the_attentions_open_side_by_side(key):
     assert not app.warning and not app.error
 
 
-def test_a_card_is_trained_small_with_its_pattern(page):
-    put_card(page, "selectbox", "model", "qwen3_next").button(key="cards:train").click().run()
+def test_a_card_is_trained_small_with_its_pattern():
+    page = set_control("cards:", open_at("cards"), "selectbox", "model", "qwen3_next")
+    page.button(key="cards:train").click().run()
     assert page.session_state["train:task"] == "recall"
     following = page.session_state["train:recall:decoder:following"]
     kernels = [page.session_state["train:recall:decoder:attention:now"], *following]
@@ -538,10 +493,20 @@ def test_the_popover_makes_and_changes_a_pattern():
     assert [one.position.key for one in model.pattern] == [model.attention.position.key, "alibi"]
 
 
-def test_what_cannot_stand_in_one_stack_is_said_and_not_trained():
-    app = open_train(**{f"{NAME}:layers": "4", f"{NAME}:following": "position=learned"})
-    assert any("added to the embedding" in error.value for error in app.error)
-    assert app.button(key="train:train").disabled
+test_what_cannot_stand_in_one_stack_is_said_and_not_trained = page_cases(
+    "train",
+    {
+        "a position of the embedding": Case(
+            {
+                "train:task": "recall",
+                "train:recall:kind": "decoder",
+                f"{NAME}:layers": "4",
+                f"{NAME}:following": "position=learned",
+            },
+            ["added to the embedding", "Train (disabled)"],
+        )
+    },
+)
 
 
 def test_the_decoder_of_a_transformer_gets_attentions_of_its_own():
