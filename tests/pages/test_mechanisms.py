@@ -1,0 +1,758 @@
+"""The pages Masks, Positions, Scores, Normalizers and All mechanisms, without a browser."""
+
+import math
+import re
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from core.attention import AXES, AttentionConfig, Choice, entry
+from core.attention.masks import COMPOSITIONS, build_mask
+from core.attention.properties import Pair, score_properties
+from core.seeding import seeded_layer
+from core.studies import masks, mechanisms, normalizers, positions, scores as study
+from dashboard.draw.curves import Curve, line_chart
+from dashboard.draw.formats import duration, listed, number, percent
+from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
+from dashboard.draw.palette import Ink
+from dashboard.draw.vega import MIN_GAP, separate
+from pages import (
+    masks as masks_page,
+    mechanisms as mechanisms_page,
+    normalizers as normalizers_page,
+    positions as positions_page,
+    scores,
+)
+from pages.positions import GUIDE_CONFIG, IDEAS
+from tests.cases import each
+from tests.pages.app import (
+    Case,
+    controls_of,
+    html_text,
+    live,
+    open_at,
+    page_cases,
+    page_text,
+    set_control,
+)
+
+# Masks: every mask, two joined, a typed rule, a drawing, bad links, each in words.
+
+
+MASKS = [item for item in AXES["mask"] if item.key not in COMPOSITIONS]
+open_masks = partial(open_at, "masks", "masks:")
+put_masks = partial(set_control, "masks:")
+
+
+def test_every_mask_can_be_picked_with_its_parameters():
+    at = open_masks()
+    for mask in MASKS:
+        at = put_masks(at, "selectbox", "first", mask.key)
+        assert not at.error and not at.warning, mask.key
+        assert ("Nothing is masked" in html_text(at)) == (mask.key == "none"), mask.key
+        parameters = {f"masks:first:{mask.key}:{param.key}" for param in mask.params}
+        assert parameters <= controls_of(at).keys()
+
+
+def test_a_rule_that_cannot_be_read_is_pointed_at():
+    at = put_masks(
+        open_masks(first="Formula"), "text_input", "first:formula:text", "j <= i and k == 0"
+    )
+    assert at.code[0].value.splitlines()[1].index("^") == 11
+
+
+RULE = ("text_input", "first:formula:text", "j <= i and j % 3 == 0")
+# Causal local is 33 cells of the 78 that causal has.
+JOINED = {"and": 33, "or": 78, "not": 111, "and_not": 0, "or_not": 99}
+DRAWING = "12x12:800.c00.e00.700.380.1c0.0e0.070.038.01c.00e.007"
+BY_HAND = ("selectbox", "first", "drawn")
+test_what_masks_says = page_cases(
+    "masks",
+    {
+        **{
+            f"joined by {join}": Case(
+                {"first": "Causal local"}, [f"{cells} of 144"], do=[("selectbox", "join", join)]
+            )
+            for join, cells in JOINED.items()
+        },
+        "a formula is drawn as typed": Case(
+            {"first": "Formula"}, ["j bmod 3 = 0", "30 of 144"], do=[RULE]
+        ),
+        "a bad one keeps the last": Case(
+            {"first": "Formula"},
+            ["k is not known", "30 of 144", "last rule that could be read"],
+            do=[RULE, ("text_input", "first:formula:text", "j <= i and k == 0")],
+        ),
+        "the stack and the batch": Case(
+            says=[
+                "<b style='font-weight:600'>2</b> layers connect every token",
+                "56 of 192 cells belong to padding",
+                "0.00",
+            ],
+            do=[
+                ("session_state", "stacked", True),
+                ("session_state", "batched", True),
+                ("selectbox", "first", "global_window"),
+            ],
+        ),
+        "a parameter changes the numbers": Case(
+            {"first": "Causal local"},
+            ["50 of 144"],
+            do=[("number_input", "first:causal_local:lookback", 4)],
+        ),
+        "a rule that cannot be computed": Case(
+            {"first": "Formula", "first:formula:text": "i / j > 1"}, ["divides by zero"]
+        ),
+        "a row without a key": Case(
+            {
+                "first": "Drawn by hand",
+                "tokens": "red green blue",
+                "first:drawn:drawing": "3x3:4.0.7",
+            },
+            ["No key is left for “green”, so its output is 0"],
+        ),
+        "a mask that needs weights": Case(
+            {"first": "Luong local-p", "join": "or"}, ["local_p", "take mask"]
+        ),
+        "names that nobody knows": Case(
+            {"first": "Clairvoyant", "join": "xor"},
+            ["Clairvoyant; expected one of None", "xor", "78 of 144"],
+        ),
+        "no token": Case({"tokens": " "}, ["no token here"]),
+        "too many tokens": Case({"tokens": "word " * 70}, ["first 64 are used", "of 4096"]),
+        "a drawing begins with the mask that was there": Case(
+            {"first": "Causal local"},
+            ["33 of 144"],
+            do=[BY_HAND],
+            controls={"first:drawn:drawing": DRAWING},
+        ),
+        "what was drawn stays": Case(
+            {"first": "Causal local"},
+            ["33 of 144"],
+            do=[BY_HAND, ("selectbox", "first", "causal"), BY_HAND],
+        ),
+        "the reach of a stack is closed": Case(
+            {"first": "Causal local"}, never=["layers connect all pairs"]
+        ),
+        "a cell of the stack opens it": Case(
+            {"first": "Causal local", "reach": "5.0"}, ["layers connect all pairs"]
+        ),
+        "a cell of three words": Case(
+            {"tokens": "red green blue", "cell": "0.2"}, ["text{red},,text{blue}"]
+        ),
+        "no such cell": Case(
+            {"tokens": "red green blue", "cell": "9.9"}, ["text{green},,text{red}"]
+        ),
+        "a cell": Case({"cell": "9.2"}, [r"text{didn't}"]),
+        "padding": Case({"first": "Padding"}, ["120 of 144"], controls={"real": 10}),
+        "all is padding": Case(
+            {"first": "Padding"}, ["No key is left for"], do=[("number_input", "real", 0)]
+        ),
+        "a name is text": Case({"tokens": "<b>x</b> $y$ **z**"}, never=["<b>x</b>"]),
+    },
+    prefix="masks:",
+)
+
+
+def test_the_rule_that_ran_is_shown():
+    at = open_masks()
+    at.session_state["masks:sources"] = True
+    at.run()
+    assert any("def causal(" in c.value for c in at.code)
+    known: dict[str, Any] = {}
+    exec(at.code[-1].value, known)
+    assert known["layer"].config.mask == Choice.of("causal")
+
+
+def test_what_is_drawn_or_typed_can_be_trained_with():
+    """From a link, whose parameters are bound to the page's controls when the page is left."""
+    at = open_masks(first="Formula")
+    at.button(key="masks:train").click().run()
+    assert not at.error
+    taken = at.session_state["train:reverse:transformer:attention:now"]
+    assert taken.mask.key == "formula" and taken.mask["text"] == "j <= i and i - j < 4 or j == 0"
+
+
+def test_pytorch_means_the_opposite_and_was_run_to_say_so():
+    at = open_masks(tokens="red green blue", cell="1.2")
+    at.session_state["masks:pytorch"] = True
+    shown = page_text(at.run())
+    assert "NaN" not in shown
+    check = masks.torch_check(Choice.of("causal"), ("red", "green", "blue"), None)
+    assert check.difference < 1e-6 and check.forbidden == pytest.approx(1) and check.nan_rows == 0
+    blind = masks.torch_check(Choice.of("not", Choice.of("causal")), tuple("abcd"), None)
+    assert blind.nan_rows == 1 and blind.difference < 1e-6, "a query without a key"
+    assert f"**{percent(check.forbidden)}** of the weight" in shown
+    rows = re.findall(r"<td>(True|False)</td>", html_text(at))
+    assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
+
+
+@each("mask", MASKS)
+def test_every_mask_is_converted_or_is_said_to_multiply_weights(mask):
+    real = 4 if mask.key == "padding" else None
+    check = masks.torch_check(Choice.of(mask.key), tuple("abcdef"), real)
+    assert "reweighs" in mask.traits if check is None else check.difference < 1e-5
+
+
+def test_the_prediction_is_counted():
+    question = masks_page.question(12)
+    assert question.options[question.answer] == "Their columns"
+    assert "24 of 144" in question.reasons[0]
+
+
+def test_a_mask_that_reads_content_says_what_it_chose():
+    at = put_masks(open_masks(), "selectbox", "first", "moba")
+    assert "keys a query by their content" in html_text(at)
+    effect, full = (
+        masks.mask_effect(choice, tuple("abcdef"), None, 0)
+        for choice in (Choice.of("moba", size=2, blocks=1), Choice("causal"))
+    )
+    chosen = effect.selection
+    assert chosen.keys == pytest.approx(effect.allowed.sum(1).mean()) and 0 < chosen.recall <= 1
+    shares = (full.after * effect.allowed).sum(1) / full.after.sum(1)
+    assert full.selection is None and chosen.weight == pytest.approx(shares.mean(), abs=1e-6)
+
+
+def test_the_typed_rule_to_try_differs_from_the_causal_mask_on_a_short_sentence():
+    rule = build_mask(Choice.of("formula", text=masks_page.FORMULA), 5, 5)
+    removed = torch.ones(5, 5, dtype=torch.bool).tril() & ~rule.reshape(5, 5)
+    assert removed.nonzero().tolist() == [[3, 1], [4, 1], [4, 2]]
+
+
+# Positions: every encoding and idea, bad links and bad input, each in words.
+
+
+open_positions = partial(open_at, "positions", "positions:")
+
+
+def choose(at, position, idea):
+    at.selectbox(key="positions:position").set_value(position)
+    at.segmented_control(key="positions:idea").set_value(idea)
+    return at.run()
+
+
+def numbers(at):
+    return live(at) + html_text(at)
+
+
+def test_opens_with_words_shuffled_then_the_equation():
+    elements: list[Any] = [e for e in open_positions().main if e.type in ("html", "markdown")]
+    blocks = [e.proto.body if e.type == "html" else e.value for e in elements]
+    first, equation = (
+        next(index for index, text in enumerate(blocks) if words in text)
+        for words in ("Shuffled, without positions", "displaystyle")
+    )
+    assert blocks[first].count(">same<") == 6, "one for each of the six words"
+    assert first < equation
+
+
+def test_every_encoding_is_drawn_with_its_parameters_or_says_that_there_is_nothing():
+    """Each in one of the pictures that depend on it; how it enters decides which is drawn."""
+    at = open_positions()
+    for item, idea in zip(AXES["position"], cycle(("encoding", "distance", "shift"))):
+        choose(at, item.key, idea)
+        assert not at.error and not at.warning, item.key
+        assert bool(at.info) is (item.enters == "") is not live(at), item.key
+        parameters = {f"positions:position:{item.key}:{param.key}" for param in item.params}
+        assert parameters <= controls_of(at).keys()
+
+
+def named(position: str, idea: str) -> dict[str, str]:
+    """The link of an encoding and a picture."""
+    entry = next(entry for entry in AXES["position"] if entry.key == position)
+    return {"position": f"{entry.name} · {entry.year}", "idea": IDEAS[idea]}
+
+
+test_what_positions_says = page_cases(
+    "positions",
+    {
+        "without positions": Case(
+            named("none", "shuffle"), ["words} =", "shuffling changes no output"]
+        ),
+        "an odd head": Case(
+            named("rope", "encoding"),
+            ["odd size, 3; take an even one"],
+            do=[("select_slider", "d_model", 12)],
+        ),
+        "more buckets than distances": Case(
+            named("t5", "distance"),
+            ["take max_distance ≥ 17"],
+            do=[
+                ("number_input", "position:t5:buckets", 64),
+                ("number_input", "position:t5:max_distance", 10),
+            ],
+        ),
+        "a short table": Case(
+            named("learned", "shift"),
+            ["take a longer table"],
+            do=[("number_input", "position:learned:max_len", 16)],
+        ),
+        "no word": Case({"tokens": "   "}, ["There is no word here"]),
+        "a formula that cannot be read": Case(
+            named("formula", "encoding"),
+            never=["displaystyle"],
+            do=[("text_input", "position:formula:formula", "score - abs(i-")],
+        ),
+        "a name that nobody knows": Case(
+            {"position": "Nowhere", "idea": "By distance"}, ["Nowhere", "expected one of None"]
+        ),
+        "a link": Case(named("alibi", "distance"), ["head"], controls={"position": "alibi"}),
+        "another order": Case(do=[("button", "again", None)], query={"positions:order": "2"}),
+    },
+    prefix="positions:",
+)
+
+
+@pytest.mark.parametrize(
+    ("position", "idea", "kind", "name", "value"),
+    [
+        ("sinusoidal", "encoding", "slider", "places", 40),
+        ("sinusoidal", "encoding", "number_input", "position:sinusoidal:base", 50.0),
+        ("rope", "encoding", "slider", "position:rope:share", 0.5),
+        ("alibi", "shift", "slider", "shift", 9),
+        ("kerple", "distance", "selectbox", "position:kerple:kernel", "power"),
+        ("formula", "encoding", "text_input", "position:formula:formula", "score - 2*abs(i-j)"),
+    ],
+)
+def test_the_numbers_follow_every_control(position, idea, kind, name, value):
+    at = open_positions(**named(position, idea))
+    before = numbers(at)
+    assert numbers(set_control("positions:", at, kind, name, value)) != before
+
+
+def test_the_position_of_the_page_can_be_trained_with():
+    at = open_positions(**named("alibi", "distance")).button(key="positions:train").click().run()
+    assert not at.error
+    assert at.session_state["train:reverse:transformer:attention:now"].position.key == "alibi"
+
+
+def test_another_shuffle_is_in_the_link():
+    at = open_positions()
+    before = numbers(at)
+    assert numbers(at.button(key="positions:again").click().run()) != before
+    assert numbers(open_positions(order="2")) == numbers(at)
+    assert numbers(open_positions(order="many")) == before
+
+
+def test_the_prediction_is_measured():
+    changes = positions.shift_changes(GUIDE_CONFIG, ("a", "long", "day"), 126)
+    question = positions_page.question(changes)
+    assert question.options[question.answer].startswith("RoPE")
+    assert changes["rope"] < 1e-4 < changes["learned"]
+    assert positions_page.question(changes | {"learned": 0.0}).answer == 1
+    _, wrong, right = positions_page.question(
+        {"sinusoidal": 0.5, "learned": 0.75, "rope": 0.0}
+    ).reasons
+    assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
+
+
+def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
+    for at, drawn in (
+        (open_positions(), ["positions:sum"]),
+        (open_positions(cell="0.1"), ["positions:sum", "positions:maps"]),
+        (choose(open_positions(), "rope", "shuffle"), ["positions:maps"]),
+    ):
+        keys = {element.key for element in at.get("bidi_component")}
+        assert [key for key in ("positions:sum", "positions:maps") if key in keys] == drawn
+
+
+# The parts of the page Positions that need no page: numbers in words, curves, shuffles and what is measured.
+
+
+WORDS = ("the", "cat", "sat", "on", "it")
+
+
+def test_a_row_of_numbers_ends_in_dots_when_it_is_cut():
+    assert listed([1.0, 2.0]) == r"1.00,\ 2.00"
+    assert listed(range(9)).endswith(r"3.00,\ \ldots")
+
+
+def test_names_at_the_ends_keep_apart_and_in_order():
+    places = separate([0.5, 0.51, 0.49, 1.0, 0.99])
+    ranked = sorted(places)
+    assert all(b - a >= MIN_GAP - 1e-9 for a, b in zip(ranked, ranked[1:], strict=False))
+    assert [ranked.index(p) for p in places] == [1, 2, 0, 4, 3] and ranked[-1] <= 1.0
+    assert sum(places[:3]) == pytest.approx(1.5), "a group stays around the ends of its curves"
+    assert separate([0.2, 0.8]) == pytest.approx([0.2, 0.8]) and separate([]) == []
+
+
+def test_curves_on_a_logarithmic_axis_hold_zero_and_span_whole_powers():
+    figure = line_chart(
+        "t", "x", [Curve("a", [(1, 0.0), (2, 3e-4)])], Ink.of("light"), log=True, rule=2
+    )
+    drawn = figure["layer"][0]
+    low, high = drawn["encoding"]["y"]["scale"]["domain"]
+    powers = np.log10([low, high])
+    assert 0 < low <= drawn["data"]["values"][0]["y"] and powers == pytest.approx(powers.round())
+    assert figure["layer"][-1]["mark"]["type"] == "rule"
+    figure = line_chart("t", "x", [Curve("a", [(0, 2.0), (1, 2.0)])], Ink.of("dark"))
+    low, high = figure["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low < 2 < high, "a flat curve still has a height"
+
+
+@each("count", [2, 3, 6])
+def test_a_shuffle_is_never_the_order_itself(count):
+    for times in range(1, 40):
+        order = positions.shuffle(count, 7, times)
+        assert sorted(order.tolist()) == list(range(count)) and order.tolist() != list(range(count))
+    assert positions.shuffle(1, 7, 1).tolist() == [0]
+
+
+def test_shuffling_changes_nothing_without_positions_and_something_with_any():
+    """For every encoding that there is: the page's own claim."""
+    for item in AXES["position"]:
+        config = AttentionConfig(16, 2, position=Choice(item.key))
+        result = positions.shuffle_effect(config, WORDS, 126, 1)
+        changes = result.largest, np.abs(result.restored - result.ordered).max()
+        assert result.baseline < 1e-5 and result.baseline_change.max() < 1e-5
+        assert [change < 1e-5 for change in changes] == [item.key == "none"] * 2, item.key
+
+
+def test_the_change_of_scores_is_alibis_bias():
+    result = positions.score_changes(AttentionConfig(16, 2, position="alibi"), 126, 9)
+    distance = np.abs(np.subtract.outer(np.arange(9), np.arange(9)))
+    np.testing.assert_allclose(result, -np.stack((distance / 16, distance / 256)), atol=1e-5)
+
+
+@each(
+    ("key", "same"),
+    [
+        ("rope", True),
+        ("alibi", True),
+        ("shaw", True),
+        ("forgetting", True),
+        ("sinusoidal", False),
+        ("learned", False),
+    ],
+)
+def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
+    result = positions.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
+    assert (result.largest < 1e-4) is same and result.sinusoidal > 0.05
+
+
+def test_a_table_too_short_to_look_ahead_says_so():
+    config = AttentionConfig(16, 2, position=Choice.of("learned", max_len=16))
+    assert positions.table_of(config, 126, 24).shape == (16, 16)
+    with pytest.raises(
+        ValueError, match="16 positions, of which 2 are held out: too few for a shift of 5; take"
+    ):
+        positions.linear_maps(config, 126, 5)
+
+
+def test_the_linear_map_misses_least_in_closed_form():
+    result = positions.linear_maps(AttentionConfig(16, 2, position="sinusoidal"), 126, 5)
+    _, closed, fitted, unseen, still = next(row for row in result.rows if row[0] == 5)
+    assert closed < fitted < unseen < still
+    assert result.closed.shape == result.fitted.shape == (16, 16)
+
+
+def test_dials_show_the_fastest_and_the_slowest_pair():
+    pairs = [Pair(m, m + 20, 2.0**-m) for m in range(20)]
+    sample = sample_pairs(pairs)
+    assert len(sample) == MAX_PAIRS and (sample[0], sample[-1]) == (pairs[0], pairs[-1])
+    firsts = [pair.first for pair in sample]
+    assert firsts == sorted({*firsts})
+    texts = [wavelength_text(length) for length in (6.283, 19869.2, float("inf"))]
+    assert texts == ["6.3", "19,869", "∞"]
+
+
+@each("key", ["sinusoidal", "learned"])
+def test_what_attention_reads_is_the_sum_of_word_and_position(key):
+    config = AttentionConfig(16, 2, position=Choice(key))
+    words, places = positions.added_vectors(config, WORDS, 126)
+    x = torch.from_numpy(words)[None]
+    added = seeded_layer(config, 126).position.add(x)[0].detach().numpy()
+    assert np.allclose(added, words + places, atol=1e-6) and np.abs(places).max() > 0
+
+
+def test_positions_measures_the_two_that_are_chosen():
+    at = open_positions(**named("and", "distance"))
+    at = set_control("positions:", at, "selectbox", "position:and:part1", "alibi")
+    parts = at.session_state["positions:controls"].config.position.parts
+    assert not at.error and [part.key for part in parts] == ["rope", "alibi"]
+
+
+# Scores, Normalizers and All mechanisms: their numbers are those of the modules, and follow every control.
+
+
+TOKENS = ("a", "long", "day", "ends", "a")
+SCORES = [item.key for item in AXES["score"]]
+
+COSINE = {"equation": "Cosine", "dims": "128"}
+test_what_scores_says = page_cases(
+    "scores",
+    {
+        "the additive score at this size": Case(COSINE, [f"{2 * 128 * 128 + 128:,}", "10.00"]),
+        "a parameter": Case(COSINE, ["2.00 cdot"], do=[("slider", "params:cosine:tau", 0.5)]),
+        "no token": Case({"tokens": "  "}, ["no token"]),
+        "a cell": Case({"tokens": "red green blue", "cell": "0.2"}, ["text{red},,text{blue}"]),
+        "no cell": Case({"tokens": "red green blue"}, ["text{green},,text{blue}"]),
+        "no such cell": Case(
+            {"tokens": "red green blue", "cell": "9.9"}, ["text{green},,text{blue}"]
+        ),
+    },
+    prefix="scores:",
+)
+
+
+@each("key", SCORES)
+def test_the_equation_adds_up_to_the_score_that_is_drawn_and_the_snippet_runs(key):
+    result = study.score_maps(Choice(key), TOKENS, 8, 3, 2.0)
+    if result.factors is not None:  # a score that is no sum of products shows its result alone
+        first, second = result.factors
+        total = (first * second).sum(-1) * result.scale
+        np.testing.assert_allclose(total, result.scores, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(result.weights.sum(-1), 1, rtol=1e-5)
+    space: dict[str, Any] = {}
+    exec(scores.snippet(Choice.of(key), 8), space)  # noqa: S102
+    assert space["steps"].weights.shape == (1, 1, 6, 6)
+
+
+def test_all_scores_meet_the_same_queries_and_keys():
+    """But for QK-norm, which changes them before they meet; and the same word twice is the same key."""
+    result = [
+        study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in SCORES if key != "qk_norm"
+    ]
+    for one in result:
+        np.testing.assert_array_equal(one.q, result[0].q)
+        np.testing.assert_allclose(one.weights[:, 0], one.weights[:, 4], rtol=1e-5)
+    assert 0 <= scores.most_different_query(result) < len(TOKENS)
+
+
+@each(
+    ("key", "parameters", "rank", "symmetric", "doubling", "rotated"),
+    [  # at D = 8; what a query twice as long does, and whether turning both alike changes it
+        ("dot", 0, 8, True, 2.0, False),
+        ("scaled_dot", 0, 8, True, 2.0, False),
+        ("general", 64, 8, False, 2.0, True),
+        ("cosine", 1, 8, True, 1.0, False),
+        ("qk_norm", 16, 8, True, 1.0, True),
+    ],
+)
+def test_the_character_of_a_product_is_known(key, parameters, rank, symmetric, doubling, rotated):
+    assert study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters == parameters
+    result = score_properties(Choice(key), 5)
+    assert (result.rank, result.symmetric, result.rotation > 0.01) == (rank, symmetric, rotated)
+    assert result.doubling == pytest.approx(doubling, rel=1e-4)
+
+
+@each("key", ["additive", "concat"])
+def test_a_network_is_none_of_that(key):
+    assert study.score_maps(Choice(key), TOKENS, 8, 3, 1.0).parameters == 2 * 64 + 8
+    result = score_properties(Choice(key), 5)
+    assert result.rank > 8 and not result.symmetric
+    assert result.rotation > 0.1 and 0.5 < result.doubling < 1.9
+
+
+def test_the_network_takes_more_memory_than_the_product():
+    torch.set_num_threads(1)
+    additive, product = study.timings((Choice("additive"), Choice("scaled_dot")), 0)
+    assert min(additive.seconds, product.seconds) > 0 and additive.bytes > 5 * product.bytes
+
+
+def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
+    page = open_at("scores")
+    saved = study.load_measurement()
+    assert set(saved.times) == set(SCORES), "run make scores"
+    slow = tuple(study.Timing(1.0 + place, 1000) for place in range(len(SCORES)))
+    monkeypatch.setattr(study, "timings", lambda choices, repetition: slow)
+    assert saved.date in page_text(page) and duration(7.0) not in page_text(page)
+    page.button(key="scores:measure").click().run()
+    headline = next(e.proto.body for e in page.get("html") if "as long as" in e.proto.body)
+    slowest = max(saved.times.values(), key=lambda time: time.seconds).seconds
+    assert f"{number(slowest / saved.times['scaled_dot'].seconds)} ×" in headline
+    assert f"<td>{duration(7.0)}</td>" in html_text(page), "the table has the times of this machine"
+
+
+def test_the_fact_counts_who_agrees():
+    maps = [study.score_maps(Choice(key), TOKENS, 8, 3, 1.0) for key in SCORES]
+    column = scores.favourite(maps, 1)
+    agree = sum(int(one.weights[1].argmax()) == column for one in maps)
+    words = f"{agree} of {len(maps)} scores put most weight on {TOKENS[column]}"
+    assert words in scores.fact_text(maps, TOKENS, 1, 1.0)
+
+
+# The page Normalizers, driven without a browser: typed scores, every control, and numbers that the modules made.
+
+
+NORMALIZERS = [item.key for item in AXES["normalizer"]]
+open_normalizers = partial(open_at, "normalizers", "normalizers:")
+put_normalizers = partial(set_control, "normalizers:")
+
+
+def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
+    at = open_normalizers()
+    assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
+    for kind, name, value in (
+        ("number_input", "softcap:cap", 1.0),
+        ("number_input", "top_k:k", 1),
+        ("slider", "entmax:alpha", 2.0),
+    ):
+        before = html_text(at)
+        assert html_text(put_normalizers(at, kind, f"params:{name}", value)) != before
+
+
+@each(
+    ("text", "says"),
+    [
+        ("", "no score"),
+        ("1, two, 3", "Score 1, “two”"),
+        ("1,,3", "Score 1, empty"),
+        ("nan", "Score 0"),
+        ("1, inf", "Score 1"),
+        ("1e9", "Score 0"),
+        (", ".join("1" for _ in range(33)), "33 scores"),
+        ("<b>, 1", "Score 0, “<b>”"),
+    ],
+)
+def test_bad_scores_are_refused_in_words(text, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        normalizers_page.parse(text)
+
+
+NO_WEIGHT = "every normalizer gives weights of 0"
+TYPED = ("5", "0, 0, 0", "-1, −2,", "1e4, -1e4", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")
+test_what_normalizers_says = page_cases(
+    "normalizers",
+    {
+        text: Case(says=["displaystyle"], never=[NO_WEIGHT], do=[("text_input", "scores", text)])
+        for text in TYPED
+    }
+    | {
+        "no keys": Case(says=["displaystyle", NO_WEIGHT], do=[("text_input", "scores", "x, x")]),
+        "a bad score": Case(says=["Score 1, “two”"], do=[("text_input", "scores", "1, two, 3")]),
+        "typed scores": Case(
+            {"scores": "3, x, -1.5", "temperature": "0.5"},
+            ["key 1: masked", "You typed these scores"],
+        ),
+    },
+    prefix="normalizers:",
+)
+
+
+@each("key", NORMALIZERS)
+def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
+    row = normalizers.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
+    scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
+    weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
+    np.testing.assert_allclose(row.weights, weights.numpy(), rtol=1e-5, atol=1e-7)
+    assert row.total + row.unassigned >= 1 - 1e-9
+    assert row.zeros == int((row.weights[[0, 2, 3]] == 0).sum())
+    space = dict[str, Any]()
+    exec(normalizers_page.snippet(Choice(key), (2.0, None, -1.0, 6.0)), space)  # noqa: S102
+    weights = space["weights"].detach()[0, 0, 0].numpy()
+    np.testing.assert_allclose(weights, row.weights, rtol=1e-5, atol=1e-7)
+
+
+@each(
+    ("choice", "learning"),
+    [
+        (Choice("softmax"), 3),
+        (Choice("sparsemax"), 2),
+        (Choice("hard"), 3),
+        (Choice.of("hard", gradient="none"), 0),
+        (Choice.of("top_k", k=2), 2),
+    ],
+)
+def test_only_what_gets_weight_learns(choice, learning):
+    assert normalizers.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
+
+
+def evaluated(latex):
+    """The value of the middle of an equation, read back from its LaTeX."""
+    text = re.sub(r"\\frac\{(.*)\}\{(.*)\}$", r"(\1)/(\2)", latex)
+    text = re.sub(
+        r"\\max\((.*),\\ 0\)(?:\^\{(.*)\})?", lambda m: f"max({m[1]}, 0)**({m[2] or 1})", text
+    )
+    text = re.sub(r"\\sigma\((.*)\)", r"1/(1+math.exp(-(\1)))", text)
+    return eval(re.sub(r"e\^\{(.*?)\}", r"math.exp(\1)", text), {"math": math, "max": max})  # noqa: S307
+
+
+@each("key", NORMALIZERS)
+def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_through_it(key):
+    scores = (1.0, 0.25, 1.5)
+    row = normalizers.normalize_row(Choice(key), scores, 1.0)
+    assert dict(normalizers.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(
+        row.weights[0]
+    )
+    # Another one than these shows its equation and its result.
+    if isinstance(row.normalizer, normalizers_page.WRITTEN) and key != "hard":
+        for j in map(int, np.flatnonzero(row.weights)):
+            line = normalizers_page.numbers(row, j)
+            assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
+
+
+def test_of_equal_weights_the_picked_and_the_first_have_numbers():
+    tile = normalizers_page.weights_tile("even", "n", (0.25,) * 4, tuple("abcd"), 2, 0.0, "f")
+    assert tile.count("<b") == 2
+
+
+def test_names_are_escaped_and_weights_are_the_height_of_bars():
+    tile = normalizers_page.weights_tile("a<b", "n", (0.25, None), ("<i>", "y"), 0, 0.25, "f")
+    assert "<i>:" not in tile and "a&lt;b" in tile
+    assert "height:25.0%" in tile and "masked" in tile and normalizers_page.NO_KEY in tile
+
+
+def test_the_example_is_a_real_row():
+    names, query, scores = normalizers.example()
+    assert query in names and len(scores) == len(names)
+    assert normalizers_page.parse(normalizers_page.write(scores)) == scores
+
+
+def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
+    at = open_normalizers()
+    assert "Hard trains with the" in at.caption[0].value and not at.code
+    put_normalizers(at, "selectbox", "params:hard:gradient", "none")
+    assert "Hard trains" not in at.caption[0].value
+    assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), (
+        "no score has a gradient"
+    )
+    at.session_state["normalizers:sources"] = True
+    assert at.run().code, "the code that ran"
+
+
+# All mechanisms: every choice of every axis is drawn, said and explained by the page, with nothing told of it.
+
+
+open_mechanisms = partial(open_at, "mechanisms", "mechanisms:")
+
+
+@each(("axis", "item"), [(axis, item) for axis, entries in AXES.items() for item in entries])
+def test_every_choice_can_be_drawn_and_said(axis, item):
+    comparison = mechanisms.compare(mechanisms_page.config_of(axis, item.key, {}))
+    before, after, mask = comparison.before, comparison.after, comparison.mask
+    assert after.shape == before.shape and np.isfinite(after).all()
+    assert mask is None or not after[~mask].any()
+    row, column = mechanisms.most_changed(before, after)
+    sentence = mechanisms_page.entry_sentence(item, before, after, row, column)
+    assert f"**{number(after[row, column])}**" in sentence
+    assert item.name in sentence.replace("\\", "")
+
+
+@pytest.mark.parametrize("axis", list(AXES))
+def test_each_axis_opens_with_its_table(axis):
+    at = open_mechanisms(axis=mechanisms_page.NAMES[axis])
+    assert not at.warning and len(at.dataframe[0].value) == len(AXES[axis])
+    names = [f"{item.name} · {item.year}" for item in AXES[axis]]
+    assert at.selectbox(key=f"mechanisms:{axis}").options == names
+
+
+test_what_mechanisms_says = page_cases(
+    "mechanisms",
+    {
+        "what is not there": Case(
+            {"axis": "Flavours", "score": "Bilinear · 1999"}, ["Flavours", "Bilinear"]
+        ),
+        "what it goes with": Case(
+            {"axis": "Kernels", "kernel": "Fused · 2022"},
+            ["and not with these", "take"],
+            do=[("session_state", "fits", True)],
+        ),
+    },
+    prefix="mechanisms:",
+)
