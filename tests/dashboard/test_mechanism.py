@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as some, strategies as st
+from hypothesis import given, strategies as some
 from streamlit.testing.v1 import AppTest
 
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
@@ -13,6 +13,8 @@ from dashboard.draw.formats import plain
 from dashboard.ui.fields import Number, Select, Toggle, Values
 from dashboard.ui.links import as_text
 from dashboard.ui.mechanism import (
+    _Reader,
+    _value,
     choice_from_text,
     choice_text,
     clashes,
@@ -45,8 +47,7 @@ def shown_text(app: AppTest) -> str:
 
 
 def select(app: AppTest, name: str, value) -> AppTest:
-    app.selectbox(key=f"demo:{name}").set_value(value).run()
-    return app
+    return app.selectbox(key=f"demo:{name}").set_value(value).run()
 
 
 def test_it_starts_from_what_the_page_says_and_follows_a_new_wish(app):
@@ -101,26 +102,29 @@ def test_positions_are_joined(app):
     app.text_input(key="demo:position:and:part1:formula:formula").set_value("score * 2").run()
     parts = Choice("rope"), Choice.of("formula", formula="score * 2")
     assert from_text(shown_text(app)) == AttentionConfig(16, 2, position=Choice.of("and", *parts))
-    joined = Choice.of("and", Choice("alibi"), Choice.of("rope", base=500.0))
-    app.session_state["start"] = AttentionConfig(16, 2, position=joined)
-    assert from_text(shown_text(app.run())).position == app.session_state["start"].position
-    assert app.selectbox(key="demo:position:and:part0").value == "alibi"
 
 
-@pytest.mark.parametrize(
-    "mask",
+@each(
+    "axis, choice",
     [
-        Choice.of("or", Choice("causal"), Choice.of("not", Choice("causal"))),
-        Choice.of("not", Choice.of("or", Choice("causal"), Choice.of("local", window=4))),
-        Choice.of(
-            "or", Choice.of("and", Choice("causal"), Choice("local")), Choice.of("local", window=9)
+        ("mask", Choice.of("or", Choice("causal"), Choice.of("not", Choice("causal")))),
+        ("mask", Choice.of("not", Choice.of("or", Choice("causal"), Choice.of("local", window=4)))),
+        (
+            "mask",
+            Choice.of(
+                "or",
+                Choice.of("and", Choice("causal"), Choice("local")),
+                Choice.of("local", window=9),
+            ),
         ),
-        Choice.of("and", *[Choice.of("local", window=w) for w in range(1, 6)]),
+        ("mask", Choice.of("and", *[Choice.of("local", window=w) for w in range(1, 6)])),
+        ("position", Choice.of("and", Choice("alibi"), Choice.of("rope", base=500.0))),
     ],
 )
-def test_any_mask_passes_through_the_editor_unharmed(app, mask):
-    app.session_state["start"] = AttentionConfig(16, 2, mask=mask)
-    assert from_text(shown_text(app.run())) == AttentionConfig(16, 2, mask=mask)
+def test_any_composition_passes_through_the_editor_unharmed(app, axis, choice):
+    config = AttentionConfig(16, 2, **{axis: choice})
+    app.session_state["start"] = config
+    assert from_text(shown_text(app.run())) == config
 
 
 def test_a_preset_sets_every_axis_and_a_change_makes_it_one_s_own(app):
@@ -172,13 +176,12 @@ def test_a_mechanism_reads_as_what_it_is():
     assert to_text(config, sizes=False) == "score=dot"
     assert from_text("score=dot", sizes=(24, 3)) == config
     assert from_text("d=16 score=dot", sizes=(24, 4)).d_model == 16
+    text = "d=16 h=2 position=alibi mask=and(causal,not(local(window=3))) normalizer=softmax(temperature=0.5)"
     mask = Choice.of("and", Choice("causal"), Choice.of("not", Choice.of("local", window=3)))
-    config = AttentionConfig(
+    assert from_text(text) == AttentionConfig(
         16, 2, position=Choice("alibi"), mask=mask, normalizer=Choice.of("softmax", temperature=0.5)
     )
-    text = "d=16 h=2 position=alibi mask=and(causal,not(local(window=3))) "
-    text += "normalizer=softmax(temperature=0.5)"
-    assert to_text(config) == text and from_text(text) == config
+    assert to_text(from_text(text)) == text
     usual = {param.key: param.default for param in entry("mask", "local").params}
     assert choice_text(Choice.of("local", **usual), "mask") == "local"
 
@@ -201,22 +204,10 @@ def test_every_choice_with_every_parameter_off_its_default_survives(axis):
         assert choice_from_text(choice_text(choice, axis), axis) == choice
 
 
-@given(st.text(max_size=60))
+@given(some.text(max_size=60))
 def test_any_text_survives_as_a_value(text):
-    from dashboard.ui.mechanism import _Reader, _value
-
     assert _Reader("x" + _value(text)).text[1:] == _value(text)
     assert _Reader("k(p=" + _value(text) + ")").choice()["p"] == text
-
-
-@given(st.text(alphabet="dh=16 posit(),'\\.abc_~-", max_size=80))
-def test_no_text_crashes(text):
-    try:
-        config = from_text(text)
-    except ConfigError as error:
-        assert str(error).endswith(".")
-    else:
-        assert from_text(to_text(config)) == config
 
 
 @each(
@@ -343,10 +334,8 @@ def test_a_refused_text_says_what_would_fit():
 
 
 def fits(field, text):
-    """Whether a link may say that."""
     with suppress(ValueError):
-        field.value_of(text, Values())
-        return True
+        return field.value_of(text, Values()) is not None
     return False
 
 

@@ -30,7 +30,7 @@ from safetensors import numpy as safetensors
 
 from core.claims.base import CellResult
 from core.claims.run import ClaimConfig
-from core.entries import ConfigError
+from core.entries import Choice, ConfigError
 from core.interpret.corpus import CorpusConfig
 from core.interpret.syntax import OWN as CONLLU, parse_conllu
 from core.models import ModelConfig
@@ -88,7 +88,7 @@ SPOILT = (
     "frames",
     "checkpoints",
 )
-LONGEST_SENTENCE = 900
+LONGEST_MESSAGE = 900  # the longest list of choices that a message names is some 400 characters
 
 
 def _changed(text: str, rng: random.Random) -> str:
@@ -112,7 +112,7 @@ def read_everything(run: Run) -> None:
         assert all(maps.ndim == 4 for maps in run.frame(step).values())
     line = summarize(run)
     assert (
-        len(line.trouble) <= LONGEST_SENTENCE
+        len(line.trouble) <= LONGEST_MESSAGE
         and (line.name + line.parent + line.sweep + line.trouble).encode()
     )
     assert line.loss is None or isinstance(line.loss, float | int)
@@ -122,7 +122,7 @@ def read_everything(run: Run) -> None:
         try:
             run.model(step)
         except ValueError as error:
-            assert len(str(error)) <= LONGEST_SENTENCE
+            assert len(str(error)) <= LONGEST_MESSAGE
 
 
 def sweep_with_outcomes(path) -> tuple[Sweep, dict]:
@@ -273,7 +273,9 @@ def run_folder(seed: int, folder: Path) -> None:
 @cache
 def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
     """Each class of settings that a JSON file holds, and the content of one."""
-    masked = small_run(model=ModelConfig.recurrent(8))
+    recurrent = small_run(model=ModelConfig.recurrent(8))
+    padded = Choice.of("and", Choice("causal"), Choice("padding"))
+    masked = small_run(model=ModelConfig.transformer(8, 2, mask=padded))
     sweep = SweepConfig(small_run(), "score", ("dot", "general"), (0, 1))
     cell = {
         "condition": "a",
@@ -285,6 +287,7 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
         (type_, json.loads(json.dumps(data)))
         for type_, data in (
             (RunConfig, small_run().to_json()),
+            (RunConfig, recurrent.to_json()),
             (RunConfig, masked.to_json()),
             (SweepConfig, sweep.to_json()),
             (FineTuneConfig, FineTuneConfig("classify", own_rows("classify")).to_json()),
@@ -300,7 +303,9 @@ def config(seed: int, _: Path) -> None:
     type_, data = rng.choice(settings())
     data = damaged(data, rng, rng.randint(1, 3))
     note(f"{type_.__name__} {data!r:.2000}")
-    json.dumps(type_.from_json(data).to_json())
+    read_config = type_.from_json(data)
+    json.dumps(read_config.to_json())
+    hash(read_config)
 
 
 def records(seed: int, folder: Path) -> None:
@@ -324,7 +329,7 @@ def sweep_file(seed: int, folder: Path) -> None:
     sweep.path.write_bytes(damaged_bytes(text, rng) if rng.random() < 0.1 else text)
     shown = load_sweep(sweep)
     if isinstance(shown, str):
-        assert len(shown.encode()) and len(shown) <= LONGEST_SENTENCE
+        assert len(shown.encode()) and len(shown) <= LONGEST_MESSAGE
     else:
         for measure in shown.measures():
             words = sweeps.fact_text(shown, measure), sweeps.caption_text(shown, "train_seconds")
@@ -339,7 +344,7 @@ def sweep_file(seed: int, folder: Path) -> None:
     try:
         sweeps.stop(sweep)
     except ConfigError as error:
-        assert len(str(error)) <= LONGEST_SENTENCE
+        assert len(str(error)) <= LONGEST_MESSAGE
 
 
 WHOLE_VIEW = {**vars(VIEW), "query": dict(VIEW.query)}
@@ -669,7 +674,6 @@ DOORS = (
 # Each door is opened.
 
 
-LONGEST_MESSAGE = 2_000
 CASES = int(os.environ.get("ATTENTION_LAB_FUZZ") or 0)  # of a door
 
 
@@ -713,6 +717,7 @@ def _enter(door: Door, case, folder) -> None:
     except door.errors as error:  # whose message is a sentence for a person
         text = str(error)
         assert len(text.encode()) > 10 and len(text) <= LONGEST_MESSAGE and "Traceback" not in text
+        assert text.endswith(".") or "link" not in door.name
 
 
 # What the doors once let in, each by itself.

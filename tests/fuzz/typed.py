@@ -264,7 +264,13 @@ def open_link(case: tuple[str, dict[str, str]], _: Path) -> None:
 DOORS = (
     Door("score formula", FORMULA_TEXTS, formula("score"), (FormulaError,), 120),
     Door("mask formula", FORMULA_TEXTS, formula("mask"), (FormulaError,), 120),
-    Door("mechanism in a link", near(*MECHANISMS), mechanism, WORDS, 120),
+    Door(
+        "mechanism in a link",
+        near(*MECHANISMS) | st.text("dh=16 posit(),'\\.abc_~-", max_size=80),
+        mechanism,
+        WORDS,
+        160,
+    ),
     Door(
         "pattern of layers in a link",
         near(*MECHANISMS),
