@@ -2,7 +2,6 @@
 
 import io
 import json
-import time
 import wave
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
 from dashboard.ui.model_picker import downloads, example_arrays, full_name, loopback
 from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
+from tests.cases import wait_for
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
 from tests.tiny_models import FAMILIES, save
 
@@ -70,22 +70,6 @@ def write(app: AppTest, text: str, field: str = "text") -> AppTest:
     return app.text_input(key=f"inside:{field}").set_value(text).run()
 
 
-def test_first_sight_reads_a_sentence_with_the_embedded_model(app):
-    app.run()
-    assert code_text(app).startswith("embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal")
-    write(app, "One.")
-    assert "[CLS] one . [SEP] two ." in code_text(write(app, "Two.", "second"))
-    write(app, "", "second")
-    for text in ("", "   \n"):
-        assert code_text(write(app, text)) == "nothing"
-        assert "write a sentence" in message_text(app)
-    # Ten thousand words are cut, and it is said
-    assert "(6, 12)" in code_text(write(app, "word " * 10_000))
-    assert "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
-    write(app, "word " * 600)
-    assert "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens" in message_text(app)
-
-
 def test_the_text_of_each_language_comes_back_as_it_was(app):
     write(app.run(), "My own sentence.")
     choose(app, "numbers")
@@ -101,12 +85,14 @@ def test_a_page_that_needs_more_begins_with_a_model_that_has_it_and_refuses_othe
         app.session_state["needs"] = needs
         assert code_text(app.run()).startswith(starts), "what nobody chose gives way"
     choose(app, "numbers")
-    app.session_state["needs"] = ("generate",)
-    assert code_text(app.run()).startswith("lab numbers"), "what a person chose stays"
-    choose(app, "all-MiniLM-L6-v2")
-    assert code_text(app) == "nothing" and "all-MiniLM-L6-v2 generates no text" in message_text(app)
-    button(app, "Use names").click().run()
-    assert code_text(app).startswith("lab names")
+    for name, need, starts, says in (
+        ("numbers", "generate", "lab numbers", ""),  # what a person chose stays
+        ("digits", "generate", "nothing", "digits generates no text"),
+        ("all-MiniLM-L6-v2", "head", "nothing", "an embedding"),
+    ):
+        app.session_state["needs"] = (need,)
+        assert code_text(choose(app, name)).startswith(starts) and says in message_text(app)
+    assert code_text(press(app, "Use names")).startswith("lab names")
 
 
 def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
@@ -127,29 +113,21 @@ def test_the_example_of_arrays_can_itself_be_uploaded():
     assert arrays.source.special[:2] == (True, False)
 
 
-def npz(**arrays: np.ndarray) -> bytes:
-    out = io.BytesIO()
-    np.savez(out, allow_pickle=False, **arrays)
-    return out.getvalue()
+def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said():
+    app = opened("digits")
+    app.selectbox(key="inside:picture").set_value("Your own…").run()
+    assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
+    for name, data, starts, says in (
+        ("a.png", b"no picture", "nothing", "not a readable picture"),
+        ("b.png", png(30, 20), "lab digits (2, 4)", ""),
+    ):
+        app.file_uploader(key="inside:picture-file").set_value((name, data, "image/png")).run()
+        assert code_text(app).startswith(starts) and says in message_text(app)
 
 
 def png(width: int, height: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (width, height), "white").save(out, "PNG")
+    Image.new("RGB", (width, height), "white").save(out := io.BytesIO(), "PNG")
     return out.getvalue()
-
-
-def test_a_picture_of_ones_own_is_read_and_what_is_none_is_said(app):
-    app.query_params["inside:model"] = "digits"
-    app.run()
-    app.selectbox(key="inside:picture").set_value("Your own…").run()
-    assert code_text(app) == "nothing" and "Upload a picture" in message_text(app)
-    upload = app.file_uploader(key="inside:picture-file").upload
-    upload("a.png", b"no picture", "image/png").run()
-    assert code_text(app) == "nothing" and "not a readable picture" in message_text(app)
-    file = ("b.png", png(30, 20), "image/png")
-    app.file_uploader(key="inside:picture-file").set_value(file).run()
-    assert code_text(app).startswith("lab digits (2, 4)")
 
 
 def test_pictures_and_sounds_are_bounded():
@@ -170,13 +148,14 @@ def test_pictures_and_sounds_are_bounded():
 def test_arrays_become_a_source_and_the_limits_are_said_first(app):
     choose(app.run(), "Your own arrays…")
     assert "at most 200 MB" in message_text(app) and "2,048 tokens" in message_text(app)
-    negative = npz(scores=np.full((2, 3, 3), -1.5))
-    app.file_uploader(key="inside:array-file").upload("mine.npz", negative, "").run()
-    assert code_text(app) == "nothing" and "softmax" in message_text(app)
-    even = npz(layer_0=np.full((2, 3, 3), 1 / 3), tokens=np.array(["a", "b", "c"]))
-    app.file_uploader(key="inside:array-file").set_value(("good.npz", even, "")).run()
-    text = code_text(app)
-    assert text.startswith("array good.npz (array ") and "(1, 2) ('self',) a b c" in text
+    for name, weight, starts, says in (
+        ("mine.npz", -1.5, "nothing", "softmax"),
+        ("good.npz", 1 / 3, "array good.npz (array ", "(1, 2) ('self',) a b c"),
+    ):
+        out, layer = io.BytesIO(), np.full((2, 3, 3), weight)
+        np.savez(out, layer_0=layer, tokens=np.array(["a", "b", "c"]))
+        app.file_uploader(key="inside:array-file").set_value((name, out.getvalue(), "")).run()
+        assert code_text(app).startswith(starts) and says in code_text(app) + message_text(app)
     app.session_state["needs"] = ("model",)
     assert code_text(app.run()) == "nothing" and "attention weights only" in message_text(app)
 
@@ -184,36 +163,43 @@ def test_arrays_become_a_source_and_the_limits_are_said_first(app):
 ADVICE = "write owner/name"
 
 
-@pytest.mark.parametrize(("name", "needs", "starts", "says"), [
-    ("numbers", (), "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand", ""),
-    ("induction", (), "lab induction (2,", ""), ("digits", (), "lab digits (2, 4) ('self',) [class]", ""),
-    ("all-MiniLM-L6-v2", ("head",), "nothing", "an embedding"),
-    ("digits", ("generate",), "nothing", "generates no text"),
-    ("no such name!", (), "nothing", ADVICE), ("a/b/c", (), "nothing", ADVICE), ("<b>", (), "nothing", ADVICE),
-    ("$x$", (), "nothing", ADVICE), ("x.npz (array 0123456789ab)", (), "nothing", "upload the file again"),
-    ("gpt2", (), "folder", "(2, 3) ('causal',) The animal"),
-    ("t5", (), "folder", "(6, 3) ('self', 'causal', 'cross') the ani"),
-    ("vit", (), "folder", "(2, 3) ('self',) [class] 0,0"),
-    ("whisper", (), "folder", "(5, 3) ('self', 'causal', 'cross') 0.00 s"),
-    ("mamba", (), "nothing", "has no attention to draw"),
+@pytest.mark.parametrize(("name", "link", "starts", "says"), [
+    ("", {}, "embedded all-MiniLM-L6-v2 (6, 12) ('self',) [CLS] the animal", ""),
+    ("", {"text": "One.", "second": "Two."}, "embedded", "[CLS] one . [SEP] two ."),
+    *(("", {"text": text}, "nothing", "write a sentence") for text in ("", "   \n")),
+    # Ten thousand words are cut, and it is said
+    ("", {"text": "word " * 10_000}, "embedded all-MiniLM-L6-v2 (6, 12)",
+     "has 50,000 characters; all-MiniLM-L6-v2 reads at most 512 tokens"),
+    ("", {"text": "word " * 600}, "embedded", "has 602 tokens; all-MiniLM-L6-v2 reads at most 512 tokens"),
+    ("numbers", {}, "lab numbers (6, 4) ('self', 'causal', 'cross') nine thousand", ""),
+    ("induction", {}, "lab induction (2,", ""), ("digits", {}, "lab digits (2, 4) ('self',) [class]", ""),
+    *((name, {}, "nothing", "write owner/name") for name in ("no such name!", "a/b/c", "<b>", "$x$")),
+    ("x.npz (array 0123456789ab)", {}, "nothing", "upload the file again"),
+    ("gpt2", {}, "folder", "(2, 3) ('causal',) The animal"),
+    ("t5", {}, "folder", "(6, 3) ('self', 'causal', 'cross') the ani"),
+    ("vit", {}, "folder", "(2, 3) ('self',) [class] 0,0"),
+    ("whisper", {}, "folder", "(5, 3) ('self', 'causal', 'cross') 0.00 s"),
+    ("mamba", {}, "nothing", "has no attention to draw"),
+    # A link to another computer is not followed
+    *((name, {}, "nothing", "is on another computer") for name in (r"\\there\share\model", "//there/share/model")),
 ])  # fmt: skip
-def test_a_link_opens_a_model_or_says_why_not(
-    app, tmp_path, monkeypatch, name, needs, starts, says
-):
+def test_a_link_opens_a_model_or_says_why_not(tmp_path, monkeypatch, name, link, starts, says):
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    app.session_state["needs"] = needs
-    opened(save(name, tmp_path) if name in FAMILIES else name, app)
+    if "there" in name:
+        monkeypatch.setattr("core.pretrained.hub.check_folder", lambda *_: pytest.fail("looked at"))
+    app = opened(save(name, tmp_path) if name in FAMILIES else name, **link)
     assert code_text(app).startswith(starts) and "<unk>" not in code_text(app)
     assert says in code_text(app) + message_text(app)
-    assert not needs or button(app, "Use induction")
 
 
 # Models of a hub, and folders.
 
 
-def opened(name: object, app: AppTest | None = None) -> AppTest:
+def opened(name: object, app: AppTest | None = None, **link: str) -> AppTest:
+    """The chooser at a link to a model, and to what it reads."""
     app = AppTest.from_function(chooser, default_timeout=60) if app is None else app
-    app.query_params["inside:model"] = str(name)
+    for key, value in ({"model": str(name)} | link).items():
+        app.query_params[f"inside:{key}"] = value
     return app.run()
 
 
@@ -235,29 +221,22 @@ def there(tmp_path, monkeypatch):
 
 
 def settle(app: AppTest) -> None:
-    for _ in range(100):
-        if not app.button or all("Stop" not in one.label for one in app.button):
-            return
-        time.sleep(0.05)
-        app.run()
+    wait_for(lambda: all("Stop" not in one.label for one in app.run().button))
 
 
 def test_a_model_of_the_hub_is_looked_up_weighed_fetched_and_read(app, there):
-    app.run()
-    app.selectbox(key="inside:model").set_value("Another model…").run()
+    choose(app.run(), "Another model…")
     assert code_text(app) == "nothing" and "at most 600 MB" in message_text(app)
-    app.text_input(key="inside:typed").set_value("lab/bert").run()
+    write(app, "lab/bert", "typed")
     message = message_text(app).replace("*", "")
     assert "lab/bert is a bert model" in message and COMMIT[:7] in message
     fetched = [path for path in there.requests if "safetensors" in path]
     assert not fetched, "nothing is fetched before it is asked for"
-    press(app, "Load")
-    assert button(app, "Stop")
-    settle(app)
+    settle(press(app, "Load", "Stop", "Load"))
     assert code_text(app).startswith(f"hub lab/bert@{COMMIT} (2, 3) ('self',) [CLS] the")
     there.repos.clear()
-    kept = code_text(opened("lab/bert"))
-    assert kept.startswith(f"hub lab/bert@{COMMIT}"), "what is kept needs no hub"
+    again = code_text(opened("lab/bert"))
+    assert again.startswith(f"hub lab/bert@{COMMIT}"), "what is here needs no hub"
 
 
 def test_two_downloads_at_a_time_and_a_third_is_told_to_wait(there):
@@ -306,16 +285,6 @@ def test_no_network_is_said_and_trying_again_asks_again(there):
     app.run()
     assert len(there.requests) == requests, "a rerun does not ask again"
     assert button(press(app, "Try again"), "Load")
-
-
-@pytest.mark.parametrize("name", [r"\\there\share\model", "//there/share/model"])
-def test_a_link_to_another_computer_is_not_followed(name, monkeypatch):
-    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(
-        "core.pretrained.hub.check_folder", lambda *_: pytest.fail("it was looked at")
-    )
-    app = opened(name)
-    assert code_text(app) == "nothing" and "is on another computer" in message_text(app)
 
 
 def bert_in(folder: Path) -> Path:
