@@ -1,11 +1,20 @@
+"""The pages Pretrained, Two models and Use a model without a browser, and what they say of maps that are known."""
+
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from streamlit.testing.v1 import AppTest
 
+from core.interpret import patching
+from core.interpret.evidence import Effect, Question
 from core.interpret.map_transform import MapTransform, token_transform, transform_map
 from core.interpret.trace import AttentionMap, AttentionTrace
-from core.pretrained import Array, Line, ModelInputs
+from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
+from core.pretrained.answers import Candidate, answer
+from core.studies import use_model as study
 from core.studies.pretrained import (
     COREFERENCE,
     TraceView,
@@ -15,12 +24,18 @@ from core.studies.pretrained import (
     in_order,
     shown_pins,
 )
+from dashboard.draw.formats import distinct
+from dashboard.draw.grids import bars
+from dashboard.draw.palette import LIGHT_INK
+from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
+from pages import use_model
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact
 from tests.cases import each
-from tests.pages.app import Case, open_at, page_cases
+from tests.pages.app import Case, app_at, html_text, open_at, page_cases, page_text
+from tests.tiny_models import BERT, build, save
 
 TEXTS = ("a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$")
-test_what_it_says = page_cases(
+test_what_pretrained_says = page_cases(
     "pretrained",
     {
         "another model forgets the head and the pins of the last": Case(
@@ -174,3 +189,246 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
     assert called(("a", "b", "a"), 2) == "a \\(2\\)"
     view = TraceView(trace, MapTransform.plain(3, 4), LINE, LINE)
     assert "is the most focused" in all_heads_fact(view)
+
+
+# The page Two models.
+
+
+def figure(app: AppTest, name: str) -> str:
+    return next(item.value for item in app.metric if item.label == name)
+
+
+def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
+    app = open_at("two_models", "inside:")
+    assert 0.85 < float(figure(app, "Overlap")) < 0.99
+    app.segmented_control(key="two_models:mode").set_value("untrained").run()
+    first = page_text(app)
+    assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
+    assert page_text(app.number_input(key="two_models:seed").set_value(1).run()) != first
+
+
+def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
+    assert (
+        "Two pictures" in open_at("two_models", "inside:", model="digits").button_group[0].options
+    )
+    kinds = open_at("two_models", "inside:", model="numbers").button_group[1]
+    assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
+    app = open_at("two_models", **{"inside:model": "numbers", "two_models:kind:3": "Decoder"})
+    assert app.button_group[1].value == "causal"
+
+
+def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
+    app = open_at("two_models", "inside:", model="induction")
+    app.button(key="two_models:try:1").click().run()
+    text, whole = page_text(app), "all heads of L1 together 100"
+    assert "The logit of king minus that of the" in text and whole in text and not app.exception
+    assert "the attention of layer 0 brings the answer back" in text.lower()
+    with monkeypatch.context() as without:
+        for name in ("pair_of", "patch_source", "estimate_heads"):
+            without.setattr(patching, name, None)  # a rerun runs neither text again
+        assert not app.run().exception and whole in page_text(app)
+    app.segmented_control(key="two_models:direction").set_value("noise").run()
+    assert "From B into A" in page_text(app)
+
+
+MOVES = {
+    0: "The logit of king minus that of queen",
+    2: "head L0·H2 brings back 50",
+    3: "head L1·H0 brings back 100",
+    4: "head L0·H1 brings back 88",
+    5: "The logit of drei minus that of vier",
+    6: "The cosine with the embedding of text A is +1.00",
+}
+test_each_pair_to_begin_with_is_patched = page_cases(
+    "two_models",
+    {
+        words: Case(
+            {"inside:model": "induction"},
+            [words, "effects by "],
+            do=[("button", f"two_models:try:{move}", None)],
+        )
+        for move, words in MOVES.items()
+    },
+)
+
+
+# The page Use a model.
+
+
+def test_a_pair_is_one_input_among_the_sentences():
+    app = open_at("use_model", "inside:")
+    text = html_text(app)
+    app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
+    assert html_text(app) != text
+
+
+FIRST = ("button_group", "use_model:word:nine thousand three hundred and twelve ; forty-seven:", 0)
+test_another_answer_has_other_words = page_cases(
+    "use_model",
+    {
+        "picked": Case(
+            {"inside:model": "numbers"},
+            ["neun</b></span>, head", "of its weight on <b style='font-weight:600'>nine"],
+            do=[FIRST],
+            query={"use_model:word": "0"},
+        ),
+        "and left by another text": Case(
+            {"inside:model": "numbers"},
+            do=[
+                FIRST,
+                ("text_input", "inside:text", "seven hundred"),
+            ],
+            query={"use_model:word": None},
+        ),
+    },
+)
+
+
+def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    app = open_at("use_model", "inside:", model=str(save("bert", tmp_path)))
+    first = next(one.value for one in app.markdown if "cross the street" in one.value)
+    assert first.startswith("The animal") and "tired" not in first, "the last long word is masked"
+    app.button_group[0].set_value(0).run()
+    filled = next(one.value for one in app.markdown if "cross the street" in one.value)
+    assert filled.startswith("**") and "tired" in filled
+    app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
+    assert not app.button_group and "The masked word is" in html_text(app)
+    app.text_input(key="inside:text").set_value("The animal was tired and " * 10).run()
+    assert not app.button_group, "a long text has a list of words"
+    box = next(box for box in app.selectbox if box.label == "Masked word")
+    assert len(box.options) == 50 == len(set(box.options))
+    app.text_input(key="inside:text").set_value("The animal was tired.")
+    alone = html_text(app.run())
+    app.text_input(key="inside:second").set_value("Nine green boats wait.").run()
+    words = next(one for one in app.button_group if one.label == "Masked word")
+    assert "boats" not in words.options and html_text(app) != alone, "the model reads both"
+
+
+def test_other_jobs_lead_to_models_that_do_them():
+    app = app_at("use_model")
+    app.session_state["use_model:others"] = True
+    app.run()
+    names = [button.label for button in app.button]
+    assert "numbers" in names and "induction" in names and "digits" in names
+    assert any(name.startswith("bert-base-uncased, ") for name in names)
+    assert "all-MiniLM-L6-v2" not in names, "its own job is no other job"
+    app.button(key="use_model:use:translate").click().run()
+    assert "The model writes" in html_text(app)
+
+
+def test_ten_thousand_words_are_cut_and_told_shortly():
+    app = open_at("use_model", "inside:", text="word " * 10_000)
+    assert "512 tokens" in app.warning[0].value and len(html_text(app)) < 2000
+    assert app.button(key="use_model:measure").label.startswith(
+        "Switch off each of 72 heads, about"
+    )
+
+
+def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
+    config = {**BERT, "image_size": 12, "patch_size": 4, "num_channels": 1}
+    build("ViTModel", config).save_pretrained(tmp_path)
+    options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
+    text = html_text(open_at("use_model", "inside:", model=str(tmp_path)))
+    parts = ("This picture", "is most similar to", "cosine of its vector with the original one")
+    assert all(part in text for part in parts)
+
+
+# The parts of Use a model: its sentences, its figures, and the head that an answer hangs on.
+
+
+INDUCTION = ModelRef("lab", "induction")
+QUESTION = Question(
+    ModelInputs("the old king walked to the red house . the old king walked to the red")
+)
+
+
+def test_the_head_that_the_answer_hangs_on_is_found_by_asking_without_each():
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    known = use_model.effects(INDUCTION, QUESTION)
+    assert len(known) == result.heads == 8
+    head = study.default_head(result, known)
+    assert head.effect == min(known.values(), key=lambda effect: effect.value)
+    off = frozenset({("causal", head.index, head.head)})
+    alone = answer(load_lab_model("induction"), QUESTION.inputs, off=off).probabilities
+    assert head.effect.value == pytest.approx(float(alone[result.baseline.id]), abs=1e-6)
+    assert head.row == len(result.baseline.source) - 1
+    candidates = [Candidate(1, "house", 0.9), Candidate(2, "a", 0.05)]
+    fact = use_model.answer_fact(result, candidates, head)
+    assert f"**{head.name}** attends most to **house**" in fact
+    assert "none of 8 heads changes it more" in fact
+    # another head that is taken has its own effect and rank
+    heads = [study.head_at(result, known, place, head) for place in (0, 1) for head in range(4)]
+    assert sorted(head.before for head in heads) == list(range(8))
+    last = max(heads, key=lambda head: head.before)
+    assert last.effect == min(known.values(), key=lambda effect: abs(effect.change))
+    assert "7 of 8 heads change it more" in use_model.head_fact(result, last, "house")
+
+
+def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    head = study.default_head(result, None)
+    special = np.asarray(result.baseline.source.special)
+    rows = np.stack([item.weights[:, -1] for item in result.trace.maps])  # (L, H, S)
+    rows[..., special] = 0
+    assert rows[head.index, head.head].max() == rows.max()
+    assert "not measured yet" in use_model.head_fact(result, head, "mat")
+    assert "No head was switched off" in use_model.conditions(result, head)
+    # heads are switched off unasked where that is little work
+    model = load_lab_model("induction").model
+    numbers = (
+        sum(p.numel() for p in model.parameters()) - model.get_input_embeddings().weight.numel()
+    )
+    assert result.work == 8 * len(result.baseline.source) * numbers < use_model.AT_ONCE / 100
+    pair = Question(ModelInputs("The animal didn't cross the street."), against="Nobody came.")
+    minilm = use_model.answer_question(EMBEDDED, pair)
+    assert use_model.AT_ONCE / 30 < minilm.work < use_model.AT_ONCE
+
+
+def test_a_head_that_changes_nothing_is_not_praised():
+    result = use_model.answer_question(INDUCTION, QUESTION)
+    effect = Effect(result.baseline.value + 1e-5, 1e-5, 3)
+    head, other = (study.Head(1, 1, 0, 3, effect, before) for before in (0, 1))
+    assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
+    fact = use_model.head_fact(result, other, "mat")
+    assert "stays at" in fact and "1 of 8 heads changes it more" in fact
+
+
+def test_the_first_word_of_another_order_is_shown_first():
+    reading = reading_of(ModelRef("lab", "numbers"), ModelInputs("forty-seven"))
+    spoken = [place for place, special in enumerate(reading.produced.special) if not special]
+    assert [reading.produced.tokens[i] for i in spoken] == ["sieben", "und", "vier", "zig"]
+    single = reading_of(ModelRef("lab", "numbers"), ModelInputs("seven"))
+    assert study.first_crossing(reading, spoken) in (1, 2)
+    assert study.first_crossing(single, [0]) == 0
+
+
+def test_sentences_are_lines_once_each():
+    assert study.sentences(" One. ", "Two.\n\nOne.\n Three. ") == ("One.", "Two.", "Three.")
+    with pytest.raises(PretrainedError, match="Take 3 out"):
+        study.sentences("0", "\n".join(map(str, range(1, 15))))
+
+
+def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
+    names = distinct(["a", "b", "a", "a"])
+    assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
+    spec = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)
+    rows = spec["layer"][0]["data"]["values"]
+    assert [row["picked"] for row in rows] == [True, False]
+    assert len({row["token"] for row in rows}) == 2
+    assert [row["text"] for row in rows] == ["0.60", "0.30"]
+
+
+@each("theme", ["light", "dark"])
+def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
+    table = np.array([[1.0, 0.7, -0.2], [0.7, 1.0, 0.1], [-0.2, 0.1, 1.0]])
+    names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
+    spec = use_model.similarity_chart(table, names, (0, 1), theme)
+    cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
+    assert len(cells) == 9 and len(pair) == 2
+    assert {cell["value"] for cell in pair} == {0.7}
+    assert [word["name"] for word in words[:2]] == ["0  It's one", "1  two"]
+    assert words[2]["name"].startswith("2  a \\ very") and words[2]["name"].endswith("…")
+    assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-1, 1]
