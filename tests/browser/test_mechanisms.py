@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
-from core.attention import AXES
 from tests.browser.helpers import (
     box_of,
     cell,
@@ -16,31 +15,8 @@ from tests.browser.helpers import (
     enter,
     open_page,
     press_keys,
-    reload,
-    resize,
     wait_ready,
 )
-
-FACT = "[data-testid='stHtml'] p"
-
-
-def test_each_axis_is_drawn_and_a_choice_is_kept_in_the_link(page):
-    open_page(page, "mechanisms?mechanisms:axis=Kernels")
-    fact = page.locator(FACT).first
-    for name, axis in (("Scores", "score"), ("Masks", "mask"), ("Normalizers", "normalizer")):
-        page.get_by_role("radio", name=name).or_(
-            page.get_by_role("button", name=name, exact=True)
-        ).first.click()
-        wait_ready(page)
-        expect(page.locator("h2").first).to_have_text(f"All {len(AXES[axis])} {name.lower()}")
-        expect(page.locator(".mu canvas").first).to_be_visible()
-        expect(fact).to_have_text(re.compile(r"gives .* \d\.\d\d"))
-    choose(page, "Choice", "Sparsemax", exact=False)
-    expect(fact).to_contain_text("With Sparsemax")
-    expect(page).to_have_url(re.compile("Sparsemax"))
-    reload(page)
-    expect(fact).to_contain_text("With Sparsemax")
-
 
 # The page Masks in a browser: cells drawn with pointer and keys, a rule as it is typed, and the link keeps both.
 
@@ -112,7 +88,7 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
     expect(page.locator(f"{BOARD} .live")).to_have_text("blue may attend to grey")
     drawing(page, "4x4:f.c.f.6")
 
-    # A rule is drawn as it is typed, and on a phone.
+    # A rule is drawn as it is typed.
     open_board(page, LINK + "&masks:first=Formula")
     field = page.get_by_label("Formula", exact=True)
     field.fill("j == 0 or j == i")
@@ -120,48 +96,30 @@ def test_cells_are_drawn_by_a_click_a_drag_keys_and_a_typed_rule_and_the_numbers
     field.fill("j == 0 or j == ")
     expect(page.get_by_text("the formula ends where a number")).to_be_visible()
     expect(page.locator(BOARD)).to_have_attribute("data-cells", "4x4:8.c.a.9")
-    open_board(page, "?masks:first=Formula&masks:join=and&masks:second=BigBird")
-    resize(page, 390, "light")
-    assert box_of(page.locator(f"{BOARD} .over"))["width"] <= 358
 
 
 # Scores and Normalizers in a real browser: pictures at once, a pin that moves the equation, typed scores.
 
 
-def test_a_pinned_cell_moves_the_equation_and_scores_can_be_seen_signed(page):
-    open_page(page, "scores")
-    canvases = page.locator("canvas:visible")
-    expect(canvases.first).to_be_visible()
-    expect(page.locator(".lab-table tbody tr")).to_have_count(len(AXES["score"]))
+def test_a_pinned_cell_moves_the_equation(page):
+    open_page(page, "scores", "canvas")
     equation = page.locator(".katex-mathml")
     before = equation.last.text_content()
-    wait_ready(page)
     click_at(page.locator("canvas:visible").nth(1), 0.95, 0.95)
     expect(equation.last).not_to_have_text(before)
-    open_page(page, "scores?scores:show=Own+scales&scores:equation=Additive")
-    expect(page.get_by_text(re.compile(r"^± \d")).first).to_be_visible()
-    expect(equation.first).to_contain_text("tanh")
 
 
 def test_bars_take_the_ink_of_a_new_theme_and_typed_scores_become_bars(page):
-    open_page(page, "normalizers")
-    figures = page.locator(".nb .figure")
-    expect(figures.first).to_be_visible()
-    drawn = figures.count()
+    open_page(page, "normalizers", ".nb .figure")
     page.emulate_media(color_scheme="dark")
     expect(page.locator(".nb")).to_have_attribute(
         "style", re.compile("#269AD2")
     )  # with nothing pressed
-    box = page.get_by_role("textbox", name="Scores of one query")
-    enter(box, "4, x, 0")
+    enter(page.get_by_role("textbox", name="Scores of one query"), "4, x, 0")
     expect(
         page.locator(".nb .figure[aria-label^='Sparsemax: key 0 1.00, key 1 masked, key 2 0.00']")
     ).to_be_visible()
-    expect(figures).to_have_count(drawn)
-    tall = box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)
-    assert tall["height"] > 60
-    enter(box, "4, four", "Score 1, “four”, is not a number")
-    expect(page).to_have_url(re.compile("normalizers(:|%3A)scores=4"))
+    assert box_of(page.locator(".nb .figure[aria-label^='Hard'] .bar i").first)["height"] > 60
 
 
 # The page Positions in a real browser: dials turn, maps are drawn, words are shuffled, at both widths.
@@ -179,43 +137,25 @@ def test_dials_turn_with_the_place_and_answer_the_pointer_and_keys(page):
         for line in dials.locator("line.hand").all()[:2]
     )
     assert first > second > 0, "cos 0 before cos 1"
-    for width, scheme in ((1280, "light"), (390, "dark")):
-        resize(page, width, scheme)
-        box = box_of(dials.locator("circle.face").nth(3))
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-        expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
-        dials.focus()
-        page.keyboard.press("ArrowRight")
-        expect(page.locator(".dials .line")).to_contain_text("position 4 · pair 0, 8: 229.2°")
+    box = box_of(dials.locator("circle.face").nth(3))
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator(".dials .line")).to_contain_text("position 3 · pair 0, 8: 171.9°")
+    dials.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".dials .line")).to_contain_text("position 4 · pair 0, 8: 229.2°")
 
 
 # The page Heads in a real browser: a split is drawn, a cell is pinned and the sentence follows, at both widths.
 
 
-def test_titles_are_in_line_a_pin_comes_from_the_link_and_a_pinned_cell_is_what_the_sentence_speaks_of(
-    page,
-):
+def test_titles_are_in_line_and_a_pin_comes_from_the_link(page):
     open_page(page, "heads", **{"heads:start": "minilm", "heads:pin": "8.3"})
     page.locator(".mu .name").nth(3).wait_for()
     tops = page.locator(".mu .name").evaluate_all(  # in one frame, as the page may still move
         "nodes => nodes.slice(0, 4).map(node => node.getBoundingClientRect().top)"
     )
-    assert len(tops) == 4
-    assert max(tops) - min(tops) < 1
+    assert len(tops) == 4 and max(tops) - min(tops) < 1
     expect(page.locator(".mu").first).to_have_attribute("data-pin", "8,3")
-    fact = page.locator(FACT)
-    for idea, sentence in (
-        ("Shared keys and values", "their maps are"),
-        ("Two maps, subtracted", "are below 0"),
-    ):
-        page.get_by_text(idea, exact=True).click()
-        wait_ready(page)
-        expect(fact).to_contain_text(sentence)
-    before = fact.text_content()
-    click_at(page.locator(".mu canvas.over").first, 0.92, 0.92)
-    expect(fact).not_to_have_text(before)
-    assert fact.inner_text().startswith(". gives")
-    assert "heads:pin=" in page.url.replace("%3A", ":")
 
 
 # Side by side in a real browser: the crosshair over all maps, a pin in the link, the list, the dialog, a phone.
@@ -230,9 +170,7 @@ def maps(page: Page) -> Locator:
     return page.locator(".mu").first
 
 
-def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone_all_of_it(
-    maps, page
-):
+def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin(maps, page):
     apart = page.locator(".mu").last
     page.mouse.move(*cell(maps.locator(".tile").nth(1), 4, 2))
     expect(apart).to_have_attribute("data-hover", "4,2")
@@ -248,18 +186,10 @@ def test_all_maps_follow_the_numbers_add_up_and_a_reload_finds_a_pin_and_a_phone
     page.reload()
     page.locator(".mu[data-pin='1,3']").first.wait_for()
     expect(sentence).to_contain_text("animal")
-    for scheme in ("light", "dark"):
-        resize(page, 390, scheme)
-        expect(maps).to_have_attribute("data-theme", scheme)
-    expect(maps.locator(".tile:visible")).to_have_count(1)
 
 
-def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
+def test_the_dialog_changes_a_mechanism(maps, page):
     page.get_by_role("button", name="Mechanisms").click()
-    page.get_by_role("button", name="Dot product", exact=True).click()
-    page.get_by_role("menuitem", name="Move after").click()
-    expect(page.locator(".mu").first.locator(".name").first).to_have_text("ALiBi")
-    wait_ready(page)
     page.get_by_role("button", name="Dot product", exact=True).click()
     page.get_by_role("menuitem", name="Change").click()
     dialog = page.get_by_role("dialog")
@@ -272,13 +202,8 @@ def test_the_list_moves_and_the_dialog_changes_a_mechanism(maps, page):
     page.keyboard.press("Enter")
     wait_ready(page)
     dialog.get_by_role("button", name="Compare this").click()
-    expect(page.locator(".mu").first.locator(".name").nth(1)).to_have_text("Sparsemax")
-    wait_ready(page)
-    assert "normalizer%3Dsparsemax" in page.url
-    page.reload()
-    page.locator(".mu[data-ready='1']").first.wait_for()
-    names = page.locator(".mu").first.locator(".tile .name").all_inner_texts()
-    assert names == ["ALiBi", "Sparsemax", "Local window", "Linear"]
+    expect(page.locator(".mu").first.locator(".name").first).to_have_text("Sparsemax")
+    expect(page).to_have_url(re.compile("normalizer%3Dsparsemax"))
 
 
 # What the link says once controls rest.
