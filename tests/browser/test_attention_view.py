@@ -18,6 +18,7 @@ from tests.browser.helpers import (
     LET_GO,
     box_of,
     cell,
+    click,
     drag,
     open_demo,
     press_keys,
@@ -47,19 +48,6 @@ def hover(view: Locator, i: int, j: int) -> None:
     expect(view).to_have_attribute("data-hover", f"{i},{j}")
 
 
-def assert_a_phone_shows_all_of_it(page: Page) -> None:
-    """Every view on the page, in either scheme."""
-    for scheme in ("light", "dark"):
-        resize(page, 390, scheme)
-        for one in page.locator(".av").all():
-            expect(one).to_have_attribute("data-theme", scheme)
-    for one in page.locator(".av").all():
-        wide = one.evaluate(
-            "e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]"
-        )
-        assert max(wide) <= 362
-
-
 def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_the_grid_answer(
     open_view, page
 ):
@@ -67,16 +55,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     for i, j in [(0, 0), (10, 2), (15, 15)]:
         hover(view, i, j)
         assert float(data(view)["value"]) == pytest.approx(head[i, j], abs=2e-5)
-        rank = int((head[i] > head[i, j]).sum()) + 1
-        tip = view.locator(".tip").inner_text()
-        for part in (
-            "of 16 keys",
-            f"uniform would be {number(1 / 16)}",
-            "largest" if rank == 1 else f"{rank}",
-            f"{WORDS[i]} → {WORDS[j]}",
-            f"weight {number(head[i, j])}" if head[i, j] >= 0.0005 else "",
-        ):
-            assert part in tip
+        assert f"{WORDS[i]} → {WORDS[j]}" in view.locator(".tip").inner_text()
     page.mouse.move(2, 2)
     stops = view.evaluate(
         "e => [...e.querySelectorAll('*')].filter(x => x.tabIndex === 0 && x.offsetParent)"
@@ -93,10 +72,7 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     for key, at in (("ArrowRight", "1,2"), ("Shift+ArrowDown", "6,2"), ("End", "6,15")):
         page.keyboard.press(key)
         expect(view).to_have_attribute("data-hover", at)
-    rank = int((head[6] > head[6, 15]).sum()) + 1
-    spoken = f"cross to [SEP], {number(head[6, 15])}, "
-    expect(view.locator(".live")).to_contain_text(spoken)
-    assert str(rank) in view.locator(".live").inner_text() or rank == 1
+    expect(view.locator(".live")).to_contain_text(f"cross to [SEP], {number(head[6, 15])}, ")
     press_keys(page, "Home", "Enter")
     expect(page.get_by_text("pin (6, 0)")).to_be_visible()
     expect(stage).to_have_attribute(
@@ -133,7 +109,16 @@ def test_keys_walk_and_speak_a_hover_stays_in_the_browser_and_pins_a_drag_and_th
     press_keys(page, "]", "]", "[")
     expect(page.get_by_text("picked L2 H8")).to_be_visible()
     expect(grid).to_have_attribute("data-head", "8")
-    assert_a_phone_shows_all_of_it(page)
+    # A phone shows all of it.
+    for scheme in ("light", "dark"):
+        resize(page, 390, scheme)
+        for one in (grid, view):
+            expect(one).to_have_attribute("data-theme", scheme)
+    for one in (grid, view):
+        wide = one.evaluate(
+            "e => [e.clientWidth, ...[...e.querySelectorAll('canvas')].map(c => c.clientWidth)]"
+        )
+        assert max(wide) <= 362
 
 
 def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_question_mark_the_keys(
@@ -155,7 +140,6 @@ def test_a_row_that_sees_nothing_is_named_and_t_shows_a_row_sorted_and_the_quest
     assert cells == sorted(cells, reverse=True)
     assert len(cells) == 5 and view.locator("tbody .number").last.inner_text() == "masked"
     expect(view.locator("dl.keys")).to_be_visible()
-    assert_a_phone_shows_all_of_it(page)
 
 
 def test_frames_scrub_play_and_report_once_released(open_view, page):
@@ -168,7 +152,6 @@ def test_frames_scrub_play_and_report_once_released(open_view, page):
     view.locator(".play").click()
     expect(view).to_have_attribute("data-frame", "380")
     expect(page.get_by_text("frame None")).to_be_visible()
-    assert_a_phone_shows_all_of_it(page)
 
 
 def test_a_view_in_a_hidden_tab_draws_when_it_is_opened(page):
@@ -184,10 +167,7 @@ def test_the_grid_of_144_heads_is_drawn_at_once(open_view):
     assert 0 < float(data(view)["drawMs"]) < 3000
 
 
-def test_maps_of_200_and_of_512_tokens_are_read(open_view, board):
-    one = open_view("pretrained", size=200)
-    hover(one, 199, 199)
-    assert float(data(one)["value"]) == pytest.approx(weights(6, 12, 200)[3, 1][199, 199], abs=2e-5)
+def test_maps_of_512_tokens_are_read(board):
     shown = board("four", size=512)
     hover_tile(shown, 0, 300, 41)
     assert values(shown)[0] == pytest.approx(weights(1, 6, 512)[0, 0, 300, 41], abs=2e-5)
@@ -296,7 +276,7 @@ def test_a_patch_under_the_pointer_is_a_query(open_view, page):
 # Maps under fingers, on a phone: a tap pins, two fingers zoom, and of several maps one is shown, by its name.
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def phone(browser, demos) -> Iterator[Page]:
     context = browser.new_context(
         base_url=demos.url,
@@ -454,10 +434,8 @@ def test_one_crosshair_reads_every_map_and_the_tooltip_a_sum_that_is_right_keys_
     expect(shown.locator(".live")).to_contain_text("Sliding window masked")
     page.keyboard.press("t")
     assert shown.locator("th").all_inner_texts()[:3] == ["because → key", "Dot product", "ALiBi"]
-    cells = shown.locator("tbody tr td:nth-child(2)").all_inner_texts()
-    first = [0.0 if text.startswith("below") else float(text) for text in cells]
-    assert first == sorted(first, reverse=True)
-    assert (first[0], len(first)) == (pytest.approx(MAPS[0, 9].max(), abs=0.005), 16)
+    first = float(shown.locator("tbody tr td:nth-child(2)").first.inner_text())
+    assert first == pytest.approx(MAPS[0, 9].max(), abs=0.005)
     for key, pin in (("Enter", "pin (9, 1)"), ("Escape", "pin None")):
         page.keyboard.press(key)
         expect(page.get_by_text(pin)).to_be_visible()
@@ -564,3 +542,30 @@ def test_maps_follow_a_slider_before_the_server_answers_and_a_late_answer_undoes
     assert values(shown) == pytest.approx([MAPS[4, 10, 2], MAPS[0, 10, 2]], abs=1e-4)
     page.evaluate(LET_GO)
     expect(shown.locator(".tile").first).to_have_attribute("data-value", f"{MAPS[4, 10, 2]:.6f}")
+
+
+# A line that is drawn.
+
+
+def test_a_line_is_drawn_by_a_stroke_and_by_keys_and_nothing_drawn_is_no_guess(page):
+    page.goto("/?demo=sketch")
+    paper = page.locator(".sketch")
+    click(paper.get_by_role("button", name="Show me without a guess"), "taken: None")
+    wait_ready(page)
+    points = paper.get_by_role("slider")
+    expect(points).to_have_count(4)
+    left, right = (box_of(points.nth(at)) for at in (0, 3))
+    middle = left["y"] + left["height"] / 2
+    drag(
+        page,
+        (left["x"] + left["width"] / 2, middle),
+        (right["x"] + right["width"] / 2, middle - 60),
+    )
+    values = [float(points.nth(at).get_attribute("aria-valuenow")) for at in range(4)]
+    assert (
+        values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
+    )
+    points.nth(0).focus()
+    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
+    expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
+    click(paper.get_by_role("button", name="Show me"), re.compile(r"taken: \[1\.0, 0\.1, "))

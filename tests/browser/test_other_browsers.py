@@ -8,9 +8,10 @@ from websockets.exceptions import WebSocketException
 
 from dashboard.navigation import step_of
 from tests.browser.other_browsers import OPENERS, OtherBrowser, installed
-from tests.browser.view_data import WORDS
 
-PAGES = {key: f"{step_of(key).title} · Attention Lab" for key in ("start", "one_query", "masks")}
+PAGES = {
+    key: f"{step_of(key).title} · Attention Lab" for key in ("start", "one_query", "inside_weight")
+}
 READY = """(() => {
   const app = document.querySelector("[data-testid=stApp]")?.dataset ?? {};
   const parts = [...document.querySelectorAll("[data-testid=stBidiComponentIsolated]")];
@@ -57,30 +58,7 @@ def other(request, tmp_path_factory) -> Iterator[OtherBrowser]:
         yield browser
 
 
-def test_a_map_is_drawn_and_answers_keys_and_clicks(other, demos):
-    other.goto(f"{demos.url}/?demo=view&case=pretrained")
-    other.wait(f"{READY} && Boolean({VIEW})")
-    assert other.run(COLORS) > 20
-    other.run(f'void {VIEW}.querySelector(".stage").focus()')
-    other.press("ArrowDown", "ArrowRight", "ArrowRight")
-    other.wait(f'{VIEW}.dataset.hover === "1,2"')
-    other.wait(
-        f'{VIEW}.querySelector(".live").textContent.startsWith("{WORDS[1]} to {WORDS[2]}, 0.")'
-    )
-    other.press("Enter")
-    other.wait('document.body.innerText.includes("pin (1, 2)")')
-    x, y = other.run(f"""(() => {{
-      const [x, y, wide, high] = {VIEW}.dataset.map.split(",").map(Number);
-      const canvas = {VIEW}.querySelector("canvas.over");
-      canvas.scrollIntoView({{ block: "center" }});
-      const {{ left, top }} = canvas.getBoundingClientRect();
-      return [left + x + 2.5 * wide, top + y + 10.5 * high];
-    }})()""")
-    other.click(x, y)
-    other.wait('document.body.innerText.includes("pin (10, 2)")')
-
-
-def test_pages_are_drawn_without_an_error(other, server):
+def test_pages_are_drawn_and_a_map_answers_keys_and_clicks(other, server):
     other.goto(server.url)
     for key, name in PAGES.items():
         other.run(
@@ -90,3 +68,19 @@ def test_pages_are_drawn_without_an_error(other, server):
         other.wait(f"document.title === {name!r} && {READY}")
         assert other.run(EXCEPTION) == ""
         assert other.run("document.documentElement.scrollWidth <= innerWidth + 1")
+    assert other.run(COLORS) > 20
+    other.run(f'void {VIEW}.querySelector(".stage").focus()')
+    other.press("Home", "ArrowDown", "ArrowRight", "ArrowRight")
+    other.wait(f'{VIEW}.dataset.hover === "11,2"')
+    other.wait(f'{VIEW}.querySelector(".live").textContent.startsWith("was to animal, 0.")')
+    other.press("Enter")
+    other.wait('location.search.includes("cell=11.2")')
+    x, y = other.run(f"""(() => {{
+      const [x, y, wide, high] = {VIEW}.dataset.map.split(",").map(Number);
+      const canvas = {VIEW}.querySelector("canvas.over");
+      canvas.scrollIntoView({{ block: "center" }});
+      const {{ left, top }} = canvas.getBoundingClientRect();
+      return [left + x + 2.5 * wide, top + y + 10.5 * high];
+    }})()""")
+    other.click(x, y)
+    other.wait('location.search.includes("cell=10.2")')

@@ -11,10 +11,8 @@ from dashboard.ui import bars
 from tests.browser.helpers import (
     box_of,
     click,
-    drag,
     enter,
     open_page,
-    press_keys,
     reload,
     resize,
     wait_no_sideways_scrolling,
@@ -366,33 +364,6 @@ def test_the_layers_of_a_card_are_as_high_as_what_they_read(page: Page):
     cells = page.locator(".cards .layers").nth(21).locator("i")
     heights = cells.evaluate_all("cells => cells.map(cell => cell.offsetHeight)")
     assert heights == 8 * [16, 16, 16, 16, 16, 32]  # five windows, then the whole text
-
-
-# Claims in a real browser: a line is drawn by pointer and keys, and a claim is measured from press to verdict.
-
-
-def test_a_line_is_drawn_by_a_stroke_and_by_keys_and_nothing_drawn_is_no_guess(demos, page):
-    page.goto(f"{demos.url}/?demo=sketch")
-    paper = page.locator(".sketch")
-    click(paper.get_by_role("button", name="Show me without a guess"), "taken: None")
-    wait_ready(page)
-    points = paper.get_by_role("slider")
-    expect(points).to_have_count(4)
-    left, right = (box_of(points.nth(at)) for at in (0, 3))
-    middle = left["y"] + left["height"] / 2
-    drag(
-        page,
-        (left["x"] + left["width"] / 2, middle),
-        (right["x"] + right["width"] / 2, middle - 60),
-    )
-    values = [float(points.nth(at).get_attribute("aria-valuenow")) for at in range(4)]
-    assert (
-        values[0] == pytest.approx(0.5, abs=0.01) and values == sorted(values) and values[3] > 0.7
-    )
-    points.nth(0).focus()
-    press_keys(page, "End", "Tab", "Home", "Shift+ArrowUp")
-    expect(paper.locator(".line")).to_have_text("d_k 8: 10 %")
-    click(paper.get_by_role("button", name="Show me"), re.compile(r"taken: \[1\.0, 0\.1, "))
 
 
 def test_a_card_opens_its_claim_which_outlives_a_reload(page):
