@@ -21,6 +21,7 @@ from tests.browser.helpers import (
     reopen,
     resize,
     sees,
+    stop_button,
     wait_for,
     wait_no_sideways_scrolling,
     wait_ready,
@@ -348,6 +349,18 @@ def test_a_model_does_its_job_beside_the_head_that_it_hangs_on(page):
     wait_ready(page)
     page.locator(".av .stage").press("[")
     sees(page, re.compile("Without it the (logit|probability) of neun"))
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark")])
+def test_a_long_text_waits_for_a_press_and_stops_at_one(page: Page):
+    text = "the+tired+animal+crossed+a+street+and+slept.+" * 60
+    open_page(page, f"evidence?inside:text={text}")
+    page.get_by_role("button", name=re.compile("Measure 7[0-9] heads and layers")).click(
+        timeout=60_000
+    )
+    stop_button(page).click(timeout=60_000)
+    measured = re.compile(r"\d+ of 78 heads and layers measured; the rest takes about")
+    sees(page, measured, timeout=60_000)
 
 
 # The page Heads over a corpus in a real browser: a head is pressed, again, and after a reload.
