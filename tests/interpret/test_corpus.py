@@ -48,7 +48,7 @@ from dashboard.server import jobs
 from tests.tiny_models import SENTENCE, save
 from tests.training.small import run_command
 
-MODEL, COUNT = "lab:induction", 5
+COUNT = 5
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def model() -> Pretrained:
 
 @pytest.fixture(scope="module")
 def inputs() -> tuple[ModelInputs, ...]:
-    texts, _ = inputs_of(CorpusConfig(MODEL, "training", kind="causal", count=COUNT))
+    texts, _ = inputs_of(CorpusConfig("lab:induction", "training", kind="causal", count=COUNT))
     return tuple(
         ModelInputs(" ".join(one.text.split()[: 12 + 9 * number]))
         for number, one in enumerate(texts)

@@ -475,15 +475,8 @@ def test_shared_heads_are_named():
     assert not np.array_equal(first.k, third.k)
 
 
-OWN_CODE = ("bloom", "deberta_v2", "longformer", "big_bird")
-
-
 def hide(family, **asked):
     return lambda: hide_token(baseline_of(family, **asked), 3)
-
-
-def lens(family):
-    return lambda: read_lens(baseline_of(family))
 
 
 def attribute(family):
@@ -505,12 +498,15 @@ def compare(corrupted, *answers):
         ("no position 99", hide("gpt2", position=99)),
         ("sound are not masked", hide("whisper")),
         ("not opened", lambda: layer_attentions(tiny("bloom"), given("bloom"))),
-        ("not one numbered list", lens("albert")),
-        ("not a token", lens("vit")),
-        ("not a token", lens("bert_encoder")),
+        ("not one numbered list", lambda: read_lens(baseline_of("albert"))),
+        ("not a token", lambda: read_lens(baseline_of("vit"))),
+        ("not a token", lambda: read_lens(baseline_of("bert_encoder"))),
         ("no sum", partial(attribute, "gemma2")),
         ("was not found", partial(attribute, "diffllama")),
-        *(("own code", partial(attribute, family)) for family in OWN_CODE),
+        *(
+            ("own code", partial(attribute, family))
+            for family in ("bloom", "deberta_v2", "longformer", "big_bird")
+        ),
         ("write texts of equal length", compare("the", 0, 2)),
         ("gives the same answer to both texts", compare(CLEAN)),
         ("same difference between the two answers", compare(CLEAN, 0, 2)),
@@ -533,9 +529,6 @@ def test_what_cannot_be_measured_is_refused_in_words(why, do):
 
 
 # The lens, logit attribution, patching and circuits, against plain matrix algebra on the weights.
-
-
-REPEAT = "the old king walked to the dark river . the old king walked to the dark"
 
 
 def layer_norm(x, norm, eps):
@@ -619,7 +612,12 @@ def test_a_layer_that_is_read_otherwise_is_refused(monkeypatch):
 
 
 def test_the_induction_model_decides_in_its_second_layer():
-    asked = ask(load_lab_model("induction"), Question(ModelInputs(REPEAT)))
+    asked = ask(
+        load_lab_model("induction"),
+        Question(
+            ModelInputs("the old king walked to the dark river . the old king walked to the dark")
+        ),
+    )
     assert asked.word == "river" and asked.id is not None
     followed = follow_tokens(asked, read_lens(asked), asked.answer.position, [asked.id])
     assert first_likeliest(followed) == (2, 2)

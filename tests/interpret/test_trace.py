@@ -225,8 +225,13 @@ def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
     second = AttentionTrace((item(0, [[0, 1, 0, 0]] * 3), item(1, [[0.5, 0, 0.5, 0]] * 3)), "made")
     two = AttentionMap("causal", 0, np.array([[[1, 0]], [[0.4, 0.6]]]), ("a",), ("p", "q"))
     none = (1, 1, 1, 1), (2, 3, 4)
-    given = (trace, KEYS, TOKENS), (trace, *none), (crossed, KEYS, TOKENS), (second, *none)
-    given = *given, (AttentionTrace((two,), "made"), (1, 1), (2,))
+    given = (
+        (trace, KEYS, TOKENS),
+        (trace, *none),
+        (crossed, KEYS, TOKENS),
+        (second, *none),
+        (AttentionTrace((two,), "made"), (1, 1), (2,)),
+    )
     assert [most_informative_head(*one) for one in given] == [
         (1, 1),
         (1, 1),

@@ -94,8 +94,7 @@ def test_two_threads_on_one_model_never_see_each_other():
                     assert torch.equal(one.weights, other.weights)
 
     with ThreadPoolExecutor(2) as threads:
-        offs = frozenset(), frozenset({("self", 0, 1)})
-        list(threads.map(watch, (SENTENCE, OTHER), offs))
+        list(threads.map(watch, (SENTENCE, OTHER), (frozenset(), frozenset({("self", 0, 1)}))))
 
 
 @each("family", ["bert", "llama", "t5", "diffllama"])

@@ -838,7 +838,7 @@ def test_a_run_of_pictures_says_how_they_are_prepared(tmp_path):
     work(run.path)
     ours, own = (
         json.loads((folder / name).read_text("utf-8"))
-        for folder in (export(run, tmp_path / "out"), LAB_MODELS / "digits")
+        for folder in (export(run, tmp_path), LAB_MODELS / "digits")
     )
     assert ours == own
 

@@ -709,7 +709,7 @@ def task(runs):
 
 
 def forget(folder):
-    """The store as another machine has it: empty."""
+    # The store as another machine has it: empty.
     shutil.rmtree(folder / ".data")
     reading._run_files.clear()
     reading._read.cache_clear()

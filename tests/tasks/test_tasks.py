@@ -78,7 +78,6 @@ CONFIGS = [
     TaskConfig.of("addition"),
     TaskConfig.of("addition", digits=4, order="written"),
 ]
-every_task = each("config", CONFIGS)
 
 
 def seeded(seed=0):
@@ -135,7 +134,7 @@ def spoken_in_english():
     return {" ".join(split_words(num2words(n, lang="en"), "en")): n for n in range(10_000)}
 
 
-@every_task
+@each("config", CONFIGS)
 def test_examples_are_right_and_none_that_is_held_out_is_trained_on(config):
     task, generator = task_of(config), seeded()
     held = task.held_out(400)
@@ -158,7 +157,7 @@ def test_examples_are_right_and_none_that_is_held_out_is_trained_on(config):
         assert len(example.target) <= task.max_target and UNK not in words
 
 
-@every_task
+@each("config", CONFIGS)
 def test_a_batch_is_padded_on_the_right_and_shifted_by_one(config):
     examples = task_of(config).held_out(20)
     batch = task_of(config).collate(examples)
@@ -430,8 +429,10 @@ def test_what_must_be_beaten_and_where_to_look():
 def test_a_forecaster_learns_to_look_one_season_back():
     task = make_task(TaskConfig.of("series", period=4, seasons=2, anomalies=0.05))
     model = ModelConfig.transformer(32, 1, kind="forecaster", position="sinusoidal", norm="pre")
-    more = dict(steps=200, batch_size=32, learning_rate=1e-2, record_every=200)
-    first, *_, last = train(recommended(task, model=model, **more))
+    config = recommended(
+        task, model=model, steps=200, batch_size=32, learning_rate=1e-2, record_every=200
+    )
+    first, *_, last = train(config)
     assert last.error < 1.3 < first.error, "1.5 is what the mean of the window gives"
     assert max(map(max, last.expected)) / last.even > 3
     assert last.maps["0:self"].shape == (1, 1, 12, 12)
