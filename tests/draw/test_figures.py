@@ -10,6 +10,7 @@ import pytest
 import torch
 import vl_convert
 from hypothesis import given, strategies as st
+from sklearn.datasets import load_digits
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.attention.presets import PRESETS
@@ -49,23 +50,14 @@ from tests.cases import each
 GRID = (2, 3)
 
 
-def patches() -> list[list[float]]:
-    """Six patches of 2 × 2 pixels, each of one value: its place."""
-    return [[float(place)] * 4 for place in range(6)]
-
-
 def test_patches_become_the_picture_they_were_cut_from():
-    from sklearn.datasets import load_digits
-
-    whole = grids.picture(patches(), GRID)
+    whole = grids.picture([[float(place)] * 4 for place in range(6)], GRID)  # six of 2 × 2 pixels
     assert whole.shape == (4, 6)
     assert np.allclose(whole[0], np.array([0, 0, 1, 1, 2, 2]) / 5) and np.allclose(whole[3, 4:], 1)
     task, images = make_task(TaskConfig.of("digits")), load_digits().images / 16
     drawn = grids.picture(task.held_out(1)[0].source, task.shape.grid)
-    span = images.max((1, 2), keepdims=True)
-    assert np.abs(images / span - drawn).max((1, 2)).min() < 1e-5, (
-        "one of the data set's pictures, pixel by pixel"
-    )
+    apart = np.abs(images / images.max((1, 2), keepdims=True) - drawn).max((1, 2))
+    assert apart.min() < 1e-5, "one of the data set's pictures, pixel by pixel"
 
 
 def test_a_patch_has_the_colour_of_its_weight():
@@ -130,11 +122,10 @@ def test_a_chart_holds_its_points_and_its_picked_step():
     spec = step_chart(
         [Curve("loss", points)], ink=LIGHT_INK, last_x=40, step=20, guess=(2.0, "guessing")
     )
-    (guess, line), rule = layers_of(spec, "line"), layers_of(spec, "rule")[0]
+    (guess, line), (rule,) = layers_of(spec, "line"), layers_of(spec, "rule")
     assert [(row["x"], row["y"]) for row in line["data"]["values"]] == [(0, 3), (20, 1)]
-    assert {row["y"] for row in guess["data"]["values"]} == {2.0} and rule["data"]["values"][0][
-        "x"
-    ] == 20
+    assert {row["y"] for row in guess["data"]["values"]} == {2.0}
+    assert rule["data"]["values"][0]["x"] == 20
     assert line["encoding"]["x"]["scale"]["domain"] == [0, 40]
 
 
@@ -288,19 +279,15 @@ def test_a_number_or_an_amount_as_it_is_written(show, value, text):
 
 def test_only_zero_and_one_are_written_as_such():
     draw = random.Random(0)
-    for _ in range(3000):
-        size = 10 ** draw.uniform(-9, 0)
+    for size in (10 ** draw.uniform(-9, 0) for _ in range(3000)):
         assert number(size) not in ("0.00", "1.00") or size > 1 - 5e-7
         assert number(1 - size) != "1.00" or size < 5e-7
-        assert (
-            percent(size).rstrip("\u00a0%") not in ("0", "0.0", "100", "100.0") or size > 1 - 5e-7
-        )
+        assert not re.fullmatch(r"(0|0\.0|100|100\.0)\s%", percent(size)) or size > 1 - 5e-7
 
 
 def test_the_written_number_is_close_to_the_value():
     draw = random.Random(1)
-    for _ in range(3000):
-        value = draw.choice((-1, 1)) * 10 ** draw.uniform(-7, 6)
+    for value in (draw.choice((-1, 1)) * 10 ** draw.uniform(-7, 6) for _ in range(3000)):
         back = float(number(value).replace("−", "-").replace(",", ""))
         assert abs(back - value) <= max(
             0.5 * 10**-3 if abs(value) > 5e-4 else 0.5 * abs(value),
@@ -372,12 +359,8 @@ def test_lengths_grow_areas_by_the_square_and_data_stay():
 
 
 NAMES = {
-    "AttentionConfig": AttentionConfig,
-    "Choice": Choice,
-    "ModelConfig": ModelConfig,
-    "RunConfig": RunConfig,
-    "SearchSettings": SearchSettings,
-    "TaskConfig": TaskConfig,
+    one.__name__: one
+    for one in (AttentionConfig, Choice, ModelConfig, RunConfig, SearchSettings, TaskConfig)
 }
 
 
@@ -438,14 +421,12 @@ def test_a_script_has_words_as_comments_and_nothing_to_draw():
 
 
 def test_a_notebook_is_valid_and_opens_with_its_pictures():
-    text = SCRIPT.notebook("Masks", {"sum": "<svg/>"})
-    nbformat.validate(json.loads(text))
-    cells = json.loads(text)["cells"]
-    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
-    assert code == ["a = 1\nb = 2", "total = a + b", "total"]
-    assert (
-        cells[-1]["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"} and not cells[-2]["outputs"]
-    )
+    made = json.loads(SCRIPT.notebook("Masks", {"sum": "<svg/>"}))
+    nbformat.validate(made)
+    *_, total, last = made["cells"]
+    code = [cell["source"] for cell in made["cells"] if cell["cell_type"] == "code"]
+    assert code == ["a = 1\nb = 2", "total = a + b", "total"] and not total["outputs"]
+    assert last["outputs"][0]["data"] == {"image/svg+xml": "<svg/>"}
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0c", "\x00", "\u2028", "\x85"])
