@@ -479,25 +479,25 @@ def test_times_orders_and_what_is_no_date():
 
 
 @each(
-    ("data", "header", "count", "first"),
+    ("data", "header", "note"),
     [
-        (DATA, "auto", 60, "number"),
-        ("source\ttarget\n" + DATA, "auto", 60, "number"),
-        ("number 98\tno 98\n" + DATA, "yes", 60, "number"),
-        (DATA.replace("\t", ","), "auto", 60, "number"),
-        (DATA.replace("\n", "\tCC-BY\n") + "\tCC-BY", "auto", 60, "number"),
-        (DATA + "\n" + LINES[3], "no", 60, "number"),
+        (DATA, "auto", ""),
+        ("source\ttarget\n" + DATA, "auto", ""),
+        ("number 98\tno 98\n" + DATA, "yes", ""),
+        (DATA.replace("\t", ","), "auto", ""),
+        (
+            DATA.replace("\n", "\tCC-BY\n") + "\tCC-BY",
+            "auto",
+            "The first two of 3 columns are read.",
+        ),
+        (DATA + "\n" + LINES[3], "no", "1 pair occurs more than once and counts once."),
     ],
 )
-def test_pairs_are_read_with_and_without_a_header(data, header, count, first):
+def test_pairs_are_read_with_and_without_a_header(data, header, note):
     pairs = parse_pairs(data, header, "words", seed=0)
     both = (*pairs.trained, *pairs.held_out)
-    assert len(both) == len(set(both)) == count and len(pairs.held_out) == 6
-    assert {pair.source[0] for pair in both} == {first}
-    if "CC-BY" in data:
-        assert "The first two of 3 columns are read." in pairs.notes
-    if data.endswith(LINES[3]) and header == "no":
-        assert "1 pair occurs more than once and counts once." in pairs.notes
+    assert len(both) == len(set(both)) == 60 and len(pairs.held_out) == 6
+    assert {pair.source[0] for pair in both} == {"number"} and note in " ".join(pairs.notes)
 
 
 def test_no_source_is_on_both_sides_and_the_split_is_the_seeds():
