@@ -1,6 +1,5 @@
 """The Transformer page without a browser: first sight, every kind of model, trained weights, depth, a broken link."""
 
-import json
 import re
 
 import pytest
@@ -12,7 +11,7 @@ from core.studies.transformer import Controls, Depth, measurements
 from core.tasks import TaskConfig
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks
-from tests.pages.app import app_at, captions, html_text, query_value
+from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value
 
 
 @pytest.fixture
@@ -66,27 +65,32 @@ def test_more_layers_have_more_parameters(app):
     assert counts[1] - counts[0] == 3 * per_layer
 
 
-def test_a_link_made_before_the_page_opened_on_trained_weights_opens_on_random_ones(app):
-    app.query_params["transformer:depth"] = "3"
-    app.run()
-    assert app.selectbox(
-        key="transformer:weights"
-    ).value == "seeded" and "67,038 parameters" in html_text(app)
-    assert query_value(app, "transformer:start") == "random"
+test_a_link_opens_on_its_weights = page_cases(
+    "transformer",
+    {
+        "made before the page opened on trained ones": Case(
+            {"transformer:depth": "3"},
+            ["67,038 parameters"],
+            controls={"transformer:weights": "seeded"},
+            query={"transformer:start": "random"},
+        ),
+        "of a run": Case(
+            {"run": "example", "transformer:start": "random", "transformer:depth": "3"},
+            controls={"transformer:weights": "example"},
+            query={"run": "example"},
+        ),
+        "of a run that is gone": Case(
+            {"run": "20200101-000000-abcdef"}, ["not on this machine", "parameters"]
+        ),
+    },
+)
 
 
 def test_numbers_as_they_are_written():
-    part = Part(
-        "layers.0.cross", "Cross-attention", (8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002
-    )
-    assert cells(part) == [
-        "8 × 11 × 32",
-        "4,224",
-        "1.23\u00a0M",
-        "999\u00a0bytes",
-        "−0.034 ± 1.50",
-        "0.00002",
-    ]
+    sizes = ((8, 11, 32), 4224, 1_234_567, 999, -0.034, 1.5, 0.00002)
+    part = Part("layers.0.cross", "Cross-attention", *sizes)
+    texts = "8 × 11 × 32|4,224|1.23\u00a0M|999\u00a0bytes|−0.034 ± 1.50|0.00002"
+    assert cells(part) == texts.split("|")
     assert kind_and_layer(part.path) == ("cross", 0) and is_attention(part.path)
     for wrong in ("layers.0", "attention", "encoder.layers.0.feed_forward"):
         with pytest.raises(ValueError, match="no attention"):
@@ -94,42 +98,19 @@ def test_numbers_as_they_are_written():
     assert Depth((1.0, 4.0), (0.0, 0.0), (1.0, 1.0)).ratio == 0.25
 
 
-def test_a_link_to_a_run_brings_its_weights_and_one_that_is_gone_is_said(app):
-    app.query_params["run"] = "example"
-    open_page(app)
-    assert app.selectbox(key="transformer:weights").value == "example"
-    assert app.query_params["run"] in ("example", ["example"])
-    app.query_params["run"] = "20200101-000000-abcdef"
-    open_page(app)
-    assert "not on this machine" in app.warning[0].value and "parameters" in html_text(app)
-
-
 def test_the_picked_attention_and_head_are_in_the_link_until_another_is_picked(app):
-    app.query_params["transformer:pick"], app.query_params["transformer:head"] = (
-        "layers.1.causal",
-        "2.1",
-    )
-    open_page(app)
-    shown = app.session_state["transformer:causal:link"]
+    app.query_params["transformer:pick"] = "layers.1.causal"
+    app.query_params["transformer:head"] = "2.1"
+    shown = open_page(app).session_state["transformer:causal:link"]
     assert shown["pick"] == (2, 1) and query_value(app, "transformer:head") == "2.1"
     app.session_state["transformer:pick"] = "layers.2.causal"
-    assert query_value(app.run(), "transformer:pick") == "layers.2.causal" and shown["pick"] == (
-        2,
-        0,
-    )
-    assert "transformer:head" not in app.query_params
+    assert query_value(app.run(), "transformer:pick") == "layers.2.causal"
+    assert shown["pick"] == (2, 0) and "transformer:head" not in app.query_params
 
 
 def test_the_blocks_of_a_layer_are_chosen(app):
-    open_page(app)
-    for name, value in (
-        ("norm", "pre"),
-        ("normalization", "rms"),
-        ("activation", "swiglu"),
-        ("position", "rope"),
-    ):
-        app.selectbox(key=f"transformer:{name}").select(value)
-    app.run()
+    chosen = {"norm": "pre", "normalization": "rms", "activation": "swiglu", "position": "rope"}
+    open_page(app, **chosen)
     layer = (
         4 * (32 * 32 + 32) + 3 * 32 * 64 + 2 * 64 + 32 + 2 * 32
     )  # attention, SwiGLU's three maps, two RMSNorms
@@ -162,37 +143,18 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
 
 
 def test_a_decoder_embeds_input_and_output_as_one_sequence():
-    result = measurements(
-        Controls(ModelConfig.transformer(kind="decoder", layers=1), TaskConfig.of("reverse"))
-    )
+    config = ModelConfig.transformer(kind="decoder", layers=1)
+    result = measurements(Controls(config, TaskConfig.of("reverse")))
     block = blocks(result.tree, result, pre_norm=False)["target"]
-    assert block.title == "Word embedding" and block.tokens == (
-        *result.source,
-        "<bos>",
-        *result.target,
-    )
-    rows = len(result.source) + 1 + len(result.target)
-    assert (
-        block.vectors.shape == (rows, 32)
-        and dict(block.numbers)["output, examples × tokens × numbers"].startswith("8 × 21 × ")
-        and rows == 21
-    )
+    tokens = (*result.source, "<bos>", *result.target)
+    assert block.title == "Word embedding" and block.tokens == tokens
+    assert block.vectors.shape == (len(tokens), 32) == (21, 32)
+    sizes = dict(block.numbers)["output, examples × tokens × numbers"]
+    assert sizes.startswith("8 × 21 × ")
 
 
 def test_a_published_pattern_gives_the_layers_unlike_attentions(app):
     open_page(app, kind="decoder", layers=6, pattern="gemma3")
-    assert not app.error and "Decoder layer 5: causal" in tree_titles(app)
-    assert [title.partition(": ")[2] for title in tree_titles(app)[:5]] == ["causal local"] * 5
-
-
-def tree_titles(app):
-    data = next(
-        json.loads(e.proto.json) for e in app.get("bidi_component") if '"tree"' in e.proto.json
-    )
-
-    def walk(row):
-        yield row["title"]
-        for part in row["parts"]:
-            yield from walk(part)
-
-    return [title for title in walk(data["tree"]) if "layer" in title.lower()]
+    parts = next(e.proto.json for e in app.get("bidi_component") if '"tree"' in e.proto.json)
+    titles = re.findall(r'"title": ?"(Decoder layer[^"]*)"', parts)
+    assert [title.partition(": ")[2] for title in titles] == ["causal local"] * 5 + ["causal"]
