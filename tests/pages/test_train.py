@@ -46,6 +46,11 @@ from tests.pages.app import (
 )
 from tests.training.small import small_run
 
+NAME = "train:reverse:transformer"
+UNFOLD = ("session_state", f"{NAME}:axes", True)
+FORMULA = [UNFOLD, ("selectbox", f"{NAME}:attention:position", "formula"), UNFOLD]
+TYPED = f"{NAME}:attention:position:formula:formula"
+
 
 def open_train(run: str | None = None) -> AppTest:
     return open_at("train", **{} if run is None else {"run": run})
@@ -101,46 +106,26 @@ def test_train_makes_a_run_with_the_settings_of_the_page():
     app.session_state["train:own_pairs:data"] = data
     run = trained(app)
     assert run.config().task["data"] == data and run.id in app.query_params["run"]
-    run.set_status("finished")
-    assert_case(
-        app,
-        Case(do=[("session_state", "train:own_pairs:data", "one\ttwo")], says=["Train (disabled)"]),
-    )
 
 
-def test_a_mechanism_is_picked_by_a_move_by_name_or_none():
-    app, name = open_train(), "train:reverse:transformer"
-    where = "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
-    for mechanism, says in {
-        "linformer": where,
-        "mistral": "Grouped-query · Scaled dot product · RoPE",
-    }.items():
-        assert_says(set_control("", app, "selectbox", f"{name}:mechanism", mechanism), says)
-    config = trained(app).config().model.attention
+def test_what_is_picked_by_name_by_a_move_or_typed_is_trained_with():
+    preset_run = trained(open_train(), ("selectbox", f"{NAME}:mechanism", "mistral"))
+    config = preset_run.config().model.attention
     assert config == preset("mistral").config(config.d_model, config.num_heads)
-    app = open_train()
-    none = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
-    unseen = "mirrored position"  # no output attends without attention
-    assert_case(app, Case(do=[("button", "train:try:1", None)], controls=none, never=[unseen]))
-    assert trained(app).config().model.attention is None
+    plain = trained(open_train(), ("button", "train:try:1", None))
+    assert plain.config().model.attention is None
+    own = trained(open_train(), *FORMULA, ("text_input", TYPED, "score - 0.25*abs(i - j)"))
+    assert own.config().model.attention.position["formula"] == "score - 0.25*abs(i - j)"
 
 
-def test_a_typed_formula_can_be_trained_with_and_only_heads_that_divide():
-    app, name = open_train(), "train:reverse:transformer"
-    position, formula = f"{name}:attention:position", "score - 0.25*abs(i - j)"
-    unfold, typed = ("session_state", f"{name}:axes", True), f"{position}:formula:formula"
-    picked = [unfold, ("selectbox", position, "formula"), unfold]
-    cut = [*picked, ("text_input", typed, formula[:-5]), unfold]
-    assert_case(app, Case(do=cut, says=["Train (disabled)"]))
-    whole = [("text_input", typed, formula), unfold]
-    assert_case(app, Case(do=whole, controls={f"{name}:mechanism": "own"}))
-    assert trained(app).config().model.attention.position["formula"] == formula
-    app, unfold = open_train(), ("session_state", f"{name}:sizes", True)
-    assert_case(app, Case(do=[unfold, ("select_slider", f"{name}:d_model", 96)]))
-    heads = app.select_slider(key=f"{name}:heads:96").options
+def test_only_heads_that_divide_are_on_offer():
+    app, unfold = open_train(), ("session_state", f"{NAME}:sizes", True)
+    assert_case(app, Case(do=[unfold, ("select_slider", f"{NAME}:d_model", 96)]))
+    heads = app.select_slider(key=f"{NAME}:heads:96").options
     assert heads == ["1", "2", "3", "4", "6", "8", "12", "16"]
-    short = [("slider", "train:reverse:length", 2)]
-    assert_case(app, Case(do=short, says=["too few", "Train (disabled)"]))
+
+
+NO_ATTENTION = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
 
 
 def next_record(run: Run, step: int) -> None:
@@ -167,13 +152,47 @@ def test_the_figures_of_a_live_run_follow_until_a_step_is_picked():
         assert app.button(key="train:follow").disabled
 
 
-test_what_a_link_to_no_run_says = page_cases(
+test_what_it_says = page_cases(
     "train",
     {
         name[:20]: Case({"run": name}, ["not on this machine"])
         for name in ("20200101-000000-abcdef", "../../etc/passwd", "<script>", "x" * 5000)
     }
-    | {"none": Case({"run": ""}, never=["not on this machine"])},
+    | {
+        "no run": Case({"run": ""}, never=["not on this machine"]),
+        "an encoder's kernel": Case(
+            do=[("selectbox", f"{NAME}:mechanism", "linformer")],
+            says=[
+                "Linformer is used in the encoder; the decoder's self-attention uses the exact kernel"
+            ],
+        ),
+        "a preset": Case(
+            do=[("selectbox", f"{NAME}:mechanism", "mistral")],
+            says=["Grouped-query · Scaled dot product · RoPE"],
+        ),
+        "no output attends without attention": Case(
+            do=[("button", "train:try:1", None)],
+            controls=NO_ATTENTION,
+            never=["mirrored position"],
+        ),
+        "half a formula": Case(
+            do=[*FORMULA, ("text_input", TYPED, "score - 0.25*abs(i"), UNFOLD],
+            says=["Train (disabled)"],
+        ),
+        "a formula": Case(
+            do=[*FORMULA, ("text_input", TYPED, "score - 0.25*abs(i - j)"), UNFOLD],
+            controls={f"{NAME}:mechanism": "own"},
+            never=["Train (disabled)"],
+        ),
+        "too few letters": Case(
+            do=[("slider", "train:reverse:length", 2)], says=["too few", "Train (disabled)"]
+        ),
+        "data of one row": Case(
+            {"train:task": "own_pairs"},
+            do=[("session_state", "train:own_pairs:data", "one\ttwo")],
+            says=["Train (disabled)"],
+        ),
+    },
 )
 
 
