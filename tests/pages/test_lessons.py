@@ -174,14 +174,24 @@ def test_the_right_answer_of_a_choice_is_picked_from_its_options():
     assert_case(app, Case(do=later, says=["it has no right answer"]), "lessons:")
     app.selectbox(key="lessons:q1:answer").select("later").run()
     assert made(app).questions[0].check("later")
-    moves = [
-        ("selectbox", "q1:type", "text"),
-        ("text_area", "q1:answer", "Paris"),
-        ("selectbox", "q1:type", "choice"),
-    ]
-    assert_case(app, Case(do=moves, controls={"q1:answer": None}), "lessons:")
     helps = " ".join(item.help for item in (*app.selectbox, *app.text_area))
     assert "by value" not in helps and "letter by letter" not in helps
+
+
+test_what_is_said_of_a_draft = page_cases(
+    "lessons",
+    {
+        "no title": Case({"part": "Make a lesson"}, ["Give the lesson a title"]),
+        "no answer": Case(DRAFT | {"q1:type": TYPES["numbers"]}, ["it has no right answer"]),
+        "no page": Case(DRAFT | {"page_link": "http://host/nothing"}, ["no page of the lab"]),
+        "another type": Case(
+            DRAFT | {"q1:type": TYPES["text"], "q1:answer": "Paris"},
+            do=[("selectbox", "q1:type", "choice")],
+            controls={"q1:answer": None},
+        ),
+    },
+    prefix="lessons:",
+)
 
 
 def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back_to_the_draft():
@@ -230,24 +240,15 @@ def test_the_lessons_that_ship_are_listed_and_hide_controls_that_their_pages_hav
 def test_a_teacher_makes_a_lesson_and_its_draft_is_in_the_link():
     app = open_page(part="Make a lesson")
     address = "http://host/masks?masks:tokens=a+b"
-    steps = (
-        ([], "Give the lesson a title"),
-        (
-            [
-                ("text_input", "title", "My lesson"),
-                ("text_input", "page_link", address),
-                ("text_area", "q1", "How many?"),
-                ("selectbox", "q1:type", "numbers"),
-            ],
-            "it has no right answer",
-        ),
-        (
-            [("text_area", "q1:answer", "7"), ("multiselect", "hide", ["masks:tokens"])],
-            "of at most",
-        ),
-    )
-    for moves, says in steps:
-        assert_case(app, Case(do=moves, says=[says]), "lessons:")
+    moves = [
+        ("text_input", "title", "My lesson"),
+        ("text_input", "page_link", address),
+        ("text_area", "q1", "How many?"),
+        ("selectbox", "q1:type", "numbers"),
+        ("text_area", "q1:answer", "7"),
+        ("multiselect", "hide", ["masks:tokens"]),
+    ]
+    assert_case(app, Case(do=moves), "lessons:")
     link, lesson = app.code[0].value, made(app)
     query = (("masks:tokens", "a b"),)
     assert (lesson.title, lesson.page, lesson.query) == ("My lesson", "masks", query)
@@ -261,11 +262,8 @@ def test_a_teacher_makes_a_lesson_and_its_draft_is_in_the_link():
         "q1:answer": "7",
         "q1:type": TYPES["numbers"],
         "hide": "masks:tokens",
-        "part": "Make a lesson",
     }
-    assert open_page(**draft).code[0].value == link
-    nowhere = [("text_input", "page_link", "http://host/nothing")]
-    assert_case(app, Case(do=nowhere, says=["no page of the lab"]), "lessons:")
+    assert open_page(**DRAFT | draft).code[0].value == link
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=60)
@@ -461,15 +459,26 @@ def test_a_broken_lesson_gets_a_sentence(text):
         decode(text)
 
 
-def test_the_link_of_a_page_gives_the_page_and_its_controls():
-    link = "https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true"
-    page, parameters = parse_link(link)
-    query = (("masks:tokens", "a b"), ("m", "1"), ("m", "2"))
-    assert (page, page_query(parameters)) == ("masks", query)
-    assert parse_link("http://host:8501/") == ("start", {})
-    for link in ("https://host/other?x=1", "http://[", "-"):
-        with pytest.raises(LessonError):
-            parse_link(link)
+@each(
+    "link, page, query",
+    [
+        (
+            "https://host/lab/masks?masks:tokens=a+b&m=1&m=2&lesson=x&embed=true",
+            "masks",
+            (("masks:tokens", "a b"), ("m", "1"), ("m", "2")),
+        ),
+        ("http://host:8501/", "start", ()),
+    ],
+)
+def test_the_link_of_a_page_gives_the_page_and_its_controls(link, page, query):
+    found, parameters = parse_link(link)
+    assert (found, page_query(parameters)) == (page, query)
+
+
+@each("link", ["https://host/other?x=1", "http://[", "-"])
+def test_another_link_gets_a_sentence(link):
+    with pytest.raises(LessonError):
+        parse_link(link)
 
 
 @pytest.mark.parametrize("name", KEYS)
