@@ -6,7 +6,6 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from html import unescape
 from xml.etree import ElementTree
 
 import pytest
@@ -69,16 +68,11 @@ def open_claims(**link):
     return app
 
 
-def test_the_index_has_every_claim_with_its_verdict(shipped_results):
+def test_the_index_leads_to_every_claim_and_tells_the_verdicts(shipped_results):
     app = open_claims()
     links = {link.proto.query_string for link in app.get("page_link")}
     assert {f"claim={claim.key}" for claim in CLAIMS} <= links
-    assert {
-        claim.statement for claim in CLAIMS if claim.statement not in unescape(page_text(app))
-    } == set()
     assert_case(app, Case(says=["1 holds", "✓ holds", "data:image/svg+xml"]))
-    hidden = [("toggle", "claims:hide", True)]
-    assert_case(app, Case(do=hidden, says=[CLAIM.source.text], never=["✓", "1 holds"]))
 
 
 def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
