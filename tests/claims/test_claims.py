@@ -155,7 +155,6 @@ def test_a_claim_says_everything_and_has_a_shipped_result(claim):
 
 @pytest.mark.parametrize("difference", [0.0, 0.5])
 def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(difference):
-    """A claim of four parts in four units, each in both directions, simulated 500 times."""
     rng, counted = np.random.default_rng(33), 500
     parts = tuple(
         Part(
@@ -194,7 +193,6 @@ def test_equal_conditions_are_seldom_told_apart_and_a_large_effect_is_seen(diffe
 
 @EACH
 def test_no_verdict_on_models_that_have_not_learned(claim):
-    """With the measure of a criterion at its worst, no part that needs it is told; at its bound each is free."""
     result = shipped(claim)
     for one, worse in product([one for one in claim.parts if one.learned], (0.0, 9.0)):
         low, high = one.learned.low, one.learned.high

@@ -104,7 +104,6 @@ def test_a_deleted_checkpoint_is_deleted_and_frames_of_the_past_stay(tmp_path):
 
 
 def test_no_checkpoint_comes_without_its_records(tmp_path, monkeypatch):
-    """The worker writes between any two reads of the node: what came back has every record up to its checkpoint."""
     server, node, known = sent(tmp_path)
     rng, step, busy, stat, names = random.Random(3), [0], [False], os.stat, folder.list_files
 
@@ -251,7 +250,6 @@ def test_folders_of_killed_actors_are_deleted(worker, monkeypatch, tmp_path):
 
 
 def test_a_worker_ends_with_who_holds_its_input():
-    """So nothing trains on where its actor was killed."""
     run = create_run(small_run(steps=20_000, record_every=100))
     process = subprocess.Popen(
         [sys.executable, "-m", "core.runs.worker", str(run.path), "--attended"],
@@ -264,7 +262,6 @@ def test_a_worker_ends_with_who_holds_its_input():
 
 @pytest.fixture
 def no_bridge(monkeypatch):
-    """A cluster whose driver is played by the test."""
     monkeypatch.setenv("ATTENTION_LAB_RAY", "192.0.2.1:6379")
     monkeypatch.setattr(ray_queue, "ensure_driver", lambda: None)
     monkeypatch.setattr(jobs, "_watch", lambda folder: None)
@@ -515,7 +512,6 @@ def test_an_actor_that_does_not_answer_for_a_moment_is_kept(played, monkeypatch)
 
 
 def test_a_stop_reaches_a_run_that_an_earlier_bridge_began(played):
-    """It is not taken for one that has not begun."""
     status = {"state": "stopped", "message": "Stopped; everything up to step 9 is saved."}
     stopped = Changes((), (), {}, {}, status, True)
     job = start_job(played, {**HERE, "started": True}, RUNNING, stopped)
@@ -651,7 +647,6 @@ def nodes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def b(nodes):
-    """The second node; the sweep's test kills it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLOW", "1")
         return nodes.add_node(node_name="b", **NODE)
@@ -664,7 +659,6 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def lab(nodes, runs, monkeypatch, tmp_path):
-    """A server with this cluster; nothing of it is left under way."""
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(runs))
     monkeypatch.setenv("ATTENTION_LAB_RAY", nodes.address)
     monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.1)
@@ -692,7 +686,6 @@ def ended(*runs: Run) -> bool:
 
 @SAME_LAST_BIT
 def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monkeypatch):
-    """Every number is that of a worker of this machine."""
     wait_for(lambda: jobs.max_workers() == 2)
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     (last,) = jobs.measure_claim(ClaimConfig("concatenation", {"seeds": 2, "steps": 50})).runs

@@ -7,11 +7,10 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import InvalidStatus
@@ -59,22 +58,16 @@ def ask(
     address: str = "127.0.0.1",
     **headers: str,
 ) -> tuple[int, str, list[str]]:
-    """The status, the text and the cookies of an answer."""
     connection = http.client.HTTPConnection(
         "127.0.0.1", int(server.url.rpartition(":")[2]), timeout=60, source_address=(address, 0)
     )
-    try:
+    with closing(connection):
         connection.request(
             method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
         )
         answer = connection.getresponse()
-        return (
-            answer.status,
-            answer.read().decode("utf-8", "replace"),
-            answer.headers.get_all("Set-Cookie") or [],
-        )
-    finally:
-        connection.close()
+        text = answer.read().decode("utf-8", "replace")
+        return answer.status, text, answer.headers.get_all("Set-Cookie") or []
 
 
 @contextmanager
@@ -110,12 +103,9 @@ def session_of(connection: ClientConnection) -> str:
 def upload(
     server: RunningServer, session: str, name: str, size: int, address: str = "127.0.0.1"
 ) -> tuple[int, str]:
-    cookies = (
-        ask(server, "GET", "/_stcore/host-config")[2] + ask(server, "GET", "/_stcore/health")[2]
-    )
-    token = next(
-        (found[1] for one in cookies if (found := re.match(r"_streamlit_xsrf=([^;]+)", one))), ""
-    )
+    paths = ("/_stcore/host-config", "/_stcore/health")
+    cookies = " ".join(cookie for path in paths for cookie in ask(server, "GET", path)[2])
+    token = re.findall(r"_streamlit_xsrf=([^;]+)", cookies)[0]
     body = (
         b'--zz\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
         + bytes(size)
@@ -159,8 +149,15 @@ def test_uploads_of_one_page_and_of_one_address_stay_bounded(copy):
         ] == [204] * 2
 
 
-@pytest.mark.parametrize("connected", [True, False])
-@pytest.mark.parametrize("owner", [f"{COOKIE}={'a' * 32}", "", f"{COOKIE}=short"])
+@pytest.mark.parametrize(
+    ("owner", "connected"),
+    [
+        (f"{COOKIE}={'a' * 32}", True),
+        (f"{COOKIE}={'a' * 32}", False),
+        ("", True),
+        (f"{COOKIE}=short", False),
+    ],
+)
 def test_a_session_goes_on_with_the_cookie_that_began_it_alone(owner, connected, copy):
     thief = {"Cookie": f"{COOKIE}={'b' * 32}", PERSON_HEADER: key_of("a" * 32)}
     with ExitStack() as stack:
@@ -189,39 +186,32 @@ def test_unfinished_messages_are_refused_by_their_length(copy):
     """A frame says its length first: one of 190 MB is over before it is sent. One of many parts is counted, too."""
     port = int(copy.url.rpartition(":")[2])
     before = copy.held().server
-    for parts in (False, True):
-        for _ in range(4):
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
-                raw.sendall(
-                    f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
-                    "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode()
-                )
-                assert b"101" in raw.recv(4096).split(b"\r\n")[0]
-                sent = 0
-                with pytest.raises((ConnectionError, BrokenPipeError, EOFError)):
-                    while sent < 60 * MB:
-                        size = MB // 2 if parts else 190 * MB
-                        if (
-                            parts or not sent
-                        ):  # the first of a message has its kind, the last is never sent
-                            raw.sendall(
-                                bytes([0 if sent else 2, 0xFF]) + struct.pack("!Q", size) + bytes(4)
-                            )
-                        raw.sendall(bytes(MB // 2))
-                        sent += MB // 2
-                        raw.settimeout(0.02)
-                        try:
-                            if (
-                                (data := raw.recv(4096)) == b""
-                                or b"\x88" in data
-                                and b"\x03\xf1" in data
-                            ):  # 1009
-                                raise EOFError
-                        except TimeoutError:
-                            pass
-                        raw.settimeout(60)
-                assert sent < 20 * MB
+
+    def ended(raw: socket.socket, parts: bool, first: bool) -> bool:
+        """Whether half a megabyte more ends the connection, or is answered with its end, for 1009."""
+        size = MB // 2 if parts else 190 * MB
+        # The first of a message has its kind, the last is never sent.
+        header = bytes([2 if first else 0, 0xFF]) + struct.pack("!Q", size) + bytes(4)
+        raw.settimeout(60)
+        try:
+            raw.sendall(header * (parts or first) + bytes(MB // 2))
+            raw.settimeout(0.02)
+            data = raw.recv(4096)
+            return data == b"" or (b"\x88" in data and b"\x03\xf1" in data)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+
+    for parts in (False, True) * 4:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
+            raw.sendall(
+                f"GET /_stcore/stream HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
+                "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: streamlit\r\n\r\n".encode()
+            )
+            assert b"101" in raw.recv(4096).split(b"\r\n")[0]
+            assert any(ended(raw, parts, number == 0) for number in range(40)), "20 MB were taken"
     assert copy.held().server - before < 60 * MB
 
 
@@ -246,32 +236,21 @@ def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
 
 
 def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
-    """Whose address counts, and whether the cookie is for https alone."""
+
+    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "203.0.113.7"}
+    log = Path(f"/proc/{copy.pid}/fd/2").resolve()
 
     def secure(address: str) -> bool:
-        (cookie,) = [
-            one
-            for one in ask(
-                copy,
-                "GET",
-                "/",
-                address=address,
-                X_Forwarded_Proto="https",
-                X_Forwarded_For="203.0.113.7",
-            )[2]
-            if one.startswith(COOKIE)
-        ]
+        cookies = ask(copy, "GET", "/", address=address, **forwarded)[2]
+        (cookie,) = (one for one in cookies if one.startswith(COOKIE))
         return "Secure" in cookie
 
     def complaints() -> int:
-        return (
-            Path(f"/proc/{copy.pid}/fd/2")
-            .resolve()
-            .read_text(encoding="utf-8")
-            .count("untrusted_proxy")
-        )
+        return log.read_text(encoding="utf-8").count("untrusted_proxy")
 
     assert secure(PROXY) and not secure("127.0.0.1") and not complaints()
+    example = Path(__file__).parents[2] / "docs" / "deploy" / "kubernetes.yaml"
+    assert "{name: FORWARDED_ALLOW_IPS," in example.read_text("utf-8")
     with open_page(copy, PROXY, **{"X-Forwarded-For": "203.0.113.7"}):
         assert not complaints()
     with open_page(copy, **{"X-Forwarded-For": "203.0.113.7"}):
@@ -291,7 +270,6 @@ def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
 
 
 def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_on():
-    """And who comes at once meets no half imported module."""
     with (
         running_server({"ATTENTION_LAB_HOSTED": "", "ATTENTION_LAB_LOG": "json"}) as server,
         ExitStack() as stack,
@@ -304,23 +282,14 @@ def test_a_server_that_runs_out_of_open_files_refuses_pages_in_words_and_serves_
         usual = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         assert soft == max(usual, min(hard, 65_536)), "raised at the start"
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (server.open_files() + 140, hard))
-        opened, texts = 0, []
+        texts = []
         for _ in range(30):
             try:
                 session_of(stack.enter_context(open_page(server)))
-                opened += 1
             except InvalidStatus as error:
-                texts.append(error.response.body.decode())
-        assert 1 < opened < 30 and {text.partition(".")[0] for text in texts} == {
-            "This server has as many open pages as it can serve"
-        }
+                texts.append(error.response.body.decode().partition(".")[0])
+        assert 0 < len(texts) < 29
+        assert set(texts) == {"This server has as many open pages as it can serve"}
         for path in ("/_stcore/health", "/health"):
             assert ask(server, "GET", path)[0] == 200
         assert log.stat().st_size < MB, "and the log stays small"
-
-
-def test_the_example_behind_a_proxy_names_it():
-    text = (Path(__file__).parents[2] / "docs" / "deploy" / "kubernetes.yaml").read_text("utf-8")
-    (servers,) = (part for part in yaml.safe_load_all(text) if part["kind"] == "StatefulSet")
-    (container,) = servers["spec"]["template"]["spec"]["containers"]
-    assert "FORWARDED_ALLOW_IPS" in [one["name"] for one in container["env"]]

@@ -282,7 +282,6 @@ KILLED = dict(steps=30, record_every=3, finish_early=False)
 
 
 def start(run: Run) -> int:
-    """Train in a process of its own, without the seconds of its imports."""
     if child := os.fork():
         return child
     try:
@@ -410,7 +409,6 @@ WORKER_FULL = "is full. Everything that was saved is kept; free some space, then
 
 @pytest.fixture(autouse=True)
 def given(monkeypatch) -> list[Run]:
-    """The runs that were given to a worker; none is started."""
     runs: list[Run] = []
     monkeypatch.setattr(jobs, "warm_up", lambda: None)
     monkeypatch.setattr(jobs, "_give", runs.append)

@@ -94,7 +94,6 @@ def parts(packed: bytes) -> dict[str, bytes]:
 def zipped(
     parts: Mapping[str, bytes | None], top: str = "", how: int = zipfile.ZIP_DEFLATED
 ) -> bytes:
-    """A zip of these files, None left out."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", how) as file:
         for name, data in parts.items():

@@ -135,7 +135,6 @@ def test_a_zip_of_the_folder_itself_is_taken_and_a_run_under_way_is_stopped(tmp_
 
 
 def refused(data: bytes, root: Path, words: str) -> None:
-    """Refused with these words, and nothing is left of it."""
     with pytest.raises(ValueError, match=words):
         archive.unpack(data, root)
     assert list(root.iterdir()) == [] and not (root.parent / "run.json").exists()
@@ -159,7 +158,6 @@ def other(name: str, data: bytes | None) -> Callable[[bytes], bytes]:
 
 
 def lines(text: str) -> Callable[[bytes], bytes]:
-    """These measurements alone."""
     return lambda packed: zipped(
         {"run.json": parts(packed)["run.json"], "metrics.jsonl": text.encode()}
     )
@@ -170,7 +168,6 @@ def frames(**arrays: np.ndarray) -> Callable[[bytes], bytes]:
 
 
 def weights(change: Callable[[dict, dict], object]) -> Callable[[bytes], bytes]:
-    """A checkpoint whose tensors or texts were changed."""
 
     def tampered(packed: bytes) -> bytes:
         data = parts(packed)["checkpoints/000004.safetensors"]
@@ -791,7 +788,6 @@ EXAMPLE = Prediction(("a", "b"), ("b", "a"), ("b", "b"))
 
 
 def test_a_run_is_found_again(tmp_path):
-    """And names sort by age within one second, too."""
     config, made = small_run(seed=5), []
     for _ in range(20):
         made.append(create_run(config, root=tmp_path))
@@ -871,7 +867,6 @@ def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp
 
 
 def test_a_deleted_run_comes_back_within_the_hour(tmp_path):
-    """A run under way is not deleted, and only a run can be restored."""
     run = made(tmp_path, 0, "running")
     with pytest.raises(ValueError, match="stop it first"):
         discard(run)
@@ -944,7 +939,6 @@ def root(request, tmp_path, monkeypatch):
 
 
 def folders(root) -> dict[str, str]:
-    """What a scan says."""
     runs = [run_index.RunFolder(path) for path in sorted(root.glob("2026*"))]
     return {run.id: run.status().state for run in runs if run.exists()}
 
@@ -1052,7 +1046,6 @@ def packed(tmp_path_factory) -> bytes:
 
 @pytest.fixture
 def s3(monkeypatch):
-    """A bucket of an S3-compatible server on loopback."""
     from moto.server import ThreadedMotoServer  # a second to import
     from s3fs import S3FileSystem
 
@@ -1088,13 +1081,11 @@ def local(monkeypatch, tmp_path):
 
 @pytest.fixture(params=["memory", "local", "s3"])
 def stores(request):
-    """Each kind of store."""
     request.getfixturevalue(request.param)
 
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """Becomes the server of that name, with a runs folder of its own."""
 
     _copiers.clear()
 

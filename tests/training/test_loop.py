@@ -51,7 +51,6 @@ from tests.training.small import (
 
 
 def test_a_run_is_its_records():
-    """A test takes three; the last one measures more; each says where the time and the gradient went."""
     first, second, third = itertools.islice(train(small_run()), 3)
     *_, last = records = records_of()
     assert [r.step for r in (first, second, third)] == [0, 2, 4]
@@ -79,7 +78,6 @@ def test_a_run_is_its_records():
 
 @each("end", ["finished", "closed", "raised", "dropped"])
 def test_the_caller_keeps_its_threads(end):
-    """Between records and however it ends, while every step and measurement has one thread."""
     torch.set_num_threads(2)
     seen = []
 
@@ -370,7 +368,6 @@ def decoded(monkeypatch) -> list[int]:
 def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
     decoded, decode_every, counts, steps
 ):
-    """And a text is continued for the watched examples alone."""
     decoded.clear()
     records = list(train(small_run(decode_every=decode_every, finish_early=False)))
     assert {r.step for r in records if r.sequence_accuracy is not None and r.examples} == steps
@@ -671,7 +668,6 @@ def test_one_decimal_sign_is_read_in_all_columns():
 
 
 def test_its_checkpoint_fits_and_it_goes_on(tmp_path):
-    """The checkpoint has a weight for the column of identifiers, and run.json is of then."""
     small = dict(steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1)
     config = recommended(make_task(older(DATA)), **small)
     train_here(create_run(config, path=tmp_path / "run"))
@@ -787,7 +783,6 @@ def test_what_ends_a_run_is_told_and_costs_this_run_alone(run, monkeypatch, work
 def test_a_run_that_was_killed_at_its_beginning_measures_it_once(
     run, monkeypatch, worker_here, capsys
 ):
-    """And its log is whole before the final status shows."""
     session = worker.prepare(run.config())
     run.append(next(train(run.config(), session)))
     run.save_checkpoint(session, run.config())
@@ -838,7 +833,6 @@ def kill(monkeypatch, method: str, at: int, late: bool) -> None:
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("late", [False, True])
 def test_a_killed_run_goes_on_as_if_it_had_not_been(tmp_path, monkeypatch, method, at, late):
-    """Three records, the final one, a checkpoint beside each."""
     broken = create_run(small_run(steps=4), path=tmp_path)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill(patch, method, at, late)
