@@ -15,7 +15,7 @@ import torch
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError
 from core.attention.masks import COMPOSITIONS
 from core.studies import one_query as study
-from core.tokens import MAX_TOKENS, SENTENCE, embed, labels, tokenize
+from core.tokens import MAX_TOKENS, SENTENCE, embed, tokenize
 from dashboard.draw.formats import latex, number
 from dashboard.draw.step_view import (
     LIST_KEYS,
@@ -32,7 +32,6 @@ from pages import one_query
 from tests.cases import each
 from tests.pages.app import (
     Case,
-    assert_says,
     controls_of,
     live,
     open_at,
@@ -257,15 +256,8 @@ def test_next_and_back_walk_the_six_stages_also_when_a_press_brings_an_older_one
 # What One query opens on: a projection, its question and its moves; earlier links; every control in the link.
 
 
-def test_the_matrix_that_it_opens_with_makes_the_number_that_is_written():
+def test_the_code_that_ran_is_shown():
     at = open_page()
-    made = drawn(at)["projection"]
-    first = [row[0] for row in made["parts"][0]["w"]]
-    x, w = (
-        np.array([float(one["text"].replace("−", "-")) for one in row])
-        for row in (made["x"], first)
-    )
-    assert x @ w == pytest.approx(0.61, abs=0.02) and r"= \mathbf{0.61}" in live(at)
     at.session_state["one:sources"] = True
     code = "\n".join(block.value for block in at.run().code)
     assert "scores = q @ k.mT" in code and "def exact(inputs" in code
@@ -295,37 +287,9 @@ def test_a_link_of_before_the_simple_start_shows_the_numbers_of_then(link, named
     at, full = open_page(**link), open_page(**(then | named | link), start="simple")
     assert drawn(at) == drawn(full) and live(at) == live(full)
     assert query_value(at, "one:start") == "layer"
-    again = open_page(
-        **(
-            {"start": "layer"}
-            | {name: text for name, text in link.items() if then.get(name) != text}
-        )
-    )
-    assert drawn(again) == drawn(
-        at
-    )  # as after a reload: the browser leaves out what the page opened with then
-
-
-def test_six_words_have_a_query_for_which_each_head_attends_to_another_word():
-    at = open_page().button(key="one:try:1").click().run().button(key="one:try:3").click().run()
-    best = set()
-    for head in range(4):
-        keys = drawn(put(at, "button_group", "head", head))["keys"]
-        best.add(max(keys, key=lambda key: key["weight"]["value"])["label"])
-    assert len(best) > 1
-
-
-def test_leaving_out_the_division_keeps_the_word_and_says_both_weights():
-    at = open_page(query="animal", start="simple", stage="5 Normalize")
-    with_division = max(key["weight"]["value"] for key in drawn(at)["keys"])
-    at = open_page(query="animal", start="simple").button(key="one:try:2").click().run()
-    without = max(key["weight"]["value"] for key in drawn(at)["keys"])
-    assert_says(
-        at, f"gives {number(without)} to", f"divided by √4 it would give {number(with_division)}."
-    )
-    assert drawn(at)["query"] == "animal" and without > with_division
-    at = at.button(key="one:try:1").click().run()
-    assert at.session_state["one:score"] == "scaled_dot", "each move sets all that it relies on"
+    # As after a reload: the browser leaves out what the page opened with then.
+    shorter = {name: text for name, text in link.items() if then.get(name) != text}
+    assert drawn(open_page(start="layer", **shorter)) == drawn(at)
 
 
 # Text and matrices in, Steps through, and the words, equations and bytes that come out.
@@ -394,12 +358,11 @@ def test_tokens(text, tokens):
     assert tokenize(text).tokens == tokens
 
 
-def test_a_long_text_is_cut_each_place_has_a_name_and_a_word_one_vector():
+def test_a_long_text_is_cut_and_a_word_has_one_vector():
     cut = tokenize("ab " * 10_000)
     assert len(cut.tokens) == MAX_TOKENS
     assert any("30,000 characters; the first 20,000" in note for note in cut.notes)
     assert any(f"the first {MAX_TOKENS} are used" in note for note in cut.notes)
-    assert labels(("the", "cat", "the", "x" * 60)) == ("the", "cat", "the (2)", "x" * 23 + "…")
     state = torch.random.get_rng_state()
     first, second = embed(("a", "b", "a"), 7, 3), embed(("b",), 7, 3)
     assert torch.equal(first[0, 0], first[0, 2]) and torch.equal(first[0, 1], second[0, 0])
@@ -442,13 +405,12 @@ def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
         study.check(study.parse(text))
 
 
-def test_given_matrices_may_have_more_keys_than_queries_under_each_choice():
+@each("score", ["dot", "general", "concat", "additive"])
+@each("position", [Choice("rope"), Choice.of("rope", layout="interleaved"), Choice("alibi")])
+def test_given_matrices_may_have_more_keys_than_queries_under_each_choice(score, position):
     source = study.Source.of_matrices(study.check(study.parse("1,2;0,1|1,0;0,1;1,1|1;2;3")))
-    for score in ("dot", "general", "concat", "additive"):
-        for position in (Choice("rope"), Choice.of("rope", layout="interleaved"), Choice("alibi")):
-            config = AttentionConfig(2, 1, Choice("identity"), Choice(score), position)
-            config = config.with_(mask=Choice("causal"))
-            assert study.run(config, source, 1).weights.sum(-1).allclose(torch.ones(1, 1, 2))
+    config = AttentionConfig(2, 1, Choice("identity"), Choice(score), position, Choice("causal"))
+    assert study.run(config, source, 1).weights.sum(-1).allclose(torch.ones(1, 1, 2))
 
 
 # numbers, payload
@@ -536,6 +498,20 @@ def test_the_products_that_are_shown_add_up_to_the_score(d_model, heads):
     assert len(pairs) == min(r.q.shape[1], 4) and len(rest) == (r.q.shape[1] > 4)
     slack = 0.006 * (1 + sum(abs(float(a)) + abs(float(b)) for a, b in pairs))
     assert abs(total - r.raw[r.query, 1]) < slack
+
+
+def test_what_a_move_promises_is_so():
+    r, undivided = (
+        reading(AttentionConfig(16, 4, score=score), query=1) for score in ("scaled_dot", "dot")
+    )
+    best, moves = undivided.weights[1].argmax(), one_query.moves(r)
+    assert undivided.weights[1, best] > r.weights[1, best]
+    assert f"gives {number(undivided.weights[1, best])} to {r.keys[best]}" in moves[2].notice
+    assert f"by √4 it would give {number(r.weights[1, best])}." in moves[2].notice
+    scores = [move.values["one:score"] for move in moves[1:]]  # each sets all that it relies on
+    assert scores == ["scaled_dot", "dot", "scaled_dot"]
+    layer = [reading(AttentionConfig(16, 4), head=head).weights[4] for head in range(4)]
+    assert len({row.argmax() for row in layer}) > 1, "each head attends to another word"
 
 
 def test_the_rule_of_the_third_stage_names_scale_and_slope():
