@@ -130,9 +130,12 @@ def test_what_has_nothing_to_measure_is_a_fragment():
 @pytest.mark.parametrize("quiet, bars", [(0.5, 0), (0.0, 1)])
 def test_quick_work_shows_no_progress(quiet, bars, monkeypatch):
     drawn, empty = list[str](), progress.st.empty
+
+    def bar(share: float, words: str):
+        drawn.append(words)
+        return empty()
+
     monkeypatch.setattr(progress, "QUIET", quiet)
-    monkeypatch.setattr(
-        progress.st, "progress", lambda share, words: drawn.append(words) or empty()
-    )
+    monkeypatch.setattr(progress.st, "progress", bar)
     app = measuring(quiet).run()
     assert drawn == ["1 of 9 squares"] * bars and not app.button
