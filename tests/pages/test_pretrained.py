@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,7 +32,16 @@ from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from pages import use_model
 from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact
 from tests.cases import each
-from tests.pages.app import Case, app_at, html_text, open_at, page_cases, page_text
+from tests.pages.app import (
+    Case,
+    app_at,
+    assert_says,
+    html_text,
+    open_at,
+    page_cases,
+    page_text,
+    set_control,
+)
 from tests.tiny_models import BERT, build, save
 
 TEXTS = ("a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$")
@@ -194,16 +204,15 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
 # The page Two models.
 
 
-def figure(app: AppTest, name: str) -> str:
-    return next(item.value for item in app.metric if item.label == name)
+def overlap(app: AppTest) -> float:
+    return float(next(item.value for item in app.metric if item.label == "Overlap"))
 
 
 def test_one_word_moves_a_few_heads_and_another_seed_other_ones():
     app = open_at("two_models", "inside:")
-    assert 0.85 < float(figure(app, "Overlap")) < 0.99
-    app.segmented_control(key="two_models:mode").set_value("untrained").run()
-    first = page_text(app)
-    assert float(figure(app, "Overlap")) < 0.75 and "Untrained weights are drawn" in first
+    assert 0.85 < overlap(app) < 0.99
+    first = page_text(app.segmented_control(key="two_models:mode").set_value("untrained").run())
+    assert overlap(app) < 0.75 and "Untrained weights are drawn" in first
     assert page_text(app.number_input(key="two_models:seed").set_value(1).run()) != first
 
 
@@ -213,22 +222,27 @@ def test_pictures_are_not_called_texts_and_kinds_have_one_name_everywhere():
     )
     kinds = open_at("two_models", "inside:", model="numbers").button_group[1]
     assert kinds.options == ["Encoder", "Decoder", "Cross"] and kinds.value == "cross"
-    app = open_at("two_models", **{"inside:model": "numbers", "two_models:kind:3": "Decoder"})
-    assert app.button_group[1].value == "causal"
+    link = {"inside:model": "numbers", "two_models:kind:3": "Decoder"}
+    assert open_at("two_models", **link).button_group[1].value == "causal"
 
 
 def test_patching_finds_the_induction_circuit_and_a_pressed_pair_sets_both_texts(monkeypatch):
     app = open_at("two_models", "inside:", model="induction")
     app.button(key="two_models:try:1").click().run()
-    text, whole = page_text(app), "all heads of L1 together 100"
-    assert "The logit of king minus that of the" in text and whole in text and not app.exception
-    assert "the attention of layer 0 brings the answer back" in text.lower()
+    whole = "all heads of L1 together 100"
+    assert_says(
+        app,
+        "The logit of king minus that of the",
+        whole,
+        "attention of layer 0 brings the answer back",
+    )
     with monkeypatch.context() as without:
         for name in ("pair_of", "patch_source", "estimate_heads"):
             without.setattr(patching, name, None)  # a rerun runs neither text again
-        assert not app.run().exception and whole in page_text(app)
-    app.segmented_control(key="two_models:direction").set_value("noise").run()
-    assert "From B into A" in page_text(app)
+        assert_says(app.run(), whole)
+    assert_says(
+        app.segmented_control(key="two_models:direction").set_value("noise").run(), "From B into A"
+    )
 
 
 MOVES = {
@@ -258,8 +272,7 @@ test_each_pair_to_begin_with_is_patched = page_cases(
 def test_a_pair_is_one_input_among_the_sentences():
     app = open_at("use_model", "inside:")
     text = html_text(app)
-    app.text_input(key="inside:second").set_value("Interest rates rose at every bank.").run()
-    assert html_text(app) != text
+    assert html_text(set_control("inside:", app, "text_input", "second", "Rates rose.")) != text
 
 
 FIRST = ("button_group", "use_model:word:nine thousand three hundred and twelve ; forty-seven:", 0)
@@ -292,17 +305,17 @@ def test_the_masked_word_can_be_picked(tmp_path, monkeypatch):
     app.button_group[0].set_value(0).run()
     filled = next(one.value for one in app.markdown if "cross the street" in one.value)
     assert filled.startswith("**") and "tired" in filled
-    app.text_input(key="inside:text").set_value("The [MASK] was tired.").run()
-    assert not app.button_group and "The masked word is" in html_text(app)
-    app.text_input(key="inside:text").set_value("The animal was tired and " * 10).run()
+    write = partial(set_control, "inside:", app, "text_input")
+    assert_says(write("text", "The [MASK] was tired."), "The masked word is")
+    assert not app.button_group
+    write("text", "The animal was tired and " * 10)
     assert not app.button_group, "a long text has a list of words"
     box = next(box for box in app.selectbox if box.label == "Masked word")
     assert len(box.options) == 50 == len(set(box.options))
-    app.text_input(key="inside:text").set_value("The animal was tired.")
-    alone = html_text(app.run())
-    app.text_input(key="inside:second").set_value("Nine green boats wait.").run()
+    alone = html_text(write("text", "The animal was tired."))
+    both = html_text(write("second", "Nine green boats wait."))
     words = next(one for one in app.button_group if one.label == "Masked word")
-    assert "boats" not in words.options and html_text(app) != alone, "the model reads both"
+    assert "boats" not in words.options and both != alone, "the model reads both"
 
 
 def test_other_jobs_lead_to_models_that_do_them():
@@ -310,11 +323,10 @@ def test_other_jobs_lead_to_models_that_do_them():
     app.session_state["use_model:others"] = True
     app.run()
     names = [button.label for button in app.button]
-    assert "numbers" in names and "induction" in names and "digits" in names
+    assert {"numbers", "induction", "digits"} <= {*names}
     assert any(name.startswith("bert-base-uncased, ") for name in names)
     assert "all-MiniLM-L6-v2" not in names, "its own job is no other job"
-    app.button(key="use_model:use:translate").click().run()
-    assert "The model writes" in html_text(app)
+    assert_says(app.button(key="use_model:use:translate").click().run(), "The model writes")
 
 
 def test_ten_thousand_words_are_cut_and_told_shortly():
@@ -331,9 +343,12 @@ def test_pictures_are_compared_where_a_model_gives_their_embedding(tmp_path, mon
     build("ViTModel", config).save_pretrained(tmp_path)
     options = {"size": {"height": 12, "width": 12}, "image_mean": [0.4], "image_std": [0.2]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options), "utf-8")
-    text = html_text(open_at("use_model", "inside:", model=str(tmp_path)))
-    parts = ("This picture", "is most similar to", "cosine of its vector with the original one")
-    assert all(part in text for part in parts)
+    assert_says(
+        open_at("use_model", "inside:", model=str(tmp_path)),
+        "This picture",
+        "is most similar to",
+        "cosine of its vector with the original one",
+    )
 
 
 # The parts of Use a model: its sentences, its figures, and the head that an answer hangs on.
@@ -416,9 +431,8 @@ def test_tokens_that_read_alike_get_bars_and_buttons_of_their_own():
     assert len(set(names)) == 4 and [name.strip("\u200b") for name in names] == ["a", "b", "a", "a"]
     spec = bars({"model": torch.tensor([0.6, 0.3])}, ["a", "a"], 0, LIGHT_INK)
     rows = spec["layer"][0]["data"]["values"]
-    assert [row["picked"] for row in rows] == [True, False]
+    assert [(row["picked"], row["text"]) for row in rows] == [(True, "0.60"), (False, "0.30")]
     assert len({row["token"] for row in rows}) == 2
-    assert [row["text"] for row in rows] == ["0.60", "0.30"]
 
 
 @each("theme", ["light", "dark"])
@@ -427,8 +441,8 @@ def test_the_matrix_shows_every_pair_and_outlines_the_picked_one(theme):
     names = ["It's one", "two", "a \\ very long sentence that goes on and on"]
     spec = use_model.similarity_chart(table, names, (0, 1), theme)
     cells, pair, _, words = (layer["data"]["values"] for layer in spec["layer"])
-    assert len(cells) == 9 and len(pair) == 2
-    assert {cell["value"] for cell in pair} == {0.7}
-    assert [word["name"] for word in words[:2]] == ["0  It's one", "1  two"]
-    assert words[2]["name"].startswith("2  a \\ very") and words[2]["name"].endswith("…")
+    assert len(cells) == 9 and [cell["value"] for cell in pair] == [0.7, 0.7]
+    first, second, third = (word["name"] for word in words)
+    assert (first, second) == ("0  It's one", "1  two")
+    assert third.startswith("2  a \\ very") and third.endswith("…")
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-1, 1]
