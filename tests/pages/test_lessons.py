@@ -208,7 +208,7 @@ def test_the_controls_to_hide_are_listed_by_their_labels_and_the_page_leads_back
     assert (*made(app).hide, query_value(app, "lessons:hide")) == ("masks:tokens", "masks:tokens")
     closed = [("button", "lesson:draft:close", None)]
     assert_case(turn(app, "masks"), Case(do=closed, never=["Your draft"]))
-    older = open_page(**DRAFT | {"count": "0", "hide": ["masks:tokens", "masks:join"]})
+    older = open_page(**DRAFT, count="0", hide=["masks:tokens", "masks:join"])
     assert made(older).hide == ("masks:tokens", "masks:join")
 
 

@@ -205,6 +205,14 @@ def test_a_run_that_waits_says_its_place():
         assert "Waiting for a free worker" in page_text(open_train(runs[2].id))
 
 
+def test_a_rate_that_is_too_small_is_told():
+    run = create_run(small_run(steps=100, learning_rate=1e-6))
+    for step in range(0, 60, 5):
+        run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
+    run.set_status("stopped", "Stopped.")
+    assert_says(open_train(run.id), "is small for AdamW: try ten times as much")
+
+
 @pytest.mark.parametrize(
     "change, state, message, says",
     [
@@ -226,13 +234,19 @@ def test_a_run_that_waits_says_its_place():
             "",
             "cannot be read",
         ),
+        (
+            lambda run: (run.path / "metrics.jsonl").unlink(),
+            "failed",
+            "It broke.",
+            "before its first measurement",
+        ),
     ],
 )
 def test_an_ended_run_says_how(change, state, message, says):
     run = half_way()
     change(run)
     run.set_status(state, message)
-    assert says in page_text(open_train(run.id))
+    assert_says(open_train(run.id), says, message)
 
 
 def test_a_link_brings_the_settings_of_its_run_and_train_keeps_those_of_the_page():
@@ -273,16 +287,6 @@ def test_an_ended_run_trains_longer_from_its_last_checkpoint():
     moves = [unfold, more, unfold, ("button", "train:go-on", None)]
     assert_case(open_train(run.id), Case(do=moves))
     assert run.config().steps == 10 and not run.config().finish_early and not run.status().ended
-
-
-def test_what_goes_wrong_stands_on_the_page():
-    empty, run = create_run(small_run()), create_run(small_run(steps=100, learning_rate=1e-6))
-    empty.set_status("failed", "It broke.")
-    assert_says(open_train(empty.id), "before its first measurement", "It broke.")
-    for step in range(0, 60, 5):
-        run.append(Record(step, 2.8, 2.8, 0.1, 0.0, gradient=0.5, rate=1e-6))
-    run.set_status("stopped", "Stopped.")
-    assert_says(open_train(run.id), "is small for AdamW: try ten times as much")
 
 
 def test_the_way_back_to_a_link_without_a_run_shows_the_example(monkeypatch):
