@@ -111,11 +111,8 @@ def read_everything(run: Run) -> None:
     for step in run.frame_steps():
         assert all(maps.ndim == 4 for maps in run.frame(step).values())
     line = summarize(run)
-    assert (
-        len(line.trouble) <= LONGEST_MESSAGE
-        and (line.name + line.parent + line.sweep + line.trouble).encode()
-    )
-    assert line.loss is None or isinstance(line.loss, float | int)
+    assert len(line.trouble) <= LONGEST_MESSAGE and isinstance(line.loss, float | int | None)
+    assert (line.name + line.parent + line.sweep + line.trouble).encode()
     for record in run.records():
         json.dumps(record.to_json()).encode()
     for step in run.checkpoint_steps():
@@ -208,31 +205,23 @@ def zipped(rng: random.Random) -> bytes:
             members[rng.choice(HOSTILE)] = bytes(rng.choice((10, 3_000_000)))
         else:
             members[name] = damaged_bytes(members[name], rng)
-    out, top, kind = (
-        io.BytesIO(),
-        rng.choice(("", "a/")),
-        rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)),
-    )
+    out, top = io.BytesIO(), rng.choice(("", "a/"))
+    kind = rng.choice((zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED))
     with zipfile.ZipFile(out, "w") as file:
-        for (
-            name,
-            data,
-        ) in members.items():  # rarely odd: one that is refused hides what is wrong with the others
+        # Rarely odd: one that is refused hides what is wrong with the others.
+        for name, data in members.items():
             info = zipfile.ZipInfo((top if rng.random() < 0.99 else "b/") + name)
-            info.external_attr = (
-                rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777)) << 16
-            )
+            mode = rng.choice((0o100644, 0o100644, stat.S_IFLNK | 0o777, 0o060777))
+            info.external_attr = mode << 16
             file.writestr(info, data, kind if rng.random() < 0.99 else rng.choice(ODD_KINDS), 1)
     return damaged_bytes(out.getvalue(), rng) if rng.random() < 0.3 else out.getvalue()
 
 
-def unpack(seed: int, folder: Path) -> None:
+def unpack(rng: random.Random, folder: Path) -> None:
     """A run that is taken is whole; of one that is refused nothing is left."""
     root = folder / "runs"
     try:
-        run = archive.unpack(
-            zipped(random.Random(seed)), root
-        )  # not the case itself, all of which hypothesis holds
+        run = archive.unpack(zipped(rng), root)
     except ValueError:
         assert not root.exists() or list(root.iterdir()) == []
         raise
@@ -241,12 +230,11 @@ def unpack(seed: int, folder: Path) -> None:
     shutil.rmtree(root)
 
 
-def run_folder(seed: int, folder: Path) -> None:
+def run_folder(rng: random.Random, folder: Path) -> None:
     """Whatever the folder of a run holds, what pages and workers read of it answers."""
     run = Run(folder / whole().id)
     shutil.rmtree(run.path, ignore_errors=True)
     shutil.copytree(whole().path, run.path)
-    rng = random.Random(seed)
     for _ in range(rng.randint(1, 3)):
         file = run.path / rng.choice(SPOILT)
         if file.is_dir():
@@ -298,19 +286,18 @@ def settings() -> tuple[tuple[type[Any], dict[str, Any]], ...]:
     )
 
 
-def config(seed: int, _: Path) -> None:
-    rng = random.Random(seed)
+def config(rng: random.Random, _: Path) -> None:
     type_, data = rng.choice(settings())
     data = damaged(data, rng, rng.randint(1, 3))
     note(f"{type_.__name__} {data!r:.2000}")
     read_config = type_.from_json(data)
     json.dumps(read_config.to_json())
-    hash(read_config)
+    assert type_ is not RunConfig or isinstance(hash(read_config), int)
 
 
-def records(seed: int, folder: Path) -> None:
+def records(rng: random.Random, folder: Path) -> None:
     """The records of an uploaded run, a value of some of them changed."""
-    rng, path = random.Random(seed), folder / "metrics.jsonl"
+    path = folder / "metrics.jsonl"
     lines = [json.loads(line) for line in files()["metrics.jsonl"].splitlines()]
     lines = [damaged(line, rng) if rng.random() < 0.5 else line for line in lines]
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
@@ -321,10 +308,9 @@ def records(seed: int, folder: Path) -> None:
         json.dumps(record.to_json()).encode()
 
 
-def sweep_file(seed: int, folder: Path) -> None:
+def sweep_file(rng: random.Random, folder: Path) -> None:
     """What the page and the shell do with a sweep's file."""
     sweep, data = sweep_with_outcomes(folder / "one.json")
-    rng = random.Random(seed)
     text = json.dumps(damaged(data, rng, rng.randint(1, 3))).encode()
     sweep.path.write_bytes(damaged_bytes(text, rng) if rng.random() < 0.1 else text)
     shown = load_sweep(sweep)
@@ -358,9 +344,8 @@ def saved_report(packed: bytes) -> export.Report | None:
     return export.read_report("0" * 16)
 
 
-def report(seed: int, _: Path) -> None:
+def report(rng: random.Random, _: Path) -> None:
     """A report is read and drawn, or is none."""
-    rng = random.Random(seed)
     whole = {"title": "T", "views": [WHOLE_VIEW, WHOLE_VIEW | {"id": "b"}]}
     whole = damaged(whole, rng, rng.randint(1, 2))
     data = json.dumps(whole).encode()
@@ -384,9 +369,8 @@ def models() -> dict[str, Path]:
     return folders
 
 
-def model_folder(seed: int, folder: Path) -> None:
+def model_folder(rng: random.Random, folder: Path) -> None:
     """One file of a model is changed: its config, its tokenizer, its settings, or the header of its weights."""
-    rng = random.Random(seed)
     family = rng.choice(list(models()))
     shutil.rmtree(folder / "model", ignore_errors=True)
     path = shutil.copytree(models()[family], folder / "model")
@@ -412,7 +396,7 @@ def model_folder(seed: int, folder: Path) -> None:
     read(pretrained, given(family))
 
 
-SEEDS = seeded(lambda rng: rng.randrange(2**32))
+RANDOM = st.randoms(use_true_random=True)  # a failure shows its seed
 TABLE = "name;size;born;colour;class\n" + "".join(
     f"n{i};{i % 7},5;{1 + i % 28:02}.03.2020;{'red blue green'.split()[i % 3]};{'ab'[i % 2]}\n"
     for i in range(30)
@@ -437,9 +421,8 @@ OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1")
 
 
-def own_data(seed: int, _: Path) -> None:
+def own_data(rng: random.Random, _: Path) -> None:
     """A task of a person's own data, an uploaded file, the encoding it is read in, and the task's settings."""
-    rng = random.Random(seed)
     key = rng.choice(list(SHEETS))
     text = damaged_text(SHEETS[key], rng) if rng.random() < 0.8 else SHEETS[key]
     data = text.encode(rng.choice(ENCODINGS), "replace")
@@ -585,8 +568,7 @@ def drawn(kind: str, mode: str) -> bytes:
     return out.getvalue()
 
 
-def picture(seed: int, _: Path) -> None:
-    rng = random.Random(seed)
+def picture(rng: random.Random, _: Path) -> None:
     kind, mode = rng.choice(FORMATS), rng.choice(("RGB", "L", "P", "1", "CMYK"))
     data = EPS if rng.random() < 0.05 else drawn(kind, mode)
     data = damaged_bytes(data, rng) if rng.random() < 0.9 else data
@@ -603,8 +585,7 @@ def wav(frames: bytes, channels: int = 1, width: int = 2, rate: int = 8_000) -> 
     return out.getvalue()
 
 
-def sound(seed: int, _: Path) -> None:
-    rng = random.Random(seed)
+def sound(rng: random.Random, _: Path) -> None:
     params = map(rng.choice, ((1, 2, 9), (1, 2, 3), (1, 8_000, 2**20)))
     whole = wav(rng.randbytes(rng.randrange(60)), *params)
     data = damaged_bytes(whole, rng) if rng.random() < 0.9 else whole
@@ -613,8 +594,7 @@ def sound(seed: int, _: Path) -> None:
     assert samples.ndim == 1 and np.isfinite(samples).all() and len(samples) <= 30 * 16_000
 
 
-def lesson(seed: int, _: Path) -> None:
-    rng = random.Random(seed)
+def lesson(rng: random.Random, _: Path) -> None:
     whole = json.loads(to_json(decode(rng.choice(("attention", "patterns", "variants")))))
     text = damaged_bytes(json.dumps(whole).encode(), rng).decode("utf-8", "replace")
     shape = json.dumps(damaged(whole, rng, rng.randint(1, 3)))
@@ -630,14 +610,14 @@ ROWS = st.text(alphabet='ab1.,;|\t\n\r" \x00é', max_size=120)
 LABELS = "text,label\n" + "\n".join(f"sentence {i},{'ab'[i % 2]}" for i in range(12))
 DOORS = (
     *typed.DOORS,
-    Door("archive of a run", SEEDS, unpack, (ValueError,), 60),
-    Door("folder of a run", SEEDS, run_folder, (), 40),
-    Door("settings", SEEDS, config, (ValueError,), 100),
-    Door("records of an archive", SEEDS, records, (ValueError,), 60),
-    Door("file of a sweep", SEEDS, sweep_file, (ConfigError,), 60),
-    Door("file of a report", SEEDS, report, (), 60),
-    Door("folder of a model", SEEDS, model_folder, (PretrainedError,), 40),
-    Door("table, pairs or text", SEEDS, own_data, (ConfigError,), 60),
+    Door("archive of a run", RANDOM, unpack, (ValueError,), 60),
+    Door("folder of a run", RANDOM, run_folder, (), 40),
+    Door("settings", RANDOM, config, (ValueError,), 100),
+    Door("records of an archive", RANDOM, records, (ValueError,), 60),
+    Door("file of a sweep", RANDOM, sweep_file, (ConfigError,), 60),
+    Door("file of a report", RANDOM, report, (), 60),
+    Door("folder of a model", RANDOM, model_folder, (PretrainedError,), 40),
+    Door("table, pairs or text", RANDOM, own_data, (ConfigError,), 60),
     Door(
         "bytes as text",
         st.binary(max_size=300),
@@ -665,9 +645,9 @@ DOORS = (
         60,
     ),
     Door("arrays", seeded(arrays), array_file, (PretrainedError,), 100),
-    Door("picture", SEEDS, picture, (PretrainedError,), 100),
-    Door("sound", SEEDS, sound, (PretrainedError,), 60),
-    Door("lesson file", SEEDS, lesson, (LessonError,), 60),
+    Door("picture", RANDOM, picture, (PretrainedError,), 100),
+    Door("sound", RANDOM, sound, (PretrainedError,), 60),
+    Door("lesson file", RANDOM, lesson, (LessonError,), 60),
 )
 
 
