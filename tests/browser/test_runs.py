@@ -63,13 +63,6 @@ def test_a_run_is_taken_away_and_brought_back_and_rows_are_picked(page, server):
     )
 
 
-def test_a_run_under_way_is_followed_and_stays_picked(page, server):
-    run = create_run(small_run(steps=60, record_every=10), server.runs)
-    open_page(page, f"runs?run={run.id}", PICTURE)
-    sees(page, "Finished after 60 steps", "after 60 steps,", timeout=60_000)
-    expect(page).to_have_url(re.compile(f"run={run.id}$"))
-
-
 # What a run lives through: another server, a killed worker, a reload, a second tab.
 
 
@@ -210,15 +203,16 @@ def the_run(page: Page, server) -> Run:
     return find_run(RUN.search(page.url)[1], server.runs)
 
 
-def test_reverse_is_learned_and_found_again(page, server):
+def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
     open_page(
         page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE
     )  # learned sooner than ten letters of 26
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
     click(press(page, "train-train"), STEP, timeout=60_000)
     link, run = page.url, the_run(page, server)
-    page.goto("about:blank")  # a page that follows would draw each record
-    wait_for(lambda: run.status().ended)
+    open_page(page, "runs", PICTURE, run=run.id)  # this page follows it, too
+    sees(page, "Finished after", timeout=120_000)
+    expect(page).to_have_url(re.compile(f"run={run.id}$"))
     open_page(page, link)
     sees(page, "Finished after")
     expect(press(page, "train-train")).to_be_visible()
