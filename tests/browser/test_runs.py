@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing import get_context
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Locator, Page, WebSocketRoute, expect
@@ -102,16 +103,18 @@ def test_the_run_of_an_earlier_server_goes_on_after_its_worker_is_killed_and_two
 ):
     run = queue_run(server.runs)
     run.set_status("starting")
-    worker = start_process(run)  # as a server that has ended meanwhile left it
+    before = get_context("spawn").Process(target=start_process, args=(run,))
+    before.start()
+    before.join()  # it has ended, as that server
     wait_for(run.checkpoint_steps)  # Train longer needs one
     wait_for(partial(has_trained, run))
+    worker = run.status().pid
     more = f"train:more:{run.id}=10000"  # else a hundred steps, which end before a busy machine has drawn Stop
     with held_still(run):
         open_page(page, f"train?run={run.id}&{more}")
         expect(page.get_by_text(STEP)).to_be_visible(timeout=60_000)
-    assert run.status().pid == worker.pid, "the same worker, never begun twice"
-    worker.kill()
-    worker.wait()
+    assert run.status().pid == worker, "the same worker, never begun twice"
+    os.kill(worker, signal.SIGKILL)
     sees(page, "ended without a message", timeout=60_000)
     assert run.status().state == "failed" and "is saved" in run.status().message
     click(page.get_by_role("button", name="Train longer"))
