@@ -37,14 +37,72 @@ from pages import compare
 from pages.compare import addable, default_controls, from_query, mechanism_of, to_query
 from tests.attention import drawing
 from tests.cases import each
-from tests.pages.app import captions, html_text, open_at
+from tests.pages.app import Case, captions, html_text, open_at, page_cases
 
 TIME = r"<td>[\d.]+\u00a0[mµ]?s"
 
 
+SEEDED_LINK = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
+LINK = SEEDED_LINK | {
+    "m": ["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
+    "minus": "2.1",
+    "sizes": "24.3.2",
+    "seed": "7",
+    "pin": "4.1",
+}
+TEXTS = "a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$"
+OWN_QUERIES = {"m": ["", "projection=differential"]}
+test_what_it_says = page_cases(
+    "compare",
+    {
+        "a link": Case(
+            LINK,
+            [
+                "Causal and local window",
+                "d_model 24, head 2 of 3",
+                "seed 7",
+                ">tired</b></span>",  # the pinned query is spoken of
+            ],
+            controls={"compare:minuend": 2},
+        ),
+        "a shorter sentence drops the pin": Case(
+            LINK, do=[("session_state", "compare:text", "one two three")], query={"pin": None}
+        ),
+        "what cannot be compared": Case(
+            OWN_QUERIES, ["Differential", "MiniLM", "computes its own"]
+        ),
+        "the way out": Case(
+            OWN_QUERIES,
+            never=["computes its own"],
+            do=[("button", "compare:seeded", None)],
+            query={"source": "seeded"},
+        ),
+        "nothing beside itself": Case(
+            SEEDED_LINK,
+            ["Choose two different mechanisms"],
+            do=[("selectbox", "compare:minuend", 0)],
+        ),
+        "equations, papers and weights": Case(
+            SEEDED_LINK | {"m": ["", "score=additive", "projection=gated"]},
+            [
+                r"\quad w =",
+                "Bahdanau et al. 2014",
+                "Only one mechanism has these parameters: Additive: score",
+            ],
+            do=[("session_state", "compare:sources", True)],
+        ),
+        **{
+            f"{text} of {source}": Case({"source": source, "text": text}, ["tokens"], ["<script>"])
+            for text in TEXTS
+            for source in ("seeded", "3.1")
+        },
+        "a long text": Case({"text": "word " * 600}, ["the first 256 are compared"]),
+    },
+)
+
+
 def open_page(**query) -> AppTest:
-    seeded = {"source": "seeded", "text": "The animal was too tired .", "length": "128"}
-    return open_at("compare", **(seeded | query))
+    return open_at("compare", **SEEDED_LINK | query)
 
 
 def order(app: AppTest) -> list[str]:
@@ -123,33 +181,13 @@ def test_sentence_sizes_head_and_seed_are_shared_by_all():
 def test_the_dialog_changes_one_mechanism():
     app = open_page()
     press(app, "Change", 1)
-    for _ in range(
-        2
-    ):  # a test reruns the whole page, which shuts a dialog; a browser only the dialog
+    for _ in range(2):  # a test reruns the whole page, which shuts a dialog
         app.session_state["compare:editing"] = 1
         app.selectbox(key="compare:edit:1:position").set_value("rope").run()
     app.session_state["compare:editing"] = 1
     app.button(key="compare:take").click().run()
     assert order(app)[1] == "RoPE"
     assert "position=rope" in app.query_params["m"]
-
-
-def test_the_link_brings_all_of_it():
-    app = open_page(
-        m=["score=dot", "mask=and(causal,local(window=1))", "normalizer=softmax(temperature=0.5)"],
-        minus="2.1",
-        sizes="24.3.2",
-        seed="7",
-        pin="4.1",
-    )
-    assert order(app) == ["Dot product", "Causal and local window", "Softmax"]
-    assert app.selectbox(key="compare:minuend").value == 2
-    caption = captions(app)
-    assert "d_model 24, head 2 of 3" in caption and "seed 7" in caption
-    assert ">tired</b></span>" in html_text(app), "the pinned query is spoken of"
-    app.session_state["compare:text"] = "one two three"
-    app.run()
-    assert not app.warning and "pin" not in app.query_params, "a shorter sentence drops it"
 
 
 def test_a_broken_link_is_said_and_nothing_breaks():
@@ -169,35 +207,6 @@ def test_what_changes_is_measured_on_a_press():
     app.selectbox(key="compare:length").set_value(256).run()
     assert not re.search(TIME, html_text(app)) and app.query_params["length"] == "256"
     assert "T = 256, d_model 16, 2 heads" in captions(app)
-
-
-def test_what_cannot_be_compared_is_said_with_a_way_out():
-    app = open_at("compare", m=["", "projection=differential"])
-    assert "Differential" in app.error[0].value and "MiniLM" in app.error[0].value
-    app.button(key="compare:seeded").click().run()
-    assert not app.error and app.query_params["source"] == "seeded"
-    app.selectbox(key="compare:minuend").set_value(0).run()
-    assert "Choose two different mechanisms" in captions(app)
-
-
-@pytest.mark.parametrize(
-    "text", ["a", "🙂🙂", "שלום עולם", "<script>alert(1)</script> **x** $y$", "word " * 600]
-)
-@pytest.mark.parametrize("source", ["seeded", "3.1"])
-def test_any_sentence_gives_a_picture_and_a_fact(text, source):
-    app = open_page(text=text, source=source)
-    assert "tokens" in html_text(app) and "<script>" not in html_text(app)
-    if len(text) > 2000:
-        assert "the first 256 are compared" in captions(app)
-
-
-def test_equations_papers_and_weights_are_there_on_request():
-    app = open_page(m=["", "score=additive", "projection=gated"])
-    app.session_state["compare:sources"] = True
-    app.run()
-    assert "Bahdanau et al. 2014" in " ".join(each.value for each in app.markdown)
-    assert "Only one mechanism has these parameters: Additive: score" in captions(app)
-    assert len([each for each in app.latex if "quad" in each.value and "w =" in each.value]) == 3
 
 
 # Side by side, without a page: links survive, weights are shared by name, and what is said is what is measured.
