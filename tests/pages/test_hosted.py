@@ -192,17 +192,6 @@ def test_a_page_says_the_limits_and_bounds_its_controls(browser, monkeypatch):
     assert app.selectbox(key="why:seconds").options == ["50 steps", "5 s", "10 s", "20 s"]
 
 
-def test_the_place_in_the_queue_counts_turns_and_says_the_time(browser, monkeypatch):
-    for _ in range(3):
-        create_run(small_run(), folder_of("anna"), sweep={"id": "s"})
-    his = create_run(small_run(), folder_of("ben"))
-    monkeypatch.setattr(jobs, "max_workers", lambda: 0)
-    with browser("ben"):
-        app = open_at("train", run=his.id)
-    (line,) = [bar.proto.text for bar in app.get("progress")]
-    assert "number 2 in the queue, starts in about" in line
-
-
 def test_models_are_those_of_the_list_and_of_runs_by_their_ids(browser):
     """Whoever has the id of a fine-tuned run opens its model; no link, control or script holds a path of the server."""
     run = made("anna", finetune={"task": "pairs"})

@@ -196,13 +196,12 @@ test_what_it_says = page_cases(
 )
 
 
-def test_a_run_that_waits_says_its_place():
-    runs = [half_way(), create_run(small_run()), create_run(small_run())]
+def test_a_run_that_waits_says_its_place_and_the_time(monkeypatch):
+    monkeypatch.setattr(jobs, "max_workers", lambda: 1)
+    runs = [half_way(), *(create_run(small_run(max_seconds=50.0)) for _ in range(2))]
     with runs[0].lock():
-        # more cores take more of the queue
-        while len(jobs.queue()[0]) >= 2 and jobs.max_workers() > 1:
-            jobs.tick()
-        assert "Waiting for a free worker" in page_text(open_train(runs[2].id))
+        (line,) = [bar.proto.text for bar in open_train(runs[2].id).get("progress")]
+    assert "Waiting for a free worker" in line and "number 2 in the queue, starts in about" in line
 
 
 def test_a_rate_that_is_too_small_is_told():
