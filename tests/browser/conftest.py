@@ -198,6 +198,11 @@ def clear(page: Page) -> None:
     page.goto("about:blank")
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test comes first: as the last one it would leave a core without work."""
+    items.sort(key=lambda item: "test_the_site_reads" not in item.name)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """A test that fails leaves a picture of its page."""
