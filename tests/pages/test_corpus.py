@@ -83,7 +83,8 @@ def test_a_stopped_measurement_shows_what_it_has_goes_on_and_is_found_by_its_tex
     assert run.status().state == "queued"
     run.set_status(*work(run, lambda: False))
     others = replace(OWN, count=2), replace(OWN, ablation=True)
-    assert [find_measurement(one, None) for one in (OWN, *others)] == [run, None, None]
+    for linked in (None, run.id):
+        assert [find_measurement(one, linked) for one in (OWN, *others)] == [run, None, None]
     assert find_measurement(CorpusConfig(), "../../etc") == Run(SAVED / "minilm")
     assert_says(
         open_at("corpus", **LINK, **{"corpus:x": "Ablation effect"}),
