@@ -66,11 +66,10 @@ NEEDS = {
 
 
 def run(folder, *command, **how):
-    environment = {**os.environ, "ATTENTION_LAB_PLUGINS": str(folder)}
     return subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "ATTENTION_LAB_PLUGINS": str(folder)},
         capture_output=True,
         encoding="utf-8",
         **how,
@@ -98,8 +97,7 @@ def loaded(tmp_path_factory):
         for file, text in files.items():
             (paths[name] / file).write_text(text, encoding="utf-8")
     done = run("", "-c", LOADED, *paths.values(), check=True)
-    printed = map(json.loads, done.stdout.splitlines())
-    return dict(zip(folders, printed, strict=True)), done.stderr
+    return dict(zip(folders, map(json.loads, done.stdout.splitlines()), strict=True)), done.stderr
 
 
 def test_a_broken_file_is_named_with_its_line_and_the_others_are_loaded(loaded):
@@ -239,8 +237,7 @@ def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
     code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"
     for home, printed in (("", ["loaded", "done"]), (str(tmp_path), ["done"])):
         change = f"import os; os.environ['HOME'] = {home!r} or os.environ['HOME']; "
-        done = run(tmp_path / "plugins", "-c", change + code, check=True)
-        assert done.stdout.split() == printed
+        assert run(tmp_path / "plugins", "-c", change + code, check=True).stdout.split() == printed
 
 
 # On the pages: listed with a mark beside the lab's own, and a sentence where one could not be loaded.

@@ -123,8 +123,7 @@ def main(failing):
         for config, names in rows + [(alone(name), [name]) for name in NAMES if split[name]]:
             wrong = fault(run, config)
             for name in names:
-                one_by_one = wrong and len(names) > 1
-                report[name][way] = fault(run, alone(name)) if one_by_one else wrong
+                report[name][way] = fault(run, alone(name)) if (wrong and len(names) > 1) else wrong
     print(json.dumps(report))
 
 

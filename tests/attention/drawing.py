@@ -82,9 +82,8 @@ def choices(axis, entries):
 
 
 def masks():
-    leaves = choices("mask", [entry for entry in AXES["mask"] if entry.key not in EXAMPLE_PARTS])
     return st.recursive(
-        leaves,
+        choices("mask", [entry for entry in AXES["mask"] if entry.key not in EXAMPLE_PARTS]),
         lambda part: st.one_of(
             part.map(lambda p: Choice.of("not", p)),
             st.tuples(st.sampled_from(["and", "or"]), st.lists(part, min_size=1, max_size=3)).map(

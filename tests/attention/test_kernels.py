@@ -272,8 +272,7 @@ def test_block_sparse_computes_the_blocks_that_the_mask_touches():
 )
 @each(("queries", "keys", "real"), [(37, 37, 37), (37, 20, 13), (20, 37, 30)])
 def test_a_plan_that_follows_from_the_reach_is_that_of_the_mask(mask, queries, keys, real):
-    padded = torch.arange(keys)[None] < real
-    allowed = build_mask(mask, queries, keys, key_mask=padded)[0, 0]
+    allowed = build_mask(mask, queries, keys, key_mask=torch.arange(keys)[None] < real)[0, 0]
     for size in (1, 4, 16, 64):
         config = AttentionConfig(mask=mask, kernel=Choice.of("chunked", block=size))
         seen = blocks_seen(config, Area.whole(queries, keys, masked=True, real=real))

@@ -231,12 +231,11 @@ def axes():
 
 
 def test_a_registered_choice_is_one_like_any_other(axes):
-    power = Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine")
     register(
         "score",
         made(
             build=lambda config: lambda q, k: cosine_power(q, k, config.score["power"]),
-            params=(power,),
+            params=(Param("power", "Power", 3.0, 1.0, 9.0, 0.5, meaning="exponent of the cosine"),),
         ),
     )
     config = AttentionConfig(33, 3, score=Choice.of("variant", power=2.0), mask="causal")

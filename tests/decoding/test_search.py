@@ -117,8 +117,7 @@ def test_what_is_kept_and_dropped_adds_up(config):
     assert max(kept.values()) == len(by_beam.hypotheses) == 4
     assert max(Counter(one.step for one in by_beam.candidates).values()) == 8
     assert sum(one.samples for one in by_chance.hypotheses) == 9
-    passed_over = Counter(one.parent for one in by_chance.candidates if not one.samples)
-    assert max(passed_over.values()) == 3
+    assert max(Counter(one.parent for one in by_chance.candidates if not one.samples).values()) == 3
     for place, one in enumerate(by_chance.candidates):
         below = sum(other.samples for other in by_chance.candidates if other.parent == place)
         assert one.samples == below or one.fate != "kept"

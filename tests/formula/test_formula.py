@@ -60,9 +60,8 @@ def numbers():
 def truths():
     signs = st.sampled_from("< <= > >= == !=".split())
     plain = st.tuples(numbers(), signs, numbers()).map(" ".join)
-    chained = st.tuples(numbers(), signs, numbers(), signs, numbers()).map(" ".join)
     return st.recursive(
-        plain | chained,
+        plain | st.tuples(numbers(), signs, numbers(), signs, numbers()).map(" ".join),
         lambda part: st.one_of(
             st.tuples(part, st.sampled_from(["and", "or"]), part).map(" ".join),
             part.map("not {}".format),

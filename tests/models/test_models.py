@@ -305,9 +305,8 @@ def test_word_by_word_it_says_what_it_says_at_once(case):
         assert maps or model.config.attention is None
         for kind in maps if start == 0 and model.config.kind != "decoder" else ():
             for step, whole in zip(maps[kind], forced.maps[kind], strict=True):
-                seen = step.weights.shape[-1]
                 torch.testing.assert_close(
-                    step.weights[:, :, 0], whole.weights[:, :, t, :seen], **CLOSE
+                    step.weights[:, :, 0], whole.weights[:, :, t, : step.weights.shape[-1]], **CLOSE
                 )
 
 

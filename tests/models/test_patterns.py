@@ -424,8 +424,7 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
     source = torch.randn(*mask.shape, 1) if kind == "forecaster" else source
     target = target if kind == "decoder" else None
     model, logits = trains(config, shape, (source, mask, target))
-    plain = model(source, mask, target).logits
-    torch.testing.assert_close(plain, logits, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(model(source, mask, target).logits, logits, rtol=1e-3, atol=1e-4)
     if kind == "decoder":
         decodes_the_same(model, source[:1], mask[:1], target[:1], logits[:1])
     if "bigbird" in key and kind != "decoder":

@@ -57,10 +57,9 @@ def by_name(
     layer: Attention, query="q_proj", key="k_proj", value="v_proj", output="o_proj"
 ) -> dict[str, Tensor]:
     """The weights of our maps by the names that they have in somebody else's layer."""
-    theirs = {"query": query, "key": key, "value": value, "output": output}
     return {
         f"{name}.{part}": weight
-        for own, name in theirs.items()
+        for own, name in {"query": query, "key": key, "value": value, "output": output}.items()
         if name
         for part, weight in getattr(layer.projection, own).named_parameters()
     }

@@ -106,8 +106,7 @@ def test_flex_attention_sees_the_same_cells(choice, mod):
 @each(("choice", "mod"), [row for row in MODS if row[0] in (CAUSAL, LOCAL, EITHER)][:3])
 def test_through_flex_attention(choice, mod):
     q, (k, v) = torch.randn(1, H, T, 16), torch.randn(2, 1, H, S, 16)
-    block = create_block_mask(mod, None, None, T, S, device="cpu")
-    out = flex_attention(q, k, v, block_mask=block)
+    out = flex_attention(q, k, v, block_mask=create_block_mask(mod, None, None, T, S, device="cpu"))
     ours = attend(q, k, v, build_mask(choice, T, S)).out
     torch.testing.assert_close(ours, out, rtol=1e-5, atol=1e-5)
 
@@ -362,8 +361,7 @@ def moba(q, k, real, size, blocks, offset):
                 scores[block] = float(
                     q[t].detach() @ torch.stack([k[j].detach() for j in keys]).mean(0)
                 )
-        best = sorted(scores, key=scores.get, reverse=True)[: blocks - 1]
-        for block in [*best, i // size]:
+        for block in [*sorted(scores, key=scores.get, reverse=True)[: blocks - 1], i // size]:
             for j in range(block * size, min((block + 1) * size, i + 1, len(k))):
                 seen[t, j] = True
     return seen
@@ -384,8 +382,7 @@ def test_moba_is_the_papers_loop(size, blocks, offset):
     layer = Attention(AttentionConfig(C, H, mask=Choice.of("moba", size=size, blocks=blocks)))
     context, real = torch.randn(B, LENGTH, C), torch.rand(B, LENGTH) < 0.7
     steps = layer(context[:, offset : offset + 11], context, key_mask=real, offset=offset)
-    want = moba_of(steps, real, size, blocks, offset)
-    assert torch.equal(steps.mask, want & real[:, None, None])
+    assert torch.equal(steps.mask, moba_of(steps, real, size, blocks, offset) & real[:, None, None])
 
 
 def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
@@ -528,9 +525,8 @@ def test_the_papers_loss_is_the_divergence_and_zero_at_its_target():
 def test_the_papers_loss_trains_the_indexer_to_choose_better():
     """The warm-up of DeepSeek-V3.2: the attention is full and frozen, and only the indexer learns."""
     torch.manual_seed(5)
-    choice = Choice.of("lightning", keys=4, heads=4, size=8)
     layer, causal = (
-        Attention(AttentionConfig(C, H, mask=choice)),
+        Attention(AttentionConfig(C, H, mask=Choice.of("lightning", keys=4, heads=4, size=8))),
         torch.ones(LENGTH, LENGTH).tril().bool(),
     )
     full, indexer = twin(layer, strict=False, mask="causal"), instance(layer.mask, LightningIndexer)

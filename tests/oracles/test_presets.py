@@ -164,8 +164,7 @@ def convolved(projection, x):
     """The maps of x, each channel over four tokens by torch's own convolution, then SiLU; (B, H, T, D)."""
     parts = (projection.query, projection.key, projection.value)
     for part, taps in zip(parts, projection.taps.chunk(3, dim=1), strict=True):
-        rows = F.pad(part(x).mT, (len(taps) - 1, 0))
-        mixed = F.conv1d(rows, taps.mT.unsqueeze(1), groups=WIDTH)
+        mixed = F.conv1d(F.pad(part(x).mT, (len(taps) - 1, 0)), taps.mT.unsqueeze(1), groups=WIDTH)
         yield F.silu(mixed).mT.unflatten(2, (HEADS, SIZE)).transpose(1, 2)
 
 
@@ -288,11 +287,10 @@ def masks(
     if lengths is None:
         mask = build_mask(choice, queries, keys, offset=before)
     else:  # each sentence of the batch ends at a place of its own
-        real = torch.arange(keys) < lengths[:, None]
         mask = torch.cat(
             [
                 build_mask(choice, queries, keys, key_mask=row[None], offset=int(length) - queries)
-                for row, length in zip(real, lengths, strict=True)
+                for row, length in zip(torch.arange(keys) < lengths[:, None], lengths, strict=True)
             ]
         )
     theirs, bias = given.get("attn_mask"), None

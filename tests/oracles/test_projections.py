@@ -77,8 +77,7 @@ def test_differential_against_diffllama(depth):
     layer, x = layer_of(choice, size=size, mask="causal", position="rope"), torch.randn(B, T, size)
     p, order = layer.projection, torch.cat((torch.arange(0, 2 * H, 2), torch.arange(1, 2 * H, 2)))
     dims = (order[:, None] * half + torch.arange(half)).flatten()
-    maps = by_name(layer)
-    names = {name: w if name.startswith("o") else w[dims] for name, w in maps.items()} | {
+    names = {name: w if name.startswith("o") else w[dims] for name, w in by_name(layer).items()} | {
         name: weight for name, weight in p.named_parameters() if name.startswith("lambda")
     }
     turns = diffllama.DiffLlamaRotaryEmbedding(config)(x, torch.arange(T)[None])
@@ -257,14 +256,13 @@ def peer_of(layer, heads=H, groups=1, positions=True):
         own, some = (slice(group * n, (group + 1) * n) for n in (latent, heads))
         both = [up.weight.unflatten(0, (H, content))[some] for up in (p.key, p.value)]
         query = p.query.weight.unflatten(0, (H, -1))[some].flatten(0, 1)
-        output = p.output.weight.unflatten(1, (H, content))[:, some].flatten(1)
         names.append(
             {
                 "q_b_proj.weight" if query_latent else "q_proj.weight": query,
                 "kv_a_proj_with_mqa.weight": torch.cat((p.down.weight[own], p.turned_key.weight)),
                 "kv_a_layernorm.weight": p.norm.weight[own],
                 "kv_b_proj.weight": torch.cat(both, 1).flatten(0, 1),
-                "o_proj.weight": output,
+                "o_proj.weight": p.output.weight.unflatten(1, (H, content))[:, some].flatten(1),
             }
         )
         if query_latent:
@@ -378,8 +376,7 @@ def test_a_tensor_product_by_hand():
     layer = Attention(AttentionConfig(4, 2, Choice.of("tensor_product", rank=1, query_rank=1)))
     a, b = ([[1.0, 0, 0, 0], [n, 0, 0, 0]] for n in (3, 2))
     put((layer.projection.key_heads.weight, a), (layer.projection.key_dims.weight, b))
-    k = layer(torch.tensor([[[2.0, 0, 0, 0]]])).k
-    assert k[0, :, 0].tolist() == [[4.0, 8.0], [12.0, 24.0]]
+    assert layer(torch.tensor([[[2.0, 0, 0, 0]]])).k[0, :, 0].tolist() == [[4.0, 8.0], [12.0, 24.0]]
 
 
 @each("kv_heads", [1, 2, 3])

@@ -401,8 +401,7 @@ def test_joined_positions_against_pytorch(parts, record):
     bias = sum((BIASES[part] for part in parts if part in BIASES), torch.zeros(T, S))
     mask = bias.expand(B, H, T, S).masked_fill(~real[:, None, None], -math.inf)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    ours = layer(x, context, key_mask=real, record=record).out
-    agree(ours, theirs, (x, context), gradient=1e-3)
+    agree(layer(x, context, key_mask=real, record=record).out, theirs, (x, context), gradient=1e-3)
 
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])

@@ -55,8 +55,7 @@ def ruled(key, q, k, v, *gates, chunk, offset=0, past=None, segment=0):
 def drawn(key, queries=T, keys=T, dtype=torch.float64):
     """q, k and v, log α of a state that keeps all, some or nothing (e^(−60) is 0 beside 1), and how much is written."""
     decay = torch.rand(B, H, keys, *[D] * (key in ("gla", "kda")), dtype=dtype).pow(6) * -60
-    write = torch.rand(B, H, keys, dtype=dtype)
-    gates = [decay] * (key != "delta") + [write] * (key != "gla")
+    gates = [decay] * (key != "delta") + [torch.rand(B, H, keys, dtype=dtype)] * (key != "gla")
     if key == "log_linear":  # and how much a query reads of each level
         gates.append(torch.rand(B, H, queries, LEVELS, dtype=dtype))
     q, k, v = heads(queries, keys, dtype=dtype)
@@ -145,8 +144,7 @@ def test_kda_in_segments_is_kda_at_once():
     results = []
     for segment in (64, 16):
         out, state = ruled("kda", q, k, v, decay, write, chunk=8, past=past, segment=segment)
-        grads = torch.autograd.grad(out.square().sum() + state.sum(), given)
-        results.append((out, state, *grads))
+        results.append((out, state, *torch.autograd.grad(out.square().sum() + state.sum(), given)))
     torch.testing.assert_close(*results)
 
 
@@ -345,8 +343,7 @@ def test_the_gated_delta_layer_against_qwen3_next():
     mixed = convolved(peer, torch.cat([part.flatten(2) for part in qkv], -1))
     out = within(layer, *by_head(*mixed.split([H * size, H * size, H * value], -1)), x)
     normed = peer.norm(out.flatten(0, 2), gate.flatten(0, 2)).view(B, T, H * value)
-    theirs = torch.func.functional_call(peer, names, x)
-    agree(peer.out_proj(normed), theirs, [x, *own.parameters()])
+    agree(peer.out_proj(normed), torch.func.functional_call(peer, names, x), [x, *own.parameters()])
 
 
 def test_the_kimi_delta_layer_against_transformers():

@@ -63,10 +63,9 @@ def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
     part = slice_inputs(made, rows, columns, q, k, made.v).bias()
     assert (whole is None) == (part is None)
     if whole is not None:
-        shape = (B, H, T, S)
         torch.testing.assert_close(
             part.expand(B, H, rows.stop - rows.start, columns.stop - columns.start),
-            whole.expand(shape)[:, :, rows, columns],
+            whole.expand((B, H, T, S))[:, :, rows, columns],
             rtol=1e-5,
             atol=1e-6,
         )
