@@ -230,8 +230,9 @@ def test_a_file_that_is_tried_again_may_register_again(loaded):
 def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
     """The switch may stand in Streamlit's secrets, which are read before any module of core is."""
     (tmp_path / ".streamlit").mkdir()
-    secrets = tmp_path / ".streamlit" / "secrets.toml"
-    secrets.write_text('ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8")
+    (tmp_path / ".streamlit" / "secrets.toml").write_text(
+        'ATTENTION_LAB_HOSTED = "1"\n', encoding="utf-8"
+    )
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "speaks.py").write_text("print('loaded')\n", encoding="utf-8")
     code = "import runpy; runpy.run_path('streamlit_app.py'); import core.attention; print('done')"

@@ -69,14 +69,21 @@ def fault(run, config):
 
 def small(axis, key):
     """The choice with short chunks, whose halves a graph unrolls."""
-    chunked = any(param.key == "chunk" for param in entry(axis, key).params)
-    return example(axis, key, **{"chunk": 8} if chunked else {})
+    return example(
+        axis,
+        key,
+        **{"chunk": 8} if any(param.key == "chunk" for param in entry(axis, key).params) else {},
+    )
 
 
 def alone(name):
     axis, key = name.split("-")
-    beside = {other: example(other, one) for other, one in needs(axis, key).items()}
-    return AttentionConfig(C, 4, **beside | {axis: small(axis, key)})
+    return AttentionConfig(
+        C,
+        4,
+        **{other: example(other, one) for other, one in needs(axis, key).items()}
+        | {axis: small(axis, key)},
+    )
 
 
 def candidates(axis, keys):

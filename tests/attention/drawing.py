@@ -75,8 +75,9 @@ def choices(axis, entries):
     """A choice of these entries with parameters inside their bounds."""
 
     def fill(entry):
-        strategy = st.fixed_dictionaries({param.key: value_of(param) for param in entry.params})
-        return strategy.map(lambda params: Choice.of(entry.key, **params))
+        return st.fixed_dictionaries({param.key: value_of(param) for param in entry.params}).map(
+            lambda params: Choice.of(entry.key, **params)
+        )
 
     return st.sampled_from(entries).flatmap(fill)
 

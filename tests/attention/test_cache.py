@@ -36,8 +36,12 @@ def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
     assert cache.length == T and (torch.equal(cache.real, LEFT) if padded else cache.real is None)
     if padded:
         x[~seen] = torch.nan
-        unread = read_in_parts(layer, x, key_mask=real, record=record)[0]
-        torch.testing.assert_close(unread[seen], whole[seen], rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(
+            read_in_parts(layer, x, key_mask=real, record=record)[0][seen],
+            whole[seen],
+            rtol=1e-4,
+            atol=2e-5,
+        )
 
 
 @each("key", STATES)

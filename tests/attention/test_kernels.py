@@ -43,8 +43,9 @@ def test_the_worked_example_in_blocks_of_one():
     v, want = torch.tensor([[[[0.5, 0.3], [0.8, 0.2], [0.1, 0.9]]]]), torch.tensor([0.355, 0.617])
     for key in ("chunked", "local", "block_sparse"):
         layer = Attention(AttentionConfig(2, 1, "identity", kernel=Choice.of(key, block=1)))
-        out = layer.kernel(layer.kernel_inputs(q, k, v)).out
-        torch.testing.assert_close(out.flatten(), want, rtol=0, atol=5e-4)
+        torch.testing.assert_close(
+            layer.kernel(layer.kernel_inputs(q, k, v)).out.flatten(), want, rtol=0, atol=5e-4
+        )
 
 
 HALF = math.exp(0.5)
@@ -407,8 +408,9 @@ def test_removing_masked_keys_changes_nothing(key, keys):
     scores, _ = drawn(keys)
     for mask in (torch.arange(keys) % 3 > 0, torch.arange(keys) == 3):
         whole = normalizer(key)(scores, mask.expand(B, 1, ROWS, keys))[..., mask]
-        small = normalizer(key)(scores[..., mask], None)
-        torch.testing.assert_close(whole, small, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            whole, normalizer(key)(scores[..., mask], None), rtol=1e-5, atol=1e-6
+        )
 
 
 @SIZES
@@ -451,8 +453,12 @@ def test_half_precision_is_computed_in_full(key, dtype):
 )
 def test_temperature_divides_the_scores(key, keys):
     scores, mask = drawn(keys)
-    cool = normalizer(key, temperature=0.25)(scores, mask)
-    torch.testing.assert_close(cool, normalizer(key)(scores * 4, mask), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        normalizer(key, temperature=0.25)(scores, mask),
+        normalizer(key)(scores * 4, mask),
+        rtol=1e-4,
+        atol=1e-6,
+    )
 
 
 @each("key", KEYS)

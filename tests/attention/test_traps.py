@@ -87,8 +87,9 @@ def test_a_key_hidden_from_some_heads_keeps_large_values():
     q, k, v = (x.detach() * 1e5 for x in heads())
     mask = torch.ones(B, H, 1, S, dtype=torch.bool)
     mask[:, 0, 0, 3] = False
-    out = attend(q, k, v, mask, scale=0.0).out
-    torch.testing.assert_close(out[:, 1], v[:, 1].mean(1, keepdim=True).expand(B, T, D))
+    torch.testing.assert_close(
+        attend(q, k, v, mask, scale=0.0).out[:, 1], v[:, 1].mean(1, keepdim=True).expand(B, T, D)
+    )
 
 
 @each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
@@ -143,15 +144,21 @@ def test_half_precision_stays_finite_and_sums_in_fp32(dtype):
     q, k, v = torch.randn(3, 1, 1, 1009, 16).to(dtype)
     steps = attend(q, k, v, causal(1009, 1009))
     assert steps.out.isfinite().all()
-    exact = attend(q.float(), k.float(), v.float(), causal(1009, 1009)).weights
-    torch.testing.assert_close(steps.weights.float(), exact, rtol=6e-2, atol=1e-3)
+    torch.testing.assert_close(
+        steps.weights.float(),
+        attend(q.float(), k.float(), v.float(), causal(1009, 1009)).weights,
+        rtol=6e-2,
+        atol=1e-3,
+    )
     assert (steps.weights.float().sum(-1) - 1).abs().max() < 0.02
 
 
 def test_large_scores_do_not_overflow():
     q = torch.tensor([[[[300.0, 300.0]]]])
-    steps = attend(q, torch.cat((q, -q), dim=2), torch.eye(2)[None, None], scale=1.0)
-    torch.testing.assert_close(steps.out.flatten(), torch.tensor([1.0, 0.0]))
+    torch.testing.assert_close(
+        attend(q, torch.cat((q, -q), dim=2), torch.eye(2)[None, None], scale=1.0).out.flatten(),
+        torch.tensor([1.0, 0.0]),
+    )
 
 
 @KERNELS

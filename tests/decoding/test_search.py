@@ -261,16 +261,24 @@ class T5(Seq2Seq):
         self.model = model
 
     def encode(self, source, source_mask, record=False):
-        states = self.model.encoder(source, attention_mask=source_mask).last_hidden_state
-        return EncoderOutput(states, source_mask)
+        return EncoderOutput(
+            self.model.encoder(source, attention_mask=source_mask).last_hidden_state, source_mask
+        )
 
     def start(self, memory):
         return torch.zeros(len(memory.states), 0, dtype=torch.long)
 
     def step(self, memory, state, tokens, record=False):
         state = torch.cat((state, tokens[:, None]), dim=1)
-        inputs = {"encoder_outputs": (memory.states,), "attention_mask": memory.mask}
-        return self.model(**inputs, decoder_input_ids=state).logits[:, -1], state, {}
+        return (
+            self.model(
+                encoder_outputs=(memory.states,),
+                attention_mask=memory.mask,
+                decoder_input_ids=state,
+            ).logits[:, -1],
+            state,
+            {},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -418,8 +426,14 @@ def test_samples_come_as_often_as_they_are_likely(how):
     assert sum(expected.values()) == pytest.approx(draws, rel=1e-5)
     generator, counts = torch.Generator().manual_seed(0), Counter[tuple[int, ...]]()
     for _ in range(draws // 200):
-        tree = sample(model, prompt, generator, samples=200, sampling=how, max_length=3)
-        counts.update({one.tokens: one.samples for one in tree.hypotheses})
+        counts.update(
+            {
+                one.tokens: one.samples
+                for one in sample(
+                    model, prompt, generator, samples=200, sampling=how, max_length=3
+                ).hypotheses
+            }
+        )
     assert not any(counts[output] for output, count in expected.items() if count == 0)
     likely = {output: count for output, count in expected.items() if count >= 5}
     freedom = len(likely)

@@ -197,8 +197,9 @@ def test_luong_p_looks_at_the_same_place_however_long_the_padding_is():
     layer = Attention(AttentionConfig(6, 2, mask=Choice.of("local_p", window=2)))
     x = torch.randn(1, 5, 6)
     filled = torch.cat((x, torch.full((1, 4, 6), float("nan"))), 1)
-    key_mask = torch.arange(9)[None] < 5
-    torch.testing.assert_close(layer(x, filled, key_mask=key_mask).merged, layer(x).merged)
+    torch.testing.assert_close(
+        layer(x, filled, key_mask=torch.arange(9)[None] < 5).merged, layer(x).merged
+    )
     hidden = layer.projection.query(x)[0, 3, :3]  # the first head's query at 3
     mask: Any = layer.mask
     place = 5 * torch.sigmoid(mask.vector[0] @ torch.tanh(mask.weight[0] @ hidden))

@@ -39,8 +39,11 @@ def documents(seed=0):
         rows.append(lines)
     flat = [torch.cat(lines) for lines in rows]
     source = nn.utils.rnn.pad_sequence(flat, batch_first=True)
-    mask = torch.arange(source.shape[1]) < torch.tensor([len(row) for row in flat])[:, None]
-    return source, mask, rows
+    return (
+        source,
+        torch.arange(source.shape[1]) < torch.tensor([len(row) for row in flat])[:, None],
+        rows,
+    )
 
 
 def direction(weights, suffix, xs, cell, size):

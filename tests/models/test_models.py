@@ -164,8 +164,11 @@ def test_padding_changes_nothing(case):
     if (
         case.shape.input == "features"
     ):  # every row has every column; one that is missing may hold anything
-        other = torch.where(mask, source, torch.tensor([5.0, -1.0, 2.0, 1e6]))
-        torch.testing.assert_close(model(other, mask).logits, together, **CLOSE)
+        torch.testing.assert_close(
+            model(torch.where(mask, source, torch.tensor([5.0, -1.0, 2.0, 1e6])), mask).logits,
+            together,
+            **CLOSE,
+        )
         return
     more = (0, 4) if source.dim() == 2 else (0, 0, 0, 4)
     wider = torch.nn.functional.pad(source, more, value=9), torch.nn.functional.pad(mask, (0, 4))
@@ -246,8 +249,9 @@ def test_looks_of_a_classifier_are_its_first_row_or_its_mean_row():
     )
     model, source, mask, _ = CASES["classifier-mean"].made()
     recorded = model(source, mask, record=True)
-    mean_row = recorded.maps["self"][0].weights[1, :, :2].mean(1)
-    torch.testing.assert_close(recorded.source_attention[0][1, :, 0], mean_row)
+    torch.testing.assert_close(
+        recorded.source_attention[0][1, :, 0], recorded.maps["self"][0].weights[1, :, :2].mean(1)
+    )
 
 
 @every

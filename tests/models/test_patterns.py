@@ -396,8 +396,11 @@ def attention_of(axis, key) -> AttentionConfig:
 @each(("axis", "key"), ALL_CHOICES)
 def test_every_choice_trains_in_a_transformer_and_every_preset_in_its_model(axis, key):
     config = attention_of(axis, key)
-    recurrent = axis == "preset" and config.projection.key == "identity"
-    learns(ModelConfig("recurrent", ANY_C, 1, config) if recurrent else transformer(config))
+    learns(
+        ModelConfig("recurrent", ANY_C, 1, config)
+        if (axis == "preset" and config.projection.key == "identity")
+        else transformer(config)
+    )
 
 
 def beside_each(values, choices=ALL_CHOICES):
@@ -575,8 +578,9 @@ def loss_after(name: str, config: ModelConfig, steps: int, attends: bool = True)
             return F.mse_loss(out, target) / (3 * target.var())
         return F.cross_entropy(out.reshape(-1, out.shape[-1]), target.reshape(-1))
 
-    optimizer = torch.optim.Adam(model.parameters(), 5e-3, fused=True)
-    return descend(optimizer, loss, steps, LIMIT, torch.inf)
+    return descend(
+        torch.optim.Adam(model.parameters(), 5e-3, fused=True), loss, steps, LIMIT, torch.inf
+    )
 
 
 @each("name", KINDS)
@@ -675,8 +679,12 @@ def trained_loss(tied: bool, seed: int) -> float:
 
     def loss() -> torch.Tensor:
         batch = task.batch(16, data)
-        logits = model(batch.source, batch.source_mask).logits
-        losses.append(F.cross_entropy(logits.flatten(0, 1), batch.target_out.flatten()))
+        losses.append(
+            F.cross_entropy(
+                model(batch.source, batch.source_mask).logits.flatten(0, 1),
+                batch.target_out.flatten(),
+            )
+        )
         return losses[-1]
 
     descend(torch.optim.Adam(model.parameters(), 3e-3, fused=True), loss, steps, clip=torch.inf)

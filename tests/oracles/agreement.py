@@ -110,5 +110,6 @@ def layer_of(
     **params,
 ) -> Attention:
     projection, place = Choice.of("multi_head", bias=bias), Choice.of(position, **params)
-    config = AttentionConfig(d_model, heads, projection, score, place, mask)
-    return Attention(config, add_positions=True).eval()
+    return Attention(
+        AttentionConfig(d_model, heads, projection, score, place, mask), add_positions=True
+    ).eval()

@@ -49,8 +49,10 @@ BLOCKS = [
 
 
 def heads(queries=T, keys=S, value=E, dtype=torch.float32):
-    shapes = (B, H, queries, D), (B, H, keys, D), (B, H, keys, value)
-    return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+    return tuple(
+        torch.randn(shape, dtype=dtype, requires_grad=True)
+        for shape in ((B, H, queries, D), (B, H, keys, D), (B, H, keys, value))
+    )
 
 
 @each("kernel", BLOCKS)
@@ -64,9 +66,13 @@ def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
     real = torch.arange(keys or T) < torch.tensor([[11], [26]]) if "padding" in mask else None
     ours, exact = layer(x, context, key_mask=real, record=False), twin(layer, kernel="exact")
     assert ours.weights is None
-    theirs = exact(x, context, key_mask=real)
-    inputs = [x, *layer.parameters()]
-    agree(ours.merged, theirs.merged, inputs, [x, *exact.parameters()], felt=False)
+    agree(
+        ours.merged,
+        exact(x, context, key_mask=real).merged,
+        [x, *layer.parameters()],
+        [x, *exact.parameters()],
+        felt=False,
+    )
 
 
 BANDS = [
@@ -204,8 +210,13 @@ def test_performer_against_performer_pytorch():
     kernel = Choice.of("performer", features=23, seed=5)
     config, (q, k, v) = AttentionConfig(H * D, H, "identity", kernel=kernel), heads()
     how = {"projection_matrix": Attention(config).kernel.directions, "eps": EPSILON}
-    features = softmax_kernel(q, is_query=True, **how), softmax_kernel(k, is_query=False, **how)
-    agree(called(config, q, k, v), linear_attention(*features, v), [v])
+    agree(
+        called(config, q, k, v),
+        linear_attention(
+            *(softmax_kernel(q, is_query=True, **how), softmax_kernel(k, is_query=False, **how)), v
+        ),
+        [v],
+    )
 
 
 def test_causal_performer_against_performer_pytorch():
@@ -215,8 +226,11 @@ def test_causal_performer_against_performer_pytorch():
     (q, k, v), directions = heads(T, T), Attention(config).kernel.directions
     fq = query_features(q * D**-0.25, directions)
     fk = key_features(k * D**-0.25, directions, None, True)
-    theirs = causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0)
-    agree(called(config, q, k, v), theirs, [q, k, v])
+    agree(
+        called(config, q, k, v),
+        causal_linear_attention_noncuda(fq, fk, v, chunk_size=T, eps=0.0),
+        [q, k, v],
+    )
 
 
 def test_linformer_against_linformer():
@@ -227,8 +241,11 @@ def test_linformer_against_linformer():
     own = {"proj_k": layer.kernel.to_key, "proj_v": layer.kernel.to_value}
     names = by_name(layer, "to_q", "to_k", "to_v", "to_out") | own
     x = torch.randn(B, S, H * D, requires_grad=True)
-    theirs = torch.func.functional_call(peer, names, x)
-    agree(layer(x, record=False).merged, theirs, [x, *layer.parameters()])
+    agree(
+        layer(x, record=False).merged,
+        torch.func.functional_call(peer, names, x),
+        [x, *layer.parameters()],
+    )
 
 
 def test_nystrom_against_transformers():
@@ -248,8 +265,11 @@ def test_nystrom_against_transformers():
     layer, x = Attention(AttentionConfig(H * D, H, kernel=kernel)), torch.randn(B, length, H * D)
     names = by_name(layer, "query", "key", "value", "")
     (theirs,) = torch.func.functional_call(peer, names, x.requires_grad_())[:1]
-    ours = layer(x, record=False).out.transpose(1, 2).flatten(2)
-    agree(ours, theirs, [x, *(weight for name, weight in names.items() if "weight" in name)])
+    agree(
+        layer(x, record=False).out.transpose(1, 2).flatten(2),
+        theirs,
+        [x, *(weight for name, weight in names.items() if "weight" in name)],
+    )
 
 
 @each("chunk", [1, 8, 37, 64])
@@ -287,8 +307,11 @@ def test_retention_against_minimax():
     mixed = peer.act_fn(peer.qkv_proj(x)).reshape(B, T, H, 3 * size).transpose(1, 2)
     own = AttentionConfig(width, H, "identity", "dot", kernel=kernel)
     merged = called(own, *mixed.split(size, dim=-1)).transpose(1, 2).flatten(2)
-    ours = peer.out_proj(torch.sigmoid(peer.output_gate(x)) * peer.norm(merged))
-    agree(ours, peer(x, None, None)[0], [x])
+    agree(
+        peer.out_proj(torch.sigmoid(peer.output_gate(x)) * peer.norm(merged)),
+        peer(x, None, None)[0],
+        [x],
+    )
 
 
 def test_the_rates_of_decay_are_the_papers():

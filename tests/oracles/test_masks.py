@@ -107,8 +107,9 @@ def test_flex_attention_sees_the_same_cells(choice, mod):
 def test_through_flex_attention(choice, mod):
     q, (k, v) = torch.randn(1, H, T, 16), torch.randn(2, 1, H, S, 16)
     out = flex_attention(q, k, v, block_mask=create_block_mask(mod, None, None, T, S, device="cpu"))
-    ours = attend(q, k, v, build_mask(choice, T, S)).out
-    torch.testing.assert_close(ours, out, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        attend(q, k, v, build_mask(choice, T, S)).out, out, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_an_offset_moves_the_queries_and_padding_hides_keys():
@@ -233,8 +234,11 @@ def test_local_p_is_the_papers_with_its_gradients():
     layer = Attention(AttentionConfig(6, 1, "identity", "dot", mask=mask)).double()
     x, context = torch.randn(1, 5, 6).double(), torch.randn(1, 11, 6).double().requires_grad_()
     own: Any = layer.mask
-    peer = luong(x[0], context[0], context[0], own.weight[0], own.vector[0], 2)
-    agree(layer(x, context).merged[0], peer, (context, own.weight, own.vector))
+    agree(
+        layer(x, context).merged[0],
+        luong(x[0], context[0], context[0], own.weight[0], own.vector[0], 2),
+        (context, own.weight, own.vector),
+    )
 
 
 # Trees, continuations, block diffusion and neighborhoods against independent definitions.
@@ -266,8 +270,11 @@ def diffusion(length, size):
         clean_i, clean_j = i >= length, j >= length
         block_i, block_j = (i - length * clean_i) // size, (j - length * clean_j) // size
         diagonal = block_i == block_j and clean_i == clean_j
-        offset_causal = block_i > block_j and clean_j and not clean_i
-        return diagonal or offset_causal or (block_i >= block_j and clean_i and clean_j)
+        return (
+            diagonal
+            or (block_i > block_j and clean_j and not clean_i)
+            or (block_i >= block_j and clean_i and clean_j)
+        )
 
     return Choice.of("block_diffusion", noised=length, size=size), sees
 
@@ -389,8 +396,11 @@ def test_moba_through_attention_has_the_gradients_of_the_loops_mask():
     layer = Attention(AttentionConfig(C, H, mask=MOBA)).double()
     x = torch.randn(B, LENGTH, C, dtype=torch.float64, requires_grad=True)
     steps = layer(x)
-    seen = moba_of(steps, torch.ones(B, LENGTH), 3, 3)
-    agree(steps.merged, twin(layer, mask="none")(x, mask=seen).merged, (x,))
+    agree(
+        steps.merged,
+        twin(layer, mask="none")(x, mask=moba_of(steps, torch.ones(B, LENGTH), 3, 3)).merged,
+        (x,),
+    )
 
 
 def test_moba_by_hand():
@@ -460,8 +470,11 @@ def test_index_scores_are_the_reports_sum_with_its_gradients():
     rows = []
     for token in x[0]:
         q, w = mask.query(token).view(2, 4), mask.weight(token)
-        sums = [sum(w[h] * torch.relu(q[h] @ one) for h in range(2)) * 8**-0.5 for one in k]
-        rows.append(torch.stack(sums))
+        rows.append(
+            torch.stack(
+                [sum(w[h] * torch.relu(q[h] @ one) for h in range(2)) * 8**-0.5 for one in k]
+            )
+        )
     ours = mask.index_scores(ScoreBlock.whole(7, 11, x=x, context=keys))[0]
     agree(ours, torch.stack(rows), (keys, mask.query.weight, mask.key.weight, mask.weight.weight))
 
@@ -535,8 +548,9 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
     optimizer = torch.optim.Adam(indexer.parameters(), 0.01)
 
     def share(x):
-        block = ScoreBlock.whole(LENGTH, LENGTH, x=x, context=x)
-        return selection(indexer(block), full(x).weights.detach(), 4).weight
+        return selection(
+            indexer(ScoreBlock.whole(LENGTH, LENGTH, x=x, context=x)), full(x).weights.detach(), 4
+        ).weight
 
     held_out = torch.randn(64, LENGTH, C)
     before = share(held_out)
@@ -553,9 +567,15 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
 
 
 def sparse_layer(size, blocks, window, heads=3, kv_heads=3):
-    kernel = Choice.of("nsa", size=size, blocks=blocks, window=window)
     projection = Choice.of("grouped_query", kv_heads=kv_heads)
-    return Attention(AttentionConfig(heads * D, heads, projection, kernel=kernel)).double()
+    return Attention(
+        AttentionConfig(
+            heads * D,
+            heads,
+            projection,
+            kernel=Choice.of("nsa", size=size, blocks=blocks, window=window),
+        )
+    ).double()
 
 
 def softmax_of(q, pairs):

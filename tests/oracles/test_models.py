@@ -31,8 +31,9 @@ def compare(model, given, theirs):
     """Outputs, recorded or not, and the gradient of each of the model's weights, which `theirs` reads by name."""
     weights = dict(model.named_parameters())
     for record in (False, True):
-        logits = model(*given, record=record).logits
-        agree(logits, theirs(weights), list(weights.values()), felt=False)
+        agree(
+            model(*given, record=record).logits, theirs(weights), list(weights.values()), felt=False
+        )
 
 
 def linear(w, name, x):
@@ -53,8 +54,12 @@ def attention(w, name, x, seen):
     heads = []
     for h in range(H):
         part = slice(h * D, (h + 1) * D)
-        scores = (q[:, part] @ k[:, part].T / math.sqrt(D)).masked_fill(~seen, -torch.inf)
-        heads.append(torch.softmax(scores, -1) @ v[:, part])
+        heads.append(
+            torch.softmax(
+                (q[:, part] @ k[:, part].T / math.sqrt(D)).masked_fill(~seen, -torch.inf), -1
+            )
+            @ v[:, part]
+        )
     return linear(w, f"{name}.projection.output", torch.cat(heads, -1))
 
 
@@ -213,8 +218,13 @@ def test_the_transformer_is_torchs(norm, source):
     def torchs(w):
         scaled = w["source.token.weight"][read] * math.sqrt(C) if words else None
         x = linear(w, "source", read) if scaled is None else scaled
-        y = w["target.token.weight"][target] * math.sqrt(C)
-        return linear(w, "output", torch.func.functional_call(peer, renamed(w), (x, y), masks))
+        return linear(
+            w,
+            "output",
+            torch.func.functional_call(
+                peer, renamed(w), (x, w["target.token.weight"][target] * math.sqrt(C)), masks
+            ),
+        )
 
     compare(model, (read, REAL, target), torchs)
 
@@ -398,8 +408,11 @@ def recurrent_agree(config, reference):
     finally:
         torch.set_default_dtype(torch.float32)
     for record in (False, True):
-        ours = model(source, mask, target, record=record).logits
-        agree(ours, torch.stack(rows), list(model.parameters()))
+        agree(
+            model(source, mask, target, record=record).logits,
+            torch.stack(rows),
+            list(model.parameters()),
+        )
 
 
 @each("config", LUONG.values())
@@ -436,8 +449,11 @@ def texts(rows, generator):
     order = torch.rand(rows, PAIRS, generator=generator).argsort(1)
     answers = values.gather(1, order)
     pairs = [(keys, values), (keys.gather(1, order), answers)]
-    text = torch.cat([torch.stack(pair, 2).flatten(1) for pair in pairs], 1)
-    return text[:, :-1], answers, torch.arange(2 * PAIRS, 4 * PAIRS - 1, 2)
+    return (
+        torch.cat([torch.stack(pair, 2).flatten(1) for pair in pairs], 1)[:, :-1],
+        answers,
+        torch.arange(2 * PAIRS, 4 * PAIRS - 1, 2),
+    )
 
 
 def recalled(key, projection):

@@ -156,8 +156,15 @@ GATES = {"deltanet": None, "kimi_linear": torch.sigmoid}
 
 def layer_of(key, **changes):
     config = preset(key).config(WIDTH, HEADS)
-    projection = Choice.of("short_conv", **{**config.projection.kwargs, **changes})
-    return perturbed(Attention(config.with_(projection=projection)).double().eval())
+    return perturbed(
+        Attention(
+            config.with_(
+                projection=Choice.of("short_conv", **{**config.projection.kwargs, **changes})
+            )
+        )
+        .double()
+        .eval()
+    )
 
 
 def convolved(projection, x):
@@ -208,8 +215,10 @@ def test_padding_is_not_convolved(kernel, side):
     padded = torch.cat((padding, x) if side == "left" else (x, padding), 1)
     real = torch.arange(5 + LENGTH) >= 5 if side == "left" else torch.arange(5 + LENGTH) < LENGTH
     for record in (True, False):
-        out = layer(padded, key_mask=real.expand(B, -1), record=record).merged[:, real]
-        torch.testing.assert_close(out, layer(x, record=record).merged)
+        torch.testing.assert_close(
+            layer(padded, key_mask=real.expand(B, -1), record=record).merged[:, real],
+            layer(x, record=record).merged,
+        )
 
 
 # ONNX's own suite for Attention and RotaryEmbedding, computed by this house: only shapes, caches and names are theirs.
@@ -362,5 +371,6 @@ def test_case(name):
     scope = pytest.raises(AssertionError) if name in OUT_OF_SCOPE else nullcontext()
     with scope:
         for key, value in zip(out_names, map(tensor, outputs), strict=True):
-            rtol = RTOL.get(value.dtype, case.rtol)
-            torch.testing.assert_close(results[key], value, rtol=rtol, atol=1e-6)
+            torch.testing.assert_close(
+                results[key], value, rtol=RTOL.get(value.dtype, case.rtol), atol=1e-6
+            )

@@ -41,8 +41,11 @@ def test_shared_heads_against_sdpa(kv_heads, head_dim, cross, record):
     parts = ((p.query(x), H), (p.key(context), p.kv_heads), (p.value(context), p.kv_heads))
     q, k, v = (part.unflatten(-1, (n, -1)).transpose(1, 2) for part, n in parts)
     theirs = F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(2)
-    ours = layer(x, context if cross else None, record=record).merged
-    agree(ours, p.output(theirs), (x, context, p.key.weight))
+    agree(
+        layer(x, context if cross else None, record=record).merged,
+        p.output(theirs),
+        (x, context, p.key.weight),
+    )
 
 
 @each("groups", [1, 2, 3, 6])
@@ -88,8 +91,11 @@ def test_differential_against_diffllama(depth):
     out, halves = torch.func.functional_call(peer, names, given)
     steps, (first, second) = layer(x), halves.chunk(2, dim=1)
     assert_close(steps.weights, first - p.weight() * second)
-    learned = [weight for name, weight in layer.named_parameters() if "key.bias" not in name]
-    agree(steps.merged, out, [x, *learned])
+    agree(
+        steps.merged,
+        out,
+        [x, *[weight for name, weight in layer.named_parameters() if "key.bias" not in name]],
+    )
 
 
 def test_what_both_maps_see_cancels():
@@ -113,8 +119,9 @@ def test_the_gate_reads_the_query_and_scales_each_head(grain, gates, kv_heads, h
     x, context = torch.randn(B, T, C), torch.randn(B, S, C)
     steps, p = layer(x, context), layer.projection
     gate = p.gate(x).sigmoid().unflatten(-1, (H, -1))  # (B, T, H, D or 1)
-    want = p.output((gate * steps.out.transpose(1, 2)).flatten(2))
-    torch.testing.assert_close(steps.merged, want)
+    torch.testing.assert_close(
+        steps.merged, p.output((gate * steps.out.transpose(1, 2)).flatten(2))
+    )
     assert p.gate.weight.shape[0] == ((H * head_dim or C) if gates else H)
 
 
@@ -171,8 +178,15 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
     layer = layer_of(choice, score="qk_norm", position="rope", mask="causal")
     gains = {"q_norm.weight": layer.score.query.weight, "k_norm.weight": layer.score.key.weight}
     x, places = torch.randn(B, T, C), torch.arange(T)[None]
-    turns = gemma4.Gemma4TextRotaryEmbedding(config)(x, places, "full_attention")
-    same_layer(layer, peer, by_name(layer, value="") | gains, x, turns, FUTURE, {})
+    same_layer(
+        layer,
+        peer,
+        by_name(layer, value="") | gains,
+        x,
+        gemma4.Gemma4TextRotaryEmbedding(config)(x, places, "full_attention"),
+        FUTURE,
+        {},
+    )
 
 
 @each("mask", ["none", "causal"])
@@ -188,8 +202,11 @@ def test_exclusive_is_its_definition_token_by_token(mask):
         y = (k[b, seen, h] @ q[b, t, h] / D**0.5).softmax(0) @ v[b, seen, h]
         own = v[b, t, h] / v[b, t, h].norm()
         rows.append(y - (y @ own) * own)
-    theirs = p.output(torch.cat(rows).view(B, T, C))
-    agree(layer(x, key_mask=real).merged, theirs, (x, p.query.weight, p.value.weight, p.value.bias))
+    agree(
+        layer(x, key_mask=real).merged,
+        p.output(torch.cat(rows).view(B, T, C)),
+        (x, p.query.weight, p.value.weight, p.value.bias),
+    )
 
 
 def test_exclusive_by_hand():
@@ -304,8 +321,9 @@ def test_grouped_latents_by_hand():
         (p.value.weight, [[5.0], [7]]),
         (p.norm.weight, [1.0, 2]),
     )
-    v = layer(torch.tensor([[[3.0, 4]]])).v
-    torch.testing.assert_close(v.flatten(), torch.tensor([5.0, -14]))
+    torch.testing.assert_close(
+        layer(torch.tensor([[[3.0, 4]]])).v.flatten(), torch.tensor([5.0, -14])
+    )
 
 
 @each("offset", [0, 4])
@@ -322,8 +340,11 @@ def test_the_absorbed_form_is_the_naive_one(rope, offset):
     assert k.shape == (B, 1, S, 9 + rope)
     short = attend(q, k, k[..., :9], scale=(5 + rope) ** -0.5)
     assert_close(short.weights, naive.weights)
-    merged = p.merge(short.out @ p.value.weight.unflatten(0, (H, 5)).mT, x)
-    agree(merged, naive.merged, (x, context, p.key.weight))
+    agree(
+        p.merge(short.out @ p.value.weight.unflatten(0, (H, 5)).mT, x),
+        naive.merged,
+        (x, context, p.key.weight),
+    )
 
 
 # Tensor products and tied states, from their papers.
@@ -339,8 +360,11 @@ def drawn():
 
 
 def output(p, q, k, v, real):
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=real[:, None, None])
-    return p.output(out.transpose(1, 2).flatten(2))
+    return p.output(
+        F.scaled_dot_product_attention(q, k, v, attn_mask=real[:, None, None])
+        .transpose(1, 2)
+        .flatten(2)
+    )
 
 
 @each(("query_rank", "rank"), [(1, 1), (6, 2), (3, 5)])
@@ -403,8 +427,11 @@ def test_tied_states_are_the_papers(kv_heads, layout):
     states = states.repeat_interleave(H // kv_heads, 1)
     shared = turned(p.turned_key(context))[:, None].expand(-1, H, -1, -1)
     k = torch.cat((states[..., : SIZE // 2], shared), -1)
-    weights = (x, context, p.tied.weight, p.turned_key.weight)
-    agree(layer(x, context, key_mask=real).merged, output(p, q, k, states, real), weights)
+    agree(
+        layer(x, context, key_mask=real).merged,
+        output(p, q, k, states, real),
+        ((x, context, p.tied.weight, p.turned_key.weight)),
+    )
 
 
 @each(

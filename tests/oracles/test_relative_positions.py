@@ -50,8 +50,13 @@ def some(heads=H, queries=T, keys=T, dim=D, dtype=torch.float32):
 
 def every_cell(rule, queries, keys, offset=0):
     """(H, T, S) from a rule of one cell, which gives a number a head."""
-    places = range(offset, offset + queries)
-    return torch.stack([torch.stack([rule(i, j) for j in range(keys)], -1) for i in places], -2)
+    return torch.stack(
+        [
+            torch.stack([rule(i, j) for j in range(keys)], -1)
+            for i in range(offset, offset + queries)
+        ],
+        -2,
+    )
 
 
 def bias_of(position, queries, keys=None, heads=1):
@@ -63,8 +68,10 @@ def bias_of(position, queries, keys=None, heads=1):
 @each("heads", [1, 2, 3, 5, 8, 11, 12, 16])
 def test_alibi_slopes_against_bloom(heads):
     """Theirs is slope · j, so that j = 1 is it."""
-    theirs = build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)
-    torch.testing.assert_close(alibi_slopes(heads), theirs[:, 0, 1])
+    torch.testing.assert_close(
+        alibi_slopes(heads),
+        build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)[:, 0, 1],
+    )
 
 
 @each("heads", [2, 4, 8, 16])
@@ -79,8 +86,9 @@ def test_alibi_against_mpt(heads):
 
 def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole():
     q, k = torch.randn(2, 1, 3, 7, 5)
-    late = Alibi(3).bias(cells(q[:, :, 5:], k, offset=5))
-    torch.testing.assert_close(Alibi(3).bias(cells(q, k))[:, 5:], late)
+    torch.testing.assert_close(
+        Alibi(3).bias(cells(q, k))[:, 5:], Alibi(3).bias(cells(q[:, :, 5:], k, offset=5))
+    )
 
 
 APART = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
@@ -130,8 +138,10 @@ BY_HAND = [
 @each(("position", "weights", "q", "k", "expected"), BY_HAND)
 def test_a_bias_by_hand(position, weights, q, k, expected):
     put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
-    bias = position.bias(cells(torch.tensor([[q]]), torch.tensor([[k]])))
-    torch.testing.assert_close(bias.reshape(expected.shape), expected)
+    torch.testing.assert_close(
+        position.bias(cells(torch.tensor([[q]]), torch.tensor([[k]]))).reshape(expected.shape),
+        expected,
+    )
 
 
 @each("kernel", ["log", "power"])
@@ -145,8 +155,11 @@ def test_kerple_cell_by_cell(kernel):
         return -r1 * torch.log(1 + r2 * abs(i - j)) if log else -r1 * abs(i - j) ** r2
 
     q, k = some(queries=4, dtype=torch.float64)
-    theirs = every_cell(rule, 4, T, offset=3)
-    agree(position.bias(cells(q, k, offset=3)), theirs, (position.slope, position.shape))
+    agree(
+        position.bias(cells(q, k, offset=3)),
+        every_cell(rule, 4, T, offset=3),
+        (position.slope, position.shape),
+    )
 
 
 def test_kerple_keeps_its_kernels_positive_definite():
@@ -171,8 +184,15 @@ def test_fire_cell_by_cell():
 
     def rule(i, j):
         longest = torch.maximum(torch.tensor(float(i), dtype=torch.float64), (m * 4.0).abs())
-        share = torch.log((c * (i - j)).abs() + 1) / (torch.log((c * longest).abs() + 1) + 1e-6)
-        return w2 @ F.relu(w1[:, 0] * share + b1) + b2
+        return (
+            w2
+            @ F.relu(
+                w1[:, 0]
+                * (torch.log((c * (i - j)).abs() + 1) / (torch.log((c * longest).abs() + 1) + 1e-6))
+                + b1
+            )
+            + b2
+        )
 
     q, k = some(queries=7, dtype=torch.float64)
     agree(position.bias(cells(q, k, offset=2)), every_cell(rule, 7, T, offset=2), own)
@@ -211,8 +231,11 @@ def test_shaw_values_against_every_cell_on_its_own():
     where = cells(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 9, 5), offset=2)
     rows = [[shaw.value[max(-3, min(3, j - i)) + 3] for j in range(9)] for i in range(2, 6)]
     vectors = torch.stack([torch.stack(row) for row in rows])
-    theirs = torch.einsum("bhts,tse->bhte", weights, vectors)
-    agree(shaw.values(weights, where), theirs, (weights, shaw.value))
+    agree(
+        shaw.values(weights, where),
+        torch.einsum("bhts,tse->bhte", weights, vectors),
+        (weights, shaw.value),
+    )
 
 
 def test_shaw_values_by_hand():
@@ -220,8 +243,9 @@ def test_shaw_values_by_hand():
     shaw, q = relative.Shaw(4, 1, 1, values=True), torch.ones(1, 1, 3, 4)
     put((shaw.value, [[10.0], [0.0], [1.0]]))
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.2, 0.3, 0.5], [0.1, 0.6, 0.3]]]])
-    added = shaw.values(weights, cells(q, q))[0, 0, :, 0]
-    torch.testing.assert_close(added, torch.tensor([0.5, 2.5, 7.0]))
+    torch.testing.assert_close(
+        shaw.values(weights, cells(q, q))[0, 0, :, 0], torch.tensor([0.5, 2.5, 7.0])
+    )
 
 
 def test_shaw_in_the_layer_adds_both_terms():
@@ -229,8 +253,11 @@ def test_shaw_in_the_layer_adds_both_terms():
     layer = layer_of("shaw", 6, 1, distance=2)
     put((layer.projection.query.weight, 0.0))
     steps, value = layer(torch.randn(1, 3, 6)), layer.position.value
-    extra = torch.stack([value[first : first + 3].mean(0) for first in (2, 1, 0)])
-    torch.testing.assert_close(steps.out[0, 0], steps.v[0, 0].mean(0) + extra)
+    torch.testing.assert_close(
+        steps.out[0, 0],
+        steps.v[0, 0].mean(0)
+        + torch.stack([value[first : first + 3].mean(0) for first in (2, 1, 0)]),
+    )
 
 
 def test_transformer_xl_against_wav2vec2_conformer():
@@ -248,8 +275,13 @@ def test_transformer_xl_against_wav2vec2_conformer():
         "pos_bias_v": layer.position.place,
     }
     places = conformer.Wav2Vec2ConformerRelPositionalEmbedding(config)(x)
-    peer = conformer.Wav2Vec2ConformerSelfAttention(config).eval()
-    same_layer(layer, peer, names, x, relative_position_embeddings=places)
+    same_layer(
+        layer,
+        conformer.Wav2Vec2ConformerSelfAttention(config).eval(),
+        names,
+        x,
+        relative_position_embeddings=places,
+    )
 
 
 def test_deberta_against_deberta_v2():
@@ -311,8 +343,12 @@ def test_t5_bias_of_a_cache_against_compute_bias(decoder):
     position, table = relative.T5(C, 5, 8, 10, not decoder), peer.relative_attention_bias.weight
     put((position.table, table))
     where = cells(torch.randn(1, 5, 3, 2), torch.randn(1, 5, 13, 2), offset=10)
-    theirs = peer.compute_bias(3, 13, past_seen_tokens=10)
-    agree(position.bias(where)[None], theirs, (position.table,), (table,))
+    agree(
+        position.bias(where)[None],
+        peer.compute_bias(3, 13, past_seen_tokens=10),
+        (position.table,),
+        (table,),
+    )
 
 
 # Sinusoids and tables against published values, and several positions at once against PyTorch's attention.
@@ -326,23 +362,26 @@ def test_sinusoids_have_the_published_values():
         [0.9093, -0.4161, 0.1987, 0.9801],
         [0.1411, -0.9900, 0.2955, 0.9553],
     ]
-    table = sinusoids(torch.arange(4.0), 4, 100.0)
-    torch.testing.assert_close(table, torch.tensor(published), rtol=0, atol=5.1e-5)
+    torch.testing.assert_close(
+        sinusoids(torch.arange(4.0), 4, 100.0), torch.tensor(published), rtol=0, atol=5.1e-5
+    )
 
 
 @each("dim", [2, 14, 62])
 def test_sinusoids_against_gptj(dim):
     """Theirs has sines first, then cosines."""
     ours, theirs = sinusoids(torch.arange(31.0), dim), gptj.create_sinusoidal_positions(31, dim)
-    joined = torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1)
-    torch.testing.assert_close(joined, theirs, rtol=1e-5, atol=5e-6)
+    torch.testing.assert_close(
+        torch.cat((ours[:, 0::2], ours[:, 1::2]), dim=1), theirs, rtol=1e-5, atol=5e-6
+    )
 
 
 @each("dim", [1, 3, 7, 63])
 def test_an_odd_dimension_ends_on_a_sine_of_the_same_law(dim):
     table = sinusoids(torch.arange(11.0), dim)
-    last = torch.sin(torch.arange(11.0) / 10000 ** ((dim - 1) / dim))
-    torch.testing.assert_close(table[:, -1], last)
+    torch.testing.assert_close(
+        table[:, -1], torch.sin(torch.arange(11.0) / 10000 ** ((dim - 1) / dim))
+    )
     assert table.shape == (11, dim)
 
 
@@ -358,8 +397,12 @@ def test_sinusoidal_adds_from_its_offset_and_learned_is_an_embedding_that_says_i
     torch.testing.assert_close(position.add(x, offset=3), x + sinusoids(torch.arange(3.0, 8.0), 7))
     ours, theirs = Learned(7, 13), nn.Embedding(13, 7)
     theirs.load_state_dict(ours.table.state_dict())
-    reference = x + theirs(torch.arange(3, 8))
-    agree(ours.add(x, offset=3), reference, (ours.table.weight,), (theirs.weight,))
+    agree(
+        ours.add(x, offset=3),
+        x + theirs(torch.arange(3, 8)),
+        (ours.table.weight,),
+        (theirs.weight,),
+    )
     with pytest.raises(ValueError, match="13.*14|14.*13"):
         ours.add(x, offset=9)
 
@@ -400,8 +443,12 @@ def test_joined_positions_against_pytorch(parts, record):
     q, k = (rotated(q), rotated(k)) if ROPE in parts else (q, k)
     bias = sum((BIASES[part] for part in parts if part in BIASES), torch.zeros(T, S))
     mask = bias.expand(B, H, T, S).masked_fill(~real[:, None, None], -math.inf)
-    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    agree(layer(x, context, key_mask=real, record=record).out, theirs, (x, context), gradient=1e-3)
+    agree(
+        layer(x, context, key_mask=real, record=record).out,
+        F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        (x, context),
+        gradient=1e-3,
+    )
 
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])
@@ -414,8 +461,9 @@ def test_a_part_with_tables_gets_its_own(learned):
     x, context = torch.randn(B, T, WIDTH), torch.randn(B, S, WIDTH)
     block = layer.kernel_inputs(*layer.projection(x, context), x, context).block
     assert len(block.tables) == layer.position.table_count > 0
-    alone = sum(part.bias(block) for part in layer.position.parts)
-    torch.testing.assert_close(layer.position.bias(block), alone)
+    torch.testing.assert_close(
+        layer.position.bias(block), sum(part.bias(block) for part in layer.position.parts)
+    )
 
 
 def test_a_score_worked_by_hand():

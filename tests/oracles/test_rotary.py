@@ -75,8 +75,11 @@ def test_interleaved_against_gptj(dims, turned, offset):
     waves = gptj.create_sinusoidal_positions(64, turned)[offset : offset + T]
     sin, cos = waves[None].chunk(2, dim=-1)
     theirs = gptj.apply_rotary_pos_emb(q[..., :turned].transpose(1, 2), sin, cos).transpose(1, 2)
-    ours = Rotary(dims, 10000.0, "interleaved", turned / dims).rotate(q, offset)
-    agree(ours, torch.cat((theirs, q[..., turned:]), -1), (q,))
+    agree(
+        Rotary(dims, 10000.0, "interleaved", turned / dims).rotate(q, offset),
+        torch.cat((theirs, q[..., turned:]), -1),
+        (q,),
+    )
 
 
 def test_the_two_layouts_differ_and_agree_once_the_dimensions_are_reordered():
@@ -186,8 +189,9 @@ def test_frequencies_and_amplitude_against_transformers(key, params, dims, lengt
     theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](config, "cpu", seq_len=length)
     position = ours(key, dims, **params).position
     if theirs.any():  # at least one pair rotates here
-        got = position.frequencies(length).float()
-        torch.testing.assert_close(got, theirs, rtol=2e-5, atol=1e-9)
+        torch.testing.assert_close(
+            position.frequencies(length).float(), theirs, rtol=2e-5, atol=1e-9
+        )
     assert position.amplitude == pytest.approx(factor, rel=1e-12)
 
 
@@ -197,8 +201,7 @@ def test_the_whole_layer_against_llama(key, params):
     config, x = peer_config(key, **params), torch.randn(B, 70, H * D) * 0.3
     turn = llama.LlamaRotaryEmbedding(config)(x, torch.arange(70)[None])
     layer, peer = ours(key, bias=False, **params), llama.LlamaAttention(config, layer_idx=0).eval()
-    how = {"position_embeddings": turn, "attention_mask": None}
-    same_layer(layer, peer, by_name(layer), x, **how)
+    same_layer(layer, peer, by_name(layer), x, position_embeddings=turn, attention_mask=None)
 
 
 @each("length", [T, ORIGINAL + 6])
@@ -209,8 +212,14 @@ def test_a_whole_layer_of_longrope_is_phi3s(length):
     q, k, v, output = (part.weight for part in layer.projection.children())
     names = {"qkv_proj.weight": torch.cat((q, k, v)), "o_proj.weight": output}
     turn = phi3.Phi3RotaryEmbedding(config)(x, torch.arange(length)[None])
-    peer = phi3.Phi3Attention(config, layer_idx=0).eval()
-    same_layer(layer, peer, names, x, position_embeddings=turn, attention_mask=None)
+    same_layer(
+        layer,
+        phi3.Phi3Attention(config, layer_idx=0).eval(),
+        names,
+        x,
+        position_embeddings=turn,
+        attention_mask=None,
+    )
 
 
 # 31.8, 15.9 and 8.0 turns; the ramp runs from dimension 0 (31 turns) to 3 (7 turns), floor(0.04) and ceil(2.18)
@@ -248,8 +257,10 @@ def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
     assert_close(layer(x[:, -1:], x, offset=69).scores, layer(x).scores[:, :, -1:])
     longer, keys = layer(torch.randn(1, 90, H * D), x), layer.projection(x, x)[1]
     # the same keys in a text of 90 places
-    among_90 = layer.position.rotate(torch.cat((keys, torch.zeros(1, H, 20, D)), dim=2))
-    torch.testing.assert_close(longer.k, among_90[:, :, :70])
+    torch.testing.assert_close(
+        longer.k,
+        layer.position.rotate(torch.cat((keys, torch.zeros(1, H, 20, D)), dim=2))[:, :, :70],
+    )
 
 
 def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
@@ -359,8 +370,11 @@ def test_cope_against_x_transformers(places):
     put((ours.table, torch.randn_like(ours.table)))
     masked = scores.masked_fill(AHEAD, LEAST)
     theirs = torch.func.functional_call(peer, {"pos_emb": ours.table}, (q, masked))
-    mine = ours.adjust(scores, cells(q, k)).masked_fill(AHEAD, -torch.inf)
-    agree(mine.softmax(-1), (masked + theirs).softmax(-1), [q, scores, ours.table])
+    agree(
+        ours.adjust(scores, cells(q, k)).masked_fill(AHEAD, -torch.inf).softmax(-1),
+        (masked + theirs).softmax(-1),
+        [q, scores, ours.table],
+    )
 
 
 TABLE = torch.arange(8.0)[:, None].tolist()
@@ -414,8 +428,10 @@ ADJUSTED = [
 def test_scores_by_hand(position, weights, scores, real, expected):
     put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
     q, k = (torch.ones(1, 1, n, 1) for n in scores.shape)
-    block = cells(q, k, key_mask=torch.tensor([real]))
-    torch.testing.assert_close(position.adjust(scores[None, None], block)[0, 0], expected)
+    torch.testing.assert_close(
+        position.adjust(scores[None, None], cells(q, k, key_mask=torch.tensor([real])))[0, 0],
+        expected,
+    )
 
 
 def test_forgetting_against_x_transformers():
@@ -423,8 +439,11 @@ def test_forgetting_against_x_transformers():
     ours, peer = perturbed(Forgetting(12, H, 0.0)), DataDependentAlibi(12, H, causal=True)
     names = {f"to_forget_gates.0.{name}": w for name, w in ours.gate.named_parameters()}
     (q, k), x = some(), torch.randn(B, T, 12, requires_grad=True)
-    mine = ours.bias(cells(q, k, x=x, context=x)).tril()
-    agree(mine, torch.func.functional_call(peer, names, x).tril(), (x, *ours.parameters()))
+    agree(
+        ours.bias(cells(q, k, x=x, context=x)).tril(),
+        torch.func.functional_call(peer, names, x).tril(),
+        (x, *ours.parameters()),
+    )
 
 
 def test_forgetting_is_its_recurrence():
@@ -443,9 +462,10 @@ def test_forgetting_by_hand_and_what_it_needs():
     """Gates of ½ and equal scores: a causal row is 1, ⅓ ⅔, 1/7 2/7 4/7."""
     layer = layer_of("forgetting", 6, 1, mask="causal")
     put((layer.position.gate.weight, 0.0), (layer.projection.query.weight, 0.0))
-    weights = layer(torch.randn(1, 3, 6)).weights[0, 0]
-    want = torch.tensor([[1.0, 0, 0], [1 / 3, 2 / 3, 0], [1 / 7, 2 / 7, 4 / 7]])
-    torch.testing.assert_close(weights, want)
+    torch.testing.assert_close(
+        layer(torch.randn(1, 3, 6)).weights[0, 0],
+        torch.tensor([[1.0, 0, 0], [1 / 3, 2 / 3, 0], [1 / 7, 2 / 7, 4 / 7]]),
+    )
     with pytest.raises(ConfigError, match="forgetting reads context.*alibi"):
         layer.position.bias(cells(*some()))
 
@@ -467,14 +487,17 @@ def test_a_formula_against_flex_attention():
     (q, k), v = (x.detach() for x in some()), torch.randn(B, H, T, 7)
     typed = Typed("where(j > i, score * 0.5, tanh(score) - (i - j) / (h + 1))")
     scores = typed.adjust(q @ k.mT * SIZE**-0.5, cells(q, k))
-    theirs = flex_attention(q, k, v, score_mod=rule)
-    torch.testing.assert_close(scores.softmax(-1) @ v, theirs, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        scores.softmax(-1) @ v, flex_attention(q, k, v, score_mod=rule), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_formula_by_hand():
     layer = layer_of("formula", 4, 2, formula="0 * score + h + i - 10 * j + T")
-    scores = layer(torch.randn(1, 2, 4), torch.randn(1, 3, 4), offset=5).scores[0]
-    torch.testing.assert_close(scores[1], torch.tensor([[13.0, 3, -7], [14, 4, -6]]))
+    torch.testing.assert_close(
+        layer(torch.randn(1, 2, 4), torch.randn(1, 3, 4), offset=5).scores[0][1],
+        torch.tensor([[13.0, 3, -7], [14, 4, -6]]),
+    )
 
 
 # Selective attention against x_transformers, and against a loop over the paper's sum under random key masks.
@@ -485,8 +508,11 @@ def test_selective_scores_are_x_transformers(keep_first):
     """Their function on causal scores; ours is given the scores before the mask."""
     scores = scores_of()
     theirs = selective_attn(scores.masked_fill(AHEAD, LEAST), no_mask_sos=keep_first)
-    ours = Selective(keep_first).adjust(scores, cells(*some()))
-    agree(ours.masked_fill(AHEAD, 0.0), theirs.masked_fill(AHEAD, 0.0), (scores,))
+    agree(
+        Selective(keep_first).adjust(scores, cells(*some())).masked_fill(AHEAD, 0.0),
+        theirs.masked_fill(AHEAD, 0.0),
+        (scores,),
+    )
 
 
 @each("padded", [False, True])
@@ -544,8 +570,11 @@ def test_mixed_scores_are_the_papers_sum(queries, keys, padded):
     scores, position = scores_of(torch.float64), MultiToken(H, queries, keys, 0.5).double()
     torch.nn.init.normal_(position.theta)
     real = torch.rand(B, T) > 0.4 if padded else torch.ones(B, T, dtype=torch.bool)
-    ours = position.adjust(scores, cells(*some(), key_mask=real if padded else None))
-    agree(ours, mixed(scores, position.theta, real), (scores, position.theta))
+    agree(
+        position.adjust(scores, cells(*some(), key_mask=real if padded else None)),
+        mixed(scores, position.theta, real),
+        (scores, position.theta),
+    )
 
 
 @each("keys", [1, 5])
@@ -581,5 +610,12 @@ def test_a_whole_layer_of_temperature_is_llama_4s(growth, step):
     projection = Choice.of("grouped_query", kv_heads=3, bias=False)
     layer = perturbed(Attention(AttentionConfig(60, 6, projection, position=position)).eval())
     mask = (torch.rand(B, 1, T, T) > 0.4) | torch.eye(T, dtype=torch.bool)
-    added = torch.zeros(mask.shape).masked_fill(~mask, LEAST)
-    same_layer(layer, peer, by_name(layer), torch.randn(B, T, 60), None, added, mask=mask)
+    same_layer(
+        layer,
+        peer,
+        by_name(layer),
+        torch.randn(B, T, 60),
+        None,
+        torch.zeros(mask.shape).masked_fill(~mask, LEAST),
+        mask=mask,
+    )

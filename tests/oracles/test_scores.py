@@ -32,8 +32,10 @@ REAL = torch.arange(S) < torch.tensor([8, 5])[:, None]
 
 
 def heads(dtype=torch.float32, queries=T, keys=S, value=E):
-    shapes = (B, H, queries, D), (B, H, keys, D), (B, H, keys, value)
-    return tuple(torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes)
+    return tuple(
+        torch.randn(shape, dtype=dtype, requires_grad=True)
+        for shape in ((B, H, queries, D), (B, H, keys, D), (B, H, keys, value))
+    )
 
 
 def masks():
@@ -168,8 +170,9 @@ def test_heads_take_neighbouring_dimensions(heads):
     """Head h reads dimensions h·D to (h + 1)·D: with one head's values zeroed, only its part of the merge changes."""
     layer = Attention(AttentionConfig(C, heads, projection="identity", score="dot"))
     steps = layer(torch.randn(B, T, C))
-    joined = torch.cat([steps.out[:, h] for h in range(heads)], dim=-1)
-    torch.testing.assert_close(steps.merged, joined)
+    torch.testing.assert_close(
+        steps.merged, torch.cat([steps.out[:, h] for h in range(heads)], dim=-1)
+    )
 
 
 # The layer against the formula as a textbook writes it.
@@ -218,8 +221,12 @@ def test_attend_on_rotated_heads_is_the_same_formula():
     layer, x, context, key_mask = rotary(False)
     q, k, v = layer.projection(x, context)
     out, _ = textbook(layer, x, context, key_mask[:, None, None, :])
-    steps = attend(rotate(q, 10000.0), rotate(k, 10000.0), v, key_mask[:, None, None, :])
-    torch.testing.assert_close(layer.projection.merge(steps.out, x), out)
+    torch.testing.assert_close(
+        layer.projection.merge(
+            attend(rotate(q, 10000.0), rotate(k, 10000.0), v, key_mask[:, None, None, :]).out, x
+        ),
+        out,
+    )
 
 
 # The learned scores by hand, and against a second writing of each paper's formula with plain loops.
@@ -268,11 +275,15 @@ def test_against_the_formula_cell_by_cell(score):
     cell = FORMULAS[score](attention.score)
     places = [(b, h, i, j) for b in range(B) for h in range(H) for i in range(T) for j in range(S)]
     theirs = torch.stack([cell(h, q[b, h, i], k[b, h, j]) for b, h, i, j in places])
-    inputs = (x, context, *attention.score.parameters())
-    agree(attention(x, context).scores, theirs.view(B, H, T, S), inputs)
+    agree(
+        attention(x, context).scores,
+        theirs.view(B, H, T, S),
+        ((x, context, *attention.score.parameters())),
+    )
     one, other = attention.score.factors(q[:, :, :1], k[:, :, :1])
-    product = (one * other).sum(-1, keepdim=True)
-    torch.testing.assert_close(product, attention.score(q[:, :, :1], k[:, :, :1]))
+    torch.testing.assert_close(
+        (one * other).sum(-1, keepdim=True), attention.score(q[:, :, :1], k[:, :, :1])
+    )
 
 
 @each("score", ["additive", "concat"])
@@ -388,8 +399,9 @@ def test_the_scale_keeps_the_variance_of_the_scores(d):
 
 
 def normalizer(key, heads=H, **params):
-    config = AttentionConfig(heads * D, heads, normalizer=Choice.of(key, **params))
-    return entry("normalizer", key).build(config)
+    return entry("normalizer", key).build(
+        AttentionConfig(heads * D, heads, normalizer=Choice.of(key, **params))
+    )
 
 
 def drawn(spread=2.0, keys=S, dtype=torch.float32):
@@ -550,10 +562,14 @@ def test_scalable_softmax_keeps_its_peak_as_keys_are_added():
 
 def test_softpick_neither_overflows_nor_counts_what_is_masked():
     own = normalizer("softpick")
-    large = own(torch.tensor([[[[500.0, 500.0, -500.0]]]]), None)
-    torch.testing.assert_close(large.flatten(), torch.tensor([0.5, 0.5, 0.0]))
-    one = own(torch.tensor([[[[math.log(2), 7.0]]]]), torch.tensor([True, False]))
-    torch.testing.assert_close(one.flatten(), torch.tensor([1.0, 0.0]))
+    torch.testing.assert_close(
+        own(torch.tensor([[[[500.0, 500.0, -500.0]]]]), None).flatten(),
+        torch.tensor([0.5, 0.5, 0.0]),
+    )
+    torch.testing.assert_close(
+        own(torch.tensor([[[[math.log(2), 7.0]]]]), torch.tensor([True, False])).flatten(),
+        torch.tensor([1.0, 0.0]),
+    )
 
 
 def talking():
@@ -582,8 +598,10 @@ def test_talking_heads_by_hand():
     own = normalizer("talking_heads", heads=2)
     put((own.before, [[1.0, 0.0], [1.0, 1.0]]), (own.after, 0.5))
     scores = torch.tensor([[0.0, math.log(3)], [0.0, -math.log(3)]]).view(1, 2, 1, 2)
-    want = torch.tensor([(1 / 4 + 1 / 2) / 2, (3 / 4 + 1 / 2) / 2]).expand(1, 2, 1, 2)
-    torch.testing.assert_close(own(scores, None), want)
+    torch.testing.assert_close(
+        own(scores, None),
+        torch.tensor([(1 / 4 + 1 / 2) / 2, (3 / 4 + 1 / 2) / 2]).expand(1, 2, 1, 2),
+    )
 
 
 def test_heads_that_talk_do_not_tell_what_is_masked():

@@ -187,15 +187,21 @@ def implied_matrix(key, q, k, *own):
         return weights * own[2].gather(-1, torch.tensor(levels).expand(*q.shape[:3], -1))
     fade = between(own[0] if key == "kda" else torch.zeros_like(k))
     reads, meets = (torch.einsum("bhid,bhjd,bhijd->bhij", rows, k, fade) for rows in (q, k))
-    system = torch.eye(k.shape[2], dtype=torch.float64) + (own[-1][..., None] * meets).tril(-1)
-    return reads @ torch.linalg.inv(system) * own[-1][:, :, None]
+    return (
+        reads
+        @ torch.linalg.inv(
+            torch.eye(k.shape[2], dtype=torch.float64) + (own[-1][..., None] * meets).tril(-1)
+        )
+        * own[-1][:, :, None]
+    )
 
 
 @each("key", [*FORMS, "log_linear"])
 def test_the_matrix_of_the_paper_times_v_is_the_output(key):
     q, k, v, *own = (x.detach() for x in drawn(key))
-    theirs = implied_matrix(key, q, unit(k), *own) @ v
-    torch.testing.assert_close(ruled(key, q, unit(k), v, *own, chunk=16)[0], theirs)
+    torch.testing.assert_close(
+        ruled(key, q, unit(k), v, *own, chunk=16)[0], implied_matrix(key, q, unit(k), *own) @ v
+    )
 
 
 @each("key", FORMS)
@@ -222,8 +228,10 @@ def test_the_weights_that_log_linear_shows_are_that_matrix():
     x = torch.randn(B, T, H * D, dtype=torch.float64)
     steps, own = layer(x), layer.kernel
     levels = own.level_rate * own.level(x).unflatten(2, (H, LEVELS)).transpose(1, 2)
-    theirs = implied_matrix("log_linear", steps.q, steps.k, *own.gates(x), F.softplus(levels))
-    torch.testing.assert_close(steps.weights, theirs)
+    torch.testing.assert_close(
+        steps.weights,
+        implied_matrix("log_linear", steps.q, steps.k, *own.gates(x), F.softplus(levels)),
+    )
 
 
 def steps_of(kernel, q, k, v, x=None, **weights):
@@ -231,8 +239,11 @@ def steps_of(kernel, q, k, v, x=None, **weights):
     layer = Attention(AttentionConfig(q.shape[-1], 1, "identity", "dot", kernel=kernel))
     put(*((weight, 0.0) for weight in layer.kernel.parameters()))
     put(*((layer.kernel.get_parameter(name), value) for name, value in weights.items()))
-    inputs = layer.kernel_inputs(q, k, v, x, torch.zeros(1, k.shape[2], q.shape[-1]))
-    return layer.kernel(replace(inputs, record=True))
+    return layer.kernel(
+        replace(
+            layer.kernel_inputs(q, k, v, x, torch.zeros(1, k.shape[2], q.shape[-1])), record=True
+        )
+    )
 
 
 def test_gla_by_hand():
@@ -260,8 +271,9 @@ def test_log_linear_by_hand():
     ones, weights = torch.ones(1, 1, 3, 1), {"level.weight": 1.0, "level_rate": rates}
     kernel = Choice.of("log_linear", levels=3)
     steps = steps_of(kernel, ones, ones, ones, torch.ones(1, 3, 1), **weights)
-    want = math.log(2) * torch.tensor([[1, 0, 0], [0.5, 1, 0], [2.5, 5, 1]])
-    torch.testing.assert_close(steps.weights[0, 0], want)
+    torch.testing.assert_close(
+        steps.weights[0, 0], math.log(2) * torch.tensor([[1, 0, 0], [0.5, 1, 0], [2.5, 5, 1]])
+    )
 
 
 @each("key", ["gla", "kda", "ssd"])
@@ -292,8 +304,11 @@ def test_the_delta_rules_against_transformers(key, peer, more):
     """Theirs divides queries by √D, as the scaled product does."""
     q, k, v, *own = given = drawn(key, dtype=torch.float32)
     turned = [x.transpose(1, 2) for x in given]
-    theirs = peer(*turned, use_qk_l2norm_in_kernel=True, **more)[0].transpose(1, 2)
-    agree(ruled(key, unit(q) * D**-0.5, unit(k), v, *own, chunk=8)[0], theirs, given)
+    agree(
+        ruled(key, unit(q) * D**-0.5, unit(k), v, *own, chunk=8)[0],
+        peer(*turned, use_qk_l2norm_in_kernel=True, **more)[0].transpose(1, 2),
+        given,
+    )
 
 
 def test_state_space_against_transformers():
@@ -372,8 +387,11 @@ def test_the_kimi_delta_layer_against_transformers():
         within(layer, *by_head(*mixed.split(width, -1)), x),
         peer.g_b_proj(peer.g_a_proj(x)),
     )
-    ours = peer.o_proj(peer.o_norm(out, after.unflatten(2, (H, D))).flatten(2))
-    agree(ours, torch.func.functional_call(peer, names, x), [x, *own.parameters()])
+    agree(
+        peer.o_proj(peer.o_norm(out, after.unflatten(2, (H, D))).flatten(2)),
+        torch.func.functional_call(peer, names, x),
+        [x, *own.parameters()],
+    )
 
 
 def test_the_state_space_layer_against_mamba2():
@@ -403,8 +421,11 @@ def test_the_state_space_layer_against_mamba2():
     v, k, q = convolved(peer, mixed).split([44, state, state], -1)
     v = v.unflatten(2, (4, size)).transpose(1, 2)
     out = within(layer, q[:, None].expand(-1, 4, -1, -1), k[:, None], v, x).flatten(2)
-    theirs = torch.func.functional_call(peer, names, x)
-    agree(peer.out_proj(peer.norm(out, gate)), theirs, [x, *own.parameters()])
+    agree(
+        peer.out_proj(peer.norm(out, gate)),
+        torch.func.functional_call(peer, names, x),
+        [x, *own.parameters()],
+    )
 
 
 def test_with_one_level_log_linear_is_mamba2():

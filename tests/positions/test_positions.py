@@ -111,8 +111,9 @@ def test_a_rotation_far_out_does_not_lose_its_angle_in_half_precision(key):
     position = layer_of(key).position
     x = torch.ones(1, 1, 1, C // H)
     exact = position.double().rotate(x.double(), offset=4000)
-    half = position.bfloat16().rotate(x.bfloat16(), offset=4000)
-    torch.testing.assert_close(half.double(), exact, rtol=0, atol=3e-2)
+    torch.testing.assert_close(
+        position.bfloat16().rotate(x.bfloat16(), offset=4000).double(), exact, rtol=0, atol=3e-2
+    )
 
 
 @each("key", IN_A_LINE)
@@ -220,8 +221,10 @@ def test_learned_positions_start_small():
 
 
 def test_what_is_added_is_the_table():
-    added = properties.additive_table(Sinusoidal(7, 100.0), 11, 7)
-    torch.testing.assert_close(added, sinusoids(torch.arange(11.0), 7, 100.0))
+    torch.testing.assert_close(
+        properties.additive_table(Sinusoidal(7, 100.0), 11, 7),
+        sinusoids(torch.arange(11.0), 7, 100.0),
+    )
     learned = Learned(7, 13)
     torch.testing.assert_close(properties.additive_table(learned, 11, 7), learned.table.weight[:11])
     assert not properties.additive_table(Position(), 11, 7).any()
@@ -229,8 +232,10 @@ def test_what_is_added_is_the_table():
 
 def test_the_matrix_of_a_turn_does_what_the_encoding_does():
     position, q = Rotary(10, 10000.0, "interleaved", 0.8), torch.randn(1, 1, 6, 10)
-    turns = properties.rotation_matrices(position, 6, 10)
-    torch.testing.assert_close(torch.einsum("tij,tj->ti", turns, q[0, 0]), position.rotate(q)[0, 0])
+    torch.testing.assert_close(
+        torch.einsum("tij,tj->ti", properties.rotation_matrices(position, 6, 10), q[0, 0]),
+        position.rotate(q)[0, 0],
+    )
 
 
 @each(("layout", "first"), [("halves", (0, 4)), ("interleaved", (0, 1))])
