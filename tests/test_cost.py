@@ -92,7 +92,6 @@ UNCOUNTED = {
 
 
 def taken(config, queries, keys=None, real=None) -> tuple[int, int]:
-    """The FLOPs that PyTorch counts, and the bytes that it allocates."""
     work = workload(config, queries, keys=keys, real=real)
     work()  # what is kept from call to call is made now
     with FlopCounterMode(display=False, custom_mapping=UNCOUNTED) as counter:

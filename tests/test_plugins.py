@@ -78,7 +78,6 @@ def run(folder, *command, **how):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """What is printed where these folders are loaded, each in a process of its own, and by the first, said."""
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (claim,) = (block for block in blocks if "register_claim" in block)
@@ -246,7 +245,6 @@ def test_a_public_copy_by_its_secrets_loads_none(tmp_path):
 
 @pytest.fixture
 def worked():
-    """The three plug-ins of docs/plugins, registered for one test."""
     before = {axis: list(entries) for axis, entries in AXES.items()}
     for file in sorted(WORKED.glob("*.py")):
         runpy.run_path(str(file))

@@ -28,7 +28,6 @@ LEFT = torch.arange(T) >= torch.tensor([[0], [3]])  # the second text begins aft
 @each(("padded", "record"), [(False, False), (True, False), (True, True)])
 @each(("axis", "key"), ENTRIES)
 def test_parts_give_what_the_whole_texts_give(axis, key, padded, record):
-    """What padding holds is not read."""
     layer, x, real = decoder_layer(axis, key), torch.randn(B, T, C), LEFT if padded else None
     in_parts, cache = read_in_parts(layer, x, key_mask=real, record=record)
     whole, seen = layer(x, key_mask=real, record=record).merged, LEFT | (not padded)

@@ -41,7 +41,6 @@ def finite(x, context, steps):
 
 
 def test_every_pair_is_built_or_refused_by_name():
-    """Whatever the two axes, the pair makes a config, or ConfigError names both and a way out."""
     wrong = [
         reason
         for (one, other), reason in drawing.pairs().items()
@@ -65,7 +64,6 @@ def failures(rows, **how):
 
 
 def test_every_pair_runs_on_one_sequence():
-    """Each pair that can be built stands in one of these rows at least."""
     rows = drawing.rows()
     assert not [*failures(rows), *failures(rows, record=False)]
 
@@ -225,7 +223,6 @@ def test_a_layer_comes_back_as_it_was(name):
 
 
 def test_another_process_reads_a_layer_of_every_mask(tmp_path):
-    """As a spawned worker does, which has made none of them itself."""
     layers = {
         name: Attention(config).eval()
         for name, config in CONFIGS.items()
@@ -334,7 +331,6 @@ def test_kernels_of_the_same_weights_agree_with_exact(key, data):
 
 @given(configs(kernel=EXACT))
 def test_what_nobody_looks_at_is_fused_where_it_can_be(config):
-    """A model that trains gets the same output as the one whose steps are drawn."""
     assert (Attention(config).fast_kernel is Attention(config).kernel) == (
         why_not_fused(config) is not None
     )
@@ -342,7 +338,6 @@ def test_what_nobody_looks_at_is_fused_where_it_can_be(config):
 
 @each("axis", [axis for axis in AXES if axis != "mask"])
 def test_every_choice_decodes_by_steps_as_it_reads_at_once(axis):
-    """Queries asked one at a time, at their place among the keys so far, get what they get together."""
     for item in AXES[axis]:
         try:
             config = AttentionConfig(C, H, mask="causal", **{axis: plain(axis, item.key)})

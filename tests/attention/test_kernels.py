@@ -141,7 +141,6 @@ def test_a_kernel_with_weights_needs_the_layer_and_what_it_reads(key):
 
 
 def test_a_hidden_key_leaves_the_state_as_it_is():
-    """Not even its forgetting is felt, and no NaN in it reaches an output or a gradient."""
     layer = Attention(AttentionConfig(C, H, kernel="gated_delta"))
     x, real = torch.randn(1, T, C), torch.ones(1, T, dtype=torch.bool)
     real[:, 9:14] = False
@@ -384,7 +383,6 @@ def test_masked_cells_are_zero_and_empty_rows_teach_nothing(key, keys):
 @SIZES
 @each("key", KEYS)
 def test_what_is_masked_cannot_be_felt(key, keys):
-    """Neither its value, nor its NaN, nor its infinity: the rows are those of the same scores without it."""
     scores, mask = drawn(keys)
     own = normalizer(key)
     broken = scores.detach().clone()
@@ -539,7 +537,6 @@ def test_each_is_worked_by_hand():
 
 
 def test_entmax_goes_from_softmax_to_sparsemax():
-    """As α grows the weights leave those of softmax, and at 2 they are sparsemax's."""
     scores, mask = drawn(67, 0.5)
     soft = normalizer("softmax")(scores, mask)
     away = [

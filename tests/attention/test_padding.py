@@ -34,7 +34,6 @@ def layer_of(axis, key):
 
 
 def felt(layer, x, context, real, rows, record):
-    """What the visible rows get, and the gradients of it in all inputs and weights."""
     x, context = (
         x.clone().requires_grad_(),
         None if context is None else context.clone().requires_grad_(),
@@ -100,7 +99,6 @@ LENGTHS = [(11, 13), (17, 5)]  # of no common divisor with a block
 
 
 def agrees_with_exact(config, queries, keys, real):
-    """The kernel's output, once it and its gradient are those of the exact one."""
     layer = Attention(config).eval()
     for weight in layer.position.parameters():
         torch.nn.init.normal_(weight, std=0.5)
@@ -120,7 +118,6 @@ def agrees_with_exact(config, queries, keys, real):
 @BLOCKS
 @each("axis", ["mask", "position"])
 def test_every_rule_reads_the_whole_and_not_its_block(key, axis):
-    """Each mask and position that the kernel takes, in small blocks, under random key masks, T ≠ S."""
     for at, item in enumerate(AXES[axis]):
         try:
             config = AttentionConfig(

@@ -64,7 +64,6 @@ def layer(seed=7, config=None, **given):
 
 
 def results(layer, record):
-    """The output and the gradients on a random key mask, in which one sequence of the batch is all padding."""
     torch.manual_seed(3)
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     real = torch.rand(B, S) < 0.6
@@ -193,7 +192,6 @@ def test_what_is_no_choice_and_what_a_function_returns_are_checked(given, words)
 
 
 def test_a_layer_returns_steps_to_a_type_checker():
-    """`make check` holds the first line; this test holds that it is so."""
     steps = assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), LayerSteps)
     assert isinstance(steps, Steps)
 
@@ -223,7 +221,6 @@ def made(key="variant", build=lambda config, *parts: cosine_power, **fields):
 
 @pytest.fixture
 def axes():
-    """The axes, which lose at the end what a test has added."""
     before = {axis: list(entries) for axis, entries in AXES.items()}
     yield AXES
     for axis, entries in before.items():
@@ -414,7 +411,6 @@ ROW = re.compile(r"\| (\w+-\w+) \| (yes|no) \| (yes|no) \| (\S.*) \|")
 
 
 def listed() -> dict[str, dict[str, bool]]:
-    """The rows of the table in docs/compile.md: choice → whether each way takes it."""
     return {
         name: {"fullgraph": whole == "yes", "export": dynamic == "yes"}
         for name, whole, dynamic, _ in ROW.findall(

@@ -94,7 +94,6 @@ def test_a_key_hidden_from_some_heads_keeps_large_values():
 
 @each("mask", [torch.ones(T, S), torch.ones(T, S, dtype=torch.long)])
 def test_a_mask_of_numbers_is_refused(mask):
-    """SDPA would add it."""
     q, k, v = heads()
     with pytest.raises((ValueError, TypeError)):
         attend(q, k, v, mask)
@@ -316,7 +315,6 @@ ALL_SCORES = {
     ],
 )
 def test_choices_that_do_not_go_together_are_refused_by_name(words, axes):
-    """Kernels that never hold all scores, or have some of the keys, among others."""
     with pytest.raises(ConfigError, match=words):
         AttentionConfig(**{"d_model": 48, "num_heads": 6} | axes)
 

@@ -131,7 +131,6 @@ def published(key: str) -> nn.Module:
 
 
 def without_experts(model: nn.Module, key: str) -> nn.Module:
-    """The model with nothing in place of its feed-forward layers."""
     for module in list(model.modules()):
         for name in {"mlp", "feed_forward", "block_sparse_moe"} & set(
             dict(module.named_children())

@@ -25,12 +25,10 @@ def config_of(axis, key, width=C):
 
 
 def inputs(width, length=T) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random tokens, each hidden or not; a row may see none."""
     return torch.randn(B, length, width), torch.rand(B, length) < 0.7, torch.randn(B, length, width)
 
 
 def outcome(layer, x, key_mask, felt, record):
-    """The output, and the gradient of every input and weight."""
     x = x.detach().clone().requires_grad_()
     merged = layer(x, key_mask=key_mask, record=record).merged
     merged.backward(felt)

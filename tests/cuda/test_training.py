@@ -189,7 +189,6 @@ def numbers(value):
 
 
 def results(pretrained, compute):
-    """The numbers, or why there are none."""
     try:
         return numbers(compute(pretrained))
     except PretrainedError as refusal:

@@ -370,7 +370,6 @@ def test_the_order_of_the_three_is_that_of_hugging_face():
 
 
 def every_output(longest, vocab):
-    """All token sequences that end on EOS, or that were cut at the longest."""
     words = [token for token in range(vocab) if token != T5_EOS]
     for length in range(longest):
         for output in itertools.product(words, repeat=length):
@@ -394,7 +393,6 @@ def tiny(kind):
 
 
 def own(logp, output) -> torch.Tensor:
-    """What each step gives its token of an output."""
     return logp.gather(1, torch.tensor(output)[:, None])[:, 0]
 
 

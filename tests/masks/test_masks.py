@@ -120,7 +120,6 @@ def test_every_entry_has_one():
 
 @each("choice", PLAIN)
 def test_any_rectangle_agrees_with_the_whole(choice):
-    """Kernels ask block by block, and a decoder row by row with an offset: the answer is the same."""
     mask = make_mask(choice_with_all(choice))
     whole = mask(ScoreBlock.whole(13, 17, num_heads=2)).expand(2, 13, 17)
     part = mask(ScoreBlock.whole(13, 17, num_heads=2).part(slice(3, 8), slice(6, 17)))
@@ -149,7 +148,6 @@ def test_a_mask_stays_on_the_device_of_its_cells(key):
 
 
 def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
-    """Each middle block sees itself, both ends and r further ones; a seed says which."""
 
     def seen(seed, random):
         return build_mask(

@@ -333,7 +333,6 @@ def build(kind, axis, key):
 )
 @torch.no_grad()
 def test_the_source_is_projected_once(kind, axis, key):
-    """Of padded sources, whose rows are exchanged after the second step, as a beam search does."""
     model, lengths, layers = build(kind, axis, key)
     source, mask = (
         torch.randint(4, 11, (2, ONCE_S)),

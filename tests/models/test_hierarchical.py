@@ -29,7 +29,6 @@ def config(**changes):
 
 
 def documents(seed=0):
-    """Padded token ids, their mask, and the sentences of each document as tensors."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for i, lengths in enumerate(RAGGED):
@@ -131,7 +130,6 @@ def test_it_is_the_paper_forward_and_backward(cell, bidirectional):
 
 
 def test_by_hand_a_document_of_two_sentences():
-    """States and scores set so that the sums can be done on paper: dot scores, cells that pass their input."""
     model = made(config(score="dot", bidirectional=False)).eval()
     for level in (model.words, model.sentences):
         level.encode = lambda x, lengths: x  # the states are the inputs

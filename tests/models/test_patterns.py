@@ -79,7 +79,6 @@ def plain_loop(model, tokens):
 
 @pytest.fixture
 def shared():
-    """A window, a window, a full layer, and again; the last two layers take keys and values of the second."""
     return build_model(stack(WINDOW, WINDOW, FULL, kv_shared_layers=2), TEXT)
 
 
@@ -269,7 +268,6 @@ def shared_stack(kind="decoder", **more):
 
 
 def by_hand(model, tokens):
-    """The stack written out, with every layer's values and those of the first."""
     x, first = model.target(tokens), None
     for layer in model.layers:
         read, own = layer.around_causal.enter(x), layer.causal
@@ -361,7 +359,6 @@ def trains(config, shape, given, seed=0):
 
 
 def learns(config, words=ANY_T):
-    """Word by word it decodes what it makes of all words at once."""
     source, mask, target = batch()
     given = source, mask, target[:, :words]
     model, logits = trains(config, SHAPE, given)
@@ -440,7 +437,6 @@ def test_every_choice_trains_in_a_stack(axis, key, kind):
 
 @each(("axis", "key", "trained"), beside_each(FEEDINGS, ENTRIES))
 def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
-    """Every feeding is built or refused, and one of them is trained."""
     for feeding in FEEDINGS:
         try:
             config = AttentionConfig(ANY_C, 1, "identity").with_(**{axis: example(axis, key)})
@@ -668,7 +664,6 @@ def test_the_first_loss_is_that_of_a_guess(kind, style, size, words, one):
 
 
 def trained_loss(tied: bool, seed: int) -> float:
-    """The mean loss of the last of 150 steps on texts."""
     task, steps = make_task(TaskConfig.of("topics", length=32)), 150
     torch.manual_seed(seed)
     config = ModelConfig.transformer(

@@ -59,7 +59,6 @@ def heads(queries=T, keys=S, value=E, dtype=torch.float32):
 @each("mask", MASKS)
 @each("keys", [None, S])
 def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
-    """In float64, over blocks that do not divide the lengths, with padding at the end, to the parameters too."""
     layer = Attention(AttentionConfig(H * D, H, mask=MASKS[mask], kernel=kernel)).double()
     x = torch.randn(B, T, H * D, dtype=torch.float64, requires_grad=True)
     context = torch.randn(B, keys, H * D, dtype=torch.float64) if keys else None
@@ -154,7 +153,6 @@ def test_chunked_drops_the_same_weights_forward_and_backward():
 
 
 def called(config, q, k, v, **given):
-    """The output of a layer's kernel alone."""
     layer = Attention(config)
     return layer.kernel(layer.kernel_inputs(q, k, v, **given)).out
 

@@ -375,7 +375,6 @@ def moba(q, k, real, size, blocks, offset):
 
 
 def moba_of(steps, real, size, blocks, offset=0):
-    """The same for every head of every text."""
     rows = [
         [moba(q, k, seen, size, blocks, offset) for q, k in zip(*text, strict=True)]
         for *text, seen in zip(steps.q, steps.k, real, strict=True)
@@ -638,7 +637,6 @@ def test_each_query_of_nsa_is_the_papers(size, blocks, window, heads, kv_heads, 
 
 
 def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
-    """With every gate at 1/2 and blocks of one token, the three branches are one causal attention each."""
     layer, x = sparse_layer(1, 64, 4096), torch.randn(B, LENGTH, 3 * D, dtype=torch.float64)
     put((layer.kernel.gate.weight, 0.0), (layer.kernel.gate.bias, 0.0))
     plain, steps = twin(layer, strict=False, kernel="exact", mask="causal")(x), layer(x)

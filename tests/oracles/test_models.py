@@ -28,7 +28,6 @@ def made(shape, **more):
 
 
 def compare(model, given, theirs):
-    """Outputs, recorded or not, and the gradient of each of the model's weights, which `theirs` reads by name."""
     weights = dict(model.named_parameters())
     for record in (False, True):
         agree(
@@ -49,7 +48,6 @@ def rms_norm(w, name, x):
 
 
 def attention(w, name, x, seen):
-    """One row (T, C), head by head."""
     q, k, v = (linear(w, f"{name}.projection.{part}", x) for part in ("query", "key", "value"))
     heads = []
     for h in range(H):
@@ -237,7 +235,6 @@ TORCHS = {"attention": "self_attn", "causal": "self_attn", "cross": "multihead_a
 
 
 def renamed(w):
-    """Our weights by torch's names."""
     weights = {}
     for kind, (side, (own, parts)) in itertools.product(("weight", "bias"), SIDES.items()):
         for i, (number, part) in itertools.product(range(LAYERS), enumerate(parts, 1)):
@@ -273,7 +270,6 @@ CELL = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 def cell_of(module, suffix=""):
-    """A step of one layer of a torch module by torch's own cell, on plain vectors."""
     weights = [getattr(module, f"{name}_l0{suffix}") for name in CELL]
 
     def step(x, state):
@@ -296,7 +292,6 @@ def side_by_side(first, second):
 
 
 def read(model, source):
-    """The states of one source, and both directions' last."""
     zeros = torch.zeros(SIZE // 2)
     start = (zeros, zeros) if isinstance(model.encoder, torch.nn.LSTM) else zeros
     words = [model.source.weight[i] for i in source]
@@ -457,7 +452,6 @@ def texts(rows, generator):
 
 
 def recalled(key, projection):
-    """The share of values that one layer recalls after STEPS steps."""
     attention = preset(key).config(32, 2).with_(projection=projection)
     torch.manual_seed(0)
     config = ModelConfig.transformer(

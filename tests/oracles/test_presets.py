@@ -360,7 +360,6 @@ def test_the_suite_is_whole():
 
 @each("name", sorted(CASES))
 def test_case(name):
-    """What is asked for, by name, as torch tensors; what is out of scope would fail."""
     case, asked = CASES[name], CASES[name].model.graph.node[0]
     ((inputs, outputs),) = case.data_sets
     names, out_names = ([one for one in part if one] for part in (asked.input, asked.output))

@@ -191,7 +191,6 @@ def test_keys_as_values_are_gemmas(kv_heads, head_dim):
 
 @each("mask", ["none", "causal"])
 def test_exclusive_is_its_definition_token_by_token(mask):
-    """One query of one head at a time, in fp64, with a random key mask; gradients of all inputs and weights."""
     layer = layer_of("exclusive", mask=mask).double()
     p, real = layer.projection, torch.rand(B, T) < 0.7
     x = torch.randn(B, T, C, dtype=torch.float64, requires_grad=True)
@@ -453,7 +452,6 @@ def test_tied_states_are_the_papers(kv_heads, layout):
     ],
 )
 def test_the_cache_holds_what_it_says_and_gives_the_same(choice, numbers, absorbed):
-    """What is stored does not depend on the number of groups, whose absorbed form gives what the whole text gives."""
     layer, x = layer_of(choice, size=H * SIZE, mask="causal"), torch.randn(B, T, H * SIZE)
     out, cache = read_in_parts(layer, x, (1,) * T)
     assert_close(out, layer(x).merged)

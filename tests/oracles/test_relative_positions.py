@@ -49,7 +49,6 @@ def some(heads=H, queries=T, keys=T, dim=D, dtype=torch.float32):
 
 
 def every_cell(rule, queries, keys, offset=0):
-    """(H, T, S) from a rule of one cell, which gives a number a head."""
     return torch.stack(
         [
             torch.stack([rule(i, j) for j in range(keys)], -1)
@@ -60,7 +59,6 @@ def every_cell(rule, queries, keys, offset=0):
 
 
 def bias_of(position, queries, keys=None, heads=1):
-    """The bias of a position that reads no numbers of q and k."""
     q, k = (torch.zeros(1, heads, n, 1) for n in (queries, keys or queries))
     return position.bias(cells(q, k))
 
@@ -239,7 +237,6 @@ def test_shaw_values_against_every_cell_on_its_own():
 
 
 def test_shaw_values_by_hand():
-    """The output grows by the weight at each distance times its vector."""
     shaw, q = relative.Shaw(4, 1, 1, values=True), torch.ones(1, 1, 3, 4)
     put((shaw.value, [[10.0], [0.0], [1.0]]))
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.2, 0.3, 0.5], [0.1, 0.6, 0.3]]]])
@@ -453,7 +450,6 @@ def test_joined_positions_against_pytorch(parts, record):
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])
 def test_a_part_with_tables_gets_its_own(learned):
-    """Two parts with tables and one without: the bias is the sum of what each adds alone, to the same vectors."""
     position = Choice.of("and", ALIBI, Choice(learned), Choice("t5"))
     layer = Attention(AttentionConfig(WIDTH, H, position=position))
     for weight in layer.position.parameters():

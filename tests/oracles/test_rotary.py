@@ -155,7 +155,6 @@ CASES = [
 
 
 def peer_config(key, dims=D, model=LlamaConfig, **params):
-    """A config that says the same in transformers' words."""
     rope = {"rope_type": NAMES[key], WORDS["original"]: 2048}
     rope |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0} if key == "llama3_rope" else {}
     rope |= {WORDS.get(name, name): value for name, value in params.items()}
@@ -315,7 +314,6 @@ CELLS = ROWS * COLUMNS
 
 @each("dims", [4, 12, 64])
 def test_queries_and_keys_of_a_grid_are_qwens(dims):
-    """Their tables of rows and columns (halves layout); scores and gradients."""
     q, k = heads(dims, CELLS)
     places = torch.cartesian_prod(torch.arange(ROWS), torch.arange(COLUMNS))
     config = qwen.Qwen2VLVisionConfig(embed_dim=H * dims, num_heads=H)
@@ -471,7 +469,6 @@ def test_forgetting_by_hand_and_what_it_needs():
 
 
 def test_a_formula_can_be_alibi():
-    """Press's slopes for 8 heads, typed."""
     typed = layer_of("formula", 16, 8, formula="score - 2 ** -(h + 1) * abs(i - j)")
     alibi, x = twin(typed, position="alibi"), torch.randn(B, T, 16)
     (_, *ours), (_, *theirs) = ([x, *one.projection.parameters()] for one in (typed, alibi))
@@ -479,7 +476,6 @@ def test_a_formula_can_be_alibi():
 
 
 def test_a_formula_against_flex_attention():
-    """PyTorch's own way to say it: a function of the score and its place."""
 
     def rule(score, b, h, i, j):
         return torch.where(j > i, score * 0.5, torch.tanh(score) - (i - j) / (h + 1))

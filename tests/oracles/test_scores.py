@@ -69,7 +69,6 @@ def test_against_sdpa(name, scale, temperature, kernel):
 
 
 def test_gradcheck():
-    """The derivative is that of the formula, in float64, with a mask that leaves one row without a key."""
     mask = torch.ones(3, 5, dtype=torch.bool).tril()
     mask[1] = False
     given = heads(torch.float64, 3, 5, 2)
@@ -405,7 +404,6 @@ def normalizer(key, heads=H, **params):
 
 
 def drawn(spread=2.0, keys=S, dtype=torch.float32):
-    """Scores, and a mask whose first key is seen by all."""
     scores = (torch.randn(B, H, T, keys) * spread).to(dtype).requires_grad_()
     mask = torch.rand(B, 1, T, keys) > 0.4
     mask[..., 0] = True
@@ -521,7 +519,6 @@ def by_rows(scores, mask, rule):
 
 
 def scalable(own, h, z):
-    """n^(s z), in shares."""
     powers = torch.pow(torch.tensor(len(z), dtype=z.dtype), own.factor[h] * z)
     return powers / powers.sum()
 
@@ -573,7 +570,6 @@ def test_softpick_neither_overflows_nor_counts_what_is_masked():
 
 
 def talking():
-    """Talking heads with random matrices."""
     own = normalizer("talking_heads")
     put((own.before, torch.randn(H, H)), (own.after, torch.randn(H, H)))
     return own

@@ -111,7 +111,6 @@ def tree_recurrence(q, k, v, decay, step, weights):
 )
 @each("keys", [T, S])
 def test_in_chunks_it_is_the_recurrence(key, chunk, keys):
-    """Gradients, too, to every gate; queries past the last key read the last state."""
     q, k, v, *gates = given = drawn(key, T, keys)
     ours, _ = ruled(key, q, unit(k), v, *gates, chunk=chunk)
     agree(ours, recurrence(key, q, unit(k), v, *gates), given)
@@ -138,7 +137,6 @@ def test_a_state_that_is_handed_on_stands_for_the_keys_before(key, chunk, cut):
 
 
 def test_kda_in_segments_is_kda_at_once():
-    """37 tokens after a state, in segments of 16: outputs, the last state and all gradients."""
     q, k, v, decay, write = given = drawn("kda")
     past = torch.randn(B, H, D, 5, dtype=torch.float64)
     results = []

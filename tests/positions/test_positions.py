@@ -73,7 +73,6 @@ def test_the_bias_of_a_block_is_the_block_of_the_bias(key, rows, columns):
 
 @each("key", [e.key for e in POSITIONS if "adjusts" in e.traits and e.key not in OTHER_ROWS])
 def test_rows_are_adjusted_each_on_its_own(key):
-    """Whole rows at a time always agree; single cells too, but for those that say that they need the row."""
     layer, scores = layer_of(key), torch.randn(B, H, T, S)
     block, rows = inputs(layer).block, slice(1, 4)
     whole = layer.position.adjust(scores, block)
@@ -166,7 +165,6 @@ def test_turns_first_made_for_a_picture_can_be_trained_with(key):
 
 @each("entry", POSITIONS)
 def test_an_entry_says_where_it_enters(entry):
-    """Only those that say so add anything, turn anything, or change scores and what they bring."""
     config = AttentionConfig(24, 3, position=Choice(entry.key))
     position = layer_of(entry.key).position
     assert bool(properties.additive_table(position, 6, 24).any()) is (entry.enters == "x")
