@@ -22,7 +22,7 @@ from core.attention.positions.rotary import rotate_pairs, tables_of_pairs
 from tests.attention.drawing import perturbed, read_in_parts
 from tests.cases import each
 from tests.oracles.agreement import agree, by_name, same_layer
-from tests.oracles.test_state_kernels import recurrence
+from tests.oracles.test_kernels import recurrence
 
 B, T, H, D = 2, 9, 8, 6
 C = H * D
