@@ -328,20 +328,22 @@ def test_half_precision_keeps_the_result(axis, key, dtype):
     """
     layer, x = precise_layer(drawing.config_of(axis, key)), torch.randn(2, 33, C)
     single = layer(x, key_mask=all_real(x)).merged
-    rounded, small = copy.deepcopy(layer).to(dtype), x.to(dtype)
-    autocast = torch.autocast("cpu", dtype)
-    for record in (True, False):
-        got = [(rounded(small, key_mask=all_real(x), record=record).merged, rounded, small)]
-        with autocast:
-            got.append((layer(x, key_mask=all_real(x), record=record).merged, layer, x))
-        for out, source, inputs in got:
+    for source, inputs, casts in (
+        (copy.deepcopy(layer).to(dtype), x.to(dtype), False),
+        (layer, x, True),
+    ):
+        want = copy.deepcopy(source).double()(inputs.double(), key_mask=all_real(x)).merged
+        for record in (True, False):
+            with torch.autocast("cpu", dtype, enabled=casts):
+                out = source(inputs, key_mask=all_real(x), record=record).merged
             assert (out.float() - single).norm() < 0.25 * single.norm()
-            want = copy.deepcopy(source).double()(inputs.double(), key_mask=all_real(x)).merged
             error = (out.double() - want).abs().amax(-1) / want.abs().max()  # of each token
             close = error < 16 * torch.finfo(dtype).eps
             assert close.double().mean() > 0.8 if key in JUMPS else close.all(), (
                 f"{error.max():.3g}"
             )
+    out.float().sum().backward()  # as a run with precision = bf16 does
+    assert all(w.grad is None or w.grad.isfinite().all() for w in layer.parameters())
 
 
 @each("key", [item.key for item in AXES["kernel"] if item.traits & {"implied"}])
@@ -370,7 +372,7 @@ def test_scores_near_ten_thousand_have_finite_gradients(key, gate):
 
 
 VISIBLE = 9
-SIZES = [10, 32, 33, 65, 130]  # across chunks, blocks and landmarks
+SIZES = [10, 33, 130]  # across chunks, blocks and landmarks
 BY_LENGTH = {
     "ntk_rope",
     "long_rope",

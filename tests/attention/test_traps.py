@@ -357,7 +357,7 @@ USUAL = preset("vaswani").config()
 
 
 @EACH
-@each(("size", "heads"), [(24, 1), (64, 8), (60, 5)])
+@each(("size", "heads"), [(24, 1), (60, 5)])
 def test_builds_runs_and_survives_json(item, size, heads):
     config = item.config(size, heads)
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config

@@ -136,20 +136,6 @@ def choice_with_all(choice):
     return AttentionConfig(mask=choice).mask
 
 
-@each("key", sorted(set(WORKED) - {"none", "and", "or", "not", "formula"}) + CONTENT)
-def test_a_mask_stays_on_the_device_of_its_cells(key):
-    """On a device without memory any tensor made elsewhere is refused. (A formula looks at values, so not here.)"""
-    config = AttentionConfig(24, 3, mask=Choice(key))
-    q, k = torch.zeros(1, 3, 5, 8, device="meta"), torch.zeros(1, 3, 7, 8, device="meta")
-    mask = make_mask(config.mask, config).to("meta")
-    x, context = torch.zeros(1, 5, 24, device="meta"), torch.zeros(1, 7, 24, device="meta")
-    block = ScoreBlock.whole(5, 7, num_heads=3, device="meta", q=q, k=k, x=x, context=context)
-    assert (mask(block).device.type, mask.weight_factor(block) is not None) == (
-        "meta",
-        key == "local_p",
-    )
-
-
 def test_bigbird_draws_the_same_blocks_each_time_and_others_by_another_seed():
 
     def seen(seed, random):

@@ -448,8 +448,12 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
                 learns(model)
 
 
-@each(("axis", "key", "feeding"), beside_each(["none", "bahdanau"]))
-def test_every_choice_trains_in_the_hybrid(axis, key, feeding):
+# tests/models/test_models.py decodes the hybrid with every projection, score and kernel.
+WITHOUT_HEADS = [c for c in ALL_CHOICES if c[0] not in ("projection", "score", "kernel")]
+
+
+@each(("axis", "key", "feeding"), beside_each(["none", "bahdanau"], WITHOUT_HEADS))
+def test_every_mask_position_normalizer_and_preset_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
     learns(
         ModelConfig("hybrid", ANY_C, config.num_heads, config, cell="lstm", feeding=feeding),
@@ -663,13 +667,13 @@ def test_the_first_loss_is_that_of_a_guess(kind, style, size, words, one):
     assert abs(tied) < max(0.1, abs(free))
 
 
-def trained_loss(tied: bool, seed: int) -> float:
+def trained_loss(tied: bool) -> float:
     task, steps = make_task(TaskConfig.of("topics", length=32)), 150
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     config = ModelConfig.transformer(
         32, 2, 2, 128, kind="decoder", norm="pre", position="sinusoidal", tied=tied
     )
-    model, data = build_model(config, task.shape), torch.Generator().manual_seed(seed)
+    model, data = build_model(config, task.shape), torch.Generator().manual_seed(0)
     losses = []
 
     def loss() -> torch.Tensor:
@@ -687,5 +691,5 @@ def trained_loss(tied: bool, seed: int) -> float:
 
 
 def test_a_tied_model_learns_nearly_as_fast():
-    behind = [trained_loss(True, seed) - trained_loss(False, seed) for seed in range(2)]
-    assert sum(behind) / 2 < 0.15, f"{behind} nats, where untrained embeddings fell 0.3 behind"
+    behind = trained_loss(True) - trained_loss(False)
+    assert behind < 0.15, f"{behind} nats, where untrained embeddings fell 0.3 behind"

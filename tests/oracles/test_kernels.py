@@ -55,21 +55,7 @@ from tests.cases import each
 from tests.oracles.agreement import agree, by_name, put, twin
 
 B, H, T, S, D, E = 2, 3, 37, 29, 7, 5
-CAUSAL, PADDING, LOCAL = Choice("causal"), Choice("padding"), Choice.of("local", window=4)
-MASKS = {
-    "none": Choice("none"),
-    "causal": CAUSAL,
-    "local": LOCAL,
-    "causal local": Choice.of("causal_local", lookback=6),
-    "dilated": Choice.of("dilated", window=2, dilation=3),
-    "block": Choice.of("block", size=6),
-    "padding": PADDING,
-    "local and padding": Choice.of("and", LOCAL, PADDING),
-    "not causal": Choice.of("not", CAUSAL),
-    "strided": Choice.of("strided", lookback=2, stride=5),
-    "longformer": Choice.of("global_window", window=2, globals=1),
-    "bigbird": Choice.of("bigbird", block=2, window=1, globals=1, random=1, seed=3),
-}
+LOCAL = Choice.of("local", window=4)
 BLOCKS = [
     Choice.of("chunked", block=8),
     Choice.of("local", block=5),
@@ -81,25 +67,6 @@ def heads(queries=T, keys=S, value=E, dtype=torch.float32):
     return tuple(
         torch.randn(shape, dtype=dtype, requires_grad=True)
         for shape in ((B, H, queries, D), (B, H, keys, D), (B, H, keys, value))
-    )
-
-
-@each("kernel", BLOCKS)
-@each("mask", MASKS)
-@each("keys", [None, S])
-def test_blocks_of_the_matrix_give_what_the_whole_gives(kernel, mask, keys):
-    layer = Attention(AttentionConfig(H * D, H, mask=MASKS[mask], kernel=kernel)).double()
-    x = torch.randn(B, T, H * D, dtype=torch.float64, requires_grad=True)
-    context = torch.randn(B, keys, H * D, dtype=torch.float64) if keys else None
-    real = torch.arange(keys or T) < torch.tensor([[11], [26]]) if "padding" in mask else None
-    ours, exact = layer(x, context, key_mask=real, record=False), twin(layer, kernel="exact")
-    assert ours.weights is None
-    agree(
-        ours.merged,
-        exact(x, context, key_mask=real).merged,
-        [x, *layer.parameters()],
-        [x, *exact.parameters()],
-        felt=False,
     )
 
 

@@ -488,17 +488,6 @@ def test_the_attention_gives_the_indexer_no_gradient():
 
 
 @BOTH
-@each("block", [1, 2, 4, 7, 64])
-def test_block_sparse_computes_the_same(choice, block):
-    """The plan of one text is not that of the next, though both are as long."""
-    exact = Attention(AttentionConfig(C, H, mask=choice))
-    sparse = twin(exact, kernel=Choice.of("block_sparse", block=block))
-    for real in (None, torch.rand(B, LENGTH) < 0.7):
-        x = torch.randn(B, LENGTH, C, requires_grad=True)
-        agree(sparse(x, key_mask=real, record=False).out, exact(x, key_mask=real).out, (x,))
-
-
-@BOTH
 def test_any_rectangle_agrees_with_the_whole(choice):
     layer, x = Attention(AttentionConfig(C, H, mask=choice)), torch.randn(B, LENGTH, C)
     real = torch.rand(B, LENGTH) < 0.7

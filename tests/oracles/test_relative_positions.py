@@ -82,13 +82,6 @@ def test_alibi_against_mpt(heads):
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_alibi_of_a_cached_query_is_the_last_row_of_the_whole():
-    q, k = torch.randn(2, 1, 3, 7, 5)
-    torch.testing.assert_close(
-        Alibi(3).bias(cells(q, k))[:, 5:], Alibi(3).bias(cells(q[:, :, 5:], k, offset=5))
-    )
-
-
 APART = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
 ONE = math.log(math.e - 1)  # whose softplus is 1
 ZEROS, ONES = [[0.0]] * 3, [[1.0] * 4] * 3
