@@ -79,8 +79,11 @@ def run(folder, *command, **how):
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
     text = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (claim,) = (block for block in blocks if "register_claim" in block)
+    (claim,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        if "register_claim" in block
+    )
     waits = "AttentionConfig(12, 3, score='{}')".format
     one, two, three = (MECHANISM.format(key=key, needs="") for key in ("one", "two", "three"))
     folders = {
@@ -214,8 +217,9 @@ def test_a_plug_in_that_needs_a_key_waits_for_the_one_that_has_it(loaded):
     keys, _, problems = loaded[0]["needs"]
     assert sorted(keys) == ["first", "second", "third"] and len(problems) == 3
     for problem, file in zip(problems, "xyz", strict=True):
-        start = f"Plug-in {file}.py, line 2: score = '{NEEDS[file][1]}'; expected one of "
-        assert problem.startswith(start), problem
+        assert problem.startswith(
+            f"Plug-in {file}.py, line 2: score = '{NEEDS[file][1]}'; expected one of "
+        ), problem
         assert problem.endswith("No plug-in that is loaded has this key."), problem
 
 

@@ -38,8 +38,11 @@ def run(config, cross=False, record=True, **how):
     """The layer of a config on random inputs, the second item of the batch shorter where the mask asks for padding."""
     x = torch.randn(B, T, C, requires_grad=True)
     context = torch.randn(B, S, C, requires_grad=True) if cross else None
-    keys = torch.arange(S if cross else T) < torch.tensor([4, 3])[:, None]
-    key_mask = keys if "padding" in str(config.mask) else None
+    key_mask = (
+        (torch.arange(S if cross else T) < torch.tensor([4, 3])[:, None])
+        if "padding" in str(config.mask)
+        else None
+    )
     return x, context, Attention(config, **how)(x, context, key_mask=key_mask, record=record)
 
 
@@ -98,8 +101,11 @@ def masks():
 @st.composite
 def configs(draw, **fixed):
     """Up to three axes chosen at random besides those fixed, the others as they are by default."""
-    free = [axis for axis in AXES if axis not in fixed]
-    axes = draw(st.lists(st.sampled_from(free), max_size=3, unique=True))
+    axes = draw(
+        st.lists(
+            st.sampled_from([axis for axis in AXES if axis not in fixed]), max_size=3, unique=True
+        )
+    )
     chosen = {
         axis: draw(masks() if axis == "mask" else choices(axis, AXES[axis])) for axis in axes
     } | fixed

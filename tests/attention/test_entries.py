@@ -107,15 +107,19 @@ def test_the_dtype_is_kept(axis, key, dtype):
     layer, x = Attention(config, add_positions=True).to(dtype), torch.randn(B, T, C, dtype=dtype)
     for record in (True, False):
         steps = layer(x, key_mask=torch.ones(B, T, dtype=torch.bool), record=record)
-        tensors = [t for t in vars(steps).values() if isinstance(t, torch.Tensor)]
-        assert {t.dtype for t in tensors} - {torch.bool} == {dtype}
-
-
-POSITIONS = [AttentionConfig(C, H, position=plain("position", e.key)) for e in AXES["position"]]
+        assert {
+            t.dtype for t in [t for t in vars(steps).values() if isinstance(t, torch.Tensor)]
+        } - {torch.bool} == {dtype}
 
 
 @each("shape", [(1, 1), (1, 7), (7, 1)])
-@each("config", [*(preset.config(C, H) for preset in PRESETS), *POSITIONS])
+@each(
+    "config",
+    [
+        *(preset.config(C, H) for preset in PRESETS),
+        *[AttentionConfig(C, H, position=plain("position", e.key)) for e in AXES["position"]],
+    ],
+)
 def test_presets_and_positions_at_every_edge(config, shape):
     queries, keys = shape
     layer = Attention(config, add_positions=True)

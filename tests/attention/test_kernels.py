@@ -49,53 +49,55 @@ def test_the_worked_example_in_blocks_of_one():
 
 
 HALF = math.exp(0.5)
-BY_HAND = [
-    # φ(x) = elu(x) + 1, so q = 1 → 2, k = 0, 1 → 1, 2: the weights are 1/3 and 2/3
-    ("linear", {}, [1.0], [0.0, 1], [3.0, 9], [3 / 3 + 9 * 2 / 3]),
-    # with one direction w = 1, D = 1: φ(x) = e^(x − x²/2), so keys 0 and 1 weigh 1 and e^(1/2)
-    (
-        Choice.of("performer", features=1),
-        {"directions": 1.0},
-        [0.3],
-        [0.0, 1],
-        [0.0, 1],
-        [HALF / (1 + HALF)],
-    ),
-    # E mixes both keys into their sum 1, F both values into their mean 2: one mixed key takes all the weight
-    (
-        Choice.of("linformer", rank=1, max_len=2),
-        {"to_key": 1.0, "to_value": 0.5},
-        [5.0],
-        [0.0, 1],
-        [1.0, 3],
-        [2.0],
-    ),
-    # γ = 1 − 1/32: with all scores 1, the second output is v₂ + γ v₁
-    ("retention", {}, [1.0, 1], [1.0, 1], [4.0, 3], [4.0, 3 + 4 * 31 / 32]),
-    # all keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it
-    ("delta", {"write.weight": 0.0}, [1.0, -3], [2.0, 5], [4.0, 7], [2.0, -4.5]),
-    # α = β = 1/2: the state goes 0 → 2 → 4, as 1/2 · 2 is read, and half of 7 − 1 is written on it
-    (
-        "gated_delta",
-        {"write.weight": 0.0, "forget.weight": 0.0, "forget.bias": 0.0, "log_rate": 0.0},
-        [1.0, -3],
-        [2.0, 5],
-        [4.0, 7],
-        [2.0, -4.0],
-    ),
-    # Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)
-    (
-        "ssd",
-        {"step.weight": 0.0, "step.bias": 0.0, "log_rate": 0.0},
-        [1.0, 1],
-        [2.0, 3],
-        [2.0, 2],
-        [4 * math.log(2), 8 * math.log(2)],
-    ),
-]
 
 
-@each(("kernel", "weights", "q", "k", "v", "want"), BY_HAND)
+@each(
+    ("kernel", "weights", "q", "k", "v", "want"),
+    [
+        # φ(x) = elu(x) + 1, so q = 1 → 2, k = 0, 1 → 1, 2: the weights are 1/3 and 2/3
+        ("linear", {}, [1.0], [0.0, 1], [3.0, 9], [3 / 3 + 9 * 2 / 3]),
+        # with one direction w = 1, D = 1: φ(x) = e^(x − x²/2), so keys 0 and 1 weigh 1 and e^(1/2)
+        (
+            Choice.of("performer", features=1),
+            {"directions": 1.0},
+            [0.3],
+            [0.0, 1],
+            [0.0, 1],
+            [HALF / (1 + HALF)],
+        ),
+        # E mixes both keys into their sum 1, F both values into their mean 2: one mixed key takes all the weight
+        (
+            Choice.of("linformer", rank=1, max_len=2),
+            {"to_key": 1.0, "to_value": 0.5},
+            [5.0],
+            [0.0, 1],
+            [1.0, 3],
+            [2.0],
+        ),
+        # γ = 1 − 1/32: with all scores 1, the second output is v₂ + γ v₁
+        ("retention", {}, [1.0, 1], [1.0, 1], [4.0, 3], [4.0, 3 + 4 * 31 / 32]),
+        # all keys alike, β = 1/2: the state goes 0 → 2 → 4.5, as 2 is read, and half of 7 − 2 is written on it
+        ("delta", {"write.weight": 0.0}, [1.0, -3], [2.0, 5], [4.0, 7], [2.0, -4.5]),
+        # α = β = 1/2: the state goes 0 → 2 → 4, as 1/2 · 2 is read, and half of 7 − 1 is written on it
+        (
+            "gated_delta",
+            {"write.weight": 0.0, "forget.weight": 0.0, "forget.bias": 0.0, "log_rate": 0.0},
+            [1.0, -3],
+            [2.0, 5],
+            [4.0, 7],
+            [2.0, -4.0],
+        ),
+        # Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)
+        (
+            "ssd",
+            {"step.weight": 0.0, "step.bias": 0.0, "log_rate": 0.0},
+            [1.0, 1],
+            [2.0, 3],
+            [2.0, 2],
+            [4 * math.log(2), 8 * math.log(2)],
+        ),
+    ],
+)
 def test_worked_by_hand(kernel, weights, q, k, v, want):
     """One head of one dimension, without a scale (score = dot)."""
     layer = Attention(AttentionConfig(1, 1, "identity", "dot", kernel=kernel))
@@ -121,8 +123,14 @@ def test_nystrom_of_constant_stretches_is_exact():
 def test_the_gated_delta_rule_overwrites_what_its_key_held():
     """With α = β = 1 a key written twice holds its second value alone, and another key's value stays."""
     k, v = torch.eye(2)[[0, 1, 0]][None, None], torch.tensor([4.0, 3.0, 9.0]).reshape(1, 1, 3, 1)
-    q = torch.eye(2)[[0, 0, 0, 1]][None, None]
-    out, _ = by_chunks(delta_rule, q, k, v, (torch.zeros(1, 1, 3), torch.ones(1, 1, 3)), 2)
+    out, _ = by_chunks(
+        delta_rule,
+        torch.eye(2)[[0, 0, 0, 1]][None, None],
+        k,
+        v,
+        (torch.zeros(1, 1, 3), torch.ones(1, 1, 3)),
+        2,
+    )
     assert out.flatten().tolist() == [4, 4, 9, 3]
 
 

@@ -139,8 +139,9 @@ def test_random_choices_in_small_blocks_agree_with_exact(key, data):
     queries, keys = data.draw(st.sampled_from([*LENGTHS, (13, 13), (7, 17)]))
     real = data.draw(st.lists(st.booleans(), min_size=2 * keys, max_size=2 * keys))
     real = torch.tensor(real).view(2, keys)
-    out = agrees_with_exact(config, queries, keys, real)
-    assert not out[~real.any(1)].any(), "a text without a real token gives zeros"
+    assert not agrees_with_exact(config, queries, keys, real)[~real.any(1)].any(), (
+        "a text without a real token gives zeros"
+    )
 
 
 # No step of any mechanism leaves the device of its inputs: run on PyTorch's meta device, which needs no GPU.

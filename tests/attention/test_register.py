@@ -128,8 +128,11 @@ def test_a_normalizer_may_use_half_precision_and_never_weighs_what_is_masked():
         assert scores.dtype == torch.float32
         return torch.full_like(scores, 1 / 3)
 
-    attention = layer(normalizer=thirds, mask=causal).bfloat16()
-    weights = attention(torch.randn(B, T, C, dtype=torch.bfloat16)).weights
+    weights = (
+        layer(normalizer=thirds, mask=causal)
+        .bfloat16()(torch.randn(B, T, C, dtype=torch.bfloat16))
+        .weights
+    )
     assert (
         weights.dtype == torch.bfloat16 and not weights.triu(1).any() and weights.tril().sum() > 0
     )
@@ -192,8 +195,9 @@ def test_what_is_no_choice_and_what_a_function_returns_are_checked(given, words)
 
 
 def test_a_layer_returns_steps_to_a_type_checker():
-    steps = assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), LayerSteps)
-    assert isinstance(steps, Steps)
+    assert isinstance(
+        assert_type(Attention(AttentionConfig(C, H))(torch.randn(B, T, C)), LayerSteps), Steps
+    )
 
 
 MEANING = "A variant from outside, for the tests."

@@ -73,11 +73,13 @@ def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(confi
             tokens = tree.tokens(leaf)
             followed = force_tokens(model, prompt, tokens)
             sums = followed.logp.gather(1, torch.tensor(tokens)[:, None])[:, 0].cumsum(0)
-            totals = [tree.candidates[place].total for place in tree.path(leaf)]
-            assert totals == pytest.approx(sums.tolist(), abs=1e-3)
+            assert [tree.candidates[place].total for place in tree.path(leaf)] == pytest.approx(
+                sums.tolist(), abs=1e-3
+            )
             shape = (config.num_heads, len(sums), 6)
-            looks = [look.shape for look in followed.source_attention]
-            assert looks == [shape] * (layers if config.attention else 0)
+            assert [look.shape for look in followed.source_attention] == [shape] * (
+                layers if config.attention else 0
+            )
 
 
 def test_a_text_goes_on_from_its_last_token():
@@ -87,8 +89,9 @@ def test_a_text_goes_on_from_its_last_token():
         output = tree.hypotheses[0].tokens
         line = torch.cat((prompt.source[0], torch.tensor([prompt.first_token, *output[:-1]])))[None]
         logp = model(line, torch.ones_like(line).bool()).logits[0, 5:].log_softmax(-1).detach()
-        expected = float(logp.gather(1, torch.tensor(output)[:, None]).sum())
-        assert tree.hypotheses[0].logp == pytest.approx(expected, abs=1e-3)
+        assert tree.hypotheses[0].logp == pytest.approx(
+            float(logp.gather(1, torch.tensor(output)[:, None]).sum()), abs=1e-3
+        )
         (look,) = {each.shape for each in force_tokens(model, prompt, output).source_attention}
         assert look == (3, len(output), 5 + len(output))
 
@@ -98,8 +101,9 @@ def test_a_beam_of_one_is_greedy_and_a_wider_one_finds_no_worse(config):
     model, prompt = made(config)
     (one,) = beam(model, prompt, width=1).hypotheses
     assert list(one.tokens) == greedy(model, prompt.source, prompt.mask)[0].tolist()
-    top = Sampling(top_k=1)
-    (drawn,) = sample(model, prompt, torch.Generator(), samples=5, sampling=top).hypotheses
+    (drawn,) = sample(
+        model, prompt, torch.Generator(), samples=5, sampling=Sampling(top_k=1)
+    ).hypotheses
     assert (drawn.tokens, drawn.samples) == (one.tokens, 5)
     assert beam(model, prompt, width=40).hypotheses[0].score >= one.score - 1e-4
     assert beam(model, prompt, width=1, max_length=1).hypotheses[0].tokens == one.tokens[:1]
@@ -113,8 +117,11 @@ def test_what_is_kept_and_dropped_adds_up(config):
             assert one.step == len(tree.path(place)) - 1 and (one.step == 0) == (one.parent == ROOT)
             assert one.parent == ROOT or tree.candidates[one.parent].fate == "kept"
             assert (one.fate == "ended") <= (one.token == EOS)
-    kept = Counter(one.step for one in by_beam.candidates if one.fate == "kept")
-    assert max(kept.values()) == len(by_beam.hypotheses) == 4
+    assert (
+        max(Counter(one.step for one in by_beam.candidates if one.fate == "kept").values())
+        == len(by_beam.hypotheses)
+        == 4
+    )
     assert max(Counter(one.step for one in by_beam.candidates).values()) == 8
     assert sum(one.samples for one in by_chance.hypotheses) == 9
     assert max(Counter(one.parent for one in by_chance.candidates if not one.samples).values()) == 3
@@ -215,8 +222,9 @@ def test_greedy_is_the_argmax_of_each_prefix(config):
     assert output.shape[1] <= 2 * 6 + 2
     ended, fed = torch.zeros(3, dtype=torch.bool), torch.full((3, 1), BOS)
     for t, tokens in enumerate(output.unbind(1)):
-        best = model.eval()(source, mask, fed).logits[:, -1].argmax(-1)
-        assert torch.equal(tokens, best.masked_fill(ended, PAD))
+        assert torch.equal(
+            tokens, model.eval()(source, mask, fed).logits[:, -1].argmax(-1).masked_fill(ended, PAD)
+        )
         ended |= (tokens == GREEDY_EOS) | (t + 1 >= 2 * mask.sum(1) + 2)
         fed = torch.cat((fed, tokens[:, None]), dim=1)
     # A row is decoded as if alone.
@@ -334,8 +342,9 @@ def test_beams_are_those_of_hugging_face(t5, width, repeats):
         ours = beam(T5(t5).eval(), prompt, width=width, no_repeat=repeats, max_length=7).hypotheses
         assert [one.tokens for one in ours] == [cut(row[1:].tolist()) for row in theirs.sequences]
         if width > 1:
-            scores = pytest.approx(theirs.sequences_scores.tolist(), rel=1e-4, abs=1e-4)
-            assert [one.score for one in ours] == scores
+            assert [one.score for one in ours] == pytest.approx(
+                theirs.sequences_scores.tolist(), rel=1e-4, abs=1e-4
+            )
 
 
 def cut(tokens):
@@ -409,8 +418,9 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
         hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
         best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)
         assert [one.tokens for one in hypotheses] == best and len(best) == 40
-        expected = pytest.approx([scores[output] for output in best], abs=1e-4)
-        assert [one.score for one in hypotheses] == expected
+        assert [one.score for one in hypotheses] == pytest.approx(
+            [scores[output] for output in best], abs=1e-4
+        )
 
 
 @each("how", [Sampling(), Sampling(1.5, top_k=2), Sampling(0.7, top_p=0.8)])
@@ -419,8 +429,9 @@ def test_samples_come_as_often_as_they_are_likely(how):
     (model, prompt), draws, expected = tiny("transformer"), 4000, {}
     torch.nn.init.normal_(model.output.weight, std=0.3)
     for output in every_output(3, 4):
-        chances = how.reshape(force_tokens(model, prompt, output).logp).softmax(-1)
-        expected[output] = draws * float(own(chances, output).prod())
+        expected[output] = draws * float(
+            own(how.reshape(force_tokens(model, prompt, output).logp).softmax(-1), output).prod()
+        )
     assert sum(expected.values()) == pytest.approx(draws, rel=1e-5)
     generator, counts = torch.Generator().manual_seed(0), Counter[tuple[int, ...]]()
     for _ in range(draws // 200):

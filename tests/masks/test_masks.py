@@ -127,8 +127,9 @@ def test_any_rectangle_agrees_with_the_whole(choice):
     whole = mask(ScoreBlock.whole(13, 17, num_heads=2)).expand(2, 13, 17)
     part = mask(ScoreBlock.whole(13, 17, num_heads=2).part(slice(3, 8), slice(6, 17)))
     assert torch.equal(part.expand(2, 5, 11), whole[:, 3:8, 6:])
-    later = mask(ScoreBlock.whole(4, 17, num_heads=2, offset=9))
-    assert torch.equal(later.expand(2, 4, 17), whole[:, 9:])
+    assert torch.equal(
+        mask(ScoreBlock.whole(4, 17, num_heads=2, offset=9)).expand(2, 4, 17), whole[:, 9:]
+    )
 
 
 def choice_with_all(choice):
@@ -198,8 +199,9 @@ def test_a_mask_that_reweighs_cannot_be_a_part_of_or_and_not(choice):
     for key in ("or", "not"):
         with pytest.raises(ConfigError, match=f"mask = {key} .* {choice.key} .* take mask = and"):
             AttentionConfig(mask=Choice.of(key, Choice.of("and", choice)))
-    config = AttentionConfig(24, 3, mask=Choice.of("and", CAUSAL, choice))
-    steps = Attention(config)(torch.randn(2, 5, 24))
+    steps = Attention(AttentionConfig(24, 3, mask=Choice.of("and", CAUSAL, choice)))(
+        torch.randn(2, 5, 24)
+    )
     assert not steps.weights.triu(1).any() and (steps.weights.sum(-1)[:, :, 1:] < 1).all()
 
 
@@ -459,8 +461,12 @@ def agree(text, kind):
             list(itertools.starmap(theirs, cells))
         return
     for h, i, j in cells:
-        want = pytest.approx(theirs(h, i, j), rel=1e-9, abs=1e-9)
-        assert ours[0, h, i, j].item() == want, (text, h, i, j)
+        assert ours[0, h, i, j].item() == pytest.approx(theirs(h, i, j), rel=1e-9, abs=1e-9), (
+            text,
+            h,
+            i,
+            j,
+        )
 
 
 @given(numbers())
@@ -589,8 +595,11 @@ def test_signs_of_a_copied_equation_are_read():
 
 
 def test_a_broken_score_is_not_blamed_on_the_formula():
-    score = torch.full((1, H, T, S), float("nan"))
-    assert parse("tanh(score) + 1", "score")(CELLS, score).isnan().all()
+    assert (
+        parse("tanh(score) + 1", "score")(CELLS, torch.full((1, H, T, S), float("nan")))
+        .isnan()
+        .all()
+    )
 
 
 @each(

@@ -533,8 +533,9 @@ def test_a_source_without_tokens_and_padding_in_front_are_refused():
 def test_each_choice_changes_what_the_hybrid_says(name):
     model, source, mask, target = RECURRENT_CASES[name].made()
     plain = Case(ModelConfig.recurrent(10, "scaled_dot", kind="hybrid"), TWO, True).made()[0]
-    difference = model(source, mask, target).logits - plain(source, mask, target).logits
-    assert difference.abs().max() > 1e-4
+    assert (
+        model(source, mask, target).logits - plain(source, mask, target).logits
+    ).abs().max() > 1e-4
 
 
 # ModelConfig and the tree of a model's parts; the Transformer against itself: masks, counts, and decoding step by step.
@@ -641,8 +642,10 @@ def test_the_parts_add_up_to_the_model_and_nothing_is_left_on_it(case):
 def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
     torch.manual_seed(0)
     B, T, C, INNER, V, LAYERS = 3, 11, 24, 40, 13, 2
-    config = ModelConfig.transformer(C, 3, LAYERS, INNER, kind="decoder")
-    model = build_model(config, Shape(V, V, 12, one_vocabulary=True))
+    model = build_model(
+        ModelConfig.transformer(C, 3, LAYERS, INNER, kind="decoder"),
+        Shape(V, V, 12, one_vocabulary=True),
+    )
     source, mask = torch.randint(4, V, (B, T)), torch.ones(B, T, dtype=torch.bool)
     whole = summarize(model, (source, mask, None), squared)
     maps = 2 * B * T * (LAYERS * (4 * C * C + 2 * C * INNER) + C * V)
@@ -690,8 +693,12 @@ def test_parts_stand_in_the_order_in_which_they_run():
         source, mask = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
         whole = summarize(model, (source, mask, source), squared)
         assert whole.layers()[0].children[0].title == first
-        paths = [part.path for part in whole.layers()]
-        assert paths == ["encoder.layers.0", "encoder.layers.1", "layers.0", "layers.1"]
+        assert [part.path for part in whole.layers()] == [
+            "encoder.layers.0",
+            "encoder.layers.1",
+            "layers.0",
+            "layers.1",
+        ]
 
 
 @each("item", [item for item in PRESETS if item.config(24, 1).projection.key != "identity"])

@@ -69,8 +69,11 @@ def plain_loop(model, tokens):
             stored[index] = [maps.key(inner), maps.value(inner)]
         q, k, v = (part.unflatten(-1, (H, C // H)) for part in (maps.query(inner), *stored[source]))
         q, k = rotate(q, base), rotate(k, base)
-        scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(C // H)
-        weights = scores.masked_fill(~causal, -math.inf).softmax(-1)
+        weights = (
+            (torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(C // H))
+            .masked_fill(~causal, -math.inf)
+            .softmax(-1)
+        )
         x = x + maps.output(torch.einsum("bhts,bshd->bthd", weights, v).flatten(-2))
         forward = layer.feed_forward
         x = x + forward.outer(F.relu(forward.inner(layer.around_feed_forward.norm(x))))
@@ -281,8 +284,9 @@ def by_hand(model, tokens):
         scores = (q @ k.mT * (SHARED_C // SHARED_H) ** -0.5).masked_fill(
             torch.ones(T, T, dtype=torch.bool).triu(1), -torch.inf
         )
-        out = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-        x = layer.around_causal.leave(x, own.projection.output(out))
+        x = layer.around_causal.leave(
+            x, own.projection.output((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        )
         x = layer.around_feed_forward.wrap(x, layer.feed_forward)
     return model.output(model.norm(x))
 
@@ -449,10 +453,15 @@ def test_a_recurrent_model_takes_a_choice_or_says_why_not(axis, key, trained):
 
 
 # tests/models/test_models.py decodes the hybrid with every projection, score and kernel.
-WITHOUT_HEADS = [c for c in ALL_CHOICES if c[0] not in ("projection", "score", "kernel")]
 
 
-@each(("axis", "key", "feeding"), beside_each(["none", "bahdanau"], WITHOUT_HEADS))
+@each(
+    ("axis", "key", "feeding"),
+    beside_each(
+        ["none", "bahdanau"],
+        [c for c in ALL_CHOICES if c[0] not in ("projection", "score", "kernel")],
+    ),
+)
 def test_every_mask_position_normalizer_and_preset_trains_in_the_hybrid(axis, key, feeding):
     config = attention_of(axis, key)
     learns(
@@ -629,12 +638,6 @@ INITIAL_STYLES: dict[str, dict[str, Any]] = {
         "output_bias": False,
     },
 }
-INITIAL_CASES = [  # of models that answer with tokens
-    (kind, style)
-    for kind in MODELS
-    if kind not in ("classifier", "one_token", "forecaster", "hierarchical")
-    for style in (("",) if kind in RECURRENT else INITIAL_STYLES)
-]
 
 
 def initial_loss(kind: str, style: str, size: int, words: int, one: bool, tied: bool) -> float:
@@ -653,7 +656,15 @@ def initial_loss(kind: str, style: str, size: int, words: int, one: bool, tied: 
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), target[:, 1:].flatten()).item()
 
 
-@each("kind, style", INITIAL_CASES)
+@each(
+    "kind, style",
+    [  # of models that answer with tokens
+        (kind, style)
+        for kind in MODELS
+        if kind not in ("classifier", "one_token", "forecaster", "hierarchical")
+        for style in (("",) if kind in RECURRENT else INITIAL_STYLES)
+    ],
+)
 @each(
     ("size", "words", "one"),
     [(16, 1000, True), (64, 65, False), (64, 65, True), (128, 16, False), (128, 1000, True)],

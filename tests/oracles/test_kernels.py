@@ -70,27 +70,32 @@ def heads(queries=T, keys=S, value=E, dtype=torch.float32):
     )
 
 
-BANDS = [
-    {"normalizer": "sink", "mask": "causal_local"},
-    {"normalizer": "softcap", "mask": "causal_local"},
-    {"normalizer": "sigmoid"},
-    {"normalizer": "sparsemax"},
-    {"normalizer": "top_k"},
-    {"normalizer": "scalable_softmax", "mask": "causal_local"},
-    {"normalizer": "softpick", "mask": "causal_local"},
-    {"normalizer": "talking_heads"},
-    {"score": "additive"},
-    {"position": "shaw"},
-    {"projection": "differential"},
-    {"projection": "grouped_query"},
-    {"mask": "local_p"},
-]
 BIASES = [{"position": key} for key in ("alibi", "t5", "transformer_xl", "forgetting", "deberta")]
 
 
 @each(
     ("kernel", "axes"),
-    [(kernel, axes) for kernel in BLOCKS for axes in BIASES + BANDS * (kernel != BLOCKS[0])],
+    [
+        (kernel, axes)
+        for kernel in BLOCKS
+        for axes in BIASES
+        + [
+            {"normalizer": "sink", "mask": "causal_local"},
+            {"normalizer": "softcap", "mask": "causal_local"},
+            {"normalizer": "sigmoid"},
+            {"normalizer": "sparsemax"},
+            {"normalizer": "top_k"},
+            {"normalizer": "scalable_softmax", "mask": "causal_local"},
+            {"normalizer": "softpick", "mask": "causal_local"},
+            {"normalizer": "talking_heads"},
+            {"score": "additive"},
+            {"position": "shaw"},
+            {"projection": "differential"},
+            {"projection": "grouped_query"},
+            {"mask": "local_p"},
+        ]
+        * (kernel != BLOCKS[0])
+    ],
 )
 def test_blocks_of_any_mechanism_are_those_of_exact(kernel, axes):
     """gpt-oss's sinks and Gemma's caps in a window, biases that are learned, and whatever else looks at one row alone."""
@@ -127,8 +132,9 @@ def test_the_derivative_of_chunked_is_that_of_the_formula():
     q, k, v = (x.detach()[:1, :1, :5, :2].requires_grad_() for x in heads(dtype=torch.float64))
     mask = torch.ones(5, 5, dtype=torch.bool).tril()
     mask[3] = False
-    config = AttentionConfig(2, 1, kernel=Choice.of("chunked", block=3), score="general")
-    layer = Attention(config).double()
+    layer = Attention(
+        AttentionConfig(2, 1, kernel=Choice.of("chunked", block=3), score="general")
+    ).double()
 
     def output(q, k, v, weight):
         return layer.kernel(layer.kernel_inputs(q, k, v, mask=mask)).out
@@ -201,8 +207,10 @@ def test_performer_against_performer_pytorch():
 
     Its gradient leaves out the stabiliser, which does not cancel beside ε: tests/attention/test_padding.py has ours.
     """
-    kernel = Choice.of("performer", features=23, seed=5)
-    config, (q, k, v) = AttentionConfig(H * D, H, "identity", kernel=kernel), heads()
+    config, (q, k, v) = (
+        AttentionConfig(H * D, H, "identity", kernel=Choice.of("performer", features=23, seed=5)),
+        heads(),
+    )
     how = {"projection_matrix": Attention(config).kernel.directions, "eps": EPSILON}
     agree(
         called(config, q, k, v),
@@ -215,8 +223,9 @@ def test_performer_against_performer_pytorch():
 
 def test_causal_performer_against_performer_pytorch():
     """Its own features look ahead for a stabiliser."""
-    kernel = Choice.of("performer", features=23, chunk=8)
-    config = AttentionConfig(H * D, H, "identity", mask="causal", kernel=kernel)
+    config = AttentionConfig(
+        H * D, H, "identity", mask="causal", kernel=Choice.of("performer", features=23, chunk=8)
+    )
     (q, k, v), directions = heads(T, T), Attention(config).kernel.directions
     fq = query_features(q * D**-0.25, directions)
     fk = key_features(k * D**-0.25, directions, None, True)
@@ -232,8 +241,10 @@ def test_linformer_against_linformer():
     kernel = Choice.of("linformer", rank=5, max_len=31)
     layer = Attention(AttentionConfig(H * D, H, Choice.of("multi_head", bias=False), kernel=kernel))
     put((peer.to_out.bias, 0.0))
-    own = {"proj_k": layer.kernel.to_key, "proj_v": layer.kernel.to_value}
-    names = by_name(layer, "to_q", "to_k", "to_v", "to_out") | own
+    names = by_name(layer, "to_q", "to_k", "to_v", "to_out") | {
+        "proj_k": layer.kernel.to_key,
+        "proj_v": layer.kernel.to_value,
+    }
     x = torch.randn(B, S, H * D, requires_grad=True)
     agree(
         layer(x, record=False).merged,
@@ -361,8 +372,9 @@ def recurrence(key, q, k, v, *gates):
         if t < k.shape[2]:
             row, share = k[:, :, t, :, None], write[:, :, t, None, None]
             erased = torch.eye(k.shape[-1], dtype=k.dtype) - (key in DELTAS) * share * row @ row.mT
-            faded = decay[:, :, t, :, None].exp() * state
-            state = erased @ faded + share * row @ v[:, :, t, None]
+            state = (
+                erased @ (decay[:, :, t, :, None].exp() * state) + share * row @ v[:, :, t, None]
+            )
         outs.append(q[:, :, t, None] @ state)
     return torch.cat(outs, 2)
 
@@ -507,8 +519,11 @@ def test_the_weights_that_a_layer_shows_are_that_matrix(key):
 
 
 def test_the_weights_that_log_linear_shows_are_that_matrix():
-    kernel = Choice.of("log_linear", chunk=8, levels=LEVELS)
-    layer = Attention(AttentionConfig(H * D, H, score="dot", kernel=kernel)).double()
+    layer = Attention(
+        AttentionConfig(
+            H * D, H, score="dot", kernel=Choice.of("log_linear", chunk=8, levels=LEVELS)
+        )
+    ).double()
     torch.nn.init.normal_(layer.kernel.level_rate)
     x = torch.randn(B, T, H * D, dtype=torch.float64)
     steps, own = layer(x), layer.kernel
@@ -545,8 +560,9 @@ def test_kimi_delta_by_hand():
     5.6 − 0.6 is written on it: S = (1, 0) + 2.5 · (0.6, 0.8) = (2.5, 2)."""
     q, k = torch.ones(1, 1, 2, 2), torch.tensor([[[[1.0, 0], [0.6, 0.8]]]])
     decay = torch.tensor([0.5, 0.75]).log().expand(1, 1, 2, 2)
-    v = torch.tensor([[[[4.0], [5.6]]]])
-    out, _ = ruled("kda", q, k, v, decay, torch.full((1, 1, 2), 0.5), chunk=4)
+    out, _ = ruled(
+        "kda", q, k, torch.tensor([[[[4.0], [5.6]]]]), decay, torch.full((1, 1, 2), 0.5), chunk=4
+    )
     assert out.flatten().tolist() == pytest.approx([2.0, 4.5])
 
 
@@ -554,8 +570,9 @@ def test_log_linear_by_hand():
     """Δ = log 2, a = 1/2, λ = 1 but 10 for level 2: query 2 sees itself by 1, and keys 1 and 0 by 10/2 and 10/4."""
     rates = torch.tensor([1.0, 1, 10]).expm1().log()  # the inverse of softplus
     ones, weights = torch.ones(1, 1, 3, 1), {"level.weight": 1.0, "level_rate": rates}
-    kernel = Choice.of("log_linear", levels=3)
-    steps = steps_of(kernel, ones, ones, ones, torch.ones(1, 3, 1), **weights)
+    steps = steps_of(
+        Choice.of("log_linear", levels=3), ones, ones, ones, torch.ones(1, 3, 1), **weights
+    )
     torch.testing.assert_close(
         steps.weights[0, 0], math.log(2) * torch.tensor([[1, 0, 0], [0.5, 1, 0], [2.5, 5, 1]])
     )
@@ -569,8 +586,10 @@ def test_a_state_that_forgets_all_leaves_the_token_itself(key):
     out, _ = ruled(key, q, unit(k), v, forgets, *write, chunk=8)
     share = write[0][..., None] if write else 1.0
     torch.testing.assert_close(out, (q * unit(k)).sum(-1, keepdim=True) * share * v)
-    grads = torch.autograd.grad(out.square().sum(), [q, k, v, forgets])
-    assert all(grad.isfinite().all() for grad in grads)
+    assert all(
+        grad.isfinite().all()
+        for grad in torch.autograd.grad(out.square().sum(), [q, k, v, forgets])
+    )
 
 
 KDA = {"initial_state": None, "output_final_state": False}

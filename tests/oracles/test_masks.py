@@ -99,8 +99,10 @@ MODS = [
 
 @each(("choice", "mod"), MODS)
 def test_flex_attention_sees_the_same_cells(choice, mod):
-    ours = build_mask(choice, T, S, num_heads=H).expand(H, T, S)
-    assert torch.equal(ours, create_mask(mod, 1, H, T, S, device="cpu")[0])
+    assert torch.equal(
+        build_mask(choice, T, S, num_heads=H).expand(H, T, S),
+        create_mask(mod, 1, H, T, S, device="cpu")[0],
+    )
 
 
 @each(("choice", "mod"), [row for row in MODS if row[0] in (CAUSAL, LOCAL, EITHER)][:3])
@@ -121,8 +123,9 @@ def test_an_offset_moves_the_queries_and_padding_hides_keys():
     assert torch.equal(
         build_mask(CAUSAL, T, S, offset=4), create_mask(later, 1, 1, T, S, device="cpu")[0, 0]
     )
-    ours = build_mask(Choice("padding"), T, S, key_mask=real)
-    assert torch.equal(ours.expand(B, 1, T, S), padded)
+    assert torch.equal(
+        build_mask(Choice("padding"), T, S, key_mask=real).expand(B, 1, T, S), padded
+    )
     with pytest.raises(ConfigError, match="key_mask"):
         build_mask(Choice("padding"), T, S)
 
@@ -191,8 +194,9 @@ def test_bigbird_is_the_window_the_ends_and_as_many_random_blocks(training):
         to_blocked_mask=ones.view(1, blocks, block),
     )
     seen = felt(layer, length, 8, 2, **masks)
-    fixed = Choice.of("bigbird", block=block, window=1, globals=1, random=0)
-    ours = build_mask(fixed, length, length)
+    ours = build_mask(
+        Choice.of("bigbird", block=block, window=1, globals=1, random=0), length, length
+    )
     if not training:
         assert torch.equal(ours, seen)
         return
@@ -230,8 +234,9 @@ def luong(q, keys, values, weight, vector, width):
 
 
 def test_local_p_is_the_papers_with_its_gradients():
-    mask = Choice.of("local_p", window=2)
-    layer = Attention(AttentionConfig(6, 1, "identity", "dot", mask=mask)).double()
+    layer = Attention(
+        AttentionConfig(6, 1, "identity", "dot", mask=Choice.of("local_p", window=2))
+    ).double()
     x, context = torch.randn(1, 5, 6).double(), torch.randn(1, 11, 6).double().requires_grad_()
     own: Any = layer.mask
     agree(
@@ -269,9 +274,8 @@ def diffusion(length, size):
     def sees(i, j):
         clean_i, clean_j = i >= length, j >= length
         block_i, block_j = (i - length * clean_i) // size, (j - length * clean_j) // size
-        diagonal = block_i == block_j and clean_i == clean_j
         return (
-            diagonal
+            (block_i == block_j and clean_i == clean_j)
             or (block_i > block_j and clean_j and not clean_i)
             or (block_i >= block_j and clean_i and clean_j)
         )
@@ -279,24 +283,34 @@ def diffusion(length, size):
     return Choice.of("block_diffusion", noised=length, size=size), sees
 
 
-DIFFUSIONS = [(8, 1), (8, 3), (9, 4), (7, 7), (6, 9)]
-
-
-@each(("choice", "sees"), [*map(tree, range(7)), *(diffusion(*sizes) for sizes in DIFFUSIONS)])
+@each(
+    ("choice", "sees"),
+    [
+        *map(tree, range(7)),
+        *(diffusion(*sizes) for sizes in [(8, 1), (8, 3), (9, 4), (7, 7), (6, 9)]),
+    ],
+)
 def test_trees_and_block_diffusion_are_their_rules(choice, sees):
-    want = torch.tensor([[bool(sees(i, j)) for j in range(19)] for i in range(S)])
-    assert torch.equal(build_mask(choice, S, 19), want)
+    assert torch.equal(
+        build_mask(choice, S, 19),
+        torch.tensor([[bool(sees(i, j)) for j in range(19)] for i in range(S)]),
+    )
 
 
 TREE = Choice.of("tree", prefix=3, parents="-, 0, 0, 1, 1, 2")
-PATHS = [(0,), (0, 1), (0, 2), (0, 1, 3), (0, 1, 4), (0, 2, 5)]
 CONTINUED = Choice.of("shared_prefix", prefix=4, lengths="3, 5")
 
 
 @each(
     ("choice", "paths"),
     [
-        (TREE, [[0, 1, 2, *(3 + node for node in path)] for path in PATHS]),
+        (
+            TREE,
+            [
+                [0, 1, 2, *(3 + node for node in path)]
+                for path in [(0,), (0, 1), (0, 2), (0, 1, 3), (0, 1, 4), (0, 2, 5)]
+            ],
+        ),
         (CONTINUED, [[*range(4), *range(*part)] for part in ((4, 7), (7, 12), (12, 14))]),
     ],
 )
@@ -419,8 +433,11 @@ def test_moba_by_hand():
 @each(("size", "heads", "share"), [(8, 1, 1.0), (10, 3, 0.4), (7, 5, 0.6)])
 def test_the_indexer_is_deepseeks(size, heads, share, keys):
     """DeepSeek's own with our weights; its queries come from a latent, here from x itself."""
-    choice = Choice.of("lightning", keys=keys, heads=heads, size=size, share=share)
-    layer = Attention(AttentionConfig(C, H, mask=choice))
+    layer = Attention(
+        AttentionConfig(
+            C, H, mask=Choice.of("lightning", keys=keys, heads=heads, size=size, share=share)
+        )
+    )
     own: Any = layer.mask
     for weight in own.norm.parameters():
         torch.nn.init.uniform_(weight, 0.5, 1.5)
@@ -555,12 +572,11 @@ def test_the_papers_loss_trains_the_indexer_to_choose_better():
 
 
 def sparse_layer(size, blocks, window, heads=3, kv_heads=3):
-    projection = Choice.of("grouped_query", kv_heads=kv_heads)
     return Attention(
         AttentionConfig(
             heads * D,
             heads,
-            projection,
+            Choice.of("grouped_query", kv_heads=kv_heads),
             kernel=Choice.of("nsa", size=size, blocks=blocks, window=window),
         )
     ).double()
@@ -579,8 +595,10 @@ def native_sparse(gates, q, k, v, real, size, blocks, window, shared, offset):
     rows = {}
     for first, t in itertools.product(range(0, len(q), shared), range(q.shape[1])):
         i, group = t + offset, range(first, first + shared)
-        starts = range(0, i + 2 - size, size)
-        keys = [[j for j in range(start, start + size) if real[j]] for start in starts]
+        keys = [
+            [j for j in range(start, start + size) if real[j]]
+            for start in range(0, i + 2 - size, size)
+        ]
         whole = {n: js for n, js in enumerate(keys) if js}
         means = {g: [(k[g, js].mean(0), v[g, js].mean(0)) for js in whole.values()] for g in group}
         compressed = {g: softmax_of(q[g, t], means[g]) for g in group}
@@ -596,29 +614,36 @@ def native_sparse(gates, q, k, v, real, size, blocks, window, shared, offset):
             exact = [
                 softmax_of(q[g, t], [(k[g, j], v[g, j]) for j in js])[1] for js in (selected, near)
             ]
-            branches = (compressed[g][1], *exact)
-            rows[g, t] = sum(gates[t, c, g] * branch for c, branch in enumerate(branches))
+            rows[g, t] = sum(
+                gates[t, c, g] * branch for c, branch in enumerate((compressed[g][1], *exact))
+            )
     return torch.stack([rows[place] for place in sorted(rows)]).view(len(q), -1, D)
 
 
-SIZES = [(1, 2, 1), (3, 2, 4), (4, 3, 2), (5, 1, 7), (7, 64, 30)]
-HEADS = [(3, 3), (4, 2), (3, 1)]
 # Each size with each grouping, and each of either at both offsets in turn: the loop takes 0.2 s a case.
-CASES = [
-    (*size, *heads, 8 * ((i + j) % 2))
-    for i, size in enumerate(SIZES)
-    for j, heads in enumerate(HEADS)
-]
 
 
-@each(("size", "blocks", "window", "heads", "kv_heads", "offset"), CASES)
+@each(
+    ("size", "blocks", "window", "heads", "kv_heads", "offset"),
+    [
+        (*size, *heads, 8 * ((i + j) % 2))
+        for i, size in enumerate([(1, 2, 1), (3, 2, 4), (4, 3, 2), (5, 1, 7), (7, 64, 30)])
+        for j, heads in enumerate([(3, 3), (4, 2), (3, 1)])
+    ],
+)
 def test_each_query_of_nsa_is_the_papers(size, blocks, window, heads, kv_heads, offset):
     layer = sparse_layer(size, blocks, window, heads, kv_heads)
     context = torch.randn(B, LENGTH, heads * D, dtype=torch.float64, requires_grad=True)
     x, real = context[:, offset : offset + 9], torch.rand(B, LENGTH) < 0.8
     steps = layer(x, context, key_mask=real, offset=offset)
-    gates = layer.kernel.gate(x).sigmoid().view(B, -1, 3, heads)
-    texts = zip(gates, steps.q, steps.k, steps.v, real, strict=True)
+    texts = zip(
+        layer.kernel.gate(x).sigmoid().view(B, -1, 3, heads),
+        steps.q,
+        steps.k,
+        steps.v,
+        real,
+        strict=True,
+    )
     how = (size, blocks, window, heads // kv_heads, offset)
     want = torch.stack([native_sparse(*text, *how) for text in texts])
     torch.testing.assert_close(steps.weights @ steps.v, want, rtol=1e-10, atol=1e-11)
@@ -635,8 +660,9 @@ def test_all_blocks_and_a_window_of_all_are_causal_attention_twice():
 def test_a_row_of_nsa_by_hand():
     """Blocks of two, all scores 0, gates 1/2. The query at 4 sees means of 0, 1 and 2, 3, then 0, 1 and 4, then 4; for
     the query at 0 no block is whole yet, so two branches of 1/2."""
-    kernel = Choice.of("nsa", size=2, blocks=2, window=1)
-    layer = Attention(AttentionConfig(1, 1, "identity", kernel=kernel))
+    layer = Attention(
+        AttentionConfig(1, 1, "identity", kernel=Choice.of("nsa", size=2, blocks=2, window=1))
+    )
     put((layer.kernel.gate.weight, 0.0), (layer.kernel.gate.bias, 0.0))
     zeros, v = torch.zeros(1, 1, 5, 1), torch.arange(1.0, 6.0).view(1, 1, 5, 1)
     steps = layer.attend_heads(zeros, zeros, v, zeros[0], zeros[0])

@@ -102,8 +102,14 @@ def encoder(w, x, norm):
 def test_a_decoder_is_a_gpt():
     """Pre-norm, learned places, GELU, tied: each row of the batch as one line of its own, nothing padded."""
     shape = Shape(V, V, 10, one_vocabulary=True)
-    how = {"norm": "pre", "activation": "gelu", "position": "learned"}
-    model = made(shape, kind="decoder", tied=True, **how)
+    model = made(
+        shape,
+        kind="decoder",
+        tied=True,
+        norm="pre",
+        activation="gelu",
+        position="learned",
+    )
     source, target = torch.randint(4, V, (B, S)), torch.randint(4, V, (B, T))
 
     def gpt(w):
@@ -137,8 +143,13 @@ def test_a_language_model_with_rms_norm_and_swiglu():
 @each("norm", ["post", "pre"])
 @each("pool", ["first", "mean"])
 def test_a_classifier_of_patches_is_a_vision_transformer(norm, pool):
-    shape = Shape(5, 3, 10, "patches", "label")
-    model = made(shape, kind="classifier", norm=norm, pool=pool, position="learned")
+    model = made(
+        Shape(5, 3, 10, "patches", "label"),
+        kind="classifier",
+        norm=norm,
+        pool=pool,
+        position="learned",
+    )
     patches = torch.randn(B, S, 5)
 
     def vit(w):
@@ -159,8 +170,10 @@ def test_a_classifier_of_padded_words():
 
     def bert(w):
         words = w["source.token.weight"] * math.sqrt(C)
-        lines = zip(source, LENGTHS.tolist(), strict=True)
-        rows = [torch.cat((w["first"][None], words[row[:n]])) for row, n in lines]
+        rows = [
+            torch.cat((w["first"][None], words[row[:n]]))
+            for row, n in zip(source, LENGTHS.tolist(), strict=True)
+        ]
         return torch.stack([linear(w, "output", encoder(w, x, "post")[0]) for x in rows])
 
     compare(model, (source.masked_fill(~REAL, 0), REAL), bert)
@@ -174,8 +187,12 @@ def test_a_classifier_of_a_tables_rows(kind):
     def table(w):
         outputs, (first, last) = [], w["source.weight"]
         for number, category, other in rows:
-            word = w["source.categories.0.weight"][int(category)]
-            x = torch.stack((number * first, word, other * last)) + w["source.bias"]
+            x = (
+                torch.stack(
+                    (number * first, w["source.categories.0.weight"][int(category)], other * last)
+                )
+                + w["source.bias"]
+            )
             x = torch.cat((w["first"][None], x)) if kind == "classifier" else x.sum(0, keepdim=True)
             outputs.append(linear(w, "output", encoder(w, x, "post")[0]))
         return torch.stack(outputs)
@@ -184,8 +201,9 @@ def test_a_classifier_of_a_tables_rows(kind):
 
 
 def test_a_forecaster_reads_a_window_and_asks_the_places_after_it():
-    shape = Shape(2, 3, 10, "series", "values")
-    model = made(shape, kind="forecaster", norm="pre", position="learned")
+    model = made(
+        Shape(2, 3, 10, "series", "values"), kind="forecaster", norm="pre", position="learned"
+    )
     windows = torch.randn(B, S, 2) * 3 + 2
 
     def forecast(w):
@@ -252,8 +270,9 @@ def renamed(w):
             else:
                 maps = [w[f"{at}.{part}.projection.{n}.{kind}"] for n in ("query", "key", "value")]
                 weights[f"{to}.{TORCHS[part]}.in_proj_{kind}"] = torch.cat(maps)
-                output = w[f"{at}.{part}.projection.output.{kind}"]
-                weights[f"{to}.{TORCHS[part]}.out_proj.{kind}"] = output
+                weights[f"{to}.{TORCHS[part]}.out_proj.{kind}"] = w[
+                    f"{at}.{part}.projection.output.{kind}"
+                ]
         if f"{own}norm.{kind}" in w:
             weights[f"{side}.norm.{kind}"] = w[f"{own}norm.{kind}"]
     return weights
@@ -404,8 +423,10 @@ def recurrent_agree(config, reference):
     target = torch.randint(4, 13, (len(PAIR), TARGET))
     torch.set_default_dtype(torch.float64)
     try:
-        lines = zip(source, target, PAIR, strict=True)
-        rows = [reference(model, line[:n].tolist(), out.tolist()) for line, out, n in lines]
+        rows = [
+            reference(model, line[:n].tolist(), out.tolist())
+            for line, out, n in zip(source, target, PAIR, strict=True)
+        ]
     finally:
         torch.set_default_dtype(torch.float32)
     for record in (False, True):

@@ -208,8 +208,9 @@ def test_steps_give_what_the_whole_text_gives_and_store_three_rows(key, bias):
 @each("side", ["left", "right"])
 def test_padding_is_not_convolved(kernel, side):
     """A bias makes rows of padding that are not zero; the text's own rows are those of the text alone."""
-    projection = Choice.of("short_conv", bias=True)
-    config = AttentionConfig(WIDTH, HEADS, projection, mask="causal", kernel=kernel)
+    config = AttentionConfig(
+        WIDTH, HEADS, Choice.of("short_conv", bias=True), mask="causal", kernel=kernel
+    )
     layer = perturbed(Attention(config).double().eval())
     padding, x = (torch.randn(B, n, WIDTH, dtype=torch.float64) for n in (5, LENGTH))
     padded = torch.cat((padding, x) if side == "left" else (x, padding), 1)

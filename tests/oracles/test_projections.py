@@ -139,8 +139,11 @@ def test_a_shut_gate_lets_only_the_bias_through_and_an_open_one_everything():
 
 def test_a_head_has_an_equal_share_of_the_width_unless_it_says_its_size():
     """In a config stored before heads had a size of their own, too."""
-    projection = {"key": "grouped_query", "kv_heads": 2, "bias": False}
-    stored = {"d_model": C, "num_heads": H, "projection": projection}
+    stored = {
+        "d_model": C,
+        "num_heads": H,
+        "projection": {"key": "grouped_query", "kv_heads": 2, "bias": False},
+    }
     assert AttentionConfig.from_json(stored).head_dim == C // H
     wide = AttentionConfig(C, H, Choice.of("grouped_query", kv_heads=2, head_dim=7))
     assert (
@@ -299,8 +302,9 @@ def test_latent_against_deepseek(query_latent, head_dim, layout):
 @each("rope", [2, 4])
 def test_grouped_latents_are_a_layer_of_deepseek_for_each_group(groups, rope):
     """Zadouri 2025, section 3.3: heads of a group see their part of the latent alone, and all see one rotated key."""
-    choice = Choice.of("latent", latent=12, rope=rope, groups=groups)
-    layer = layer_of(choice, size=5 * H, mask="causal")
+    layer = layer_of(
+        Choice.of("latent", latent=12, rope=rope, groups=groups), size=5 * H, mask="causal"
+    )
     x, real = torch.randn(B, T, 5 * H, requires_grad=True), torch.rand(B, T) < 0.7
     real[:, 0] = True
     bias = FUTURE.expand(B, 1, T, T).masked_fill(~real[:, None, None], -torch.inf)
@@ -368,8 +372,9 @@ def output(p, q, k, v, real):
 @each(("query_rank", "rank"), [(1, 1), (6, 2), (3, 5)])
 def test_tensor_products_are_the_papers_sums(query_rank, rank):
     """Q_t = (1/R) Σ_r a_r(x_t) ⊗ b_r(x_t), and K and V alike. Zhang 2025, section 3.1."""
-    choice = Choice.of("tensor_product", query_rank=query_rank, rank=rank)
-    layer = layer_of(choice, size=H * SIZE).double()
+    layer = layer_of(
+        Choice.of("tensor_product", query_rank=query_rank, rank=rank), size=H * SIZE
+    ).double()
     p, (x, context, real) = layer.projection, drawn()
 
     def heads(a, b, rank):
@@ -405,26 +410,30 @@ def test_a_tensor_product_by_hand():
 @each("layout", ["halves", "interleaved"])
 def test_tied_states_are_the_papers(kv_heads, layout):
     """v is the state of the group, k its first half and one rotated half for all. Zadouri 2025, section 3.3."""
-    choice = Choice.of("grouped_tied", kv_heads=kv_heads, layout=layout)
-    layer = layer_of(choice, size=H * SIZE).double()
+    layer = layer_of(
+        Choice.of("grouped_tied", kv_heads=kv_heads, layout=layout), size=H * SIZE
+    ).double()
     p, (x, context, real) = layer.projection, drawn()
 
     def turned(rows):
         """Each pair of numbers is a complex one, times e^(i · position · θ)."""
         halves, n = layout == "halves", SIZE // 4
         pairs = rows.unflatten(-1, (2, n)).mT if halves else rows.unflatten(-1, (n, 2))
-        rates = 10000.0 ** (-2 * torch.arange(n).double() / (SIZE // 2))
-        angle = torch.arange(rows.shape[-2])[:, None] * rates
-        wave = torch.polar(torch.ones_like(angle), angle)
-        out = torch.view_as_real(torch.view_as_complex(pairs.contiguous()) * wave)
+        angle = torch.arange(rows.shape[-2])[:, None] * (
+            10000.0 ** (-2 * torch.arange(n).double() / (SIZE // 2))
+        )
+        out = torch.view_as_real(
+            torch.view_as_complex(pairs.contiguous()) * torch.polar(torch.ones_like(angle), angle)
+        )
         return (out.mT if halves else out).flatten(-2)
 
     q = p.query(x).unflatten(-1, (H, SIZE)).transpose(1, 2)
     q = torch.cat((q[..., : SIZE // 2], turned(q[..., SIZE // 2 :])), -1)
     states = p.tied(context).unflatten(-1, (kv_heads, SIZE)).transpose(1, 2)
     states = states.repeat_interleave(H // kv_heads, 1)
-    shared = turned(p.turned_key(context))[:, None].expand(-1, H, -1, -1)
-    k = torch.cat((states[..., : SIZE // 2], shared), -1)
+    k = torch.cat(
+        (states[..., : SIZE // 2], turned(p.turned_key(context))[:, None].expand(-1, H, -1, -1)), -1
+    )
     agree(
         layer(x, context, key_mask=real).merged,
         output(p, q, k, states, real),

@@ -85,48 +85,50 @@ def test_alibi_against_mpt(heads):
 APART = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
 ONE = math.log(math.e - 1)  # whose softplus is 1
 ZEROS, ONES = [[0.0]] * 3, [[1.0] * 4] * 3
-BY_HAND = [
-    # two heads: slopes 1/16 and 1/256, times the distance
-    (Alibi(2), {}, ZEROS, ZEROS, -torch.stack((APART / 16, APART / 256))),
-    # r₁ = r₂ = 1: −log(1 + d), and −d
-    (Kerple(1, "log"), {"slope": ONE, "shape": ONE}, ZEROS, ZEROS, -APART.log1p()),
-    (Kerple(1, "power"), {"slope": ONE, "shape": 0.0}, ZEROS, ZEROS, -APART),
-    # D = 4, K = 1, q = 1: the scores grow by a/√4
-    (
-        relative.Shaw(4, 1, 1, values=False),
-        {"key": [[-1.0] * 4, [0.0] * 4, [2.0] * 4]},
-        ONES,
-        ONES,
-        torch.tensor([[0.0, 4, 4], [-2, 0, 4], [-2, -2, 0]]),
-    ),
-    # C = 2, D = 1: r is (sin d, cos d); W reads its sine, q = 2, k = 3, u = 5 and v = 7 give 5·3 + 9 sin(i − j)
-    (
-        relative.TransformerXL(2, 1, 1, 10000.0),
-        {"project.weight": [[1.0, 0.0]], "content": 5.0, "place": 7.0},
-        [[2.0]] * 2,
-        [[3.0]] * 3,
-        15 + 9 * torch.tensor([[0.0, -1, -2], [1, 0, -1]]).sin(),
-    ),
-    # C = D = 1 and all maps 1: the table's number, for i − j ≤ −1 and for all others, once for q and once for k
-    (
-        relative.Deberta(1, 1, 1, 1),
-        {"key.weight": 1.0, "query.weight": 1.0, "table": [[10.0], [1.0]]},
-        [[2.0], [3.0]],
-        [[5.0], [7.0]],
-        torch.tensor([[7.0, 90.0], [8.0, 10.0]]),
-    ),
-    # four buckets, two a side: distance 0, one or more back; one after, more after
-    (
-        relative.T5(C, 1, 4, 3, True),
-        {"table": [[0.0], [-1.0], [5.0], [7.0]]},
-        ZEROS,
-        ZEROS,
-        torch.tensor([[0.0, 7, 7], [-1, 0, 7], [-1, -1, 0]]),
-    ),
-]
 
 
-@each(("position", "weights", "q", "k", "expected"), BY_HAND)
+@each(
+    ("position", "weights", "q", "k", "expected"),
+    [
+        # two heads: slopes 1/16 and 1/256, times the distance
+        (Alibi(2), {}, ZEROS, ZEROS, -torch.stack((APART / 16, APART / 256))),
+        # r₁ = r₂ = 1: −log(1 + d), and −d
+        (Kerple(1, "log"), {"slope": ONE, "shape": ONE}, ZEROS, ZEROS, -APART.log1p()),
+        (Kerple(1, "power"), {"slope": ONE, "shape": 0.0}, ZEROS, ZEROS, -APART),
+        # D = 4, K = 1, q = 1: the scores grow by a/√4
+        (
+            relative.Shaw(4, 1, 1, values=False),
+            {"key": [[-1.0] * 4, [0.0] * 4, [2.0] * 4]},
+            ONES,
+            ONES,
+            torch.tensor([[0.0, 4, 4], [-2, 0, 4], [-2, -2, 0]]),
+        ),
+        # C = 2, D = 1: r is (sin d, cos d); W reads its sine, q = 2, k = 3, u = 5 and v = 7 give 5·3 + 9 sin(i − j)
+        (
+            relative.TransformerXL(2, 1, 1, 10000.0),
+            {"project.weight": [[1.0, 0.0]], "content": 5.0, "place": 7.0},
+            [[2.0]] * 2,
+            [[3.0]] * 3,
+            15 + 9 * torch.tensor([[0.0, -1, -2], [1, 0, -1]]).sin(),
+        ),
+        # C = D = 1 and all maps 1: the table's number, for i − j ≤ −1 and for all others, once for q and once for k
+        (
+            relative.Deberta(1, 1, 1, 1),
+            {"key.weight": 1.0, "query.weight": 1.0, "table": [[10.0], [1.0]]},
+            [[2.0], [3.0]],
+            [[5.0], [7.0]],
+            torch.tensor([[7.0, 90.0], [8.0, 10.0]]),
+        ),
+        # four buckets, two a side: distance 0, one or more back; one after, more after
+        (
+            relative.T5(C, 1, 4, 3, True),
+            {"table": [[0.0], [-1.0], [5.0], [7.0]]},
+            ZEROS,
+            ZEROS,
+            torch.tensor([[0.0, 7, 7], [-1, 0, 7], [-1, -1, 0]]),
+        ),
+    ],
+)
 def test_a_bias_by_hand(position, weights, q, k, expected):
     put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
     torch.testing.assert_close(
@@ -221,10 +223,9 @@ def test_shaw_values_against_every_cell_on_its_own():
     weights = torch.rand(2, 3, 4, 9, requires_grad=True)
     where = cells(torch.randn(2, 3, 4, 5), torch.randn(2, 3, 9, 5), offset=2)
     rows = [[shaw.value[max(-3, min(3, j - i)) + 3] for j in range(9)] for i in range(2, 6)]
-    vectors = torch.stack([torch.stack(row) for row in rows])
     agree(
         shaw.values(weights, where),
-        torch.einsum("bhts,tse->bhte", weights, vectors),
+        torch.einsum("bhts,tse->bhte", weights, torch.stack([torch.stack(row) for row in rows])),
         (weights, shaw.value),
     )
 
@@ -297,8 +298,9 @@ def test_deberta_against_deberta_v2():
         "pos_query_proj.weight": place.query.weight,
     }
     given = {"output_attentions": True, "rel_embeddings": place.table}
-    everything = torch.ones(B, 1, T, T)
-    theirs, weights = torch.func.functional_call(peer, maps | positions, (x, everything), given)
+    theirs, weights = torch.func.functional_call(
+        peer, maps | positions, (x, torch.ones(B, 1, T, T)), given
+    )
     steps = layer(x)
     torch.testing.assert_close(steps.weights, weights, rtol=1e-4, atol=1e-5)
     agree(steps.out.transpose(1, 2).flatten(2), theirs, [x, place.table, *positions.values()])
@@ -318,8 +320,9 @@ T5_TABLE = {"relative_attention_num_buckets": 8, "relative_attention_max_distanc
 
 def test_t5_against_its_attention():
     """The whole layer: dot products without √D, no biases in the maps, one table for the heads."""
-    config = T5Config(d_model=C, d_kv=C // H, num_heads=H, **T5_TABLE)
-    peer = T5Attention(config, has_relative_attention_bias=True).eval()
+    peer = T5Attention(
+        T5Config(d_model=C, d_kv=C // H, num_heads=H, **T5_TABLE), has_relative_attention_bias=True
+    ).eval()
     layer = perturbed(layer_of("t5", C, H, score="dot", bias=False, buckets=8, max_distance=10))
     names = by_name(layer, "q", "k", "v", "o")
     names["relative_attention_bias.weight"] = layer.position.table
@@ -328,13 +331,15 @@ def test_t5_against_its_attention():
 
 @each("decoder", [True, False])
 def test_t5_bias_of_a_cache_against_compute_bias(decoder):
-    config = T5Config(num_heads=5, is_decoder=decoder, **T5_TABLE)
-    peer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+    peer = T5Attention(
+        T5Config(num_heads=5, is_decoder=decoder, **T5_TABLE),
+        has_relative_attention_bias=True,
+        layer_idx=0,
+    )
     position, table = relative.T5(C, 5, 8, 10, not decoder), peer.relative_attention_bias.weight
     put((position.table, table))
-    where = cells(torch.randn(1, 5, 3, 2), torch.randn(1, 5, 13, 2), offset=10)
     agree(
-        position.bias(where)[None],
+        position.bias(cells(torch.randn(1, 5, 3, 2), torch.randn(1, 5, 13, 2), offset=10))[None],
         peer.compute_bias(3, 13, past_seen_tokens=10),
         (position.table,),
         (table,),
@@ -378,8 +383,9 @@ def test_an_odd_dimension_ends_on_a_sine_of_the_same_law(dim):
 def test_sinusoids_far_out_keep_their_precision():
     """fp32 angles are wrong in the third decimal at 100,000; the reference is in float64."""
     far = sinusoids(torch.tensor([100_003.0]), 6)[0, 0::2]
-    exact = [math.sin(100_003.0 / 10000 ** (k / 6)) for k in (0, 2, 4)]
-    assert far.tolist() == pytest.approx(exact, rel=0, abs=1e-6)
+    assert far.tolist() == pytest.approx(
+        [math.sin(100_003.0 / 10000 ** (k / 6)) for k in (0, 2, 4)], rel=0, abs=1e-6
+    )
 
 
 def test_sinusoidal_adds_from_its_offset_and_learned_is_an_embedding_that_says_its_end():
@@ -443,8 +449,9 @@ def test_joined_positions_against_pytorch(parts, record):
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])
 def test_a_part_with_tables_gets_its_own(learned):
-    position = Choice.of("and", ALIBI, Choice(learned), Choice("t5"))
-    layer = Attention(AttentionConfig(WIDTH, H, position=position))
+    layer = Attention(
+        AttentionConfig(WIDTH, H, position=Choice.of("and", ALIBI, Choice(learned), Choice("t5")))
+    )
     for weight in layer.position.parameters():
         nn.init.normal_(weight, std=0.5)
     x, context = torch.randn(B, T, WIDTH), torch.randn(B, S, WIDTH)
@@ -459,8 +466,9 @@ def test_a_score_worked_by_hand():
     """Query 1 on key 0 with x = 1: rotated by one radian cos 1, then the formula takes 0.5 for the distance."""
     layer = Attention(AttentionConfig(2, 1, projection="identity", position="and"))
     scores = layer(torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])).scores[0, 0, 1]
-    want = [math.cos(1) / math.sqrt(2) - 0.5, 1 / math.sqrt(2)]
-    assert scores.tolist() == pytest.approx(want, abs=1e-6)
+    assert scores.tolist() == pytest.approx(
+        [math.cos(1) / math.sqrt(2) - 0.5, 1 / math.sqrt(2)], abs=1e-6
+    )
 
 
 def test_it_is_one_choice_with_parts():

@@ -52,8 +52,11 @@ def heads(dim, length=T):
 @each(("base", "offset"), [(10000.0, 0), (500000.0, 17)])
 def test_in_halves_against_llama(base, offset):
     rope, (q, k) = Rotary(D, base, "halves"), heads(D)
-    turn = {"rope_type": "default", "rope_theta": base}
-    config = LlamaConfig(hidden_size=H * D, num_attention_heads=H, rope_parameters=turn)
+    config = LlamaConfig(
+        hidden_size=H * D,
+        num_attention_heads=H,
+        rope_parameters={"rope_type": "default", "rope_theta": base},
+    )
     waves = llama.LlamaRotaryEmbedding(config)(q, torch.arange(offset, offset + T)[None])
     for x, theirs in zip((q, k), llama.apply_rotary_pos_emb(q, k, *waves), strict=True):
         agree(rope.rotate(x, offset), theirs, (x,))
@@ -72,8 +75,9 @@ def test_a_share_in_halves_against_gpt_neox(share):
 def test_interleaved_against_gptj(dims, turned, offset):
     """GPT-J turns the first rotary_dim of its dimensions and appends the rest."""
     q, _ = heads(dims)
-    waves = gptj.create_sinusoidal_positions(64, turned)[offset : offset + T]
-    sin, cos = waves[None].chunk(2, dim=-1)
+    sin, cos = gptj.create_sinusoidal_positions(64, turned)[offset : offset + T][None].chunk(
+        2, dim=-1
+    )
     theirs = gptj.apply_rotary_pos_emb(q[..., :turned].transpose(1, 2), sin, cos).transpose(1, 2)
     agree(
         Rotary(dims, 10000.0, "interleaved", turned / dims).rotate(q, offset),
@@ -94,7 +98,6 @@ def test_the_two_layouts_differ_and_agree_once_the_dimensions_are_reordered():
 
 
 SIN, COS = math.sin(1), math.cos(1)
-GRID = [sign * math.sin(n) + math.cos(n) for n in (1, 2) for sign in (-1, 1)]
 
 
 @each(
@@ -106,7 +109,12 @@ GRID = [sign * math.sin(n) + math.cos(n) for n in (1, 2) for sign in (-1, 1)]
         # base 16, p = 1/2: the pair (0, 2) turns by 1 a position, the pair (1, 3) stays
         (PartialRotary(4, 16.0, "halves", 0.5), [1.0] * 4, 1, [COS - SIN, 1.0, COS + SIN, 1.0]),
         # three columns: token 5 has row 1 and column 2, so its pairs turn by 1 and by 2
-        (GridRotary(4, 10000.0, "interleaved", 3), [1.0] * 4, 5, GRID),
+        (
+            GridRotary(4, 10000.0, "interleaved", 3),
+            [1.0] * 4,
+            5,
+            [sign * math.sin(n) + math.cos(n) for n in (1, 2) for sign in (-1, 1)],
+        ),
     ],
 )
 def test_a_turn_by_hand(position, x, offset, expected):
@@ -184,8 +192,9 @@ def ours(key, dims=D, bias=True, **params):
     [*((*case, dims) for case in CASES for dims in (D, 6, 64)), ("longrope", SEARCHED, D)],
 )
 def test_frequencies_and_amplitude_against_transformers(key, params, dims, length):
-    config = peer_config(key, dims, **params)
-    theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](config, "cpu", seq_len=length)
+    theirs, factor = ROPE_INIT_FUNCTIONS[NAMES[key]](
+        peer_config(key, dims, **params), "cpu", seq_len=length
+    )
     position = ours(key, dims, **params).position
     if theirs.any():  # at least one pair rotates here
         torch.testing.assert_close(
@@ -222,7 +231,6 @@ def test_a_whole_layer_of_longrope_is_phi3s(length):
 
 
 # 31.8, 15.9 and 8.0 turns; the ramp runs from dimension 0 (31 turns) to 3 (7 turns), floor(0.04) and ceil(2.18)
-YARN = [1.0, 0.5 * 2 / 3 + 0.125 / 3, 0.25 / 3 + 0.0625 * 2 / 3]
 # wavelengths 2π, 2π·10 and 2π·100 of an original 40π: 20, 2 and 0.2 turns stay, are shared (⅓), are divided
 LLAMA3 = Llama3(6, 1000.0, "halves", 1.0, 5.0, 10, 1.0, 4.0)
 LLAMA3.original = 40 * math.pi  # type: ignore[assignment]
@@ -236,7 +244,12 @@ LONGROPE = LongRope(4, 16.0, "halves", 1.0, 32.0, 32, "1", "2, 8")
     [
         (NTK, 64, [1.0, 1 / 12], 1.0),
         (NTK, 20, [1.0, 1 / 4], 1.0),
-        (Yarn(6, 8.0, "halves", 1.0, 4.0, 200, 31.0, 7.0), 9, YARN, 1 + 0.1 * math.log(4)),
+        (
+            Yarn(6, 8.0, "halves", 1.0, 4.0, 200, 31.0, 7.0),
+            9,
+            [1.0, 0.5 * 2 / 3 + 0.125 / 3, 0.25 / 3 + 0.0625 * 2 / 3],
+            1 + 0.1 * math.log(4),
+        ),
         (LLAMA3, 9, [1.0, 0.1 / 3 + 0.1 / 5 * 2 / 3, 0.01 / 5], 1.0),
         # s = L₀: √(1 + 1) on q and on k
         (LONGROPE, 33, [0.5, 1 / 32], 2**0.5),
@@ -279,8 +292,12 @@ def test_an_odd_size_is_refused_by_name_unless_a_share_turns(key):
     with pytest.raises(ConfigError, match=f"position = {key} .*odd size, 5; take an even one"):
         AttentionConfig(15, 3, position=key)
     if key not in ("p_rope", "longrope"):
-        turned = layer_of(key, 15, 3, share=0.8).position.rotate(torch.randn(1, 3, T, 5))
-        assert turned.shape == (1, 3, T, 5)
+        assert layer_of(key, 15, 3, share=0.8).position.rotate(torch.randn(1, 3, T, 5)).shape == (
+            1,
+            3,
+            T,
+            5,
+        )
 
 
 @each(
@@ -316,8 +333,9 @@ CELLS = ROWS * COLUMNS
 def test_queries_and_keys_of_a_grid_are_qwens(dims):
     q, k = heads(dims, CELLS)
     places = torch.cartesian_prod(torch.arange(ROWS), torch.arange(COLUMNS))
-    config = qwen.Qwen2VLVisionConfig(embed_dim=H * dims, num_heads=H)
-    waves = qwen.Qwen2VLVisionRotaryEmbedding(config)(q, places)
+    waves = qwen.Qwen2VLVisionRotaryEmbedding(
+        qwen.Qwen2VLVisionConfig(embed_dim=H * dims, num_heads=H)
+    )(q, places)
     a, b = (x.transpose(1, 2) for x in (q, k))
     theirs = [x.transpose(1, 2) for x in qwen.apply_rotary_pos_emb_vision(a, b, *waves)]
     turn = GridRotary(dims, 10000.0, "halves", COLUMNS).rotate
@@ -381,48 +399,50 @@ UNEVEN = torch.tensor(
 )
 SELECTED = torch.tensor([[0.0] * 5, [0.0] * 5, [9, 0, 0, 0, 0], [18, 3, 0, 0, 0], [27, 4, 0, 0, 0]])
 STEPS = torch.tensor([0.0, 1, 1, 2, 2])
-ADJUSTED = [
-    # scores of 0 open each gate by half: two keys count 1, three 1.5, between the vectors of places 1 and 2
-    (
-        Cope(1, 3),
-        {"table": [[0.0], [10.0], [30.0]]},
-        torch.zeros(3, 3),
-        [True] * 3,
-        torch.tensor([[5.0, 0, 0], [10, 5, 0], [20, 10, 5]]),
-    ),
-    # a key of padding counts nothing
-    (
-        Cope(1, 8),
-        {"table": TABLE},
-        torch.zeros(4, 4),
-        [True, False, True, True],
-        torch.tensor([[0.5, 0, 0, 0], [0.5, 0, 0, 0], [1, 0.5, 0.5, 0], [1.5, 1, 1, 0.5]]),
-    ),
-    # key 1 is selected by query 2 with 3, and by query 3 with 1; the first head's own scores are lowered too
-    *(
-        (Selective(keep_first), {}, UNEVEN, [True] * 5, UNEVEN - SELECTED * other)
-        for keep_first, other in ((True, torch.arange(5) > 0), (False, 1.0))
-    ),
-    # two queries and three keys: the third query takes 10 times its own scores and once the row before, one key on
-    (
-        MultiToken(1, 2, 3, 0.0),
-        {"theta": [[[[0.0, 0, 1], [0, 10, 0]]]]},
-        torch.tensor([[1.0, 9, 9], [2, 3, 9], [4, 5, 6]]),
-        [True] * 3,
-        torch.tensor([[10.0, 0, 0], [20, 30, 0], [40 + 3, 50, 60]]),
-    ),
-    # a = 1/2, n = 2: queries 0, 1 … 4 have 0, 1, 1, 2 and 2 whole steps behind them and their own position
-    (
-        PositionTemperature(0.5, 2),
-        {},
-        torch.ones(5, 3),
-        [True] * 3,
-        1 + STEPS.log1p()[:, None].expand(5, 3) / 2,
-    ),
-]
 
 
-@each(("position", "weights", "scores", "real", "expected"), ADJUSTED)
+@each(
+    ("position", "weights", "scores", "real", "expected"),
+    [
+        # scores of 0 open each gate by half: two keys count 1, three 1.5, between the vectors of places 1 and 2
+        (
+            Cope(1, 3),
+            {"table": [[0.0], [10.0], [30.0]]},
+            torch.zeros(3, 3),
+            [True] * 3,
+            torch.tensor([[5.0, 0, 0], [10, 5, 0], [20, 10, 5]]),
+        ),
+        # a key of padding counts nothing
+        (
+            Cope(1, 8),
+            {"table": TABLE},
+            torch.zeros(4, 4),
+            [True, False, True, True],
+            torch.tensor([[0.5, 0, 0, 0], [0.5, 0, 0, 0], [1, 0.5, 0.5, 0], [1.5, 1, 1, 0.5]]),
+        ),
+        # key 1 is selected by query 2 with 3, and by query 3 with 1; the first head's own scores are lowered too
+        *(
+            (Selective(keep_first), {}, UNEVEN, [True] * 5, UNEVEN - SELECTED * other)
+            for keep_first, other in ((True, torch.arange(5) > 0), (False, 1.0))
+        ),
+        # two queries and three keys: the third query takes 10 times its own scores and once the row before, one key on
+        (
+            MultiToken(1, 2, 3, 0.0),
+            {"theta": [[[[0.0, 0, 1], [0, 10, 0]]]]},
+            torch.tensor([[1.0, 9, 9], [2, 3, 9], [4, 5, 6]]),
+            [True] * 3,
+            torch.tensor([[10.0, 0, 0], [20, 30, 0], [40 + 3, 50, 60]]),
+        ),
+        # a = 1/2, n = 2: queries 0, 1 … 4 have 0, 1, 1, 2 and 2 whole steps behind them and their own position
+        (
+            PositionTemperature(0.5, 2),
+            {},
+            torch.ones(5, 3),
+            [True] * 3,
+            1 + STEPS.log1p()[:, None].expand(5, 3) / 2,
+        ),
+    ],
+)
 def test_scores_by_hand(position, weights, scores, real, expected):
     put(*((position.get_parameter(name), numbers) for name, numbers in weights.items()))
     q, k = (torch.ones(1, 1, n, 1) for n in scores.shape)
@@ -481,8 +501,9 @@ def test_a_formula_against_flex_attention():
         return torch.where(j > i, score * 0.5, torch.tanh(score) - (i - j) / (h + 1))
 
     (q, k), v = (x.detach() for x in some()), torch.randn(B, H, T, 7)
-    typed = Typed("where(j > i, score * 0.5, tanh(score) - (i - j) / (h + 1))")
-    scores = typed.adjust(q @ k.mT * SIZE**-0.5, cells(q, k))
+    scores = Typed("where(j > i, score * 0.5, tanh(score) - (i - j) / (h + 1))").adjust(
+        q @ k.mT * SIZE**-0.5, cells(q, k)
+    )
     torch.testing.assert_close(
         scores.softmax(-1) @ v, flex_attention(q, k, v, score_mod=rule), rtol=1e-5, atol=1e-5
     )
@@ -555,8 +576,9 @@ def mixed(scores, theta, real):
         for a, c in steps:
             query, key = i - a, j + c - keys // 2
             if query >= 0 and 0 <= key <= query and real[b, query] and real[b, key]:
-                share = theta[:, 0, queries - 1 - a, c]
-                out[b, :, i, j] = out[b, :, i, j] + share * scores[b, :, query, key]
+                out[b, :, i, j] = (
+                    out[b, :, i, j] + theta[:, 0, queries - 1 - a, c] * scores[b, :, query, key]
+                )
     return out
 
 
@@ -577,8 +599,9 @@ def test_mixed_scores_are_the_papers_sum(queries, keys, padded):
 def test_without_mixing_nothing_changes_and_a_share_of_the_mean_else(keys):
     scores = scores_of().tril()
     torch.testing.assert_close(MultiToken(H, 4, keys, 0.0).adjust(scores, cells(*some())), scores)
-    shares = MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten()
-    assert shares.tolist() == pytest.approx([1.0] * H)
+    assert MultiToken(H, 4, keys, 0.3).theta.sum((2, 3)).flatten().tolist() == pytest.approx(
+        [1.0] * H
+    )
 
 
 # The temperature by position against the layers of Llama 4 without rotation, and by hand.

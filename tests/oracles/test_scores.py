@@ -71,8 +71,9 @@ def test_against_sdpa(name, scale, temperature, kernel):
 def test_gradcheck():
     mask = torch.ones(3, 5, dtype=torch.bool).tril()
     mask[1] = False
-    given = heads(torch.float64, 3, 5, 2)
-    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, mask).out, given)
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: attend(q, k, v, mask).out, heads(torch.float64, 3, 5, 2)
+    )
 
 
 def test_the_worked_example():
@@ -201,8 +202,10 @@ def test_a_bias_on_the_scores_is_added_after_the_scale(record):
     layer, x, context, _ = rotary(True)
     alibi = Attention(layer.config.with_(position="alibi")).double()
     alibi.load_state_dict(layer.state_dict())
-    distance = (torch.arange(T)[:, None] - torch.arange(S)).abs()
-    bias = -alibi_slopes(2)[:, None, None].double() * distance
+    bias = (
+        -alibi_slopes(2)[:, None, None].double()
+        * (torch.arange(T)[:, None] - torch.arange(S)).abs()
+    )
     out, _ = textbook(layer, x, context, CAUSAL, bias=bias, rotary_base=None)
     torch.testing.assert_close(alibi(x, context, record=record).merged, out)
 
@@ -264,10 +267,9 @@ def test_against_the_formula_cell_by_cell(score):
     q, k, _ = attention.projection(x, context)
     cell = FORMULAS[score](attention.score)
     places = [(b, h, i, j) for b in range(B) for h in range(H) for i in range(T) for j in range(S)]
-    theirs = torch.stack([cell(h, q[b, h, i], k[b, h, j]) for b, h, i, j in places])
     agree(
         attention(x, context).scores,
-        theirs.view(B, H, T, S),
+        torch.stack([cell(h, q[b, h, i], k[b, h, j]) for b, h, i, j in places]).view(B, H, T, S),
         ((x, context, *attention.score.parameters())),
     )
     one, other = attention.score.factors(q[:, :, :1], k[:, :, :1])
@@ -293,43 +295,53 @@ ADDITIVE = "Bahdanau: W₁ = W₂ = 1, v = (1, −1); q = (1, 0) and k = (0, 1) 
 EYES = {"query": torch.eye(2)[None], "key": torch.eye(2)[None], "vector": [[1.0, -1.0]]}
 COSINE = "Swin V2: (3, 4) and (8, 6) meet at cos = 48/50, (−6, −8) at −1; τ = 0.5 doubles it. Lengths do not matter."
 HALF = Choice.of("cosine", tau=0.5)
-BY_HAND = [
-    ("additive", EYES, [1.0, 0.0], [0.0, 1.0], 0.0, ADDITIVE),
-    ("additive", EYES, [1.0, 0.0], [1.0, -1.0], math.tanh(2) - math.tanh(-1), ADDITIVE),
-    (HALF, {}, [300.0, 400.0], [8.0, 6.0], 1.92, COSINE),
-    (HALF, {}, [3.0, 4.0], [-6.0, -8.0], -2.0, COSINE),
-    (HALF, {}, [3.0, 4.0], [0.0, 0.0], 0.0, COSINE),
-    ("general", {"weight": [[[0.0, 2.0], [0.0, 0.0]]]}, [3.0, 5.0], [7.0, 11.0], 66.0, GENERAL),
-    (
-        "concat",
-        {
-            "query": [[[1.0, 0.0], [0.0, 0.0]]],
-            "key": [[[0.0, 1.0], [0.0, 0.0]]],
-            "vector": [[2.0, 9.0]],
-        },
-        [0.5, 4.0],
-        [4.0, -0.25],
-        2 * math.tanh(0.25),
-        CONCAT,
-    ),
-    (
-        "qk_norm",
-        {"query.weight": [1.0, 2.0], "key.weight": [1.0, 3.0]},
-        [3.0, 4.0],
-        [0.0, 2.0],
-        24 / math.sqrt(12.5),
-        QK_NORM,
-    ),
-    ("unit_vectors", {"gain": [[[1.0, 2.0]]]}, [3.0, 4.0], [0.0, 2.0], 3.2 * math.sqrt(2), UNIT),
-]
 
 
-@each(("score", "weights", "q", "k", "expected", "why"), BY_HAND)
+@each(
+    ("score", "weights", "q", "k", "expected", "why"),
+    [
+        ("additive", EYES, [1.0, 0.0], [0.0, 1.0], 0.0, ADDITIVE),
+        ("additive", EYES, [1.0, 0.0], [1.0, -1.0], math.tanh(2) - math.tanh(-1), ADDITIVE),
+        (HALF, {}, [300.0, 400.0], [8.0, 6.0], 1.92, COSINE),
+        (HALF, {}, [3.0, 4.0], [-6.0, -8.0], -2.0, COSINE),
+        (HALF, {}, [3.0, 4.0], [0.0, 0.0], 0.0, COSINE),
+        ("general", {"weight": [[[0.0, 2.0], [0.0, 0.0]]]}, [3.0, 5.0], [7.0, 11.0], 66.0, GENERAL),
+        (
+            "concat",
+            {
+                "query": [[[1.0, 0.0], [0.0, 0.0]]],
+                "key": [[[0.0, 1.0], [0.0, 0.0]]],
+                "vector": [[2.0, 9.0]],
+            },
+            [0.5, 4.0],
+            [4.0, -0.25],
+            2 * math.tanh(0.25),
+            CONCAT,
+        ),
+        (
+            "qk_norm",
+            {"query.weight": [1.0, 2.0], "key.weight": [1.0, 3.0]},
+            [3.0, 4.0],
+            [0.0, 2.0],
+            24 / math.sqrt(12.5),
+            QK_NORM,
+        ),
+        (
+            "unit_vectors",
+            {"gain": [[[1.0, 2.0]]]},
+            [3.0, 4.0],
+            [0.0, 2.0],
+            3.2 * math.sqrt(2),
+            UNIT,
+        ),
+    ],
+)
 def test_one_score_by_hand(score, weights, q, k, expected, why):
     attention = layer(score, 2, 1)
     put(*((attention.score.get_parameter(name), value) for name, value in weights.items()))
-    got = attention(torch.tensor([[q]]), torch.tensor([[k]])).scores.item()
-    assert got == pytest.approx(expected, rel=1e-5), why
+    assert attention(torch.tensor([[q]]), torch.tensor([[k]])).scores.item() == pytest.approx(
+        expected, rel=1e-5
+    ), why
 
 
 def test_cosine_holds_tau_from_a_hundredth_up():
@@ -441,8 +453,10 @@ def test_softmax_one_is_add_zero_attn():
     peer = nn.MultiheadAttention(C, H, batch_first=True, add_zero_attn=True).eval()
     ours = Attention(AttentionConfig(C, H, normalizer="softmax_one"))
     p = ours.projection
-    maps = torch.cat((p.query.weight, p.key.weight, p.value.weight))
-    names = {"in_proj_weight": maps, "out_proj.weight": p.output.weight}
+    names = {
+        "in_proj_weight": torch.cat((p.query.weight, p.key.weight, p.value.weight)),
+        "out_proj.weight": p.output.weight,
+    }
     x, context = torch.randn(B, T, C, requires_grad=True), torch.randn(B, S, C, requires_grad=True)
     out, weights = torch.func.functional_call(
         peer, names, (x, context, context), {"average_attn_weights": False}
@@ -584,9 +598,8 @@ def test_talking_heads_by_hand():
     """Two heads, two keys: the second head's scores are the sum, and each head's weights the mean of both."""
     own = normalizer("talking_heads", heads=2)
     put((own.before, [[1.0, 0.0], [1.0, 1.0]]), (own.after, 0.5))
-    scores = torch.tensor([[0.0, math.log(3)], [0.0, -math.log(3)]]).view(1, 2, 1, 2)
     torch.testing.assert_close(
-        own(scores, None),
+        own(torch.tensor([[0.0, math.log(3)], [0.0, -math.log(3)]]).view(1, 2, 1, 2), None),
         torch.tensor([(1 / 4 + 1 / 2) / 2, (3 / 4 + 1 / 2) / 2]).expand(1, 2, 1, 2),
     )
 

@@ -177,8 +177,9 @@ def test_an_entry_says_where_it_enters(entry):
     }
     assert bool(changes) is (entry.enters == "scores")
     if not entry.parts:
-        said = ("adjusts" in entry.traits, "values" in entry.traits)
-        assert ("adjust" in changes, "values" in changes) == said
+        assert ("adjust" in changes, "values" in changes) == (
+            ("adjusts" in entry.traits, "values" in entry.traits)
+        )
     assert entry.short and (entry.paper or entry.source or entry.key in ("formula", "and")), (
         "what is typed has no author"
     )
