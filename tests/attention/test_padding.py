@@ -99,9 +99,7 @@ LENGTHS = [(11, 13), (17, 5)]  # of no common divisor with a block
 
 
 def agrees_with_exact(config, queries, keys, real):
-    layer = Attention(config).eval()
-    for weight in layer.position.parameters():
-        torch.nn.init.normal_(weight, std=0.5)
+    layer = precise_layer(config).eval()
     x, context = torch.randn(2, queries, C), torch.randn(2, keys, C, requires_grad=True)
     q, k, v = layer.projection(x, context)
     inputs = layer.kernel_inputs(q, k, v, x, context, key_mask=real)

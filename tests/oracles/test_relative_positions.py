@@ -449,11 +449,13 @@ def test_joined_positions_against_pytorch(parts, record):
 
 @each("learned", ["transformer_xl", "deberta", "forgetting"])
 def test_a_part_with_tables_gets_its_own(learned):
-    layer = Attention(
-        AttentionConfig(WIDTH, H, position=Choice.of("and", ALIBI, Choice(learned), Choice("t5")))
+    layer = perturbed(
+        Attention(
+            AttentionConfig(
+                WIDTH, H, position=Choice.of("and", ALIBI, Choice(learned), Choice("t5"))
+            )
+        )
     )
-    for weight in layer.position.parameters():
-        nn.init.normal_(weight, std=0.5)
     x, context = torch.randn(B, T, WIDTH), torch.randn(B, S, WIDTH)
     block = layer.kernel_inputs(*layer.projection(x, context), x, context).block
     assert len(block.tables) == layer.position.table_count > 0
