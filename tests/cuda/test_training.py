@@ -254,10 +254,12 @@ def test_a_lab_model_is_tuned(tmp_path):
             "one two three four five six seven eight nine".split(), range(1, 10), strict=True
         )
     )
-    config = FineTuneConfig(
-        "pairs", pairs, str(LAB_MODELS / "numbers"), epochs=3, batch_size=4, device="cuda"
+    run = create(
+        FineTuneConfig(
+            "pairs", pairs, str(LAB_MODELS / "numbers"), epochs=3, batch_size=4, device="cuda"
+        ),
+        tmp_path,
     )
-    run = create(config, tmp_path)
     assert fine_tune(run, lambda: False)[0] == "finished"
     records = run.records()
     assert records[-1].loss < records[0].loss and run.metadata()["machines"] == [machine("cuda")]

@@ -257,14 +257,15 @@ def test_nystrom_against_transformers():
     """Their segments need a length that the landmarks divide; a convolution over v is no attention, and "exact" is ours:
     each matrix has its own first guess, so that a batch does not mix."""
     length, landmarks = 35, 7
-    config = NystromformerConfig(
-        hidden_size=H * D,
-        num_attention_heads=H,
-        num_landmarks=landmarks,
-        segment_means_seq_len=length,
-        attention_probs_dropout_prob=0.0,
+    peer = NystromformerSelfAttention(
+        NystromformerConfig(
+            hidden_size=H * D,
+            num_attention_heads=H,
+            num_landmarks=landmarks,
+            segment_means_seq_len=length,
+            attention_probs_dropout_prob=0.0,
+        )
     )
-    peer = NystromformerSelfAttention(config)
     peer.conv_kernel_size, peer.init_option = None, "exact"
     kernel = Choice.of("nystrom", landmarks=landmarks, rounds=6)
     layer, x = Attention(AttentionConfig(H * D, H, kernel=kernel)), torch.randn(B, length, H * D)
@@ -296,15 +297,17 @@ def test_retention_in_chunks_is_the_recurrence(chunk):
 def test_retention_against_minimax():
     """Its lightning attention, with the activation, norm and gate around it."""
     size, width = 6, H * 6  # its config wants an even size
-    config = MiniMaxConfig(
-        hidden_size=width,
-        num_attention_heads=H,
-        head_dim=size,
-        num_hidden_layers=4,
-        block_size=8,
-        layer_types=["linear_attention"] * 4,
+    peer = MiniMaxLightningAttention(
+        MiniMaxConfig(
+            hidden_size=width,
+            num_attention_heads=H,
+            head_dim=size,
+            num_hidden_layers=4,
+            block_size=8,
+            layer_types=["linear_attention"] * 4,
+        ),
+        layer_idx=0,
     )
-    peer = MiniMaxLightningAttention(config, layer_idx=0)
     kernel = Choice.of("retention", decay="lightning", chunk=5)
     x = torch.randn(B, T, width, requires_grad=True)
     slopes = lightning_slopes(H)[:, None, None].float()
@@ -643,16 +646,18 @@ def by_head(*parts):
 
 def test_the_gated_delta_layer_against_qwen3_next():
     size, value, width = 6, 5, H * 7
-    config = Qwen3NextConfig(
-        hidden_size=width,
-        linear_num_key_heads=H,
-        linear_num_value_heads=H,
-        linear_key_head_dim=size,
-        linear_value_head_dim=value,
-        num_hidden_layers=1,
-        layer_types=["linear_attention"],
+    peer = qwen.Qwen3NextGatedDeltaNet(
+        Qwen3NextConfig(
+            hidden_size=width,
+            linear_num_key_heads=H,
+            linear_num_value_heads=H,
+            linear_key_head_dim=size,
+            linear_value_head_dim=value,
+            num_hidden_layers=1,
+            layer_types=["linear_attention"],
+        ),
+        layer_idx=0,
     )
-    peer = qwen.Qwen3NextGatedDeltaNet(config, layer_idx=0)
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("gated_delta", chunk=5)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     both = torch.stack((own.write.weight, own.forget.weight), 1).flatten(0, 1)
@@ -667,15 +672,17 @@ def test_the_gated_delta_layer_against_qwen3_next():
 
 def test_the_kimi_delta_layer_against_transformers():
     width = H * D
-    config = KimiLinearConfig(
-        hidden_size=width,
-        linear_num_heads=H,
-        linear_head_dim=D,
-        num_hidden_layers=1,
-        num_attention_heads=H,
-        layer_types=["linear_attention"],
+    peer = kimi.KimiLinearDeltaAttention(
+        KimiLinearConfig(
+            hidden_size=width,
+            linear_num_heads=H,
+            linear_head_dim=D,
+            num_hidden_layers=1,
+            num_attention_heads=H,
+            layer_types=["linear_attention"],
+        ),
+        layer_idx=0,
     )
-    peer = kimi.KimiLinearDeltaAttention(config, layer_idx=0)
     layer = Attention(AttentionConfig(width, H, kernel=Choice.of("kda", chunk=8)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     put((own.log_rate, torch.randn(H)), (own.forget.up.bias, torch.randn(width)))
@@ -701,17 +708,19 @@ def test_the_kimi_delta_layer_against_transformers():
 def test_the_state_space_layer_against_mamba2():
     """B and C are one head for all, and D is zero."""
     width, size, state = 22, 11, 6
-    config = Mamba2Config(
-        hidden_size=width,
-        num_heads=4,
-        head_dim=size,
-        state_size=state,
-        n_groups=1,
-        expand=2,
-        chunk_size=8,
-        num_hidden_layers=1,
-    )
-    peer = Mamba2Mixer(config, layer_idx=0).eval()
+    peer = Mamba2Mixer(
+        Mamba2Config(
+            hidden_size=width,
+            num_heads=4,
+            head_dim=size,
+            state_size=state,
+            n_groups=1,
+            expand=2,
+            chunk_size=8,
+            num_hidden_layers=1,
+        ),
+        layer_idx=0,
+    ).eval()
     layer = Attention(AttentionConfig(width * 2, 4, score="dot", kernel=Choice.of("ssd", chunk=8)))
     own, x = layer.kernel, torch.randn(B, T, width, requires_grad=True)
     own.step = torch.nn.Linear(width, 4)

@@ -621,7 +621,3 @@ def test_heads_that_talk_do_not_tell_what_is_masked():
     seen[:, 1, 2] = True  # a row that sees nothing gives the other heads nothing
     finite = scores.masked_fill(~mask, 0.0)
     assert not torch.allclose(own(finite, mask)[:, 0, 2], own(finite, seen)[:, 0, 2])
-
-
-def test_what_is_learned_starts_where_it_is_told():
-    assert normalizer("scalable_softmax", start=1.5).factor.tolist() == pytest.approx([1.5] * H)
