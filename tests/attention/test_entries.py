@@ -303,18 +303,6 @@ def test_without_positions_order_is_invisible(config, order):
     )
 
 
-@each("position", [e.key for e in AXES["position"] if e.key != "none"])
-def test_with_positions_order_is_seen(position):
-    layer, x = (
-        Attention(AttentionConfig(C, H, position=position), add_positions=True).eval(),
-        torch.randn(B, T, C),
-    )
-    for weight in layer.position.parameters():  # tables start small, or at zero
-        torch.nn.init.normal_(weight)
-    order = torch.tensor([1, 0, 2, 3, 4])
-    assert (layer(x[:, order]).merged - layer(x).merged[:, order]).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize("key", [e.key for e in AXES["kernel"] if "same" in e.traits])
 @given(data=st.data())
 def test_kernels_of_the_same_weights_agree_with_exact(key, data):

@@ -361,11 +361,8 @@ USUAL = preset("vaswani").config()
 def test_builds_runs_and_survives_json(item, size, heads):
     config = item.config(size, heads)
     assert AttentionConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    for record in (True, False):
-        merged = Attention(config, add_positions=True)(
-            torch.randn(2, 7, size), record=record
-        ).merged
-        assert merged.shape == (2, 7, size) and merged.isfinite().all()
+    merged = Attention(config, add_positions=True)(torch.randn(2, 7, size), record=False).merged
+    assert merged.shape == (2, 7, size) and merged.isfinite().all()
 
 
 def test_in_order_of_year_and_no_two_are_the_same():

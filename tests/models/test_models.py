@@ -795,19 +795,6 @@ def test_without_feed_forward_a_layer_is_its_attention_and_nothing_after_it(norm
     }
 
 
-def test_padding_mask_and_compositions_can_be_asked_for():
-    torch.manual_seed(0)
-    source, real = torch.randint(4, 9, (2, 5)), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
-    for mask in ("padding", Choice.of("and", Choice("padding"), Choice.of("local", window=1))):
-        model = build_model(ModelConfig.transformer(8, 2, mask=mask), Shape(9, 9, 8)).eval()
-        for keep in (real, torch.ones_like(real)):
-            out = model(source, keep, source[:, :3], record=True)
-            assert out.logits.shape == (2, 3, 9)
-            assert out.logits.isfinite().all()
-    far = out.maps["self"][0].weights[0, 0, 0, 2:]
-    assert torch.equal(far, torch.zeros_like(far))
-
-
 # Stepwise decoding computes the source's keys and values once, with the logits of the whole target at once.
 
 
