@@ -75,7 +75,6 @@ def value_of(param):
 
 
 def choices(axis, entries):
-    """A choice of these entries with parameters inside their bounds."""
 
     def fill(entry):
         return st.fixed_dictionaries({param.key: value_of(param) for param in entry.params}).map(
@@ -167,7 +166,6 @@ def rows(without: Collection[Item] = ()) -> list[tuple[Item, ...]]:
 
 
 def builds(items: Collection[Item]) -> bool:
-    """Whether three and more choices that fit two by two also fit together."""
     try:
         build(items)
     except ConfigError:

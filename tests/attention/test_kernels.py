@@ -27,7 +27,6 @@ FLOAT = 4
 
 
 def small(key):
-    """Sizes that make the low-rank kernels approximate at T tokens."""
     return Choice.of(key, **{"linformer": {"rank": 5}, "nystrom": {"landmarks": 6}}.get(key, {}))
 
 
@@ -177,13 +176,13 @@ def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
 
 @each("key", [key for key in IMPLIED if "causal" in masks(key)])
 def test_a_later_input_changes_no_earlier_output(key):
-    """Not even through a stabiliser, which no gradient shows; to rounding where the decays choose the products."""
     layer, x = (
         Attention(AttentionConfig(C, H, mask="causal", kernel=small(key))),
         torch.randn(1, T, C),
     )
     other = x.clone()
     other[:, 20:] = 30 * torch.randn(1, T - 20, C)
+    # to rounding where the decays choose the products
     rounding = {"rtol": 1e-5, "atol": 1e-6} if key in ("gla", "kda") else {"rtol": 0, "atol": 0}
     torch.testing.assert_close(layer(other).merged[:, :20], layer(x).merged[:, :20], **rounding)
 

@@ -161,17 +161,9 @@ def test_large_scores_do_not_overflow():
 
 
 @KERNELS
-def test_values_may_be_wider_or_narrower_than_keys(kernel):
-    q, k, _ = heads()
-    v = torch.randn(B, H, S, 2)
-    torch.testing.assert_close(
-        attend(q, k, v, kernel=kernel).out, F.scaled_dot_product_attention(q, k, v)
-    )
-
-
-@KERNELS
-def test_a_strided_last_dimension(kernel):
-    q, k, v = (torch.randn(B, H, D, n).mT for n in (T, S, S))
+@each("width", [2, D])
+def test_values_may_be_wider_or_narrower_than_keys_and_strided(kernel, width):
+    q, k, v = (torch.randn(B, H, d, n).mT for d, n in ((D, T), (D, S), (width, S)))
     torch.testing.assert_close(
         attend(q, k, v, kernel=kernel).out,
         F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous()),
@@ -191,36 +183,57 @@ def test_shapes_that_do_not_meet_are_said():
             attend(*wrong)
 
 
+BAD_CHOICES = [
+    {"d_model": 10, "num_heads": 3},
+    {"d_model": 0},
+    {"num_heads": 0},
+    {"d_model": 2.5},
+    {"num_heads": True},
+    {"dropout": 1.0},
+    {"dropout": -0.1},
+    {"dropout": float("nan")},
+    {"score": "cosmic"},
+    {"mask": "causel"},
+    {"normalizer": Choice.of("softmax", temperature=0)},
+    {"normalizer": Choice.of("softmax", temperature=float("nan"))},
+    {"normalizer": Choice.of("softmax", temperature=float("inf"))},
+    {"mask": Choice.of("local", window=-1)},
+    {"mask": Choice.of("local", window=1.5)},
+    {"mask": Choice.of("causal", window=1)},
+    {"mask": Choice("and")},
+    {"position": Choice.of("rope", layout="spiral")},
+    {"d_model": 9, "num_heads": 3, "position": "rope"},
+    {"kernel": "fused", "score": "additive"},
+    {"d_model": "64"},
+    {"dropout": "much"},
+]
+BROKEN_FILES = [
+    {"nonsense": 1},
+    {"score": 3},
+    {"score": {"key": 3}},
+    {"score": None},
+    {"mask": {"key": "and", "parts": 3}},
+    {"normalizer": {"key": "softmax", "temperature": None}},
+    {"normalizer": {"key": "softmax", "temperature": [1]}},
+    {"d_model": None},
+    {"dropout": None},
+    {"mask": {"key": "and", "parts": [3]}},
+    [],
+    "softmax",
+    None,
+]
+
+
 @each(
-    "given",
+    ("make", "given"),
     [
-        {"d_model": 10, "num_heads": 3},
-        {"d_model": 0},
-        {"num_heads": 0},
-        {"d_model": 2.5},
-        {"num_heads": True},
-        {"dropout": 1.0},
-        {"dropout": -0.1},
-        {"dropout": float("nan")},
-        {"score": "cosmic"},
-        {"mask": "causel"},
-        {"normalizer": Choice.of("softmax", temperature=0)},
-        {"normalizer": Choice.of("softmax", temperature=float("nan"))},
-        {"normalizer": Choice.of("softmax", temperature=float("inf"))},
-        {"mask": Choice.of("local", window=-1)},
-        {"mask": Choice.of("local", window=1.5)},
-        {"mask": Choice.of("causal", window=1)},
-        {"mask": Choice("and")},
-        {"position": Choice.of("rope", layout="spiral")},
-        {"d_model": 9, "num_heads": 3, "position": "rope"},
-        {"kernel": "fused", "score": "additive"},
-        {"d_model": "64"},
-        {"dropout": "much"},
+        *((lambda given: AttentionConfig(**given), given) for given in BAD_CHOICES),
+        *((AttentionConfig.from_json, text) for text in BROKEN_FILES),
     ],
 )
-def test_bad_choices_are_refused_in_words(given):
+def test_bad_choices_and_broken_files_are_refused_in_words(make, given):
     with pytest.raises(ConfigError) as refusal:
-        AttentionConfig(**given)
+        make(given)
     assert len(str(refusal.value).split()) >= 4
 
 
@@ -317,29 +330,6 @@ ALL_SCORES = {
 def test_choices_that_do_not_go_together_are_refused_by_name(words, axes):
     with pytest.raises(ConfigError, match=words):
         AttentionConfig(**{"d_model": 48, "num_heads": 6} | axes)
-
-
-@each(
-    "text",
-    [
-        {"nonsense": 1},
-        {"score": 3},
-        {"score": {"key": 3}},
-        {"score": None},
-        {"mask": {"key": "and", "parts": 3}},
-        {"normalizer": {"key": "softmax", "temperature": None}},
-        {"normalizer": {"key": "softmax", "temperature": [1]}},
-        {"d_model": None},
-        {"dropout": None},
-        {"mask": {"key": "and", "parts": [3]}},
-        [],
-        "softmax",
-        None,
-    ],
-)
-def test_a_broken_file_is_refused_in_words(text):
-    with pytest.raises(ConfigError):
-        AttentionConfig.from_json(text)
 
 
 def test_an_unsupported_mask_raises_instead_of_being_ignored():

@@ -130,13 +130,6 @@ def test_an_offset_moves_the_queries_and_padding_hides_keys():
         build_mask(Choice("padding"), T, S)
 
 
-@each("key", ["and", "or", "not", "not two", "causal"])
-def test_a_composition_with_the_wrong_number_of_parts_is_refused(key):
-    parts = {"not two": (CAUSAL, LOCAL), "causal": (LOCAL,)}.get(key, ())
-    with pytest.raises(ConfigError):
-        build_mask(Choice.of(key.split()[0], *parts), T, S)
-
-
 def felt(layer, length, width, heads, **more):
     """Which inputs each output of a self-attention moves with through its values, (length, length), by gradient."""
     layer.query.weight.data.zero_(), layer.key.weight.data.zero_()
@@ -583,7 +576,6 @@ def sparse_layer(size, blocks, window, heads=3, kv_heads=3):
 
 
 def softmax_of(q, pairs):
-    """The weights over some keys, and their sum of values; nothing for no key."""
     if not pairs:
         return [], torch.zeros(D, dtype=torch.float64)
     weights = torch.stack([q @ k for k, _ in pairs]).mul(D**-0.5).softmax(0)

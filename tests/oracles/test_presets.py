@@ -168,7 +168,6 @@ def layer_of(key, **changes):
 
 
 def convolved(projection, x):
-    """The maps of x, each channel over four tokens by torch's own convolution, then SiLU; (B, H, T, D)."""
     parts = (projection.query, projection.key, projection.value)
     for part, taps in zip(parts, projection.taps.chunk(3, dim=1), strict=True):
         mixed = F.conv1d(F.pad(part(x).mT, (len(taps) - 1, 0)), taps.mT.unsqueeze(1), groups=WIDTH)

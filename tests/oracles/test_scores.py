@@ -175,7 +175,6 @@ def textbook(layer, x, context, mask, **more):
 
 
 def rotary(bias):
-    """A layer with two heads of six, x, context and which keys are real; fp64."""
     config = AttentionConfig(
         12, 2, Choice.of("multi_head", bias=bias), position="rope", mask="causal"
     )
@@ -538,7 +537,6 @@ def softpick(own, h, z):
 @each("spread", [0.1, 3.0])
 @each("masked", [False, True])
 def test_it_is_the_paper_row_by_row(key, rule, spread, keys, masked):
-    """In double precision; under the mask the second row sees nothing."""
     scores, mask = drawn(spread, keys, torch.float64)
     mask[:, :, 1] = False
     own, mask = normalizer(key).double(), mask if masked else None
