@@ -404,12 +404,6 @@ def test_train_shows_where_a_run_is(cluster):
     assert run.status().state == "running", "its driver may come back"
 
 
-def test_one_machine_says_nothing_of_clusters():
-    run = create_run(small_run())
-    run.set_status("finished", "Finished after 4 steps.")
-    assert not re.search("luster|on node", page_text(open_at("runs", run=run.id)))
-
-
 # What the driver does with a run: Ray is played by a few functions.
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -352,30 +353,18 @@ def test_the_final_items_did_not_choose_the_weights_as_long_as_there_are_as_many
 # What a record waits for: free-running decodes come when they say something, and no more of them than are judged.
 
 
-@pytest.fixture
-def decoded(monkeypatch) -> list[int]:
-    counts: list[int] = []
-
-    def measured(model, task, examples, *rest):
-        counts.append(len(examples))
-        return evaluate.measure_free(model, task, examples, *rest)
-
-    monkeypatch.setattr(loop, "measure_free", measured)
-    return counts
-
-
 @each(("decode_every", "counts", "steps"), [(2, [11, 20], {4}), (1, [11, 11, 11, 20], {0, 2, 4})])
 def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
-    decoded, decode_every, counts, steps
+    monkeypatch, decode_every, counts, steps
 ):
-    decoded.clear()
+    decode = Mock(side_effect=evaluate.measure_free)
+    monkeypatch.setattr(loop, "measure_free", decode)
     records = list(train(small_run(decode_every=decode_every, finish_early=False)))
     assert {r.step for r in records if r.sequence_accuracy is not None and r.examples} == steps
-    assert decoded == counts
     text = make_task(TaskConfig.of("own_text", length=16))
     record = next(train(recommended(text, held_out=20, num_examples=3, steps=1)))
-    assert decoded[len(counts) :] == [3] and len(record.examples) == 3
-    assert record.token_accuracy is not None
+    assert [len(call.args[2]) for call in decode.call_args_list] == [*counts, 3]
+    assert len(record.examples) == 3 and record.token_accuracy is not None
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
@@ -975,12 +964,8 @@ def test_openings_of_a_run_leave_nothing_behind(tmp_path):
 @LINUX
 @pytest.mark.parametrize("fails", [False, True])
 def test_runs_one_after_the_other_leave_no_watcher_behind(fails, tmp_path, monkeypatch):
-    def train(run, stop, on_record):
-        if fails:
-            raise ValueError("no")
-        return "finished", "Finished."
-
-    monkeypatch.setattr(worker, "train_run", train)
+    ends: dict = {"side_effect": ValueError("no")} if fails else {"return_value": ("finished", "")}
+    monkeypatch.setattr(worker, "train_run", Mock(**ends))
     queued = create_run(small_run(), tmp_path)
 
     def work() -> None:
