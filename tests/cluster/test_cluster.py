@@ -37,7 +37,7 @@ from dashboard.server import jobs
 from pages.runs import cluster_text
 from tests.cases import wait_for
 from tests.close import assert_close
-from tests.pages.app import open_at, page_text
+from tests.pages.app import assert_says, open_at, page_text
 from tests.training.small import SAME_LAST_BIT, record_numbers, small_run
 
 pytest.importorskip("ray")

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -237,7 +238,7 @@ def test_open_pages_of_an_address_and_of_all_are_bounded_in_words(copy):
 
 def test_a_proxy_that_is_named_is_believed_and_nobody_else(copy):
 
-    forwarded = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "203.0.113.7"}
+    forwarded: dict[str, Any] = {"X_Forwarded_Proto": "https", "X_Forwarded_For": "203.0.113.7"}
     log = Path(f"/proc/{copy.pid}/fd/2").resolve()
 
     def secure(address: str) -> bool:

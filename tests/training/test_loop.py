@@ -657,7 +657,7 @@ def test_one_decimal_sign_is_read_in_all_columns():
 
 
 def test_its_checkpoint_fits_and_it_goes_on(tmp_path):
-    small = dict(steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1)
+    small: dict[str, Any] = dict(steps=2, batch_size=8, record_every=1, held_out=8, num_examples=1)
     config = recommended(make_task(older(DATA)), **small)
     train_here(create_run(config, path=tmp_path / "run"))
     run = Run(tmp_path / "run")

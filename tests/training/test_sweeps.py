@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,7 +145,7 @@ REFUSED += [
     for name in ("task", "model")
 ]
 REFUSED += [
-    (lambda data=data: SweepConfig.from_json(data), r"\w")
+    (partial(SweepConfig.from_json, data), r"\w")
     for data in (
         3,
         {},
@@ -154,7 +155,7 @@ REFUSED += [
     )
 ]
 REFUSED += [
-    (lambda data=data: RunConfig.from_json(data), words)
+    (partial(RunConfig.from_json, data), words)
     for data, words in (
         (None, "object"),
         ([], "object"),
