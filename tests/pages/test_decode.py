@@ -41,7 +41,6 @@ from tests.pages.app import (
     html_text,
     open_at,
     page_cases,
-    page_text,
     query_value,
     set_control,
     tree,
@@ -82,9 +81,9 @@ def made(task: str, kind: str, **changes):
 def test_every_setting_changes_what_is_found(page, strategy, kind, key, value):
     text = {"inside:text": "the dog saw a"} if page == "generate" else {}
     at = open_at(page, **{f"{page}:strategy": strategy}, **text)
-    before = tree(at) + page_text(at)
+    before = tree(at) + html_text(at)
     set_control(f"{page}:", at, kind, key, value)
-    assert tree(at) + page_text(at) != before
+    assert tree(at) + html_text(at) != before
 
 
 test_what_decode_says_of_a_source = page_cases(
@@ -115,8 +114,6 @@ def test_measuring_compares_with_greedy_over_the_same_sources():
 
 
 NO_ATTENTION = {"model": ModelConfig.recurrent(16, None)}
-
-
 FED = {"model": ModelConfig.recurrent(16, "additive", feeding="bahdanau")}
 
 
