@@ -119,7 +119,7 @@ def card(monkeypatch):
     return card
 
 
-def asked(card: Mock) -> list[str]:
+def calls_of(card: Mock) -> list[str]:
     return [name for name, *_ in card.mock_calls]
 
 
@@ -134,7 +134,7 @@ def test_a_card_is_offered_where_there_is_one(monkeypatch):
 def test_a_call_on_a_card_is_timed_to_the_end_of_its_work(card):
     card.clock.return_value = 0.0
     seconds(card.work, card.clock, "cuda")
-    assert asked(card) == ["synchronize", "clock", "work", "synchronize", "clock"]
+    assert calls_of(card) == ["synchronize", "clock", "work", "synchronize", "clock"]
 
 
 def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(card):
@@ -144,7 +144,7 @@ def test_peak_bytes_of_a_card_are_its_allocators_beyond_what_stays(card):
     assert peak_bytes(card.work, "cuda") == 700
     once = ["work", "synchronize"]
     begins = ["memory_allocated", "reset_peak_memory_stats"]
-    assert asked(card) == [*once, *begins, *once, "max_memory_allocated"]
+    assert calls_of(card) == [*once, *begins, *once, "max_memory_allocated"]
 
 
 class Places(TorchDispatchMode):
