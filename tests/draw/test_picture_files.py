@@ -228,7 +228,7 @@ def chart_of(lines: dict[str, list[tuple[float, float, float, float]]]) -> Chart
 
 
 def test_a_row_of_latex_is_a_line_of_the_chart():
-    even = [(step, 1.5, 1.25, 1.75) for step in range(0, 101, 5)]
+    even = [(float(step), 1.5, 1.25, 1.75) for step in range(0, 101, 5)]
     text = picture_file(chart_of({"a_b": even, "[c]": even}), "LaTeX", SOURCE).decode()
     assert rows_of_latex(text) == [[name, *[r"$1.5 \pm 0.25$"] * 6] for name in (r"a\_b", "{}[c]")]
     parts = (
@@ -303,18 +303,18 @@ def test_a_chart_of_a_dark_page_is_that_of_a_light_one():
         ChartPicture("Loss", step_chart(lines, ink=ink, last_x=1)) for ink in (DARK_INK, LIGHT_INK)
     )
     assert dark.spec != light.spec and dark.whole_spec() == light.whole_spec()
-    dark, light = (
+    night, day = (
         {
-            "fill": (fill := shade(0.3, theme)),
-            "ink": text_on(fill, theme),
+            "fill": shade(0.3, theme),
+            "ink": text_on(shade(0.3, theme), theme),
             "axis": Ink.of(theme).quiet,
         }
         for theme in ("dark", "light")
     )
-    mapped = json.loads(light_colours(json.dumps(dark)))
-    fills = [rgb_of(colors.pop("fill")) for colors in (mapped, light)]
-    np.testing.assert_allclose(*fills, atol=1)  # 8 bits a channel
-    assert mapped == light
+    mapped = json.loads(light_colours(json.dumps(night)))
+    first, second = (np.array(rgb_of(colors.pop("fill"))) for colors in (mapped, day))
+    np.testing.assert_allclose(first, second, atol=1)  # 8 bits a channel
+    assert mapped == day
 
 
 def test_what_cannot_be_drawn_says_so_and_a_file_is_named_by_page_picture_model_and_text():

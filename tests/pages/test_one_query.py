@@ -558,9 +558,9 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
 
 def every_choice():
     """Each preset, and each entry of each axis alone, beside an otherwise plain layer or the page's own."""
-    for item in PRESETS:
+    for preset in PRESETS:
         with suppress(ConfigError):
-            yield item.config(16, 4).with_(kernel=Choice("exact"))
+            yield preset.config(16, 4).with_(kernel=Choice("exact"))
     for base in (AttentionConfig(16, 4), CONFIG):
         for axis in ("projection", "score", "position", "mask", "normalizer"):
             for item in AXES[axis]:
