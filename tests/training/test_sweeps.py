@@ -4,7 +4,6 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -40,7 +39,6 @@ from core.training import (
     RunConfig,
     devices,
     diagnosis as estimating,
-    loop,
     recommended,
     train,
 )
@@ -65,7 +63,7 @@ from core.training.sweeps import (
     with_settings,
 )
 from tests.cases import each
-from tests.training.small import FINAL, small_run
+from tests.training.small import small_run
 
 
 def sweep_config(**changes) -> SweepConfig:
@@ -144,16 +142,14 @@ REFUSED += [
     (lambda name=name: with_settings(small_run(), {name: 1}), f"axis = '{name}'")
     for name in ("task", "model")
 ]
-REFUSED += [
-    (partial(SweepConfig.from_json, data), r"\w")
-    for data in (
-        3,
-        {},
-        {"base": {}},
-        {"base": {}, "axis": "score", "values": "dot"},
-        {**sweep_config().to_json(), "more": 1},
-    )
-]
+NO_SWEEPS: tuple[Any, ...] = (
+    3,
+    {},
+    {"base": {}},
+    {"base": {}, "axis": "score", "values": "dot"},
+    {**sweep_config().to_json(), "more": 1},
+)
+REFUSED += [(partial(SweepConfig.from_json, data), r"\w") for data in NO_SWEEPS]
 REFUSED += [
     (partial(RunConfig.from_json, data), words)
     for data, words in (
@@ -298,18 +294,15 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
     assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
 
 
-def train_sweep(folder: Path, start: Callable[[Run], object], workers: int) -> int:
-    """What the shell ends with that trains two values from two seeds, with such workers."""
+def train_sweep(folder: Path, workers: int) -> int:
+    """What the shell ends with that trains two values from two seeds."""
     file = folder / "run.json"
     file.write_text(json.dumps(small_run().to_json()), encoding="utf-8")
     words = f"--axis d_model --values 8 16 --seeds 0 1 --workers {workers} --to".split()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeps, "executor", lambda: SimpleNamespace(start=start))
-        return main(["sweep", str(file), *words, str(folder / "sweep.json")])
+    return main(["sweep", str(file), *words, str(folder / "sweep.json")])
 
 
 def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch):
-    monkeypatch.setattr(loop, "FINAL", FINAL)  # as that process has it
     turn, saved = threading.Lock(), folder / "sweep.json"
 
     def work_here(run: Run) -> SimpleNamespace:
@@ -317,7 +310,8 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch)
             worker.work(run.path)
         return SimpleNamespace(wait=lambda: None)
 
-    assert train_sweep(folder, work_here, 2) == 0
+    monkeypatch.setattr(sweeps, "executor", lambda: SimpleNamespace(start=work_here))
+    assert train_sweep(folder, 2) == 0
     output, sweep = capsys.readouterr().out, Sweep(saved)
     assert "4 runs to train" in output and output.count("2 of 2 seeds") == 2
     first = sweep.outcomes()
@@ -334,9 +328,10 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch)
     assert lines[-1].startswith("8 - 16: ") and "  n 2  " in lines[-1]
 
 
-def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path):
+def test_an_interrupted_sweep_stops_its_workers_and_is_no_success(tmp_path, monkeypatch):
     worker = Mock(**{"wait.side_effect": KeyboardInterrupt})
-    assert train_sweep(tmp_path, lambda run: worker, 1) != 0
+    monkeypatch.setattr(sweeps, "executor", lambda: Mock(**{"start.return_value": worker}))
+    assert train_sweep(tmp_path, 1) != 0
     worker.terminate.assert_called_once_with()
 
 
