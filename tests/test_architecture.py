@@ -387,7 +387,8 @@ def reads_text(call: ast.Call) -> bool:
     """Whether the call opens a file or a pipe as text; ruff's PLW1514 sees only paths whose type it can tell."""
     function, words = getattr(call.func, "attr", ""), {word.arg for word in call.keywords}
     values = [*call.args, *(word.value for word in call.keywords)]
-    mode = ["", *(one.value for one in values if isinstance(getattr(one, "value", 0), str))][-1]
+    given = [getattr(one, "value", None) for one in values]
+    mode = ["", *(one for one in given if isinstance(one, str))][-1]
     texts = {
         "read_text": not call.args,
         "write_text": len(call.args) == 1,

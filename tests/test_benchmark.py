@@ -4,8 +4,8 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
+from types import GeneratorType
 from unittest.mock import Mock
 
 import pytest
@@ -87,7 +87,7 @@ EXACT = {"exact": AttentionConfig(16, 2)}
 
 
 def test_a_race_can_be_stopped_between_reports():
-    reports = instance(race(EXACT, [32, 10**9], rounds=2), Generator)
+    reports = instance(race(EXACT, [32, 10**9], rounds=2), GeneratorType)
     next(reports)
     reports.close()
     assert next(reports, None) is None

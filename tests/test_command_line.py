@@ -85,6 +85,7 @@ def file(tmp_path, monkeypatch):
 
 
 def test_set_changes_what_is_trained(file, monkeypatch):
+    assert settings(["a=1", "b=x", "c=1"], texts=["c"]) == {"a": 1, "b": "x", "c": "1"}
     changes = ("steps=2", "record_every=1", "d_model=4", "score=additive", "task.length=5")
     words = [word for one in changes for word in ("--set", one)]
     assert lab(monkeypatch, "train", file, *words) == 0
@@ -135,24 +136,9 @@ def test_a_mistake_ends_in_a_sentence(words, sentence, file, monkeypatch, capsys
     assert sentence in said and "Traceback" not in said and len(said.splitlines()) == 1, said
 
 
-def test_without_the_packages_it_says_how_to_install_them():
-    """In a process that finds no package at all."""
-    code = (
-        "import sys, importlib.util as util; util.find_spec = lambda name: None; "
-        "from dashboard.__main__ import main; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=command.ROOT, capture_output=True, encoding="utf-8"
-    )
-    assert (
-        done.returncode == 1
-        and "pip install -r requirements.txt" in done.stderr
-        and "Traceback" not in done.stderr
-    )
-
-
-def test_a_setting_is_json_or_as_it_stands():
-    assert settings(["a=1", "b=x", "c=1"], texts=["c"]) == {"a": 1, "b": "x", "c": "1"}
+def test_without_the_packages_it_says_how_to_install_them(monkeypatch, capsys):
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert lab(monkeypatch) == 1 and "pip install -r requirements.txt" in capsys.readouterr().err
 
 
 # The checksum at the end of a line: any changed bit is noticed, and lines without one are read as before.

@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import tempfile
 import threading
-import time
 import tomllib
 import urllib.error
 import urllib.request
@@ -52,7 +51,7 @@ from core.settings import PREFIX, LabSettings
 from dashboard.server import health, http_guard
 from dashboard.server.hosting import NO_SERVER
 from dashboard.server.http_guard import UNKNOWN_NAME
-from tests.cases import each
+from tests.cases import each, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -133,13 +132,10 @@ OPTION = re.compile(r"--(?:server|runner|client|global|browser|logger)\.\w+|STRE
 
 def test_the_servers_of_tests_and_benchmarks_differ_from_make_runs_in_their_address_alone():
     folders = ["tests", "benchmarks", "Makefile", ".github", ".ci"]
-    listed = subprocess.run(
-        ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, encoding="utf-8"
-    )
-    names = listed.stdout.split()
+    listed = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, encoding="utf-8")
     given = {
         name: set(OPTION.findall((ROOT / name).read_text("utf-8")))
-        for name in names
+        for name in listed.split()
         if name.endswith((".py", ".yml", ".yaml", "Makefile", ".sh", "browser"))
     }
     allowed = {
@@ -176,13 +172,8 @@ def started(*command: str, log: Path = Path(os.devnull), **environment: str) -> 
             stderr=out,
         )
     try:
-        # Until the server answers.
-        for _ in range(600):
-            with suppress(urllib.error.URLError, TimeoutError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5)
-                break
-            assert server.poll() is None
-            time.sleep(0.1)
+        wait_for(lambda: server.poll() is not None or reachable(port, "127.0.0.1"))
+        assert server.poll() is None
         yield port
     finally:
         server.terminate()
@@ -200,9 +191,9 @@ def test_a_lab_at_home_listens_on_its_own_computer_and_refuses_foreign_names():
             pass
         foreign = {"Host": f"evil.example:{port}", "Origin": f"http://evil.example:{port}"}
         page = urllib.request.Request(f"http://127.0.0.1:{port}/heads", headers=foreign)
-        with pytest.raises(urllib.error.HTTPError) as refused:
+        with pytest.raises(urllib.error.HTTPError, match="421") as refused:
             urllib.request.urlopen(page, timeout=60)
-        assert refused.value.code == 421 and refused.value.read().decode() == UNKNOWN_NAME
+        assert refused.value.read().decode() == UNKNOWN_NAME
         with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
             raw.sendall(
                 "\r\n".join(
@@ -232,23 +223,16 @@ def test_the_main_file_on_community_cloud_serves_the_lab_to_others(hosted, tmp_p
     (main,) = re.findall(r"Main file path: `(.+?)`", TEXT)
     environment = {"ATTENTION_LAB_HOSTED": hosted, "ATTENTION_LAB_RUNS": str(tmp_path)}
     with started("streamlit", "run", main, "--server.headless=true", **environment) as port:
-        address = (
-            "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"
-        )  # a proxy of another machine
+        # From a proxy of another machine.
+        address = "127.0.0.9" if sys.platform.startswith("linux") else "127.0.0.1"
         asked = urllib.request.Request(
             f"http://{address}:{port}/", headers={"Host": "my-lab.streamlit.app"}
         )
-        page = urllib.request.urlopen(asked, timeout=60)
-        assert page.headers["Content-Security-Policy"]
-        assert ("HttpOnly" in page.headers.get("Set-Cookie", "")) == bool(hosted), (
-            "strangers are kept apart"
-        )
-        assert (
-            json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60))[
-                "status"
-            ]
-            == "ok"
-        )
+        headers = urllib.request.urlopen(asked, timeout=60).headers
+        assert headers["Content-Security-Policy"]
+        assert ("HttpOnly" in headers.get("Set-Cookie", "")) == bool(hosted), "strangers are apart"
+        health = urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60)
+        assert json.load(health)["status"] == "ok"
 
 
 AS_A_SCRIPT = """
@@ -353,22 +337,13 @@ def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_r
         )
 
     refused = pip(ROOT)
-    assert (
-        refused.returncode
-        and "pip install -r requirements.txt -e ." in refused.stdout + refused.stderr
-    )
+    said = refused.stdout + refused.stderr
+    assert refused.returncode and "pip install -r requirements.txt -e ." in said
     assert not (programs / "attention-lab").exists()
     done = pip("-e", ROOT)
     assert done.returncode == 0, done.stderr
-    env = {**os.environ, "ATTENTION_LAB_RUNS": str(tmp_path / "runs")}
-    listed = subprocess.run(
-        [programs / "attention-lab", "claims", "list", "--names"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        encoding="utf-8",
-    )
-    assert listed.returncode == 0 and "scaling" in listed.stdout.split(), listed.stderr
+    command = [programs / "attention-lab", "claims", "list", "--names"]
+    assert "scaling" in subprocess.check_output(command, cwd=tmp_path, encoding="utf-8").split()
 
 
 # The arithmetic of docs/scaling.md, its two tables, and the examples for containers, held against the lab's code.
@@ -508,11 +483,8 @@ def test_the_servers_of_kubernetes_run_the_images_command_and_answer_their_probe
 
 
 def test_a_reader_comes_back_to_the_server_that_has_their_runs():
-    servers, service, ingress = (
-        PARTS["StatefulSet"]["spec"],
-        PARTS["Service"]["spec"],
-        PARTS["Ingress"],
-    )
+    servers, service = PARTS["StatefulSet"]["spec"], PARTS["Service"]["spec"]
+    ingress = PARTS["Ingress"]
     assert (
         servers["replicas"] > 1 and servers["volumeClaimTemplates"][0]["metadata"]["name"] == "home"
     )

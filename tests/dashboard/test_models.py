@@ -26,6 +26,8 @@ from dashboard.ui.models import (
     store_upload,
     upload,
 )
+from tests.cases import instance
+from tests.close import assert_close
 from tests.tiny_models import save
 
 # The model of the picker and its inputs as Python, which makes the page's own reading again.
@@ -42,17 +44,10 @@ def run(code: str) -> dict[str, object]:
 
 
 def assert_read_again(ref: ModelRef, inputs: ModelInputs | None) -> None:
-    reading, expected = (
-        run(model_code(ref, inputs))["reading"],
-        reading_of(ref, inputs or ModelInputs()),
-    )
-    assert (
-        isinstance(reading, Reading)
-        and reading.source.tokens == expected.source.tokens
-        and reading.trace.source == expected.trace.source
-    )
-    for one, other in zip(reading.trace.maps, expected.trace.maps, strict=True):
-        np.testing.assert_allclose(one.weights, other.weights, rtol=1e-5, atol=1e-6)
+    reading = instance(run(model_code(ref, inputs))["reading"], Reading)
+    expected = reading_of(ref, inputs or ModelInputs())
+    assert reading.source.tokens == expected.source.tokens
+    assert_close(reading.trace, expected.trace, rel=1e-5, floor=1e-6)
 
 
 @pytest.fixture(autouse=True)
@@ -119,9 +114,7 @@ def test_pictures_and_sounds_are_examples_by_name_or_the_readers_own_files(tmp_p
         ears, ModelInputs(sound=example_inputs.sound("Three beeps", rate), target="nine")
     )
     with wave.open("your sound.wav", "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
+        file.setparams((1, 2, rate, 0, "NONE", ""))
         file.writeframes(np.arange(-4000, 4000, dtype="<i2").tobytes())
     own = example_inputs.decode_wav(Path("your sound.wav").read_bytes(), rate)
     assert_read_again(ears, ModelInputs(sound=own, target=TYPED))
