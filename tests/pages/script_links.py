@@ -77,7 +77,7 @@ LINKS: list[tuple[str, dict[str, str]]] = [
     ("mechanisms", {"mechanisms:axis": "Kernels"}),
     *(
         ("questions", {"questions:question": answer.question})
-        for answer in ANSWERS.values()
+        for answer in [*ANSWERS.values()][1:]  # the first is what the page opens with
         if answer.study
     ),
     ("compare", {"source": "seeded", "m": "score=additive", "text": TYPED, "length": "128"}),

@@ -134,6 +134,7 @@ def states(page: str) -> Iterator[tuple[str, AppTest]]:
         assert not app.error and controls_of(app) == start
     for at, link in enumerate(link for name, link in LINKS if name == page):
         app = open_page(page, link)
+        assert shown(app) != shown(opened), f"link {at} moves nothing"
         assert_script(app)
         yield f"link {at}", app
 
