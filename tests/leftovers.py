@@ -26,14 +26,12 @@ def sources() -> Iterator[Path]:
 
 def commands() -> list[str]:
     """Every module that `python -m` runs and that takes options."""
-    faults = []
-    for file in sources():
-        text = file.read_text(encoding="utf-8")
-        if '__name__ == "__main__"' in text and any(one in text for one in OPTIONS):
-            faults.append(
-                ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-            )
-    return sorted(faults)
+    texts = {file: file.read_text(encoding="utf-8") for file in sources()}
+    return sorted(
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+        for file, text in texts.items()
+        if '__name__ == "__main__"' in text and any(one in text for one in OPTIONS)
+    )
 
 
 def failed_start(command: str) -> str | None:
