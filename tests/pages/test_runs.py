@@ -454,11 +454,15 @@ open_sweeps = partial(open_at, "sweeps")
 def test_first_sight_is_a_real_sweep_of_which_every_measure_is_drawn():
     app = open_sweeps()
     assert [b.label for b in app.button if b.proto.type == "primary"] == ["Start sweep"]
-    for measure in ("sequence_accuracy", "token_accuracy", "loss", "expected"):
+    for measure, over in (
+        ("sequence_accuracy", "steps"),
+        ("token_accuracy", "train_seconds"),
+        ("loss", "steps"),
+        ("expected", "train_seconds"),
+    ):
         app.selectbox(key="sweeps:measure").set_value(measure)
-        for over in ("steps", "train_seconds"):
-            set_control("sweeps:", app, "segmented_control", "over", over)
-            assert len(app.get("vega_lite_chart")) == 2
+        set_control("sweeps:", app, "segmented_control", "over", over)
+        assert len(app.get("vega_lite_chart")) == 2
     app.session_state["sweeps:claim"] = app.session_state["sweeps:runs"] = True
     assert_says(app.run(), "QK-norm, seed 4")  # each run can be seen
     set_control("sweeps:", app, "number_input", "claim:bound:True", 5.0)
