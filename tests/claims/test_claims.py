@@ -924,8 +924,7 @@ def test_a_guess_is_answered_by_the_numbers():
     confirmed, refuted, _ = (results(world) for world, *_ in RULES["advantages"])
     answer = instance(why.ADVANTAGES.guess, Pick).answer
     assert answer(confirmed) == 2 and answer(refuted) == 0
-    best = results(ladder((3.5, 3.2, 3.4), 5.0, 1.5))
-    assert instance(cost.LADDER.guess, Pick).answer(best) == 1
+    assert instance(cost.LADDER.guess, Pick).answer(results(ladder((3.5, 3.2, 3.4), 5.0, 1.5))) == 1
 
 
 # What the claims measure, against plain arithmetic.
@@ -1165,8 +1164,7 @@ def test_the_jacobian_is_autograds_and_answer_and_noise_are_shares_of_a_row():
     weights[0, 3], weights[0, 2] = 0.5, 0.1  # the answer, and the key of its pair
     weights[0, 6], weights[0, 9] = -0.2, 0.1  # other pairs
     weights[0, -1] = 0.1
-    shares = scores.answer_and_noise(weights, torch.tensor([3]))
-    assert shares == pytest.approx((0.5, 0.3))
+    assert scores.answer_and_noise(weights, torch.tensor([3])) == pytest.approx((0.5, 0.3))
 
 
 def test_both_models_have_as_many_weights():

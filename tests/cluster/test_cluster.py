@@ -345,8 +345,7 @@ def test_what_a_run_needs(monkeypatch):
     cpu, auto, cuda = ({"config": {"device": device}} for device in ("cpu", "auto", "cuda"))
     assert needs(cpu, True) == needs(auto, False) == needs({"claim": {}}, True)
     assert needs(cpu, True) == ray_queue.Needs(1.0, 0.0, 1_000.0)
-    tuned = {"finetune": {"device": "cuda"}}
-    assert needs(auto, True) == needs(cuda, False) == needs(tuned, False)
+    assert needs(auto, True) == needs(cuda, False) == needs({"finetune": {"device": "cuda"}}, False)
     assert str(needs(cuda, True)) == "1 CPU, 0.25 of a GPU and 1 GB of memory"
     monkeypatch.setenv("ATTENTION_LAB_RAY_WORKER", "cpus=2 gpu=1")
     two = needs(cuda, True)

@@ -899,8 +899,8 @@ def test_stopped_and_gone_on_is_as_never_stopped(tmp_path, optimizer, model):
 
 
 def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
-    config = small_run(steps=60, record_every=1, held_out=2, num_examples=1)
-    run = create_run(config, path=tmp_path / "run")
+    sizes = dict(record_every=1, held_out=2, num_examples=1)
+    run = create_run(small_run(steps=60, **sizes), path=tmp_path / "run")
     with pytest.raises(ValueError, match="saved no weights"):
         run.model()
     train_here(run)
@@ -909,12 +909,14 @@ def test_checkpoints_are_few_and_the_last_is_there(tmp_path):
     model, task = run.model(steps[3])
     assert model.training is False and task.key == "reverse"
     run.update_metadata(config=small_run(model=ModelConfig.transformer(16, 2)).to_json())
-    for use in (run.model, lambda: train_here(run)):
-        with pytest.raises(ValueError, match="do not fit"):
-            use()
     run.checkpoint_path(steps[3]).write_bytes(b"nothing of the kind")
-    with pytest.raises(ValueError, match=f"step {steps[3]} cannot be read"):
-        run.checkpoint(steps[3])
+    for use, words in (
+        (run.model, "do not fit"),
+        (lambda: train_here(run), "do not fit"),
+        (lambda: run.checkpoint(steps[3]), f"step {steps[3]} cannot be read"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            use()
 
 
 # Opening runs and working on them gives back what it takes: memory maps, open files and threads.

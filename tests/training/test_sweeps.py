@@ -703,8 +703,7 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
 
 def normal(values: int, seeds: int) -> np.ndarray:
     rng = np.random.default_rng(values * 10 + seeds)
-    shared = rng.normal(size=(SIMULATED, values, seeds))
-    return shared + rng.normal(size=(SIMULATED, 1, seeds))
+    return rng.normal(size=(SIMULATED, values, seeds)) + rng.normal(size=(SIMULATED, 1, seeds))
 
 
 # Shares of 50 held-out items near the top, where many runs agree to the item.
