@@ -342,7 +342,7 @@ def test_an_install_with_a_link_to_the_folder_gives_the_command_and_another_is_r
     assert not (programs / "attention-lab").exists()
     done = pip("-e", ROOT)
     assert done.returncode == 0, done.stderr
-    command = [programs / "attention-lab", "claims", "list", "--names"]
+    command = [str(programs / "attention-lab"), "claims", "list", "--names"]
     assert "scaling" in subprocess.check_output(command, cwd=tmp_path, encoding="utf-8").split()
 
 
