@@ -17,6 +17,8 @@ from dashboard.draw.picture_files import Source, page_file
 from tests.close import assert_close
 
 APP = str(Path(__file__).resolve().parents[2] / "dashboard" / "app.py")
+# Times, rates and memory, which differ at each run
+TIMES = re.compile(r"[\d.,]+( ?(?:ms|µs|s|min|GB|MB|kB|steps per second)(?![a-z]))")
 WIDGETS = (
     "selectbox",
     "select_slider",
@@ -164,11 +166,12 @@ def controls_of(app: AppTest) -> dict[str, Any]:
 
 
 def shown(app: AppTest) -> list[str]:
-    """All that the page says and draws."""
+    """All that the page says and draws, but what was measured here and now."""
     texts = [str(each.value) for each in (*app.markdown, *app.caption, *app.latex)]
     texts += [each.proto.body for each in app.get("html")] + [f.proto.spec for f in figures(app)]
     texts += [f.proto.data.data.hex() for f in figures(app)]
-    return texts + [each.proto.json for each in app.get("bidi_component")]
+    texts += [each.proto.json for each in app.get("bidi_component")]
+    return [TIMES.sub(r"?\1", text) for text in texts]
 
 
 @dataclass(frozen=True)

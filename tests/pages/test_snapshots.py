@@ -20,6 +20,7 @@ from dashboard.server.cache import budget, cache_of
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from tests.cases import snapshot
 from tests.pages.app import (
+    TIMES,
     assert_script,
     controls_of,
     open_page,
@@ -35,9 +36,6 @@ NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?(?:e[−+-]?\d+)?")
 ROUNDING = re.compile(
     r"[\d.]+(?:e[−-]| ?cdot 10\^\{-)(?:[5-9]|1\d)\}?"
 )  # below 1e-4: another in each place
-MEASURED = re.compile(
-    r"[\d.,]+( ?(?:ms|µs|s|min|GB|MB|kB|steps per second)(?![a-z]))"
-)  # here and now
 LETTERS = str.maketrans("0123456789", "abcdefghij")  # of checksums, which are no numbers
 TOLERANCE = (
     2e-3  # of a number, beside one and a half of its last digit: another processor's arithmetic
@@ -91,7 +89,7 @@ def view(app: AppTest) -> list[str]:
     ]
     texts += [re.sub(r"<[^>]+>", " ", without_terms(body)) for body in bodies]
     plain = [" ".join(without_terms(text).replace("\\", "").split()) for text in texts]
-    lines = [ROUNDING.sub("0", MEASURED.sub(r"?\1", line)) for line in plain]
+    lines = [ROUNDING.sub("0", TIMES.sub(r"?\1", line)) for line in plain]
     for key, picture in pictures_of(app).items():
         lines += [f"{key} {name}: {digest(array)}" for name, array in picture.arrays().items()]
     scripts = app.session_state["page_pictures"].scripts
