@@ -74,9 +74,8 @@ class Convolved(MultiHead):
 
     def __init__(self, d_model: int, num_heads: int, bias: bool, width: int, gate: str) -> None:
         super().__init__(d_model, num_heads, bias)
-        self.taps = nn.Parameter(
-            torch.empty(width, 3 * d_model).uniform_(-1, 1) * width**-0.5
-        )  # as nn.Conv1d's
+        bound = width**-0.5  # as nn.Conv1d's
+        self.taps = nn.Parameter(torch.empty(width, 3 * d_model).uniform_(-bound, bound))
         self.gain = nn.Parameter(torch.ones(d_model // num_heads))
         self.passes = GATES.get(gate)
         self.gate = linear(d_model, d_model) if self.passes else None
