@@ -663,6 +663,7 @@ def test_flops_are_those_of_the_closed_form_and_of_torchs_counter():
         ],
         (maps - 2 * B * T * C * V + met) / LAYERS,
     )
+    assert layer.bytes == whole.layers()[1].bytes > layer.children[0].bytes > 0
 
 
 def test_bytes_are_what_autograd_keeps():

@@ -23,6 +23,7 @@ from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2Ber
 from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as conformer
 
 from core.attention import Attention, AttentionConfig, Choice
+from core.attention.basics import ScoreBlock
 from core.attention.cost import attention_cost
 from core.attention.positions import enters, relative
 from core.attention.positions.relative import (
@@ -33,6 +34,7 @@ from core.attention.positions.relative import (
     Sinusoidal,
     alibi_slopes,
     bucket,
+    clipped_rows,
     sinusoids,
 )
 from tests.attention.drawing import perturbed
@@ -237,6 +239,12 @@ def test_shaw_values_by_hand():
     torch.testing.assert_close(
         shaw.values(weights, cells(q, q))[0, 0, :, 0], torch.tensor([0.5, 2.5, 7.0])
     )
+
+
+def test_keys_far_after_their_queries_read_the_last_row_alone():
+    i, j = torch.arange(2)[:, None], torch.arange(9, 12)[None]
+    row, read = clipped_rows(ScoreBlock(i, j, 2, 12, low=-11, high=-8), most=2)
+    assert read == slice(4, 5) and not row.any()
 
 
 def test_shaw_in_the_layer_adds_both_terms():

@@ -20,7 +20,7 @@ from core.pretrained.generate import (
     prepare_generation,
 )
 from core.runs.runs import create_run
-from core.studies.decode import Score
+from core.studies.decode import Score, longest_of
 from core.tasks import TaskConfig, make_task
 from core.training import RunConfig, prepare, recommended
 from dashboard.draw.formats import number, shorten
@@ -94,6 +94,15 @@ test_what_decode_says_of_a_source = page_cases(
     },
     prefix="decode:",
 )
+
+
+def test_a_text_goes_on_while_the_model_has_positions_and_a_target_ends_where_the_task_s_do():
+    text, reverse = (make_task(TaskConfig.of(key)) for key in ("names", "reverse"))
+    (line,), (word,) = text.held_out(1), reverse.held_out(1)
+    most = SearchSettings(longest=1000)
+    assert longest_of(text, line, most) == 2 * text.shape.longest - len(line.source)
+    assert longest_of(reverse, word, most) == reverse.max_target + 1
+    assert longest_of(text, line, SearchSettings(longest=3)) == 3
 
 
 def test_another_source_and_one_that_is_typed():

@@ -839,7 +839,11 @@ def test_all_runs_fit_into_the_room_there_is_and_what_was_deleted_goes_first(tmp
     for _ in range(2):  # what fits stays
         prune(9, tmp_path, max_bytes=sum(folder_bytes(run.path) for run in runs[1:]))
         assert list_runs(tmp_path) == runs[1:]
+    discard(made(tmp_path, 3))
+    (earlier,) = deleted_runs(tmp_path)
+    os.utime(earlier.path, (time.time() - 60,) * 2)
     discard(runs[2])
+    assert deleted_runs(tmp_path)[1:] == [earlier], "latest first"
     prune(9, tmp_path, max_bytes=folder_bytes(runs[1].path))
     assert list_runs(tmp_path) == [runs[1]] and deleted_runs(tmp_path) == []
 
