@@ -34,7 +34,7 @@ def rows(count: int = 5) -> list[Row]:
             wait_picture(page)
             page.wait_for_timeout(WARM)
             taken["first loss point"].append(pressed(page, "train", UNDER_WAY))
-            taken["stopped"].append(pressed(page, "stop", re.compile("is kept|Finished after")))
+            taken["stopped"].append(pressed(page, "stop", re.compile("is saved|Finished after")))
     return [
         Row(
             f"Train page: {what}",
