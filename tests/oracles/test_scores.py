@@ -16,6 +16,7 @@ from transformers.models.qwen3 import modeling_qwen3 as qwen
 from x_transformers.attend import Attend, one_hot_straight_through
 
 from core.attention import AXES, Attention, AttentionConfig, Choice, attend, entry, scores
+from core.attention.normalizers import sorted_threshold
 from core.attention.positions.relative import alibi_slopes
 from core.attention.reference import attention, rotate
 from tests.attention.drawing import perturbed
@@ -436,6 +437,14 @@ def test_entmax_package(key, params, theirs, masked, spread, keys):
     ours = normalizer(key, **params)(scores, mask if masked else None)
     given = scores.masked_fill(~mask, -1e4) if masked else scores
     agree(ours, theirs(given), (scores,), felt=False)
+
+
+@each(("power", "theirs"), [(1.0, sparsemax), (2.0, entmax15)])
+def test_the_threshold_of_graphs_and_gpus_is_that_of_the_package(power, theirs):
+    scores = torch.randn(5, 7, dtype=torch.float64) * 2
+    z = (scores - scores.amax(-1, keepdim=True)) / power
+    ours = (z - sorted_threshold(z, power)).clamp(min=0.0) ** power
+    torch.testing.assert_close(ours, theirs(scores, -1))
 
 
 @each("keys", [3, 40])
