@@ -64,6 +64,16 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "(sum(part) / len(shares) for part in zip(*shares, strict=True)) if shares else (0.0, 0.0)",
         "1.0",
     ): "the score is a product, and the other factor is 0",
+    (
+        "core/attention/kernels/approximate.py",
+        "return exponent.shape[-1] ** -0.5 * (exponent.exp() + EPSILON)",
+        "1.5",
+    ): "a factor of all features cancels in the weighted mean",
+    (
+        "core/runs/store.py",
+        'text = json.dumps({"runs": [*map(asdict, own.values())]}, ensure_ascii=False)',
+        "True",
+    ): "the same JSON, with escapes",
 }
 
 OPERATORS = {
