@@ -3,13 +3,9 @@
 import streamlit as st
 
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.page import HERE, Fields, Text, Values, next_page, plain, room, step_of, title
+from dashboard.page import HERE, Fields, Text, next_page, plain, room, step_of, title
 
 # The page: a field to find a word, and under it every term with a link to a page that shows it.
-
-
-def _beside(values: Values) -> dict[str, object]:
-    return {"live": True, "placeholder": "softmax", "width": room(320)}
 
 
 FIELDS = Fields(
@@ -17,7 +13,7 @@ FIELDS = Fields(
     find=Text(
         "Find a term",
         help="Shows the terms whose name or explanation contains this text.",
-        also=_beside,
+        also=lambda values: {"live": True, "placeholder": "softmax", "width": room(320)},
     ),
 )
 
