@@ -28,13 +28,10 @@ PYTEST = (
     "-m",
     "pytest",
     "-q",
-    "-n",
-    "2",
-    "--dist",
-    "worksteal",
     "-p",
     "no:cacheprovider",
 )
+PARALLEL = ("-n", "2", "--dist", "worksteal")
 MAX_SECONDS = 600
 SUITES = {"quick": ("@tests/quick.txt",), "whole": ("tests", "--ignore=tests/browser")}
 # A file, its line, and what the mutant writes there -> why no test could tell it from the original.
@@ -254,7 +251,7 @@ def catches(tree: Path, mutant: Mutant, *tests: str) -> bool:
     source = file.read_text("utf-8")
     file.write_text(mutant.apply(source), "utf-8")
     try:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        command = [*PYTEST, "-x", *tests]
         return (
             subprocess.run(command, cwd=tree, capture_output=True, timeout=MAX_SECONDS).returncode
             == 1
@@ -289,7 +286,9 @@ def main() -> None:
                 "MUTANTS_IMPORTED": str(imported),
             }
             subprocess.run(
-                [*PYTEST, "-p", "benchmarks.mutation_plugin", *tests], cwd=switched, env=environment
+                [*PYTEST, *PARALLEL, "-p", "benchmarks.mutation_plugin", *tests],
+                cwd=switched,
+                env=environment,
             )
             for file in sorted(results.iterdir()):
                 number = int(file.name)
@@ -301,7 +300,7 @@ def main() -> None:
                     file.unlink()  # not confirmed: still to be caught
         for number in {int(file.name) for file in imported.iterdir()} - caught.keys():
             if catches(plain, chosen[number], *SUITES["quick"], *mirrors(chosen[number].path)):
-                caught[number] = "quick"
+                caught[number] = "whole"  # by which of them is not told
         for number, mutant in enumerate(chosen):
             print(f"{caught.get(number, 'SURVIVES'):8}  {mutant}")
     quick = list(caught.values()).count("quick")
