@@ -107,7 +107,7 @@ def transform_map(item: AttentionMap, transform: MapTransform) -> AttentionMap:
     if sum(map(len, transform.columns)) < len(item.keys):  # some keys are hidden
         before = _merged(item.weights.sum(-1, keepdims=True), transform.rows, -2) / sizes
         after = weights.sum(-1, keepdims=True)
-        weights = weights * np.where(after > 0, before / np.where(after > 0, after, 1), 0)
+        weights = weights * np.divide(before, after, np.zeros_like(after), where=after > 0)
     mask = item.mask
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], *item.weights.shape[1:]))
@@ -136,7 +136,7 @@ def _merged(values: np.ndarray, groups: Groups, axis: int, reduce: np.ufunc = np
     if order != list(range(values.shape[axis])):
         values = np.take(values, order, axis=axis)
     if len(order) == len(groups):
-        return values.copy() if values.dtype != bool else values
+        return values
     starts = np.cumsum([0, *(len(group) for group in groups[:-1])])
     return np.asarray(reduce.reduceat(values, starts, axis=axis))
 
@@ -211,7 +211,7 @@ class HeadChange:
 
 def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
     """The share of each head's weight that lies on other keys, for rows that sum to at most 1."""
-    return (np.maximum(first.sum(-1), second.sum(-1)) - np.minimum(first, second).sum(-1)).mean(-1)
+    return (np.maximum(first.sum(-1), second.sum(-1)) - np.minimum(first, second).sum(-1)).mean(1)
 
 
 def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
@@ -315,14 +315,11 @@ class Aligned:
         for layer, one in enumerate(self.first.maps):
             for head, weights in enumerate(one.weights):
                 moved, difference, to = min(
-                    (
-                        (float(apart), float(cells), (index, place))
-                        for index, other in enumerate(self.second.maps)
-                        for place, (apart, cells) in enumerate(
-                            zip(*self._apart(weights[None], other.weights, MAX_ROWS), strict=True)
-                        )
-                    ),
-                    key=lambda one: one[0],
+                    (float(apart), float(cells), (index, place))
+                    for index, other in enumerate(self.second.maps)
+                    for place, (apart, cells) in enumerate(
+                        zip(*self._apart(weights[None], other.weights, MAX_ROWS), strict=True)
+                    )
                 )
                 numbers = self.first.numbers[layer], self.second.numbers[to[0]]
                 heads.append(HeadChange(layer, head, moved, difference, to, *numbers))
@@ -332,20 +329,17 @@ class Aligned:
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
         """`moved` and mean |a − b| on the rows that both have."""
         (rows, other_rows), (columns, other_columns) = (
-            np.array([pair for pair in line if None not in pair], int).reshape(-1, 2).T
+            np.array([pair for pair in line if None not in pair]).T
             for line in (self.rows, self.columns)
         )
         if most is not None and len(rows) > most:
             some = np.linspace(0, len(rows) - 1, most).round().astype(int)
             rows, other_rows = rows[some], other_rows[some]
-        if not len(rows):
-            return np.ones(len(other)), np.ones(len(other))
         one, other = one[:, rows], other[:, other_rows]
         total = np.maximum(one.sum(-1), other.sum(-1))
         one, other = one[..., columns], other[..., other_columns]
         shared = np.minimum(one, other).sum(-1)
-        cells = np.abs(one - other).mean((1, 2)) if len(columns) else np.ones(len(other))
-        return (total - shared).mean(-1), cells
+        return (total - shared).mean(1), np.abs(one - other).mean((1, 2))
 
 
 def place_on_grid(
@@ -353,7 +347,7 @@ def place_on_grid(
 ) -> np.ndarray:
     """A map (T, S) on aligned positions, with zeros where a line has no token."""
     out = np.zeros((len(rows), len(columns)), values.dtype)
-    at = np.array([(i, a) for i, a in enumerate(rows) if a is not None], int).reshape(-1, 2)
-    to = np.array([(j, b) for j, b in enumerate(columns) if b is not None], int).reshape(-1, 2)
+    at = np.array([(i, a) for i, a in enumerate(rows) if a is not None])
+    to = np.array([(j, b) for j, b in enumerate(columns) if b is not None])
     out[at[:, :1], to[:, 0]] = values[at[:, 1:], to[:, 1]]
     return out

@@ -173,12 +173,12 @@ def mean_distance(weights: Weights) -> Float[np.ndarray, " H"]:
 def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:
     """Mean weight on the token just before; 0 with fewer than two tokens."""
     diagonal = np.diagonal(weights, -1, 1, 2)
-    return diagonal.mean(-1) if diagonal.shape[-1] else np.zeros(len(weights), weights.dtype)
+    return diagonal.mean(1) if diagonal.shape[1] else np.zeros(len(weights), weights.dtype)
 
 
 def breadth(weights: Weights) -> Float[np.ndarray, " H"]:
     """Mean entropy of the rows as a share of log S, the largest possible; 0 for a single key."""
-    return entropy(weights).mean(-1) / np.log(max(weights.shape[-1], 2))
+    return entropy(weights).mean(1) / np.log(max(weights.shape[-1], 2))
 
 
 def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
@@ -186,7 +186,7 @@ def overlap(weights: Weights) -> Float[np.ndarray, "H H"]:
 
     1 where two heads are equal, 0 where they share no key.
     """
-    return np.stack([np.minimum(weights, head).sum(-1).mean(-1) for head in weights])
+    return np.stack([np.minimum(weights, head).sum(-1).mean(1) for head in weights])
 
 
 def strongest(
@@ -223,11 +223,11 @@ def induction(
     2022, section 2). `keys` (S) and `generated` (T) are the ids of the map's columns and of its rows.
     """
     same = (np.asarray(generated)[:, None] == np.asarray(keys)[None, :]) & item.visible[0]
-    able = same.any(-1)
+    able = same.any(1)
     if not able.any():
         return None
-    uniform = (same.sum(-1) / item.visible[0].sum(-1))[able].mean()
-    heads = (item.weights * same).sum(-1)[:, able].mean(-1)
+    uniform = (same.sum(1) / item.visible[0].sum(1))[able].mean()
+    heads = (item.weights * same).sum(-1)[:, able].mean(1)
     return Induction(heads, float(uniform), int(able.sum()))
 
 
@@ -241,7 +241,7 @@ def most_informative_head(
     for layer, item in enumerate(trace.maps):
         scored = None if item.kind == "cross" else induction(item, keys, generated)
         first = 0 if item.kind == "cross" or item.weights.shape[-1] == 1 else 1
-        sharp = item.weights[:, :, first:].max(-1).mean(-1)
+        sharp = item.weights[:, :, first:].max(-1).mean(1)
         for head, score in enumerate(sharp if scored is None else 1 + scored.heads):
             scores[layer, head] = float(score)
     return max(scores, key=scores.__getitem__)
@@ -309,7 +309,7 @@ def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
 
 def flows(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
     """The flow of every row."""
-    rows = range(layer_graph.steps[-1].shape[0])[layer_graph.rows]
+    rows = range(len(layer_graph.steps[0]))[layer_graph.rows]
     return np.stack([flow(layer_graph, row) for row in range(len(rows))])
 
 
@@ -323,4 +323,4 @@ def _own(item: AttentionMap) -> Step:
 
 
 def _shared(step: np.ndarray) -> np.ndarray:
-    return step / step.sum(-1, keepdims=True)
+    return step / step.sum(1, keepdims=True)
