@@ -1,6 +1,8 @@
 """Whether a head looks at the token that is said next: worked by hand, and on the lab's own models."""
 
+from dataclasses import replace
 from functools import reduce
+from string import printable
 
 import networkx
 import numpy as np
@@ -37,6 +39,8 @@ def test_maps_are_told_apart_by_kind():
     trace = AttentionTrace((one, other), "test")
     assert (trace.kinds, trace.of("cross").maps) == (("self", "cross"), (other,))
     assert (trace.shape, trace.of("causal").shape) == ((2, 4), (0, 0))
+    # What one head may see is visible in any
+    assert replace(other, mask=np.arange(4)[:, None, None] == 2).visible_in_any.all()
 
 
 # Every figure of a head, against maps whose answer is known by hand.
@@ -152,16 +156,17 @@ def test_flow_is_networkx_maximum_flow(flow_graph):
 
 
 def test_what_a_decoder_owes_to_its_source_is_the_product_by_hand():
-    # One layer each, without heads that differ: cross · encoder, halved by the decoder's own residual.
+    # One layer of encoder and two of decoder: its causal attention passes on what cross-attention brought before.
     rng = np.random.default_rng(3)
-    own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 1, 3, 3, True), uneven(rng, 1, 3, 5)
+    own, back, over = uneven(rng, 1, 5, 5), uneven(rng, 2, 3, 3, True), uneven(rng, 2, 3, 5)
     maps = (
         *stack("self", [own], "vwxyz", "vwxyz"),
-        *stack("causal", [back], "abc", "abc"),
-        *stack("cross", [over], "abc", "vwxyz"),
+        *stack("causal", [back, back], "abc", "abc"),
+        *stack("cross", [over, over], "abc", "vwxyz"),
     )
-    flow_graph = graph(AttentionTrace(maps, "test"), "cross", 0)
-    expected = 0.5 * over[0] @ (0.5 * own[0] + 0.5 * np.eye(5))
+    flow_graph = graph(AttentionTrace(maps, "test"), "cross", 1)
+    once = 0.5 * over.mean(0) @ (0.5 * own[0] + 0.5 * np.eye(5))
+    expected = once + 0.5 * (0.5 * back.mean(0) + 0.5 * np.eye(3)) @ once
     np.testing.assert_allclose(rollout(flow_graph), expected, atol=1e-6)
     np.testing.assert_allclose(reduce(np.matmul, flow_graph.steps[::-1]).sum(-1), 1.0)
 
@@ -212,6 +217,7 @@ def test_the_weight_on_the_token_that_is_said_is_a_mean_over_the_steps_that_can(
     heads, uniform, steps = induction(item(), KEYS, TOKENS)
     assert heads == pytest.approx([0, (0.75 + 0.5) / 2])
     assert uniform == pytest.approx((1 / 2 + 1 / 4) / 2) and steps == 2
+    assert induction(replace(item(), weights=item().weights[1:]), KEYS, TOKENS).heads == heads[1:]
     assert item().visible[0].sum(-1).tolist() == [2, 3, 4]
     assert induction(item(), KEYS, (1, 2, 3)) is None
 
@@ -224,6 +230,7 @@ def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
     )
     second = AttentionTrace((item(0, [[0, 1, 0, 0]] * 3), item(1, [[0.5, 0, 0.5, 0]] * 3)), "made")
     two = AttentionMap("causal", 0, np.array([[[1, 0]], [[0.4, 0.6]]]), ("a",), ("p", "q"))
+    one = AttentionMap("causal", 0, np.array([[[0.9]], [[1.0]]]), ("a",), ("p",))
     none = (1, 1, 1, 1), (2, 3, 4)
     given = (
         (trace, KEYS, TOKENS),
@@ -231,11 +238,13 @@ def test_the_telling_head_copies_or_else_is_the_sharpest_off_the_first_place():
         (crossed, KEYS, TOKENS),
         (second, *none),
         (AttentionTrace((two,), "made"), (1, 1), (2,)),
+        (AttentionTrace((one,), "made"), (1,), (2,)),
     )
     assert [most_informative_head(*one) for one in given] == [
         (1, 1),
         (1, 1),
         (0, 0),
+        (0, 1),
         (0, 1),
         (0, 1),
     ]
@@ -281,7 +290,7 @@ def lenses(draw, rows=5, columns=7):
 @given(lenses(), st.booleans())
 def test_any_lens_is_what_the_loops_say(through, masked):
     values, random = np.random.default_rng(86).random((2, 2, 5, 7))
-    mask = random[0] > 0.4 if masked else None
+    mask = random > 0.4 if masked else None
     weights = (values if mask is None else values * mask).astype(np.float32)
     weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-9)
     item = AttentionMap("cross", 0, weights, (*"abcde",), (*"tuvwxyz",), mask)
@@ -296,10 +305,9 @@ def test_any_lens_is_what_the_loops_say(through, masked):
             whole = np.mean([item.weights[head, r].sum() for r in own_rows])
             expected = np.array(row) * (whole / sum(row) if hidden and sum(row) else 1)
             np.testing.assert_allclose(shown.weights[head, i], expected, atol=1e-5)
-    if masked:
-        for i, own_rows in enumerate(through.rows):
-            for j, own_columns in enumerate(through.columns):
-                assert shown.mask[i, j] == any(mask[r, c] for r in own_rows for c in own_columns)
+            for j, own_columns in enumerate(through.columns if masked else ()):
+                any_seen = any(mask[head, r, c] for r in own_rows for c in own_columns)
+                assert shown.mask[head, i, j] == any_seen
 
 
 @each(
@@ -355,6 +363,7 @@ def test_moved_by_hand_is_the_total_variation_between_the_rows():
 def test_a_word_put_in_is_nobodys_and_one_put_for_another_stands_beside_it():
     alignment = align(["the", "cat", "sat", "."], ["the", "black", "cat", "sat", "."])
     assert alignment == ((0, 0), (None, 1), (1, 2), (2, 3), (3, 4))
+    assert align(["x", *200 * ["a"]], 200 * ["a"])[0] == (0, None)  # of long lines, too
     first, second = ["It", "was", "too", "tired", "."], ["it", "was", "wide", "."]
     pairs = align(first, second)
     assert names(first, second, pairs) == ["It", "was", "too / wide", "tired / –", "."]
@@ -385,7 +394,7 @@ def test_changes_finds_the_head_that_was_changed():
     most, *others = changes(
         first, AttentionTrace(stack("self", weights, "abcdefg", "abcdefg"), "new")
     )
-    assert (most.layer, most.head, most.to, most.name) == (1, 2, (1, 2), "L1·H2")
+    assert (most.layer, most.head, most.to) == (1, 2, (1, 2)) and most.name == most.other == "L1·H2"
     own = float((1 - np.diagonal(first.map(1).weights[2])).mean())
     assert most.moved == pytest.approx(own, abs=1e-6) and most.moved > 0.3
     assert [item.moved for item in others] == [0.0] * 5
@@ -416,6 +425,11 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
     assert [nearest[head].to for head in heads] == [(0, i) for i in range(5)]
     assert nearest[1, 0].moved == 0 and nearest[0, 0].moved > 0.1
     assert not Aligned.of(first, second).same_shape
+    # Of 65 rows all but the one in the middle are compared
+    tokens, weights = printable[:65], np.eye(65, dtype=np.float32)[np.zeros((2, 65), int)]
+    weights[1, [0, 32]] = np.eye(65)[1]
+    pair = [AttentionTrace(stack("self", [one[None]], tokens, tokens), "") for one in weights]
+    assert Aligned.of(*pair).nearest()[0].moved == 1 / 64
 
 
 def test_only_rows_that_both_have_are_measured():
@@ -425,7 +439,7 @@ def test_only_rows_that_both_have_are_measured():
     wide[2] = 0.2
     wider = AttentionTrace(stack("self", [np.stack([wide, wide])], "abxcd", "abxcd"), "wider")
     aligned = Aligned.of(first, wider)
-    assert aligned.keys == ["a", "b", "– / x", "c", "d"]
+    assert aligned.keys == aligned.queries == ["a", "b", "– / x", "c", "d"]
     same, other = sorted(aligned.in_place(), key=lambda item: item.head)
     moved = float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0])
     assert (same.moved, same.difference, other.moved) == pytest.approx((0, 0, moved), abs=1e-6)

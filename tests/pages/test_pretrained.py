@@ -130,9 +130,9 @@ def test_a_sink_leaves_the_columns_and_keeps_its_row():
     item = seen.trace.map(0)
     assert "[SEP]" in item.queries[4] and len(item.keys) == 7 and seen.hides
     np.testing.assert_allclose(item.weights.sum(-1), 1, rtol=1e-5)
-    # What would hide everything is not done
+    # What would hide every key is not done
     alone = Line((0, 0), ("[CLS]", "[SEP]"), (True, True), (None, None), (0, 0))
-    assert token_transform(a_trace(alone), alone, alone, special=True) == MapTransform.plain(2, 2)
+    assert token_transform(a_trace(), LINE, alone, special=True) == MapTransform.plain(8, 2)
 
 
 @each("pin", [None, (3, 5)])
