@@ -53,12 +53,17 @@ class Trained:
     @property
     def bits(self) -> float:
         """The last validation loss, in bits a token."""
-        assert self.last.loss is not None  # every record has one
-        return self.last.loss / math.log(2)
+        return known(self.last.loss) / math.log(2)
 
     @property
     def parameters(self) -> int:
         return sum(weight.numel() for weight in self.model.parameters())
+
+
+def known(measured: float | None) -> float:
+    """A measure that each record of an experiment's task has."""
+    assert measured is not None
+    return measured
 
 
 def trained(config: RunConfig, seed: int, stop: Stop = never_stop) -> Trained:

@@ -122,7 +122,7 @@ def find_group(run_id: object) -> Group | None:
     ids = first.metadata().get("group") if first else None
     if not isinstance(ids, list) or ids[:1] != [run_id]:
         return None
-    bring_all(ids[1:], CLAIMS)
+    bring_all(ids, CLAIMS)
     return Group(tuple(run for one in ids if (run := find_run(one, claims_folder())) is not None))
 
 
@@ -140,7 +140,7 @@ def work(
     config, done = Group((run,)).config, {(cell.condition, cell.seed) for cell in load_cells(run)}
     record_machine(run, "cpu")
     data = run.metadata()
-    own = config.cells[int(data.get("part", 0)) :: int(data.get("parts", 1))]
+    own = config.cells[data["part"] :: data["parts"]]
     count = len(own)
     for cell in own:
         if cell in done:

@@ -6,6 +6,7 @@ import re
 import runpy
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,10 +27,12 @@ from core.attention.positions.relative import sinusoids
 from core.claims import __main__ as command, experiment
 from core.claims.base import (
     MIN_SEEDS,
+    STAHLBERG,
     VASWANI,
     CellResult,
     Claim,
     Figure,
+    Learned,
     Outcome,
     Part,
     Pick,
@@ -86,14 +89,18 @@ def test_an_interval_is_students_over_all_parts_and_no_narrower_than_the_resolut
     sure, unsure = (effect(part(0.5, resolution=step), [0.51] * 3, 0.05) for step in (0.0, 0.05))
     assert sure.outcome == "holds" and unsure.outcome == "cannot be told"
     useless = [effect(part(0.5), values, 0.05) for values in ([0.9], [], [0.9, math.nan])]
-    assert {each.outcome for each in useless} == {"cannot be told"}
+    assert {(each.outcome, each.low, each.high, each.reason[:17]) for each in useless} == {
+        ("cannot be told", -math.inf, math.inf, "a value is no fin")
+    }
 
 
 @pytest.mark.parametrize(
     ("low", "high", "says"),
     [
-        (0.2, math.inf, "holds"),
+        (0.3, math.inf, "holds"),
         (0.31, math.inf, "cannot be told"),
+        (0.4, math.inf, "cannot be told"),
+        (-math.inf, 0.3, "cannot be told"),
         (0.41, math.inf, "refuted"),
         (-math.inf, 0.4, "holds"),
         (-math.inf, 0.29, "refuted"),
@@ -116,13 +123,27 @@ def test_parts_make_one_verdict_and_too_few_seeds_or_no_room_are_reasons():
     }
     assert {outcomes: combine(outcomes) for outcomes in states} == states
     seeds = [SeedValues({("a", "m", None): 0.9 + 0.001 * seed}) for seed in range(5)]
-    assert why_not(part(0.5), seeds[:4], ("a",)) == "4 seeds of the 5 that a verdict needs"
+    assert [why_not(part(0.5), seeds[:count], ("a",)) for count in (4, 1)] == [
+        f"{count} of the 5 that a verdict needs" for count in ("4 seeds", "1 seed")
+    ]
     tight = replace(part(0.02), unit="gain", room=lambda seed: 1 - 0.995)
     assert (
         why_not(tight, seeds, ("a",)) == "the task leaves no room: m could be 0.5 % at most"
-        and why_not(replace(tight, room=lambda seed: 0.03), seeds, ("a",)) == ""
+        and why_not(replace(tight, low=0.5, room=lambda seed: 0.5), seeds, ("a",)) == ""
     )
     assert effect(part(0.5), [0.9] * 5, 0.05, "no").outcome == "cannot be told"
+    both = [
+        SeedValues({("a", "m", None): 0.9, ("b", "m", 2.0): value}) for value in (4, 5, 5, 6, 6)
+    ]
+    assert [
+        Learned("m", low, high, x, conditions).lacking(both, ("a", "b"))
+        for low, high, x, conditions in (
+            (0.9, 0.9, None, ("a",)),
+            (5, math.inf, 2.0, ()),
+            (5.1, math.inf, 2.0, ()),
+            (-math.inf, 5.9, None, ("b", "a")),
+        )
+    ] == [None, None, ("b", 2), ("b", 3)]
 
 
 @EACH
@@ -233,32 +254,36 @@ def test_settings_and_configs_are_checked(tiny):
         with pytest.raises(ConfigError, match=words):
             ask()
     assert claim_of("tiny") is TINY
+    assert (STAHLBERG.text, VASWANI.text) == ("Stahlberg and Byrne 2019", "Vaswani et al. 2017")
 
 
 def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_left_out(tmp_path):
     claim = CLAIMS[0]
     cells = [
-        CellResult(condition, seed, 0.5, (("m", 0.1 + seed, None), ("n", 2.0, 8.0)))
+        CellResult(condition, seed, 0.126, (("m", 0.1 + seed, None), ("ñ", 2.0, 8.0)))
         for seed in (1, 0)
         for condition in claim.conditions(claim.settle())
     ]
-    ship(claim, claim.settle(), cells, {"device": "abacus"}, "run").save(
-        tmp_path / f"{claim.key}.json"
-    )
+    file = tmp_path / f"{claim.key}.json"
+    ship(claim, claim.settle(), cells, {"device": "ábacus"}, "run").save(file)
     again = shipped(claim, tmp_path)
     assert (
         again is not None
         and again.results.seeds == (0, 1)
-        and again.seconds == 0.5 * len(cells)
-        and set(again.results.cells) == set(cells)
+        and again.seconds == round(0.126 * len(cells), 1)
+        and again.results.cells
+        == tuple(replace(one, seconds=0.13) for one in (*cells[4:], *cells[:4]))
+        and all(
+            text in file.read_text("utf-8") for text in ("ñ", '\n "machine": {\n  "device": "á')
+        )
     )
-    (tmp_path / f"{claim.key}.json").write_text('{"settings": {}}', encoding="utf-8")
+    file.write_text('{"settings": {}}', encoding="utf-8")
     assert shipped(claim, tmp_path) is None
     cells = [
         CellResult(*place, 1.0, (("m", 1.0, None),)) for place in (("a", 0), ("b", 0), ("a", 1))
     ]
     found = Results(tuple(cells))
-    assert found.complete(("a", "b")).seeds == (0,)
+    assert found.complete(("a", "b")).seeds == Results(found.cells[:2]).complete("ab").seeds == (0,)
     for limit, below, above in ((0.9, 1, 0), (1.0, 1, 1), (1.1, 0, 1)):  # of a mean of 1
         assert first_below(lambda seed: seed.one("a", "m"), limit)(found) == below
         assert first_above(lambda seed: seed.one("a", "m"), limit)(found) == above
@@ -354,7 +379,8 @@ def test_a_shell_measures_keeps_and_judges(tiny, tmp_path, monkeypatch, capsys):
         "run tiny --seeds 3 4 5 7 8 --ship"
     )
     assert (
-        again.settings["seeds"] == 5
+        (again.machine["threads"], again.machine["workers"]) == (1, 2)
+        and again.settings["seeds"] == 5
         and command.config_of(TINY, [], [6]).settings["seeds"] == 6
         and command.main(["run", "tiny", "--seeds", "1", "1"]) == 1
     )
@@ -449,12 +475,14 @@ def test_the_file_judges_what_its_author_wrote(tiny, tmp_path, measure, better, 
 
 def test_the_file_trains_both_values_from_new_seeds(tiny, tmp_path):
     claim = loaded(SweepClaim(SWEEP, 0, 1, "loss", 0.0), tmp_path)
-    values = [
-        measure_cell(claim, (condition, 0), claim.settle({"steps": 2})).values
+    first, second = (
+        measure_cell(claim, (condition, 0), claim.settle({"steps": 2}))
         for condition in claim.conditions(claim.settle())
-    ]
+    )
+    values = first.values, second.values
     assert (
         [name for ((name, _, _),) in values] == ["loss", "loss"]
+        and 0 < first.seconds + second.seconds < time.process_time()
         and values[0] != values[1]
         and values[0][0][1] == trained(replace(SWEEP.run(0, 1000), steps=2), 1000).last.loss
     )
@@ -1223,12 +1251,13 @@ def trains(monkeypatch) -> tuple[dict[str, float], list[ModelConfig]]:
         monkeypatch.setattr(module, name, value)
     last = Record(8, loss=2.0, token_accuracy=0.5, sequence_accuracy=0.25, bleu=50.0, final=True)
     seen = replace(last, expected=((0.25, 0.5),), buckets=(Bucket("1–10", 9, 0.25, 50.0),))
+    between = Record(4, token_accuracy=0.25, sequence_accuracy=0.95)
 
     def noted(config: RunConfig) -> tuple[Record, ...]:
         text = json.dumps(config.to_json(), sort_keys=True)
         found[f"{len(found)} {zlib.crc32(text.encode()):08x}"] = config.steps
         models.append(config.model)
-        return Record(0), seen
+        return Record(0), between, seen
 
     def whole(session: Session, stop: object = None) -> Trained:
         return Trained(session.model.eval(), session.task, noted(session.config))

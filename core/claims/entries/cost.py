@@ -29,7 +29,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, known, trained_for
 from core.entries import Choice, Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig
@@ -76,7 +76,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
             64, 2, 2, kind="decoder", position="rope", **choices(condition, WINDOW)
         )
         result = trained_for(task, model, seed, settings, stop, batch_size=32, decode_every=2)
-        yield MEASURES[name], result.last.token_accuracy or 0.0, None
+        yield MEASURES[name], known(result.last.token_accuracy), None
 
 
 def _exponent(condition: str, seed: SeedValues) -> float:
@@ -239,7 +239,7 @@ def measure_ladder(
         held_out=50,
     )
     yield BITS, result.bits, None
-    yield ACCURACY, result.last.token_accuracy or 0.0, None
+    yield ACCURACY, known(result.last.token_accuracy), None
     yield PARAMETERS, result.parameters, None
     yield LATENCY, latency(result), None
 
@@ -496,7 +496,7 @@ def measure_hybrid(
         held_out=1,
         num_examples=1,
     )
-    yield EXACT, result.last.sequence_accuracy or 0.0, None
+    yield EXACT, known(result.last.sequence_accuracy), None
     yield LONG_CACHE, cached(model, LONG), None
 
 

@@ -31,7 +31,7 @@ from core.claims.base import (
     first_above,
     first_below,
 )
-from core.claims.experiment import TEXT_BITS, Trained, session_of, trained, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, known, session_of, trained, trained_for
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.ranks import spearman
@@ -64,7 +64,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         decode_every=8,
     )  # the task's own recipe
     learning = [
-        record.token_accuracy or 0.0
+        known(record.token_accuracy)
         for record in trained(reverse, seed, stop).records
         if record.step
     ]

@@ -37,7 +37,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, trained, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, known, trained, trained_for
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal
@@ -74,7 +74,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         started = time.process_time()  # what else the machine does must not count
         last = trained(config, seed, stop).last
         milliseconds = 1e3 * (time.process_time() - started)
-        yield LOSS, last.loss or 0.0, size
+        yield LOSS, known(last.loss), size
         yield TIME, milliseconds / steps, size
     in_time = replace(
         config,
@@ -82,7 +82,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         max_train_seconds=float(settings["seconds"]),
         record_every=20 * steps,
     )
-    yield IN_TIME, trained(in_time, seed, stop).last.loss or 0.0, None
+    yield IN_TIME, known(trained(in_time, seed, stop).last.loss), None
 
 
 def learned(measured: str, size: int | None = None) -> Learned:
@@ -231,7 +231,7 @@ def measure_scaling(
         score = "scaled_dot" if condition == DIVIDED else "dot"
         model = ModelConfig.transformer(size, 1, 2, kind="decoder", position="rope", score=score)
         result = trained_for(task, model, seed, settings, stop, batch_size=32)
-        yield ACCURACY, result.last.token_accuracy or 0.0, size
+        yield ACCURACY, known(result.last.token_accuracy), size
 
 
 def jacobian_norm(weights: torch.Tensor) -> float:

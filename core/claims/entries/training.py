@@ -26,7 +26,15 @@ from core.claims.base import (
     difference,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fit, session_of, train_whole, trained_for
+from core.claims.experiment import (
+    TEXT_BITS,
+    Trained,
+    fit,
+    known,
+    session_of,
+    train_whole,
+    trained_for,
+)
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.base import Seq2Seq
@@ -412,9 +420,9 @@ def measure_regularization(
         weight_decay=0.0,
         held_out=100,
     ).last
-    yield PERPLEXITY, exp(last.loss or 0.0), None
-    yield BLEU, last.bleu or 0.0, None
-    yield ACCURACY, last.sequence_accuracy or 0.0, None
+    yield PERPLEXITY, exp(known(last.loss)), None
+    yield BLEU, known(last.bleu), None
+    yield ACCURACY, known(last.sequence_accuracy), None
 
 
 REGULARIZATION = Claim(
@@ -539,7 +547,7 @@ def measure_decoding(
         stop,
         learning_rate=4e-3,
     )
-    yield FORCED, result.last.token_accuracy or 0.0, None
+    yield FORCED, known(result.last.token_accuracy), None
     examples = result.task.held_out(SOURCES)
     targets = [example.target for example in examples]
     for width in WIDTHS:
@@ -562,13 +570,12 @@ def decode(result: Trained, example: Example, width: int) -> Hypothesis:
     """The best output of a beam of that width; a width of 1 is greedy decoding."""
     batch = result.task.collate([example])
     assert isinstance(result.model, Seq2Seq)
-    tree = beam(
+    return beam(
         result.model,
         Prompt(batch.source, batch.source_mask),
         width=width,
         max_length=result.task.max_target + 1,
-    )
-    return tree.hypotheses[0]
+    ).hypotheses[0]
 
 
 def token_accuracy(outputs: Sequence[tuple[str, ...]], targets: Sequence[tuple[str, ...]]) -> float:

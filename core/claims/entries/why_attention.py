@@ -27,7 +27,7 @@ from core.claims.base import (
     difference,
     ratio,
 )
-from core.claims.experiment import Trained, fewest_seconds, session_of, trained, trained_for
+from core.claims.experiment import Trained, fewest_seconds, known, session_of, trained, trained_for
 from core.entries import Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
@@ -69,7 +69,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         first, _, end = bucket.lengths.partition("–")
         middle = (int(first) + int(end)) / 2
         yield EXACT, bucket.sequence_accuracy, middle
-        yield BLEU, bucket.bleu or 0.0, middle
+        yield BLEU, known(bucket.bleu), middle
     yield SECONDS, seconds, None
 
 
@@ -234,7 +234,7 @@ def measure_advantages(
         decode_every=2,
     )
     yield PARAMETERS, result.parameters, None
-    yield ACCURACY, result.last.token_accuracy or 0.0, None
+    yield ACCURACY, known(result.last.token_accuracy), None
     assert result.last.expected is not None  # reversing expects a position
     yield MASS, max(weight for layer in result.last.expected for weight in layer), None
 
@@ -372,7 +372,7 @@ def measure_iris(
         return
     config = recommended(task, "classifier" if condition == TOKENS else "one_token", record_every=5)
     result = trained(replace(config, steps=int(settings["steps"])), seed, stop)
-    yield HELD_OUT_ACCURACY, result.last.sequence_accuracy or 0.0, None
+    yield HELD_OUT_ACCURACY, known(result.last.sequence_accuracy), None
     reached = [
         record.step for record in result.records if (record.sequence_accuracy or 0.0) >= 0.95
     ]
