@@ -46,8 +46,7 @@ class OwnRun:
 
 def lab_result(claim: Claim) -> shipping.Shipped | None:
     """The shipped result of a claim, read once; None where none was measured."""
-    folder = shipping.FOLDER
-    return _read(claim, folder, modified(folder / f"{claim.key}.json"))
+    return _read(claim, shipping.FOLDER, modified(shipping.FOLDER / f"{claim.key}.json"))
 
 
 @lru_cache(maxsize=64)

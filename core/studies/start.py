@@ -42,8 +42,16 @@ def look_up(
     products, scores, weights = (
         tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
     )
-    equal = keys.index(query) if query in keys else None
-    return Lookup(query, keys, values, products, scores, weights, float(steps.out), equal)
+    return Lookup(
+        query,
+        keys,
+        values,
+        products,
+        scores,
+        weights,
+        float(steps.out),
+        keys.index(query) if query in keys else None,
+    )
 
 
 FILE = Path(__file__).parent / "data" / "start.json"

@@ -147,8 +147,8 @@ def test_the_tour_puts_back_the_controls_that_it_set():
 def test_the_saved_numbers_are_those_of_core():
     saved = example.load()
     for now, then in zip(example.translations(), saved["translations"], strict=True):
-        np.testing.assert_allclose(now.pop("weights"), then.pop("weights"), atol=2e-3)
-        assert now == then
+        np.testing.assert_allclose(weights := now.pop("weights"), then.pop("weights"), atol=2e-3)
+        assert now == then and np.array(weights).round(4).tolist() == weights
     fresh = {
         "why": example.bottleneck(),
         "one_query": example.worked_weights(),
