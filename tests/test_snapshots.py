@@ -8,7 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from core.attention import AXES, PRESETS, Choice, ConfigError, entry
+import torch
+
+from core.attention import AXES, PRESETS, Attention, Choice, ConfigError, entry
 from core.attention.config import refusals
 from core.attention.cost import attention_cost, parameters
 from core.claims import experiment
@@ -62,7 +64,7 @@ EXACT = ("exact", "fused", "chunked", "local", "block_sparse")  # kernels of the
 
 
 def mechanisms() -> dict[str, Any]:
-    """Parameters, learned numbers, refusals and costs of each choice, and the choices of each preset, by name."""
+    """Parameters, what its weights begin as, refusals and costs of each choice, and the choices of each preset."""
     found: dict[str, Any] = {
         f"preset {preset.key}": {
             axis: json.dumps(getattr(preset.config(), axis).to_json()) for axis in AXES
@@ -77,7 +79,13 @@ def mechanisms() -> dict[str, Any]:
                 for size in ((300, 300, None), (70, 110, 60)):
                     cost = attention_cost(one, *size)
                     costs.append(f"{kernel} {size}: {cost.flops:.0f}, {cost.bytes:.0f}")
+        torch.manual_seed(0)
         found[f"{axis} {key}"] = {
+            "begins": {
+                name: f"{tuple(one.shape)} {one.mean():z.3f} ± {one.square().mean().sqrt():.3f}"
+                for name, one in Attention(config).named_parameters()
+                if name.startswith(axis)
+            },
             "costs": costs,
             "learned": sum(parameters(config).values()),
             "parameters": [
