@@ -91,7 +91,12 @@ class Model(nn.Module):
 
 
 class Seq2Seq(Model):
-    """An encoder and a decoder; `step` gives the same numbers as `forward` for the same prefix."""
+    """An encoder and a decoder; `step` gives the same numbers as `forward` for the same prefix.
+
+    With `one_length` all sources that are decoded together have one length.
+    """
+
+    one_length = False
 
     def encode(
         self, source: Tensor, source_mask: Bool[Tensor, "B S"], record: bool = False
@@ -125,7 +130,7 @@ class Seq2Seq(Model):
         raise NotImplementedError
 
     def read(
-        self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, "B T"], record: bool
+        self, memory: EncoderOutput, state: Any, tokens: Int[Tensor, "B T"], record: bool = False
     ) -> tuple[Float[Tensor, "B T V"], Any, dict[str, list[Steps]]]:
         """Logits of the next token after each of T more tokens a row, the new state, and the recorded maps."""
         raise NotImplementedError

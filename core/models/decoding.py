@@ -367,9 +367,11 @@ def greedy(
     longest, lengths = length_cap(max_length, source_mask), source_mask.sum(1)
     caps = 2 * lengths + 2 if max_length is None else torch.full_like(lengths, longest)
     begin = torch.full_like(source_mask[:, 0], BOS, dtype=torch.long) if begin is None else begin
-    parts = [(source.shape[1], torch.ones_like(lengths, dtype=torch.bool))]
-    if getattr(model, "one_length", False):
-        parts = [(length, lengths == length) for length in lengths.unique().tolist()]
+    parts = (
+        [(length, lengths == length) for length in lengths.unique().tolist()]
+        if model.one_length
+        else [(source.shape[1], torch.ones_like(lengths, dtype=torch.bool))]
+    )
     outputs: dict[int, Tensor] = {}
     # In inference mode each operation of a step costs less than with torch.no_grad alone.
     with eval_mode(model), torch.inference_mode():
@@ -588,7 +590,7 @@ def write(
         if start - begin > limit:
             break
         before = state if with_cache else model.start(None)
-        logits, state, _ = model.read(None, before, new if with_cache else text, False)
+        logits, state, _ = model.read(None, before, new if with_cache else text)
         new = logits[:, -1:].argmax(-1)
         seconds.append(clock() - start)
         computed.append(state.length - before.length)

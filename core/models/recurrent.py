@@ -141,7 +141,11 @@ class RecurrentSeq2Seq(Seq2Seq):
         return RecurrentState(0, memory.last, feedback)
 
     def read(
-        self, memory: EncoderOutput, state: RecurrentState, tokens: Int[Tensor, "B T"], record: bool
+        self,
+        memory: EncoderOutput,
+        state: RecurrentState,
+        tokens: Int[Tensor, "B T"],
+        record: bool = False,
     ) -> tuple[Float[Tensor, "B T V"], RecurrentState, Maps]:
         words = self.dropout(self.target(tokens))
         mask = None if bool(memory.mask.all()) and not record else memory.mask
@@ -151,8 +155,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             outputs.append(output)
             if record and steps is not None:
                 recorded.append(steps)
-        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
-        logits = self.output(self.dropout(output))
+        logits = self.output(self.dropout(torch.cat(outputs, dim=1)))
         if not recorded:
             return logits, state, {}
         # The Steps of single queries as one of all; k and v are the source's, the same at every step.

@@ -354,7 +354,11 @@ class TransformerSeq2Seq(CausalStack):
         return EncoderOutput(states, source_mask, steps=tuple(steps))
 
     def read(
-        self, memory: EncoderOutput, state: DecoderState, tokens: Int[Tensor, "B T"], record: bool
+        self,
+        memory: EncoderOutput,
+        state: DecoderState,
+        tokens: Int[Tensor, "B T"],
+        record: bool = False,
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x = self.target_places(self.target(tokens), state.length)
         x, state, maps = self.run_layers(x, state, record, memory)
@@ -457,7 +461,7 @@ class Decoder(CausalStack):
         memory: EncoderOutput | None,
         state: DecoderState,
         tokens: Int[Tensor, "B T"],
-        record: bool,
+        record: bool = False,
     ) -> tuple[Float[Tensor, "B T V"], DecoderState, dict[str, list[Steps]]]:
         x = self.places(self.target(tokens), state.length)
         x, state, maps = self.run_layers(x, state, record)

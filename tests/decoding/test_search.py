@@ -22,7 +22,6 @@ from core.models.decoding import (
     keep_top_k,
     keep_top_p,
     no_repeat,
-    penalty,
     sample,
     sample_steps,
 )
@@ -85,6 +84,10 @@ def test_every_candidate_has_the_probability_that_teacher_forcing_gives_it(confi
 def test_a_text_goes_on_from_its_last_token():
     """Nothing is fed between the text and what follows it: each step is the language model's own next token."""
     model, prompt = made(KINDS["decoder"], text=True)
+    assert (Prompt.of_text([5, 6]).source.tolist(), Prompt.of_text([5, 6]).first_token) == (
+        [[5]],
+        6,
+    )
     for tree in searches(model, prompt, max_length=5):
         output = tree.hypotheses[0].tokens
         line = torch.cat((prompt.source[0], torch.tensor([prompt.first_token, *output[:-1]])))[None]
@@ -124,6 +127,7 @@ def test_what_is_kept_and_dropped_adds_up(config):
     )
     assert max(Counter(one.step for one in by_beam.candidates).values()) == 8
     assert sum(one.samples for one in by_chance.hypotheses) == 9
+    assert all(one.chance > 0 for one in by_chance.candidates)
     assert max(Counter(one.parent for one in by_chance.candidates if not one.samples).values()) == 3
     for place, one in enumerate(by_chance.candidates):
         below = sum(other.samples for other in by_chance.candidates if other.parent == place)
@@ -250,7 +254,7 @@ def test_the_cap_holds_and_training_mode_comes_back():
         long = greedy(model, source, mask, max_length=longest)
         assert long.shape == (3, longest) and (long != PAD).all()
     model, source, mask = greedy_made(MODELS["gru"], bias=1e4)  # all rows that end stop at once
-    assert greedy(model, source, mask).tolist() == [[GREEDY_EOS]] * 3
+    assert greedy(model.eval(), source, mask).tolist() == [[GREEDY_EOS]] * 3 and not model.training
     tree = beam(model, Prompt(source[:1], mask[:1]), width=1)
     assert {one.step for one in tree.candidates} == {0}, "nothing better can follow"
 
@@ -376,6 +380,9 @@ def test_the_order_of_the_three_is_that_of_hugging_face():
     for name, argument in (("Temperature", 1.7), ("TopK", 6), ("TopP", 0.8)):
         theirs = getattr(transformers, f"{name}LogitsWarper")(argument)(None, theirs)
     torch.testing.assert_close(Sampling(1.7, 6, 0.8).reshape(LOGITS), theirs)
+    whole, even = torch.tensor([[0.0, -40.0]]), torch.zeros(1, 4)
+    assert torch.equal(Sampling().reshape(whole), whole), "the chance before the last rounds to 1"
+    assert keep_top_p(even, 0.5)[0].tolist() == [0, 0, -torch.inf, -torch.inf]
 
 
 def every_output(longest, vocab):
@@ -414,7 +421,9 @@ def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(kind):
         for output in every_output(3, 4)
     }
     for alpha in (0.0, 0.6, 5.0):
-        scores = {output: value / penalty(len(output), alpha) for output, value in logp.items()}
+        scores = {
+            output: value / ((5 + len(output)) / 6) ** alpha for output, value in logp.items()
+        }
         hypotheses = beam(model, prompt, width=64, length_penalty=alpha, max_length=3).hypotheses
         best = sorted(scores, key=lambda output: (scores[output], output), reverse=True)
         assert [one.tokens for one in hypotheses] == best and len(best) == 40
