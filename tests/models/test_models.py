@@ -89,11 +89,11 @@ CASES = {
     "classifier-first": Case(of("classifier", position="learned", **MODERN), LABEL),
     "classifier-mean": Case(of("classifier", position="rope", pool="mean"), LABEL),
     "classifier-patches": Case(
-        of("classifier", position="learned", norm="pre", activation="gelu"), PATCHES
+        of("classifier", position="learned", norm="pre", activation="gelu", mask="local_p"), PATCHES
     ),
-    "classifier-features": Case(of("classifier"), ROW),
+    "classifier-features": Case(of("classifier", mask=Choice.of("local", window=1)), ROW),
     "classifier-features-mean": Case(of("classifier", pool="mean", norm="pre"), ROW),
-    "one-token": Case(of("one_token", norm="pre"), ROW),
+    "one-token": Case(of("one_token", norm="pre", position=Choice.of("learned", max_len=1)), ROW),
     "forecaster": Case(of("forecaster", position="sinusoidal", norm="pre"), SERIES),
     "forecaster-causal": Case(of("forecaster", position="rope", mask="causal"), SERIES),
     "transformer-modern": Case(of("transformer", tied=True, position="rope", **MODERN), TWO, True),
@@ -153,7 +153,7 @@ HYBRID_CHOICES: list[dict[str, Any]] = [  # what one sequence can have
     {"position": "sinusoidal"},
     {"position": "alibi"},
     {"mask": "causal"},
-    {"mask": "local"},
+    {"mask": Choice.of("and", Choice("local"), Choice("padding"))},
     {"normalizer": "sparsemax"},
 ]
 CONFIGS |= {
@@ -302,7 +302,7 @@ def test_word_by_word_it_says_what_it_says_at_once(case):
     start = 0
     if target is None:  # a text: its first half is the source, the rest goes on from its last token
         start, source, mask, tokens = 2, source[:1], mask[:1], source[:1, 2:]
-    elif getattr(model, "one_length", False):
+    elif model.config.kind == "decoder":
         source, mask, tokens = (
             source[1:2].expand(B, *source.shape[1:]),
             mask[1:2].expand(B, -1),
@@ -349,8 +349,7 @@ def test_checkpointing_computes_the_same_gradients_and_keeps_less(case):
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
             logits = model(source, mask, target).logits
         kept.append(sum(sizes))
-        logits.square().sum().backward()
-        gradients.append([p.grad for p in model.parameters()])
+        gradients.append(torch.autograd.grad(logits.square().sum(), list(model.parameters())))
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
     assert kept[1] < 0.7 * kept[0]
 
@@ -380,6 +379,23 @@ def test_tied_matrices_are_one_and_a_bias_can_be_left_out(config, more, fewer):
     )
     assert sum(p.numel() for p in whole.values()) - sum(p.numel() for p in less.values()) == fewer
     assert not {"output.weight" if "tied" in more else "output.bias"} & less.keys()
+
+
+@each(
+    ("config", "std"),
+    [
+        (ModelConfig.transformer(16, 2, 3, 64, kind="decoder", tied=True), 0.05),
+        (ModelConfig.transformer(128, 2, 3, 64, tied=True), 2 / 128),
+        (ModelConfig.recurrent(64, tied=True), 1 / 8),
+    ],
+)
+def test_a_tied_matrix_begins_small_and_so_does_what_the_layers_add(config, std):
+    """What a layer's feed-forward adds is 1/√(2 · 3) of PyTorch's ±1/√64."""
+    model: Any = build_model(config, Shape(900, 900, 9))
+    assert model.output.weight.std().item() == pytest.approx(std, rel=0.03)
+    for layer in getattr(model, "layers", ()):
+        most = layer.feed_forward.outer.weight.abs().max().item()
+        assert most == pytest.approx(1 / 8 / 6**0.5, rel=0.03)
 
 
 def test_one_vocabulary_has_one_embedding():
@@ -464,6 +480,11 @@ def test_what_a_model_cannot_serve_is_said(config, shape, words):
         ("does not read output_bias", of, {"kind": "classifier", "output_bias": False}),
         ("take pool = mean", of, {"kind": "classifier", "mask": "causal"}),
         ("take pool = mean", of, {"kind": "classifier", "mask": "moba"}),
+        (
+            "take pool = mean",
+            of,
+            {"kind": "classifier", "mask": Choice.of("and", Choice("local"), Choice("moba"))},
+        ),
         ("single head", of, {"kind": "forecaster", "projection": "identity"}),
         (
             "feeding = bahdanau feeds the output of an attention .* take feeding = none",

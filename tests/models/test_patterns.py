@@ -178,6 +178,9 @@ REFUSED = {
     ),
     "stores no keys": lambda: stack(FULL.with_(kernel="linear"), kv_shared_layers=1),
     "added to the embedding, once for all layers": lambda: stack(FULL, LEARNED),
+    "position = sinusoidal is added to the embedding, once": lambda: stack(
+        FULL.with_(position="sinusoidal"), LEARNED
+    ),
     "take position = none here": lambda: stack(FULL, kind="transformer", cross_attention=LEARNED),
     "does not read decoder_attention": lambda: stack(FULL, decoder_attention=FULL),
     "at most 12 attentions": lambda: stack(*[FULL] * 13),
