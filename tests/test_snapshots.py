@@ -1,4 +1,4 @@
-"""What each choice and preset is, claim trains and task recommends is what was saved in test_snapshots.json.
+"""What each choice and preset is, claim trains, task draws and recommends is what was saved in the files beside this.
 
 `make snapshots` writes it again: its diff shows which experiment changed.
 """
@@ -60,6 +60,52 @@ def recipes() -> dict[str, Any]:
     }
 
 
+# Of each task other sizes than usual, no two of them alike.
+DRAWN: dict[str, dict[str, Any]] = {
+    "copy": {"length": 13, "vocab": 3},
+    "reverse": {"length": 5, "vocab": 9},
+    "sort": {"length": 7, "vocab": 5},
+    "recall": {"pairs": 3, "keys": 7},
+    "induction": {"length": 9, "vocab": 17, "said": 3},
+    "repeats": {"length": 24, "passage": 5, "gap": 2},
+    "names": {},
+    "addition": {"digits": 4},
+    "numbers": {"language": "fr", "numbers": 3, "max_source": 12, "train_pairs": 1000},
+    "dates": {"train_pairs": 1000},
+    "language": {"languages": 2, "train_pairs": 1000},
+    "documents": {"sentences": 5, "courts": 4},
+    "iris": {},
+    "digits": {"patch": "4"},
+    "pictures": {"language": "es", "digits": 2, "patch": "8"},
+    "series": {"period": 5, "seasons": 3, "anomalies": 0.2},
+    "own_text": {"length": 24},
+    "own_pairs": {},
+    "own_table": {},
+}
+
+
+def draws() -> dict[str, Any]:
+    """What a seed draws on both sides of each task: a run that goes on sees the batches that it would have seen."""
+    found = {}
+    for key, params in DRAWN.items():
+        task, generator = make_task(TaskConfig.of(key, 3, **params)), torch.Generator()
+        batch, held = task.batch(4, generator.manual_seed(5)), task.held_out(20)
+        one, shown = task.draw(generator, held_out=False), held[:3]
+        found[key] = {
+            "batch": [
+                f"{name}: {(tensor.double().round(decimals=3) if tensor.is_floating_point() else tensor.int()).tolist()}"
+                for name, tensor in vars(batch).items()
+                if tensor is not None
+            ],
+            "drawn": str(task.display_tokens(one)),
+            "held out": [f"{task.display_tokens(each)}: {task.places(each)}" for each in shown],
+            "expected": str(task.expected(held[-1])),
+            "task": f"{task.shape}, {task.max_source}, {task.max_target}, {task.metrics}, {task.notes}, "
+            f"{task.baseline_loss:.5f}, {task.finite and task.majority(20)}",
+        }
+    return found
+
+
 EXACT = ("exact", "fused", "chunked", "local", "block_sparse")  # kernels of the same weights
 
 
@@ -110,3 +156,8 @@ def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
     )
     for name, parts in snapshot(Path(__file__).with_suffix(".json"), found).items():
         assert found[name] == parts
+
+
+def test_tasks_draw_what_they_drew():
+    found = draws()
+    assert found == snapshot(Path(__file__).with_name("test_draws.json"), found)
