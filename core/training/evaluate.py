@@ -36,8 +36,8 @@ class Objective:
         )
 
     def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
-        """The sum of losses, the number of right outputs (nan where none can be) and that of outputs; then the sum of
-        losses at target tokens that the vocabulary lacks, and their number."""
+        """The sum of losses, the number of right outputs (nan where none can be) and that of outputs; of tokens also the
+        sum of losses at those that the vocabulary lacks, and their number."""
         real, rare = batch.target_out != PAD, batch.target_out == UNK
         of_real, of_rare = (
             F.cross_entropy(logits[which], batch.target_out[which], reduction="sum").item()
@@ -77,16 +77,16 @@ class Text(Objective):
     ) -> list[Prediction]:
         """A continuation of the first half of each window from its last token: there is no start mark."""
         starts = [Example(e.source[: max(2, len(e.source) // 2)], ()) for e in examples]
-        batch, longest = (
-            task.collate(starts).to(device),
-            max(1, min(CONTINUED, len(examples[0].source) // 2)),
+        batch, last = (
+            task.collate([Example(start.source[:-1], ()) for start in starts]).to(device),
+            task.source_vocab.encode(start.source[-1] for start in starts),
         )
         written = greedy(
             model,
-            batch.source[:, :-1],
-            batch.source_mask[:, :-1],
-            longest,
-            begin=batch.source[:, -1],
+            batch.source,
+            batch.source_mask,
+            min(CONTINUED, len(examples[0].source) // 2),
+            begin=torch.tensor(last, device=device),
         ).tolist()
         return [
             Prediction(
@@ -110,7 +110,7 @@ class Label(Objective):
     def sums(self, logits: Tensor, batch: Batch) -> tuple[float, ...]:
         loss = F.cross_entropy(logits, batch.target_out, reduction="sum").item()
         right = float((logits.argmax(-1) == batch.target_out).sum())
-        return loss, right, len(batch.target_out), 0.0, 0
+        return loss, right, len(batch.target_out)
 
     def free(
         self, model: Any, task: Task, examples: Sequence[Example], device: str
@@ -134,8 +134,6 @@ class Series(Objective):
             F.mse_loss(logits, batch.target_out, reduction="sum").item(),
             math.nan,
             batch.target_out.numel(),
-            0.0,
-            0,
         )
 
     def free(
@@ -279,7 +277,8 @@ def measure_teacher_forced(
         outputs = batch.target_out.shape[1] if task.form != "label" else 1
         keys = expected_keys(task, part, outputs, device)
         output = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
-        sums += form.sums(output.logits, batch)
+        found = form.sums(output.logits, batch)
+        sums[: len(found)] += found
         if task.form == "label":
             tables.append(confusion_matrix(output.logits, batch.target_out))
         if keys is None or not output.source_attention:
@@ -300,11 +299,11 @@ def measure_teacher_forced(
     if unknown:
         measured |= {
             "unknown": unknown / count,
-            "known_loss": ((loss - unknown_loss) / max(1, count - unknown)),
+            "known_loss": (loss - unknown_loss) / ((count - unknown) or math.inf),
         }
     if rows:
         measured |= {
-            "expected": tuple(map(tuple, (sum(mass[1:], mass[0]) / rows).tolist())),
+            "expected": tuple(map(tuple, (torch.stack(mass).sum(0) / rows).tolist())),
             "even": even / rows,
         }
     if tables:

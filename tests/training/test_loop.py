@@ -31,7 +31,7 @@ from core.models import ModelConfig
 from core.models.decoding import EOS
 from core.runs import archive, executor, worker
 from core.runs.runs import Run, create_run, find_run
-from core.tasks import TaskConfig, make_task
+from core.tasks import Example, TaskConfig, make_task
 from core.tasks.tables import TableTask
 from core.training import Record, RunConfig, evaluate, loop, prepare, recommended, train
 from core.training.__main__ import progress
@@ -365,6 +365,19 @@ def test_an_untrained_model_is_not_decoded_where_decodes_are_few(
     record = next(train(recommended(text, held_out=20, num_examples=3, steps=1)))
     assert [len(call.args[2]) for call in decode.call_args_list] == [*counts, 3]
     assert len(record.examples) == 3 and record.token_accuracy is not None
+
+
+def test_a_text_goes_on_from_the_last_word_of_each_half():
+    task = make_task(TaskConfig.of("names"))
+    model = prepare(recommended(task, steps=1)).model.eval()
+    examples = [*task.held_out(4), Example(("<bos>", "the", "dog"), ())]
+    shown = evaluate.measure_free(model, task, examples, "cpu")
+    assert [len(one.source) for one in shown] == [9, 4, 9, 4, 2]
+    for one, example in zip(shown, examples, strict=True):
+        assert one.source + one.target == example.source and len(one.predicted) <= 9
+        ids = torch.tensor([task.source_vocab.encode(one.source)])
+        first = int(model(ids, ids > 0).logits[0, -1].argmax())
+        assert one.predicted[:1] == tuple(task.target_vocab.decode([first]))
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():
