@@ -4,7 +4,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from timeit import repeat, timeit
 from typing import Any
@@ -71,7 +71,7 @@ def pace(config: RunConfig, task: Task) -> Pace:
         count, free = len(examples), 0.0
         model.eval()
         forced = _faster(lambda: measure_teacher_forced(model, task, examples, device))
-        if task.form == "pairs" and objective(task).scored:
+        if task.form == "pairs":
             right = [Prediction(one.source, one.target, one.target) for one in examples]
             scoring = _faster(lambda: (objective(task).score(task, right), buckets(task, right)))
             batch = task.collate(examples).to(device)
@@ -102,17 +102,14 @@ def time_needed(config: RunConfig) -> str:
     if "data" not in dict(config.task.params):
         return ""
     timed = _pace(
-        replace(
-            config,
-            seed=0,
-            steps=1,
-            max_seconds=60.0,
-            learning_rate=1e-3,
-            warmup=0,
-            patience=0,
-            record_every=1,
-            decode_every=1,
-            held_out=1,
+        RunConfig(
+            config.task,
+            config.model,
+            batch_size=config.batch_size,
+            optimizer=config.optimizer,
+            device=config.device,
+            precision=config.precision,
+            checkpointing=config.checkpointing,
         ),
         int(time.monotonic() // FRESH),
     )
@@ -259,7 +256,7 @@ def _fades(records: Sequence[Record], config: RunConfig, baseline: float) -> Ite
     if len(gradients) < 3:
         return
     shares = {
-        name: max(each.get(name, 0.0) / (max(each.values()) or 1.0) for each in gradients)
+        name: max(each.get(name, 0.0) / (max(each.values()) or math.inf) for each in gradients)
         for name in gradients[-1]
     }
     name, share = min(shares.items(), key=lambda item: item[1])

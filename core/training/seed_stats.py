@@ -284,8 +284,8 @@ def compare(
                 mean, quantile(1 - LEVEL / len(pairs) / 2, freedom) * error, scale, resolution
             )
             inside = min(max(mean, scale.low + resolution / 2), scale.high - resolution / 2)
-            (centre, slope), (zero, _) = scale.link(inside), scale.link(0.0)
-            tail = float(stdtr(freedom, -abs(centre - zero) / (error * slope)))
+            centre, slope = scale.link(inside)  # of a difference the link at 0 is 0
+            tail = float(stdtr(freedom, -abs(centre) / (error * slope)))
             p = min(1.0, 2 * len(pairs) * tail)
         if unit == "times":
             ends = Interval(*map(UNITS["times"].back, ends))
@@ -306,6 +306,6 @@ def _difference(
         return None
     errors = [max(float(each.std(ddof=1)), resolution) ** 2 / len(each) for each in samples]
     spent = sum(square**2 / (len(each) - 1) for each, square in zip(samples, errors, strict=True))
-    welch = sum(errors) ** 2 / spent if spent else 1.0  # Welch–Satterthwaite
+    welch = sum(errors) ** 2 / spent if spent else math.inf  # Welch–Satterthwaite
     mean = float(samples[0].mean() - (0.0 if shared else samples[1].mean()))
     return mean, sum(errors) ** 0.5, count - 1 if shared else welch, count, bool(shared)
