@@ -60,38 +60,43 @@ def recipes() -> dict[str, Any]:
     }
 
 
-# Of each task other sizes than usual, no two of them alike.
-DRAWN: dict[str, dict[str, Any]] = {
-    "copy": {"length": 13, "vocab": 3},
-    "reverse": {"length": 5, "vocab": 9},
-    "sort": {"length": 7, "vocab": 5},
-    "recall": {"pairs": 3, "keys": 7},
-    "induction": {"length": 9, "vocab": 17, "said": 3},
-    "repeats": {"length": 24, "passage": 5, "gap": 2},
-    "names": {},
-    "addition": {"digits": 4},
-    "numbers": {"language": "fr", "numbers": 3, "max_source": 12, "train_pairs": 1000},
-    "dates": {"train_pairs": 1000},
-    "language": {"languages": 2, "train_pairs": 1000},
-    "documents": {"sentences": 5, "courts": 4},
-    "iris": {},
-    "digits": {"patch": "4"},
-    "pictures": {"language": "es", "digits": 2, "patch": "8"},
-    "series": {"period": 5, "seasons": 3, "anomalies": 0.2},
-    "own_text": {"length": 24},
-    "own_pairs": {},
-    "own_table": {},
-}
+# Of each task other sizes than usual, no two of them alike, and as much as is possible and no more.
+DRAWN: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("copy", {"length": 13, "vocab": 3}),
+    ("reverse", {"length": 5, "vocab": 9}),
+    ("sort", {"length": 7, "vocab": 5}),
+    ("recall", {"pairs": 4, "keys": 4}),
+    ("induction", {"length": 16, "vocab": 16, "said": 3}),
+    ("repeats", {"length": 24, "passage": 10, "gap": 2}),
+    ("names", {}),
+    ("addition", {"digits": 4}),
+    ("numbers", {"language": "fr", "numbers": 3, "max_source": 12, "train_pairs": 1000}),
+    ("dates", {"train_pairs": 1000}),
+    ("language", {"languages": 2, "train_pairs": 1000}),
+    ("documents", {"sentences": 5, "courts": 4}),
+    ("iris", {}),
+    ("digits", {"patch": "4"}),
+    ("pictures", {"language": "es", "digits": 4, "patch": "4"}),
+    ("series", {"period": 5, "seasons": 3, "anomalies": 0.2}),
+    ("own_text", {"length": 24}),
+    ("own_text", {"length": 16, "unit": "words"}),
+    ("own_text", {"length": 16, "data": "".join(map(str, range(100)))[:180]}),
+    ("own_pairs", {}),
+    ("own_pairs", {"data": "".join(f"{'a' * n}\t{n} b\n" for n in range(99, 129))}),
+    ("own_table", {}),
+    ("own_table", {"text": "name"}),
+)
 
 
 def draws() -> dict[str, Any]:
     """What a seed draws on both sides of each task: a run that goes on sees the batches that it would have seen."""
     found = {}
-    for key, params in DRAWN.items():
+    for key, params in DRAWN:
         task, generator = make_task(TaskConfig.of(key, 3, **params)), torch.Generator()
         batch, held = task.batch(4, generator.manual_seed(5)), task.held_out(20)
         one, shown = task.draw(generator, held_out=False), held[:3]
-        found[key] = {
+        own, label = "data" in dict(task.config.params), task.form == "label"
+        found[f"{key} {params}"[:100]] = {
             "batch": [
                 f"{name}: {(tensor.double().round(decimals=3) if tensor.is_floating_point() else tensor.int()).tolist()}"
                 for name, tensor in vars(batch).items()
@@ -101,7 +106,9 @@ def draws() -> dict[str, Any]:
             "held out": [f"{task.display_tokens(each)}: {task.places(each)}" for each in shown],
             "expected": str(task.expected(held[-1])),
             "task": f"{task.shape}, {task.max_source}, {task.max_target}, {task.metrics}, {task.notes}, "
-            f"{task.baseline_loss:.5f}, {task.finite and task.majority(20)}",
+            f"{task.baseline_loss:.5f}, {label and task.majority(20)}",
+            "trained": str(label and task.display_tokens(task.trained()[-1])),
+            "recipes": [str(one) for one in task.recommended.values() if own],
         }
     return found
 

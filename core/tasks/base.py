@@ -262,7 +262,7 @@ class Task:
     def held_out(self, n: int) -> tuple[Example, ...]:
         """n different held-out examples, the same for the same config; a larger n only adds to them. A finite task
         gives at most all of its held-out items."""
-        generator = torch.Generator().manual_seed(self.config.seed + 2**31)
+        generator = torch.Generator().manual_seed(self.config.seed | 2**31)
         examples: dict[Example, None] = {}
         for _ in range(5 * n + 100):
             if len(examples) == n:
@@ -482,7 +482,7 @@ class LabelledTask(Task):
 
 
 def split_sides(
-    items: Sequence[object], labels: Sequence[int], seed: int
+    items: Sequence[object], labels: Sequence[int], seed: int = 0
 ) -> Mapping[bool, tuple[int, ...]]:
     """Indexes of the training items (False) and of the held-out items (True), a fifth of each class.
 
@@ -499,7 +499,7 @@ def split_sides(
     split: dict[bool, list[int]] = {False: [], True: []}
     for label in sorted(by_class):
         of_class = by_class[label]
-        held_out_count = round(HELD_OUT * len(of_class)) if len(of_class) > 2 else 0
+        held_out_count = round(HELD_OUT * len(of_class))  # none of one or two
         for rank, j in enumerate(torch.randperm(len(of_class), generator=generator).tolist()):
             split[rank < held_out_count] += of_class[j]
     refuse_if(

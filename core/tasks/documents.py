@@ -246,5 +246,5 @@ class SentenceTask(LabelledTask):
 
 
 def words(text: str) -> list[str]:
-    """The words and punctuation marks of a text in lower case, at least one."""
-    return split(text.lower(), "words") or [text]
+    """The words and punctuation marks of a text in lower case."""
+    return split(text.lower(), "words")

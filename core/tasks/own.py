@@ -98,7 +98,7 @@ class OwnPairs(PairTask):
 
 
 @lru_cache(maxsize=4)
-def parse_pairs(data: str, header: str, unit: str, seed: int) -> Pairs:
+def parse_pairs(data: str, header: str, unit: str, seed: int = 0) -> Pairs:
     """Pairs from the first two columns of a TSV or CSV, or of a reference to one; a tenth of the sources, by the seed,
     is held out. ConfigError names the lines of pairs with an empty side or too many tokens, and says when they are too
     few."""
@@ -171,7 +171,7 @@ def _sides(pairs: Sequence[Example], seed: int) -> tuple[tuple[Example, ...], tu
         f"There are {len(sources)} different sources; at least {MIN_PAIRS} are needed.",
     )
     order = torch.randperm(len(sources), generator=torch.Generator().manual_seed(seed)).tolist()
-    rank = {sources[i]: j for j, i in enumerate(order[: max(1, round(HELD_OUT * len(sources)))])}
+    rank = {sources[i]: j for j, i in enumerate(order[: round(HELD_OUT * len(sources))])}
     held_out = sorted(
         (pair for pair in pairs if pair.source in rank), key=lambda pair: rank[pair.source]
     )
@@ -429,7 +429,7 @@ def own_corpus(data: str, unit: str) -> Corpus:
         unit = "words" if text.count(" ") >= MIN_WORDS else "characters"
     cut = len(text) - len(text) // 10
     line = text.rfind("\n", cut - len(text) // 20, cut)
-    cut = line + 1 if line > 0 else cut
+    cut = line + 1 or cut
     return Corpus.of(text[:cut], text[cut:], unit)
 
 
@@ -489,7 +489,7 @@ def check_text(data: str, unit: str, length: int, stored: bool = False) -> None:
 @lru_cache(maxsize=8)
 def check_pairs(data: str, header: str, unit: str) -> None:
     if not is_reference(data):
-        parse_pairs(data, header, unit, 0)
+        parse_pairs(data, header, unit)
 
 
 @lru_cache(maxsize=8)
@@ -498,7 +498,7 @@ def check_table(**params: str) -> None:
         return
     table = parse_table(**params)
     rows = [tuple(words(each)) for each in table.texts] if isinstance(table, Texts) else table.rows
-    split_sides(rows, table.labels, seed=0)
+    split_sides(rows, table.labels)
 
 
 OWN_TEXT: TaskEntry = TaskEntry(

@@ -202,7 +202,9 @@ class Pictures(PictureTask):
             [row.tobytes() for row in pictures.numpy()], labels.tolist(), self.config.seed
         )
         lists = {
-            side: [[i for i in rows if int(labels[i]) == digit] for digit in range(10)]
+            side: [
+                [i for i in rows if int(labels[i]) == digit] for digit in labels.unique().tolist()
+            ]
             for side, rows in by_side.items()
         }
         return {

@@ -75,7 +75,7 @@ def unseen(corpus: Corpus, length: int, seed: int) -> Iterator[int]:
     between = "" if corpus.unit == "characters" else " "
     trained, tokens = between.join(corpus.trained), corpus.held_out
     starts = torch.randperm(
-        len(tokens) - length, generator=torch.Generator().manual_seed(seed + 2**31)
+        len(tokens) - length, generator=torch.Generator().manual_seed(seed | 2**31)
     ).tolist()
     return (
         start for start in starts if between.join(tokens[start : start + length]) not in trained

@@ -207,7 +207,8 @@ def date_parts(text: str) -> tuple[range, range, range]:
 
 
 SEPARATOR = ";"
-FIRST_DAY, DAYS = date(1950, 1, 1), 36_525  # a hundred years, so that a year of two digits is clear
+# A hundred years, so that a year of two digits is clear; and days of a year, of which the forms have all letters.
+FIRST_DAY, DAYS, SOME = date(1950, 1, 1), 36_525, range(0, 366, 5)
 
 
 class PairTask(Task):
@@ -320,7 +321,7 @@ class Dates(PairTask):
         super().__init__(config, entry)
         forms = {
             format_day(FIRST_DAY + timedelta(n), locale, form)
-            for n in range(0, 366, 5)
+            for n in SOME
             for locale in LOCALES
             for form in FORMATS
         }
@@ -346,8 +347,10 @@ class Dates(PairTask):
         """The year's digits for the year, the month's digits or letters for the month, the day's digits for the day."""
         positions = [
             tuple(part)
-            for part, size in zip(date_parts("".join(example.source)), (4, 2, 2), strict=True)
-            for _ in range(size)
+            for part, digits in zip(
+                date_parts("".join(example.source)), ("2000", "01", "01"), strict=True
+            )
+            for _ in digits
         ]
         return tuple(
             [*positions[:4], (), *positions[4:6], (), *positions[6:]][: len(example.target)]
@@ -414,7 +417,8 @@ LANGUAGES = {
     "pt": "Portuguese",
     "sv": "Swedish",
 }
-LONGEST = 47  # letters: "eight thousand, eight hundred and seventy-eight"
+# Letters of "eight thousand, eight hundred and seventy-eight"; and numbers that have the letters of all.
+LONGEST, SPELLED = 47, (*range(100), 1200)
 
 
 class WhichLanguage(PairTask):
@@ -447,9 +451,8 @@ class WhichLanguage(PairTask):
 @lru_cache(maxsize=len(LANGUAGES))
 def letters(languages: tuple[str, ...]) -> frozenset[str]:
     """All characters of the number words of these languages."""
-    numbers = (*range(100), 100, 101, 200, 1000, 1001, 1200)
     return frozenset(
-        letter for language in languages for n in numbers for letter in spell(n, language)
+        letter for language in languages for n in SPELLED for letter in spell(n, language)
     )
 
 

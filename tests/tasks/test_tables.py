@@ -23,7 +23,7 @@ from core.models import ModelConfig, build_model
 from core.runs.archive import pack, unpack
 from core.runs.runs import Run, create_run, duplicate, prune
 from core.runs.worker import work
-from core.tasks import PAD, Example, TaskConfig, make_task, reading
+from core.tasks import PAD, Example, TaskConfig, make_task, reading, recipes
 from core.tasks.base import UNK, split_sides
 from core.tasks.metrics import score
 from core.tasks.own import OwnPairs, column_names, parse_pairs, roman
@@ -490,6 +490,11 @@ def test_times_orders_and_what_is_no_date():
             "auto",
             "The first two of 3 columns are read.",
         ),
+        (
+            "source\ttarget\tlicence\n" + DATA.replace("\n", "\tCC-BY\n") + "\tCC-BY",
+            "auto",
+            "The first line names the columns.",
+        ),
         (DATA + "\n" + LINES[3], "no", "1 pair occurs more than once and counts once."),
     ],
 )
@@ -562,6 +567,12 @@ SPACED = "\n".join(
     ("data", "unit", "metrics"),
     [
         (SPACED, "words", ("sequence_accuracy", "bleu")),
+        (SPACED.replace("\n", "\tx\n") + "\tx", "words", ("sequence_accuracy", "bleu")),
+        (
+            "\n".join(f"{n} a\tb {n}\n{n}\tc{n}" for n in range(30)),
+            "characters",
+            ("sequence_accuracy", "bleu", "chrf"),
+        ),
         (
             "\n".join(f"{n}\t{roman(n)}" for n in range(1, 60)),
             "characters",
@@ -685,6 +696,38 @@ def test_steps_follow_from_the_number_of_pairs():
     assert (steps - 1) * 64 < 10 * len(many.pairs.trained) <= steps * 64
     assert many.recommended["transformer"].steps == 1_500, "its own steps are more than ten passes"
     assert for_data(many.recommended, 10**6, 10)["transformer"].steps == MAX_STEPS
+    long = "".join(map(str, range(60_000)))  # of 260,001 characters to learn two passes
+    one = make_task(TaskConfig.of("own_text", data=long, length=16)).recommended["decoder"]
+    assert (one.steps, one.model["dropout"]) == (1016, 0.0)
+
+
+@each(
+    ("make", "steps"),
+    [
+        (recipes.table, {106: 200, 107: 200, 108: 202, 1066: 1998, 1067: 2000, 1068: 2000}),
+        (lambda rows: recipes.sentences(rows, False), {213: 200, 215: 201, 1600: 1500, 1603: 1500}),
+        (
+            lambda tokens: recipes.text(1, tokens),
+            {79: 150, 81: 151, 533: 999, 534: 1000, 550: 1000},
+        ),
+    ],
+)
+def test_passes_over_data_have_bounds(make, steps):
+    first = {size: next(iter(make(size).values())) for size in steps}
+    assert {size: one.steps for size, one in first.items()} == steps
+
+
+def test_a_batch_has_the_sources_that_are_as_long_or_nearly():
+    lines = "\n".join(f"{'a' * n}\t{n}" for n in range(1, 41))
+    task = make_task(TaskConfig.of("own_pairs", data=lines, unit="characters"))
+    lengths = [len(pair.source) for pair in instance(task, OwnPairs).pool]
+    drawn = {
+        tuple(
+            sorted(task.batch(9, torch.Generator().manual_seed(seed)).source_mask.sum(1).tolist())
+        )
+        for seed in range(400)
+    }
+    assert drawn == {tuple(lengths[start : start + 9]) for start in range(len(lengths) - 8)}
 
 
 # Long data: stored once by its checksum, referred to by settings, and whole in every run's folder.
