@@ -32,6 +32,7 @@ from core.files import (
     SWEEPS,
     converted,
     hosted,
+    modified,
     read_object,
     seconds_of,
     server_folder,
@@ -455,10 +456,8 @@ class Copier:
         if manifest.stamp == stamp and item.id in own:
             return own[item.id]
         known = manifest.files
-        if item.id not in own and (known or any(item.id in rows for rows in self._rows.values())):
-            known = dict.fromkeys(
-                self.place.list(item.remote)
-            )  # what another server wrote, or was lost
+        if item.id not in own:  # another server may have written it
+            known = dict.fromkeys(self.place.list(item.remote))
         status, data = item.run.status(), item.run.metadata()
         first = {name: read(item.folder / name) for name in READ_FIRST}
         sizes: dict[str, list[int]] = {}
@@ -478,7 +477,7 @@ class Copier:
         state, at, created = status.state, status.at, seconds_of(data.get("created"))
         if item.single:
             state = ""
-            at = created = max((modified for _, modified in sizes.values()), default=0) / 1e9
+            at = created = modified(item.folder / item.names()[0])
         elif state in ENDED and self._renewed.pop(item.id, 0.0):
             self.place.release(item.id)
         owned = manifest.owned or created or time.time()
@@ -503,13 +502,13 @@ class Copier:
             if not row.home and name not in here
         ]
 
-    def fetch(self, name: str) -> bool:
-        """Bring an item of the store into the local folder, or a newer version; False where the store has none.
+    def fetch(self, name: str) -> None:
+        """Bring an item of the store into the local folder, or a newer version, where the store has one.
 
         A run that is still under way elsewhere is paused here: a copy that another server alone continues.
         """
         if (row := self.row(name)) is None:
-            return False
+            return
         item = Item(self.root, row.home, name)
         draft, old = (self.root / item.home / f".draft-{mark}{name}" for mark in ("", "old-"))
         shutil.rmtree(draft, ignore_errors=True)
@@ -523,12 +522,12 @@ class Copier:
         whole = (draft / files[0]).is_file() if item.single else copied.exists()
         if not whole:
             shutil.rmtree(draft, ignore_errors=True)
-            return False
+            return
         if item.single:
             os.replace(draft / files[0], item.folder / files[0])
         else:
             for folder in () if item.home else ("frames", "checkpoints"):
-                (draft / folder).mkdir(parents=True, exist_ok=True)
+                (draft / folder).mkdir(exist_ok=True)
             if not copied.status().ended:
                 copied.set_status("paused", f"It trains on {row.server}; this is a copy.")
             if item.folder.exists():
@@ -538,7 +537,6 @@ class Copier:
             shutil.rmtree(left, ignore_errors=True)
         sizes = {file: now for file in files if (now := version(item.folder / file)) is not None}
         item.write_manifest(Manifest(row.server, row.owned, row.stamp, sizes))
-        return True
 
     def take_over(self, run: RunFolder) -> None:
         """Make this server the one that may train and write the run. StoreError where another one may."""
@@ -625,7 +623,7 @@ def bring(name: str, home: str = "") -> None:
     here = item.exists()
     # As of the last pass: no page waits for the store.
     lacked = now.row(name) is None and time.monotonic() - now.read_at < FRESH_SECONDS
-    if now.read_at > 0 and (not now.newer(item) if here else lacked):
+    if now.read_at and (not now.newer(item) if here else lacked):
         return
     try:
         now.root.mkdir(parents=True, exist_ok=True)

@@ -46,6 +46,7 @@ from core.runs.store import (
     Copier,
     Item,
     Store,
+    StoredRun,
     StoreError,
     _copiers,
     _open,
@@ -516,14 +517,25 @@ def records(run: Run) -> list[tuple]:
 
 def test_a_run_is_copied_opened_elsewhere_and_continued_there(stores, server, worker_here):
     red = server("red")
-    run = create_run(small_run(steps=8), name="dear")
+    assert red.waiting == 0 and copy_now() == "", "there is nothing yet"
+    run = create_run(small_run(steps=8), name="dear" * 30)
     work(run.path)
     assert copy_now() == "" and red.waiting == 0
     assert Item(red.root, "", run.id).manifest().server == "red"
 
     blue = server("blue")
     (row,) = blue.elsewhere()
-    assert list_runs() == [] and (row.id, row.name, row.server) == (run.id, "dear", "red")
+    assert list_runs() == [] and row == StoredRun(
+        id=run.id,
+        server="red",
+        owned=run.metadata()["created"],
+        state="finished",
+        at=run.status().at,
+        created=run.metadata()["created"],
+        name="dear" * 20,
+        bytes=sum(map(len, files(run).values())),
+        stamp=Item(red.root, "", run.id).stamp(),
+    )
     bring(run.id)
     (copied,) = list_runs()
     assert files(copied) == files(run) and records(copied) == records(run)
@@ -591,6 +603,8 @@ def test_one_server_trains_a_run(memory, server):
     assert red.place.lease(run.id).binds("red")
 
     server("red")
+    copy_now()
+    bring(run.id)
     run.append(Record(2, loss=9.0))  # it was cut off, and trains on
     run.set_status("finished")
     copy_now()
@@ -598,6 +612,7 @@ def test_one_server_trains_a_run(memory, server):
     assert stored == (copied.path / "metrics.jsonl").read_bytes(), (
         "what the other server has continued stays"
     )
+    assert [record.loss for record in run.records()] == [2.0, 9.0], "what trains is not replaced"
     assert red.newest()[run.id].server == "blue" and red.place.lease(run.id).binds("red")
 
 
@@ -642,12 +657,12 @@ def test_a_copied_run_may_leave_the_disk_and_comes_back(copied, server):
 def test_what_is_deleted_leaves_the_store_once_it_cannot_be_restored(copied):
     red, run = copied
     discard(run)
-    copy_now()
-    assert red.place.list(f"runs/{run.id}") and red.elsewhere() == []
+    assert copy_now() == "" and red.place.list(f"runs/{run.id}") and red.elsewhere() == []
     shutil.rmtree(run.path.parent / ".deleted" / run.id)
     forget(run.path.parent, run.id)
-    copy_now()
+    assert copy_now() == "" == copy_now()
     assert red.place.list(f"runs/{run.id}") == {} and red.newest() == {}
+    assert sorted(os.listdir(red.root)) == [".deleted", ".store.lock"], "nothing is left of it"
 
 
 def test_a_broken_index_of_another_server_and_objects_that_no_run_has_are_no_trouble(
@@ -666,9 +681,13 @@ def test_a_broken_index_of_another_server_and_objects_that_no_run_has_are_no_tro
         assert copy_now() == "" and red.newest().keys() == {run.id}
     for name in (".hidden", "..x", "frames/.a", "stop", "lock"):
         red.place.write(f"runs/{run.id}/{name}", b"data")
-    server("blue")
+    blue = server("blue")
     bring(run.id)
     assert files(list_runs()[0]) == files(run) and not (list_runs()[0].path / "stop").exists()
+    shutil.rmtree(list_runs()[0].path)
+    red.place.delete(f"runs/{run.id}/run.json")
+    bring(run.id)
+    assert os.listdir(blue.root) == [".store.lock"], "what lacks its settings is no run"
 
 
 def test_an_address_that_cannot_be_used_says_so_without_its_password(monkeypatch):
@@ -706,6 +725,10 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     write_atomically(report, b"red's views")
     assert copy_now() == "" and red.waiting == 0
 
+    paths = run.path, corpus.path, sweep.path, red.root / "x", red.root / REPORTS / run.id
+    homes = ("", run.id), (CORPORA, corpus.id)
+    items = [Item(red.root, *home) for home in homes] + [None] * 3
+    assert [Item.at(red.root, path) for path in paths] == items
     blue = server("blue")
     assert [row.id for row in blue.elsewhere()] == [run.id], "Runs lists runs alone"
     assert blue.newest()[sweep.id].at == pytest.approx(sweep.path.stat().st_mtime)
@@ -737,6 +760,30 @@ def test_measurements_sweeps_and_reports_are_copied_and_opened_elsewhere(stores,
     delete_sweep(sweep)
     copy_now()
     assert red.place.list(f"sweeps/{sweep.id}") == {}
+
+
+def test_a_lease_is_prolonged_in_time_and_what_the_store_lacks_looked_for_again(
+    memory, server, monkeypatch
+):
+    red, run, now = server("red"), create_run(small_run()), time.time()
+    run.set_status("running")
+    read = create_autospec(Copier.read_rows, side_effect=Copier.read_rows)
+    monkeypatch.setattr(Copier, "read_rows", read)
+    for seconds, number, until, reads in (
+        (0.0, 1, 60.0, 1),
+        (19.0, 1, 60.0, 2),
+        (21.0, 1, 81.0, 3),
+        (70.0, 1, 130.0, 4),
+        (121.0, 2, 181.0, 5),  # too late to be sure of the old one
+        (121.9, 2, 181.0, 5),
+        (123.1, 2, 181.0, 6),
+    ):
+        for name in ("time", "monotonic"):
+            monkeypatch.setattr(time, name, lambda seconds=seconds: now + seconds)
+        bring("20260101-000000-abcdef") if seconds > 121 else copy_now()
+        lease = red.place.lease(run.id)
+        assert (lease.number, lease.until - now, read.call_count) == (number, until, reads)
+    assert [*red.place.list(f"leases/{run.id}")] == ["2.json"]
 
 
 def test_of_two_servers_that_continue_a_run_at_once_one_does(stores, server, monkeypatch):
@@ -1072,7 +1119,7 @@ def server(monkeypatch, tmp_path):
     _copiers.clear()
 
     def become(name: str) -> Copier:
-        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name))
+        monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / name / "lab" / "runs"))
         monkeypatch.setenv("ATTENTION_LAB_STORE_NAME", name)
         return instance(copier(), Copier)
 
