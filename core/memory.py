@@ -38,8 +38,8 @@ def free_bytes() -> float:
         for group, most, used, cache, _ in _groups()
     ]  # the system drops what it caches of files
     free = min(_count("/proc/meminfo", line="MemAvailable:", unit=1024), *groups)
-    if (allowed := _allowed()) < float("inf"):
-        free = min(free, allowed - sum(process_bytes()))
+    if limits().server_mb:
+        free = min(free, _allowed() - sum(process_bytes()))
     return max(0.0, free)
 
 

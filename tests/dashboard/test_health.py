@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -249,45 +249,74 @@ V2, V1 = "/sys/fs/cgroup", "/sys/fs/cgroup/memory"
 
 
 @pytest.mark.parametrize(
-    "files",
+    ("files", "bytes"),
     [
-        {
-            f"{V2}/memory.max": "1000\n",
-            f"{V2}/memory.current": "700\n",
-            f"{V2}/memory.stat": "anon 9\ninactive_file 200\n",
-            f"{V2}/memory.events": "oom 4\noom_kill 3\n",
-        },
-        {
-            f"{V1}/memory.limit_in_bytes": "1000\n",
-            f"{V1}/memory.usage_in_bytes": "700\n",
-            f"{V1}/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
-            f"{V1}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
-        },
-        {
-            "/proc/self/cgroup": "4:cpu:/x\n0::/system.slice/lab.service\n",
-            f"{V2}/system.slice/memory.max": "1000\n",
-            f"{V2}/system.slice/memory.current": "500\n",
-            f"{V2}/system.slice/lab.service/memory.max": "max\n",
-            f"{V2}/system.slice/lab.service/memory.events": "oom_kill 3\n",
-        },
-        {
-            "/proc/self/cgroup": "4:memory:/lab/one\n3:cpu:/z\n",
-            f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
-            f"{V1}/lab/one/memory.limit_in_bytes": "1000\n",
-            f"{V1}/lab/one/memory.usage_in_bytes": "500\n",
-            f"{V1}/lab/one/memory.oom_control": "oom_kill 3\n",
-        },
+        (
+            {
+                f"{V2}/memory.max": "1000\n",
+                f"{V2}/memory.current": "700\n",
+                f"{V2}/memory.stat": "anon 9\ninactive_file 200\n",
+                f"{V2}/memory.events": "oom 4\noom_kill 3\n",
+            },
+            (1000, 500, 3),
+        ),
+        (
+            {
+                f"{V1}/memory.limit_in_bytes": "1000\n",
+                f"{V1}/memory.usage_in_bytes": "700\n",
+                f"{V1}/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n",
+                f"{V1}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+            },
+            (1000, 500, 3),
+        ),
+        (
+            {
+                "/proc/self/cgroup": "4:cpu:/x\n0::/system.slice/lab.service\n",
+                f"{V2}/system.slice/memory.max": "1000\n",
+                f"{V2}/system.slice/memory.current": "500\n",
+                f"{V2}/system.slice/lab.service/memory.max": "max\n",
+                f"{V2}/system.slice/lab.service/memory.events": "oom_kill 3\n",
+            },
+            (1000, 500, 3),
+        ),
+        (
+            {
+                "/proc/self/cgroup": "4:memory:/lab/one\n3:cpu:/z\n",
+                f"{V1}/memory.limit_in_bytes": "9223372036854771712\n",
+                f"{V1}/lab/one/memory.limit_in_bytes": "1000\n",
+                f"{V1}/lab/one/memory.usage_in_bytes": "500\n",
+                f"{V1}/lab/one/memory.oom_control": "oom_kill 3\n",
+            },
+            (1000, 500, 3),
+        ),
+        ({}, (8_192_000, 7_168_000, 0)),
+        ({f"{V2}/memory.max": "1000\n", "/proc/vmstat": "oom_kill 7\n"}, (1000, 1000, 7)),
+        ({f"{V2}/memory.max": "1000\n", f"{V2}/memory.current": "1500\n"}, (1000, 0, 0)),
     ],
-    ids=["version 2", "version 1", "a service", "a group of version 1"],
+    ids=[
+        "version 2",
+        "version 1",
+        "a service",
+        "a group of version 1",
+        "none",
+        "an empty one",
+        "a full one",
+    ],
 )
-def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files):
+def test_the_limit_of_a_control_group_holds_whatever_its_version(monkeypatch, files, bytes):
     holds(monkeypatch, {"/proc/meminfo": "MemTotal: 8000 kB\nMemAvailable: 7000 kB\n", **files})
     monkeypatch.delenv("ATTENTION_LAB_LIMITS", raising=False)
-    assert (memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()) == (
-        1000,
-        500,
-        3,
-    )
+    now = memory.total_bytes(), memory.free_bytes(), memory.out_of_memory_kills()
+    assert now == bytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_glibc_gives_freed_memory_back_and_is_told_how_to_allocate(monkeypatch):
+    glibc = Mock()
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: glibc)
+    memory.give_back()
+    memory.set_malloc(M_ARENA_MAX=2)
+    assert glibc.mock_calls == [call.malloc_trim(0), call.mallopt(-8, 2)]
 
 
 @pytest.mark.parametrize(
@@ -323,7 +352,9 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
         "this process holds some of it"
     )
-    assert cache.budget.__wrapped__().max_bytes <= 200e6
+    assert cache.budget.__wrapped__().max_bytes <= 200e6 and memory.is_small()
+    monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=2000")
+    assert not memory.is_small()
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=lots")
     with pytest.raises(
         ValueError, match="ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"
