@@ -51,7 +51,8 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
         ):  # a terminal that knows no √ gets its escape, not a traceback
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(args=spread(sys.argv[1:] if arguments is None else arguments, lists))
+        words = sys.argv[1:] if arguments is None else arguments
+        sys.exit(app(args=spread(words, lists)))  # which ends by itself
     except SystemExit as end:
         return int(end.code or 0)
     except (ConfigError, PretrainedError, OSError, ValueError) as error:
@@ -60,7 +61,6 @@ def run(app: typer.Typer, arguments: Sequence[str] | None = None, lists: Sequenc
     finally:
         if trouble := store.copy_now():
             print(trouble, file=sys.stderr)
-    return 0
 
 
 def spread(arguments: Sequence[str], lists: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ import errno
 import hashlib
 import io
 import json
-import math
 import os
 import re
 import secrets
@@ -85,14 +84,14 @@ def write_atomically(path: Path, data: bytes, new: bool = False) -> None:
                 file.write(data)
     finally:
         with suppress(OSError):
-            draft.unlink(missing_ok=True)
+            draft.unlink()
 
 
 def clear_drafts(folder: Path) -> None:
     """Delete what writers left of a folder's files that were killed; nobody may write there meanwhile."""
     for path in folder.glob(".*.*"):
         if re.fullmatch(r"\..+\.[0-9]+\.[0-9a-f]{4}", path.name):  # as write_atomically names them
-            path.unlink(missing_ok=True)
+            path.unlink()
 
 
 def append_line(path: Path, line: bytes) -> None:
@@ -100,7 +99,7 @@ def append_line(path: Path, line: bytes) -> None:
     with open(path, "a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
+            if file.read() != b"\n":
                 line = b"\n" + line
         file.write(line + b"\n")
 
@@ -194,11 +193,7 @@ def zip_of(folder: Path) -> bytes:
 
 def seconds_of(value: object) -> float:
     """A stored time in seconds; 0 for anything else."""
-    return (
-        float(value)
-        if isinstance(value, int | float) and 0 <= value < 1e11 and math.isfinite(value)
-        else 0.0
-    )
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
 
 
 def text_of(value: object, longest: int = 2_000) -> str:

@@ -54,6 +54,9 @@ def test_help_lists_every_command(monkeypatch, capsys):
     assert lab(monkeypatch, "--help") == 0
     lines = capsys.readouterr().out.partition("Commands:")[2].splitlines()
     assert {line.split()[0] for line in lines if line.strip()} == {"run", *COMMANDS}
+    assert lab(monkeypatch, "claims") == 2
+    said = capsys.readouterr().err
+    assert "Commands:" in said and "--install-completion" not in said
     assert lab(monkeypatch, "claims", "list", "--names") == 0, "claims are its own"
     assert "scaling" in capsys.readouterr().out.split()
 

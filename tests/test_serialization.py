@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from core.attention import AttentionConfig, Choice
 from core.entries import LONGEST_QUOTE, ConfigError, quote, quote_name
+from core.files import seconds_of, server_folder
 from core.pretrained.finetune import FineTuneConfig, usual
 from core.runs.sweeps import Outcome
 from core.serialization import OLD_NAMES, bounds, check_types, read
@@ -37,6 +38,9 @@ class Outer:
     word: Literal["a", "b"] = "a"
     note: Annotated[str, Meta(max_length=5)] | None = None
     flag: bool = False
+    half: Annotated[float, Meta(ge=0, le=0.5)] = 0.0
+    low: Annotated[int, Meta(ge=0)] = 0
+    high: Annotated[int, Meta(le=9)] = 0
     pair: tuple[str, float] | None = None
     table: dict[str, float] | None = None
 
@@ -61,9 +65,14 @@ class Outer:
         ({"pair": ["a"]}, "pair = ['a']; expected a list of a text, a number or none."),
         ({"table": {"a": None}}, "expected an object, each of its values a number or none."),
         ({"flag": 1}, "flag = 1; expected true or false."),
+        ({"half": 0.6}, "half = 0.6; expected a number from 0 to 0.5."),
+        ({"low": -1}, "low = -1; expected a whole number from 0."),
+        ({"high": 10}, "high = 10; expected a whole number to 9."),
+        ({"rows": [0, "a", 0]}, "rows[1] = 'a'; expected a number from 0 below 1."),
+        ({"table": {"a": {"b": 1}}}, "expected an object, each of its values a number or none."),
         (
             {"other": 1},
-            "An outer has no other; it takes flag, inner, note, pair, rows, table, word.",
+            "An outer has no other; it takes flag, half, high, inner, low, note, pair, rows, table, word.",
         ),
         ({"inner": {"size": 10**400}}, "expected a whole number from 1 to 2,000."),
     ],
@@ -78,7 +87,7 @@ def test_read() -> None:
     data = {"inner": {"size": 3}, "rows": [0, 0.5], "note": "x"}
     assert read(data, Outer, "An outer") == Outer(Inner(3), (0.0, 0.5), note="x")
     assert read({"inner": Inner(3)}, Outer, "An outer") == Outer(Inner(3))
-    assert bounds(Inner) == {"size": (1, 2_000)} and bounds(Outer) == {}
+    assert bounds(Inner) == {"size": (1, 2_000)} and bounds(Outer) == {"half": (0, 0.5)}
     with pytest.raises(ConfigError, match="^inner: size = 0; expected a whole number"):
         Inner(0)
     for wrong, sentence in (([], "An outer is an object of its fields"), ({}, "needs inner")):
@@ -134,6 +143,7 @@ def nothing_set(monkeypatch):
 
 def test_without_a_variable_everything_is_usual(monkeypatch):
     now = settings()
+    assert server_folder() == Path.home() / ".attention-lab" / "runs"
     assert now.limits == Limits() and now.ray_worker == RayWorker() and not now.hosted
     assert not any((now.runs, now.store, now.frames, now.hosted_limits, now.hosted_models))
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "max_runs=5, disk_mb=1.5  memory_mb=800")
@@ -152,6 +162,8 @@ def test_without_a_variable_everything_is_usual(monkeypatch):
         ("disk=500", "has max_runs, disk_mb, .*, but no 'disk'"),
         ("disk_mb=some", "disk_mb = 'some' is no number above 0"),
         ("disk_mb=0", "disk_mb = '0' is no number above 0"),
+        ("=5", "takes name=value with spaces between, but has '=5'"),
+        ("disk_mb=", "takes name=value with spaces between, but has 'disk_mb='"),
         ("disk_mb=inf", "disk_mb = 'inf' is no number above 0"),
     ],
 )
@@ -170,6 +182,7 @@ def test_what_cannot_be_read_is_refused(monkeypatch, text, problem):
     ],
 )
 def test_an_earlier_variable_is_not_passed_over(monkeypatch, name, place):
+    monkeypatch.setenv(f"{PREFIX}HOSTED_LIMITS", "steps=5")
     check_names()
     monkeypatch.setenv(PREFIX + name, "5")
     with pytest.raises(ValueError, match=re.escape(f"{PREFIX}{name} is now {place}")):
@@ -198,6 +211,10 @@ def test_a_quoted_value_is_short_and_can_be_printed(value):
 def test_what_is_short_is_quoted_whole():
     assert quote("anser") == "'anser'" and quote(12) == "12" and quote([1, "a"]) == "[1, 'a']"
     assert quote_name("layers") == "layers" and quote_name("two words") == "'two words'"
+    assert [*map(seconds_of, (0.5, 7, 1e11, -1, "1"))] == [0.5, 7.0, 0.0, 0.0, 0.0]
+    assert quote("a" * 58) == repr("a" * 58) and quote_name(7) == "7"
+    said = [str(ConfigError("No", n=range(count))) for count in (1, 2, 3)]
+    assert said == ["No; take n = 0.", "No; take n = 0 or 1.", "No; take n = one of 0, 1, 2."]
 
 
 @each("name", ["key", "seed", "cls", "self"])
@@ -211,8 +228,9 @@ def test_a_parameter_of_any_name_is_refused_by_its_name(name):
 
 def test_parts_within_parts_end_somewhere_and_a_number_too_large_for_a_float_is_refused():
     with pytest.raises(ConfigError, match="deep"):
-        Choice.from_json(deep(200))
-    assert len(AttentionConfig(mask=Choice.from_json(deep(6)), d_model=4).mask.walk()) > 6
+        Choice.from_json(deep(16))
+    walked = AttentionConfig(mask=Choice.from_json(deep(15)), d_model=4).mask.walk()
+    assert [choice.key for choice in walked] == ["not"] * 15 + ["causal"]
     with pytest.raises(ConfigError, match="window = "):
         AttentionConfig(mask=Choice.of("local", window=10**400))
     with pytest.raises(ConfigError, match="d_model = "):  # a search for divisors takes minutes

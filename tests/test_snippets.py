@@ -18,7 +18,7 @@ import torch
 import typer
 from PIL import Image, ImageChops, ImageSequence
 
-from core import command_line, plugins
+from core import command_line, plugins, provenance
 from core.attention import AXES, PRESETS, Attention, AttentionConfig, ConfigError, Entry
 from core.attention.basics import Normalizer
 from core.attention.cost import attention_cost
@@ -304,6 +304,21 @@ def test_a_script_names_what_it_needs(keys):
     assert "plug-in" not in script_of("softmax").text("Page") and not needed_plugins(
         "entry = softmax"
     )
+
+
+def test_a_script_names_the_commit_and_whether_files_of_it_were_changed(tmp_path, monkeypatch):
+    def commit(*words: str) -> str:
+        name = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        if words:
+            subprocess.run(["git", "-C", tmp_path, *name, *words], check=True, capture_output=True)
+        return lab_commit.__wrapped__()
+
+    monkeypatch.setattr(provenance, "LAB", tmp_path)
+    (file := tmp_path / "a").write_text("1", encoding="utf-8")
+    assert commit() == commit("init") == commit("add", "a") == ""
+    assert re.fullmatch("[0-9a-f]{40}", first := commit("commit", "-m", "first"))
+    file.write_text("2", encoding="utf-8")
+    assert commit() == f"{first}+"
 
 
 def test_a_plug_in_that_is_missing_or_changed_is_named(monkeypatch, tmp_path):
