@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -277,7 +279,8 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
         return {run.status().state for run in runs}
 
     assert states() == {"queued"} and ray_queue.entries() == [] and RayExecutor().slots() == 1
-    ray_queue.save_state(ray_queue.ClusterState(True, "", ("a",), cpus=2.0))
+    ray_queue.save_state(ray_queue.ClusterState(True, "", ("a",), cpus=6.0))
+    monkeypatch.setenv("ATTENTION_LAB_RAY_WORKER", "cpus=3")
     jobs.tick()
     assert {entry.path for entry in ray_queue.entries()} == {run.path for run in runs}, (
         "all of them: the queue is Ray's"
@@ -285,7 +288,8 @@ def test_runs_wait_here_until_the_cluster_is_reached_and_there_after(no_bridge, 
     assert states() == {"starting"} and jobs.max_workers() == 2 and RayExecutor().room(2) > 2
     with monkeypatch.context() as patch:
         patch.setenv("ATTENTION_LAB_HOSTED", "1")
-        assert RayExecutor().room(2) == 2, "a public copy's own queue is fair"
+        rooms = [kind().room(free) for kind in (Executor, RayExecutor) for free in (-1, 2)]
+        assert rooms == [0, 2, 0, 2], "a public copy's own queue is fair"
     jobs.tick()
     assert states() == {"starting"}, "a run without a driver is not lost"
 
@@ -335,9 +339,11 @@ def test_a_shell_waits_for_the_end(no_bridge):
         worker.wait(timeout=0.01)
     worker.terminate()
     assert run.stop_request() == "stop"
-    ray_queue.remove(run)
     assert isinstance(worker, ClusterWorker)
-    worker.wait(timeout=5)
+    threading.Timer(0.05, ray_queue.remove, [run]).start()
+    worker.wait(timeout=60)
+    ray_queue.remove(run)
+    assert not ray_queue.holds(run), "whoever comes second has nothing to do"
 
 
 def test_what_a_run_needs(monkeypatch):
@@ -351,6 +357,31 @@ def test_what_a_run_needs(monkeypatch):
     two = needs(cuda, True)
     assert two.options() == {"num_cpus": 2.0, "num_gpus": 1.0, "memory": 1_000_000_000}
     assert two.fit({"CPU": 2, "GPU": 1, "memory": 1e9}) and not two.fit({"CPU": 64, "memory": 1e12})
+    assert not two.fit({"CPU": 2, "GPU": 1, "memory": 1e9 - 1})
+    assert not needs(cpu, True).fit({"memory": 1e12}) and str(two) == (
+        "2 CPUs, 1 GPU and 1 GB of memory"
+    )
+
+
+def test_one_driver_is_started_and_another_once_it_has_ended_for_a_while(monkeypatch):
+    monkeypatch.setattr(ray_queue, "_drivers", {})
+    driver = Mock()
+    monkeypatch.setattr(ray_queue.subprocess, "Popen", popen := Mock(return_value=driver))
+    for seconds, code, count in (
+        (0.0, None, 1),
+        (9.0, None, 1),
+        (9.0, 1, 2),
+        (13.9, 1, 2),
+        (14.1, 1, 3),
+    ):
+        monkeypatch.setattr(time, "monotonic", lambda seconds=seconds: seconds)
+        driver.poll.return_value = code
+        ray_queue.ensure_driver()
+        assert popen.call_count == count and ray_queue.seconds_unasked() < 60
+    monkeypatch.setattr(time, "monotonic", lambda: 99.0)
+    with RunFolder(ray_queue.folder()).lock():
+        ray_queue.ensure_driver()
+    assert popen.call_count == 3, "another server's lives"
 
 
 def test_only_the_bridge_and_the_nodes_import_ray():

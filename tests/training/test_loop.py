@@ -1026,11 +1026,11 @@ def test_a_run_records_where_it_trained_and_shows_it(tmp_path):
 def test_it_records_its_gpu_and_how_its_libraries_are_set(monkeypatch):
     """What moves the last bit of a sum, and so a run: another way of MKL's, or oneDNN left out."""
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setenv("ONEDNN_X", "x" * 300)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert re.match(
-        "MKL (on|off), oneDNN off, (.*, )?MKL_CBWR=COMPATIBLE(, |$)",
-        executor.machine("cpu")["libraries"],
-    )
+    libraries = executor.machine("cpu")["libraries"]
+    assert re.match("MKL (on|off), oneDNN off, (.*, )?MKL_CBWR=COMPATIBLE(, |$)", libraries)
+    assert len(libraries) == 300
     with monkeypatch.context() as patch:  # a system that does not name its processor
         patch.setattr(Path, "read_text", lambda *_, **more: "")
         patch.setattr("platform.processor", lambda: "")
@@ -1048,7 +1048,8 @@ def test_it_records_its_gpu_and_how_its_libraries_are_set(monkeypatch):
 )
 def test_what_is_no_machine_is_left_out(data):
     assert executor.valid(data) == [] and executor.line(data) == ""
-    assert len(executor.line([{**OTHER, "device": "x" * 10_000}])) < 200
+    long: dict = {**OTHER, "device": "x" * 101, "libraries": "y" * 301}
+    assert executor.valid([long]) == [{**OTHER, "device": "x" * 100, "libraries": "y" * 300}]
 
 
 def test_a_cap_on_seconds_that_ended_a_run_is_named(tmp_path):
@@ -1119,11 +1120,12 @@ def test_a_small_gpu_takes_one_run_of_its_share_and_without_one_none_is_noted(
 def test_a_worker_sees_its_gpu_alone(monkeypatch, visible, number, expected):
     monkeypatch.setenv(executor.VISIBLE, visible)
     assert executor.environment(number).get(executor.VISIBLE) == expected
-    started: list[dict[str, str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda arguments, env, **more: started.append(env))
+    started: list[dict[str, Any]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, env, **more: started.append(env | more))
     monkeypatch.setattr(executor, "gpus", lambda: (16_400.0, 24_600.0))
     executor.start_process(create_run(small_run(), gpu=number))
     assert started[0].get(executor.VISIBLE) == (visible if expected is None else expected)
+    assert started[0]["start_new_session"] and started[0]["stdin"] == subprocess.DEVNULL
 
 
 def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatch):
@@ -1156,7 +1158,7 @@ def test_a_run_that_waits_for_a_gpu_lets_one_on_the_cpu_go_first(two, monkeypatc
     ],
 )
 def test_a_container_with_fewer_cores_takes_fewer_runs(limit, cores, tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)), raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", {0: range(12)}.get, raising=False)
     file = tmp_path / "cpu.max"
     if limit:
         file.write_text(f"{limit}\n", encoding="utf-8")
