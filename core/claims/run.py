@@ -149,9 +149,7 @@ def work(
         if result is None:
             return "stopped", f"Stopped after {len(done):,} of {count:,} parts, which are saved."
         run.require()
-        append_line(
-            run.path / CELLS, with_checksum(json.dumps(result.to_json(), ensure_ascii=False))
-        )
+        append_line(run.path / CELLS, with_checksum(json.dumps(result.to_json())))
         done.add(cell)
         on_cell(result)
     return "finished", f"Measured {count:,} parts."

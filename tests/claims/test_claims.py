@@ -284,6 +284,7 @@ def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_
     ]
     found = Results(tuple(cells))
     assert found.complete(("a", "b")).seeds == Results(found.cells[:2]).complete("ab").seeds == (0,)
+    assert found.mean("a", "m") == 1.0
     for limit, below, above in ((0.9, 1, 0), (1.0, 1, 1), (1.1, 0, 1)):  # of a mean of 1
         assert first_below(lambda seed: seed.one("a", "m"), limit)(found) == below
         assert first_above(lambda seed: seed.one("a", "m"), limit)(found) == above
@@ -450,15 +451,17 @@ def loaded(claim, folder):
 
 
 @pytest.mark.parametrize(
-    ("measure", "better", "worse"), [("sequence_accuracy", 0.9, 0.5), ("loss", 0.5, 0.9)]
+    ("measure", "way", "better", "worse"),
+    [("sequence_accuracy", "higher", 0.9, 0.5), ("loss", "lower", 0.5, 0.9)],
 )
-def test_the_file_judges_what_its_author_wrote(tiny, tmp_path, measure, better, worse):
+def test_the_file_judges_what_its_author_wrote(tiny, tmp_path, measure, way, better, worse):
     claim = loaded(SweepClaim(SWEEP, 2, 0, measure, 0.1, 'O\'Neill, "Ann"'), tmp_path)
     first, second = claim.conditions(claim.settle())
     assert (
         (first, second) == ("General", "Dot product")
         and claim.name.endswith("(plug-in)")
         and claim.source.authors == 'O\'Neill, "Ann"'
+        and claim.statement.endswith(f"is {way} by more than 0.1 than with Dot product.")
     )
 
     def world(one, other):
@@ -468,13 +471,14 @@ def test_the_file_judges_what_its_author_wrote(tiny, tmp_path, measure, better, 
         claim, world(worse, better), 0.01
     ) == ("does not hold", ["refuted"])
     assert (
-        judge(claim, world(0.5, 0.51), 0.001) == ("does not hold", ["refuted"])
+        judge(claim, world(0.15 * better + 0.85 * worse, worse), 0.001)[0] == "does not hold"
         and judge(claim, world(better, worse), 0.9)[0] == "cannot be told here"
     )
 
 
 def test_the_file_trains_both_values_from_new_seeds(tiny, tmp_path):
-    claim = loaded(SweepClaim(SWEEP, 0, 1, "loss", 0.0), tmp_path)
+    sweep = replace(SWEEP, values=SWEEP.values[:2])
+    claim = loaded(SweepClaim(sweep, 0, 1, "loss", 0.0), tmp_path)
     first, second = (
         measure_cell(claim, (condition, 0), claim.settle({"steps": 2}))
         for condition in claim.conditions(claim.settle())
@@ -502,7 +506,7 @@ def results(world: World, noise: float = 0.0, seeds: int = 5) -> Results:
             for (of, measure, x), value in world.items()
             if of == condition
         ]
-        return CellResult(condition, seed, 1.0, tuple(values))
+        return CellResult(condition, seed, 1.017, tuple(values))
 
     conditions = dict.fromkeys(condition for condition, _, _ in world)
     return Results(tuple(cell(*place) for place in product(range(seeds), conditions)))

@@ -148,14 +148,18 @@ def test_every_file_of_a_claim_opens_and_its_command_has_what_was_changed(monkey
     monkeypatch.setattr(claims, "render", run_here)
     settings = CLAIM.settle({"steps": 50})
     command = shipped.command(CLAIM, settings)
-    result = ship(CLAIM, settings, MADE_UP.cells, {"device": "abacus"}, command)
+    result = ship(CLAIM, settings, MADE_UP.cells, {"device": "ábacus"}, command)
     files = zipfile.ZipFile(io.BytesIO(claims.archive(result)))
     folder = {name.removeprefix("claim-scaling/"): files.read(name) for name in files.namelist()}
     figures = [name for name in folder if name.endswith((".svg", ".pdf"))]
     assert len(figures) == 2 * len(CLAIM.figures)
     assert "python -m core.claims run scaling --set steps=50\n" in folder["README.txt"].decode()
     assert json.loads(folder["config.json"]) == {"claim": "scaling", "settings": settings}
-    assert json.loads(folder["measured.json"])["machine"] == {"device": "abacus"}
+    assert folder["config.json"].decode().splitlines()[2] == ' "settings": {'
+    assert re.findall(r"\n (.*10\.2|.*\{\n  .*á.*)", folder["measured.json"].decode()) == [
+        '"seconds of one core": 10.2',
+        '"machine": {\n  "device": "ábacus"',
+    ]
     assert [
         float(row["value"])
         for row in csv_rows(folder["results.csv"])
