@@ -172,7 +172,7 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
         if measure.rows is not None and text.ordinary.any():
             for layer, item in enumerate(maps):
                 rows = measure.rows(item.weights, text)[:, text.ordinary]
-                values[INDEX[measure.key], layer, : len(item.weights)] = rows.mean(-1)
+                values[INDEX[measure.key], layer, : len(item.weights)] = rows.mean(1)
     return values, roles
 
 
@@ -392,7 +392,7 @@ def marked_row(
 
     Of a measure that has no rows, as the ablation, a row's largest weight.
     """
-    item, line = reading.trace.of(kind).maps[head[0]], reading.lines(kind)[0]
+    item, (line, _) = reading.trace.of(kind).maps[head[0]], reading.lines(kind)
     text, weights, seen = Text(line), item.weights, item.visible_in_any
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
