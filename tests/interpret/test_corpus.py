@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from core.entries import ConfigError
-from core.interpret import corpus_run
+from core.interpret import corpus as analysis, corpus_run
+from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.corpus import (
     BY_KEY,
     DECILES,
@@ -19,6 +22,7 @@ from core.interpret.corpus import (
     Corpus,
     CorpusConfig,
     RunningMean,
+    copying,
     decile_texts,
     head_changes,
     head_vectors,
@@ -30,24 +34,36 @@ from core.interpret.corpus import (
     shorten,
 )
 from core.interpret.corpus_run import (
+    INPUTS,
     LONGEST,
+    config_of,
     create,
+    has_training_data,
     inputs_of,
     load,
     load_inputs,
     own_texts,
     split_texts,
+    to_json,
     values_of,
     work,
 )
 from core.interpret.evidence import Question, ablate_heads, ask
 from core.interpret.roles import score_roles
 from core.interpret.trace import Kind
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, load_lab_model, load_minilm
+from core.pretrained import (
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    encode,
+    forward,
+    load_lab_model,
+    load_minilm,
+)
 from core.runs import worker
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
-from tests.tiny_models import SENTENCE, save
+from tests.tiny_models import SENTENCE, given, save, tiny
 from tests.training.small import run_command
 
 COUNT = 5
@@ -76,17 +92,18 @@ def corpus(model, inputs) -> Corpus:
 
 
 def test_a_running_mean_is_that_of_all_values_at_once():
-    values = np.random.default_rng(3).normal(2, 3, (40, 5))
-    values[7:30, 2] = values[:, 3] = values[1:, 4] = np.nan
-    running = RunningMean.of((5,))
+    values = np.random.default_rng(3).normal(2, 3, (40, 6))
+    values[7:30, 2] = values[:, 3] = values[1:, 4] = values[2:, 5] = np.nan
+    running = RunningMean.of((6,))
     for row in values:
         running.add(row)
-    for column in (0, 2):
+    for column in (0, 2, 5):
         valid = values[~np.isnan(values[:, column]), column]
         low, high = stats.t.interval(0.95, len(valid) - 1, valid.mean(), stats.sem(valid))
         assert running.mean[column] == pytest.approx(valid.mean(), abs=1e-12)
         assert 2 * running.half_width[column] == pytest.approx(high - low, abs=1e-12)
-    assert running.count.tolist() == [40, 40, 17, 0, 1] and np.isnan(running.half_width[3:]).all()
+    assert running.count.tolist() == [40, 40, 17, 0, 1, 2]
+    assert np.isnan(running.half_width[3:5]).all()
 
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
@@ -132,6 +149,25 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
     assert changes.shape == (6, 12) and changes.min() > 1e-5
 
 
+@pytest.mark.parametrize(
+    ("cells", "rows"), [(1, 8 * [1]), (2 * 13 * 13 - 1, 8 * [1]), (3 * 13 * 13, [3, 3, 2])]
+)
+def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
+    model, inputs, cells, rows, monkeypatch
+):
+    sizes = list[int]()
+
+    def forward_of(pretrained, batch, **options):
+        sizes.append(len(batch["input_ids"]))
+        return forward(pretrained, batch, **options)
+
+    monkeypatch.setattr(analysis, "forward", forward_of)
+    monkeypatch.setattr(analysis, "CELLS", cells)
+    reading = read_text(model, inputs[0], "causal")
+    assert np.isfinite(head_changes(model, inputs[0], reading, "causal")).all()
+    assert sizes == rows and len(reading.source) == 13
+
+
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
     corpus = Corpus()
     texts = " ", "the old man", "the king", " ".join(["old man"] * MAX_TOKENS)
@@ -152,6 +188,7 @@ def test_texts_by_value_and_at_each_decile():
         (0.1, (np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin() + 1)),
         (0.1, 0),
     ]
+    assert decile_texts(values[:1]) == []
     assert [share for share, _ in decile_texts(values)] == list(DECILES)
     assert (list(INDEX), [*INDEX, "copying"]) == ([one.key for one in MEASURES], list(BY_KEY))
 
@@ -179,9 +216,31 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
     assert nearness(points, vectors, 1, 3) == pytest.approx(
         np.corrcoef(np.transpose(pairs))[0, 1], abs=1e-6
     )
-    both = np.concatenate([points.q, points.k])
+    both, moved = np.concatenate([points.q, points.k]), np.concatenate([moved_q, moved_k])
+    assert (np.linalg.lstsq(moved - moved.mean(0), both)[0].sum(0) > 0).all(), (
+        "one sign of each axis"
+    )
+    still = joint_map(np.ones((3, 2)), np.ones((3, 2)))
+    assert (still.scale, still.share) == (1, (0, 0))
     assert both.mean(0) == pytest.approx([0, 0], abs=1e-9)
     assert np.allclose(np.cov(both.T), np.diag(sizes[:2]), rtol=1e-4, atol=1e-9)
+
+
+def test_a_key_head_is_met_by_all_queries_that_share_it_and_a_decoder_has_its_own_tokens():
+    grouped = head_vectors(tiny("llama"), [given("llama")] * 2, "causal", max_tokens=99)
+    assert np.array_equal(grouped.head(1, 4)[1], grouped.k[1][1]) and len(grouped.k[1]) == 2
+    size = len(grouped.tokens) // 2
+    assert grouped.positions.tolist() == [*range(size)] * 2
+    vectors = head_vectors(tiny("t5"), [given("t5")], "causal", max_tokens=9)
+    assert vectors.tokens == encode(tiny("t5"), given("t5"))[2].tokens
+    scores = copying(tiny("t5"), "causal", (3, 5))
+    own = [
+        copying_scores(one, read_vocabularies(tiny("t5")))
+        for one in read_heads(tiny("t5"))
+        if one.kind == "causal"
+    ]
+    np.testing.assert_allclose(scores[:2, :3], np.stack(own), rtol=1e-5)
+    assert np.isnan(scores).sum() == 15 - 6
 
 
 # A measurement as a folder: what stop and a killed worker leave, how it continues, and its texts.
@@ -201,10 +260,20 @@ def whole(tmp_path) -> Run:
     return finished
 
 
-def after(count: int):
+def after(texts: int):
     # A stop that is requested once so many texts were measured.
-    left = iter([False] * (count - 1))
+    left = iter([False] * (texts - 1))
     return lambda: next(left, True)
+
+
+def test_what_is_measured_is_saved_as_often_as_the_clock_says(tmp_path, monkeypatch):
+    # A clock that goes on by a second as it is read: it begins at 0, and each text reads it twice, or thrice if saved.
+    monkeypatch.setattr(corpus_run, "time", SimpleNamespace(monotonic=count().__next__))
+    monkeypatch.setattr(corpus_run, "SAVE_SECONDS", 4.5)
+    timed, saved = create(CONFIG, tmp_path / "timed"), list[int]()
+    for stop in (after(1), lambda: False):
+        work(timed, stop, lambda corpus: saved.append(load(timed).texts))
+    assert saved == [0, 1, 2, 2] and load(timed).seconds == (9 - 3) / 3
 
 
 def numbers(measured: Run) -> list:
@@ -286,8 +355,10 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     (tmp_path / "texts.txt").write_text(TEXTS, encoding="utf-8")
     more = "--model induction --kind causal --source texts --data".split()
     path = str(tmp_path / "run")
-    assert run_command("core.interpret.corpus_run", path, *more, str(tmp_path / "texts.txt")) == 0
+    more.append(str(tmp_path / "texts.txt"))
+    assert run_command("core.interpret.corpus_run", path, *more) == 0
     assert "finished: Measured 4 texts." in capsys.readouterr().out
+    assert run_command("core.interpret.corpus_run", f"{path} 2", *more, "--kind", "self") == 1
 
 
 def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
@@ -295,18 +366,22 @@ def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
     whole.update_metadata(measures=[first, "gone", *others[:-1]])
     corpus = load(whole)
     assert corpus.texts_of("entropy").max() == 4 and not corpus.texts_of(MEASURES[-1].key).any()
+    assert np.isnan(values_of(whole, corpus, MEASURES[-1].key, (0, 0))).tolist() == [True] * 4
 
 
 def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
-    texts, notes = split_texts(f"one line\nnext  line\n\nnext line\n{'long ' * 300}", "lines")
-    assert [len(text) for text in texts] == [8, 9, LONGEST] and texts[1] == "next line"
+    lines = "one line\nnext  line\n\nnext line\nnext line"
+    texts, notes = split_texts(f"{lines}\n{'long ' * 300}\n{'x' * LONGEST}", "lines")
+    assert [len(text) for text in texts] == [8, 9, LONGEST, LONGEST] and texts[1] == "next line"
     assert notes == [
         "1 of the texts is longer than 1,000 characters; the rest of them is left out.",
-        "1 of the texts is there already and left out.",
+        "2 of the texts are there already and left out.",
     ]
     assert split_texts("a\nb\n \nc", "paragraphs")[0] == ["a b", "c"]
     inputs, left_out = inputs_of(CorpusConfig(source="texts", data=TEXTS, count=2))
     assert len(inputs) == 2 and left_out == ("There are 4 texts; the first 2 are measured.",)
+    for config in (CorpusConfig(count=3), replace(CONFIG, count=4)):
+        assert len(inputs_of(config)[0]) == config.count and inputs_of(config)[1] == ()
     for wrong in ("", " \n "):
         with pytest.raises(ConfigError, match="There is no text yet"):
             split_texts(wrong, "lines")
@@ -322,6 +397,8 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
         ]
         assert all(one.text or one.picture is not None for one in inputs) and len(inputs) == 3
         assert all((one.target is None) == (name != "numbers") for one in inputs)
+    models = "lab:digits", "lab:gone", "minilm"
+    assert [*map(has_training_data, models)] == [True, False, False]
     with pytest.raises(ConfigError, match="The training data of minilm is not here"):
         inputs_of(CorpusConfig(source="training"))
 
@@ -330,10 +407,10 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
 def test_what_the_page_shows_first_is_whole(name):
     saved = Run(SAVED / name)
     corpus = load(saved)
-    assert (
-        corpus.texts == len(load_inputs(saved)) == saved.metadata()["texts"] == 300
-        and not corpus.failed
-    )
+    assert corpus.texts == saved.metadata()["texts"] == 300 and not corpus.failed
+    inputs, _ = inputs_of(config_of(saved))
+    assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [*map(to_json, inputs)]
+    assert len(load_inputs(saved)) == 300
     values = values_of(saved, corpus, "entropy", (0, 1))
     assert values.mean() == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
     assert np.isfinite(corpus.mean("ablation")).all()

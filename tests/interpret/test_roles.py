@@ -363,6 +363,29 @@ def test_the_marked_row_is_the_one_that_was_chosen():
     assert corpus.marked_row(one, "self", corpus.BY_KEY["induction"], (0, 1), np.inf) is None
 
 
+@each(
+    ("key", "of_row", "rows", "expected"),
+    [
+        ("entropy", lambda row: -(row * np.log(row)).sum(), range(1, 7), 0),
+        ("ablation", np.max, range(1, 7), 0),
+        ("broad", lambda row: np.exp(-(row * np.log(row)).sum()) / len(row), range(3, 7), 0),
+        ("delimiter", lambda row: row[3], (4, 5, 6), 1),
+    ],
+)
+def test_a_row_is_marked_by_each_kind_of_measure(key, of_row, rows, expected):
+    weights = random_weights(7, 2, seed=4, causal=True)
+    one = reading(
+        "<s> the cat . the dog saw", np.concatenate([weights[:, ::-1], weights]), "causal"
+    )
+    values = {row: of_row(weights[0, 1, row, : row + 1]) for row in rows}
+    for near, pick in ((np.inf, max), (-np.inf, min)):
+        marked = corpus.marked_row(one, "causal", corpus.BY_KEY[key], (1, 1), near)
+        assert marked.query == pick(values, key=values.__getitem__)
+        assert marked.value == pytest.approx(values[marked.query])
+        assert marked.expected.sum() == expected
+        np.testing.assert_allclose(marked.weights, weights[0, 1, marked.query], rtol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def minilm():
     return load_minilm()
