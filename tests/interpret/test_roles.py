@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +28,6 @@ from core.interpret.roles import (
     MIN_SHARE,
     ROLES,
     SENTENCES,
-    RoleInputs,
     RoleScores,
     Text,
     clearest_example,
@@ -157,6 +157,8 @@ def test_words_are_whole_words_in_small_letters_and_known_ones():
         < rank("cat")
         < rank("heron")
         < rank("qzx")
+        == rank("b")
+        == rank("1990")
         == 30_522
     )
 
@@ -346,6 +348,11 @@ def test_the_clearest_row_is_the_one_with_most_weight_where_the_role_wants_it():
     made[0].trace.maps[0].weights[1, 4] = 1 / 6
     example = clearest_example(made, "self", BY_KEY["broad"], 0, 1)
     assert (example.query, example.value) == (4, pytest.approx(1.0))
+    # Of rows that are as clear that of the longest words, of which eight letters count, and no piece
+    words, back = "<s> fox elephant crocodile alligator lion ##s", np.eye(7, k=-1)
+    for back[3, 2], query in ((0.951, 3), (0.949, 4)):
+        made = [reading(words, back[None, None])]
+        assert clearest_example(made, "self", BY_KEY["previous"], 0, 0).query == query
 
 
 def test_the_marked_row_is_the_one_that_was_chosen():
@@ -434,17 +441,23 @@ def test_each_model_is_measured_on_what_it_can_read(minilm):
     assert (numbers.what, len(numbers.givens)) == ("example lines of numbers", 16)
     assert digits.what == "handwritten digits" and digits.givens[0].picture is not None
     assert role_inputs(tiny("whisper")).givens == ()
-    own = role_inputs(minilm, ("Two words.", "And three more."))
+    own = role_inputs(minilm, ("Two words.",))
     assert own.what == "sentences of your own"
-    assert [one.text for one in own.givens] == ["Two words.", "And three more."]
-    assert role_inputs(load_lab_model("numbers"), ("Qwertz uiop.",)).what == numbers.what
+    assert [one.text for one in own.givens] == ["Two words."]
+    # One unknown word in five is as many as may be
+    shares = [f"one two three {more}" for more in ("four qwertz", "qwertz", "")]
+    few = [role_inputs(load_lab_model("numbers"), (text,)).what for text in shares]
+    assert few == [own.what, numbers.what, own.what]
 
 
 def test_an_encoder_is_read_without_its_decoder_s_text_and_sees_the_same():
     pretrained = tiny("bart")
     counts = [len(role_inputs(pretrained, kind=kind).givens) for kind in ("self", "causal")]
     assert counts == [30, 10]
-    few = RoleInputs(role_inputs(pretrained).givens[:2], "example sentences")
+    few = role_inputs(
+        pretrained, [item.text for item in role_inputs(pretrained).givens[:2]], "causal"
+    )
+    assert len(few.givens) == 2
     given_a_text, writing_its_own = (read_all(pretrained, few, kind) for kind in ("self", "causal"))
     assert len(writing_its_own[0].target) != len(given_a_text[0].target)
     for one, other in zip(given_a_text, writing_its_own, strict=True):
@@ -458,7 +471,8 @@ def test_lines_of_a_model_s_own_words_are_known_to_it_and_come_again():
     pretrained = tiny("bert")
     lines = own_lines(pretrained.tokenizer)
     assert lines == own_lines(pretrained.tokenizer) and len(set(lines)) == len(lines)
-    assert all(unknown_share(pretrained, text) == 0 for text in lines)
+    assert [len(text.split()) for text in lines] == [8, 16] * 8
+    assert [unknown_share(pretrained, text) for text in (*lines, "")] == [0] * 16 + [1]
     words = lines[1].split()
     assert words[: len(words) // 2] == words[len(words) // 2 :]
 
@@ -546,6 +560,11 @@ def test_ids_are_read_between_the_tokenizer_s_special_tokens(family, kind):
     [
         (lambda: read_ids(tiny("bert"), [7] * 100), "reads at most 70 tokens; these are 102"),
         (lambda: score_repeats(load_lab_model("digits")), "no tokens to repeat"),
+        (lambda: random_lines(replace(tiny("bert"), max_tokens=11)), "too few tokens"),
+        (
+            lambda: read_parses(tiny("bert"), 9 * known_and_not()[:1] + known_and_not()[1:]),
+            "9 of the 11",
+        ),
         (lambda: score_successors(load_lab_model("digits")), "no ordered tokens"),
         (
             lambda: score_successors(load_lab_model("induction"), kind="causal"),
@@ -566,6 +585,7 @@ def test_too_long_a_line_and_models_without_such_tokens_are_refused(run, words):
 def test_the_items_are_single_tokens_of_the_vocabulary(minilm):
     orders = {order.name: order for order in token_orders(minilm)}
     assert set(orders) == {"numbers", "number words", "ordinals", "days", "months", "letters"}
+    assert {len(line) for line in random_lines(replace(minilm, max_tokens=13))} == {4}
     days = orders["days"]
     assert minilm.tokenizer.convert_ids_to_tokens(list(days.ids))[:2] == ["monday", "tuesday"]
     assert days.pairs == [(index, index + 1) for index in range(6)]
@@ -721,6 +741,11 @@ WORDS = ["1 a X 0 root _", *(f"{n} a X 1 dep _" for n in range(2, 202))]
     ("1 She PRON 2 nsubj Antecedent=1", "2 left VERB 0 root _", "Line 1: the antecedent of 'She' must be another"),
     ("1 She PRON 2 nsubj Antecedent=0", "2 left VERB 0 root _", "Line 1: the antecedent of 'She' must be another"),
     ("1-9 Dogs _ _ _ _", *DOG, "Line 1: the range ends at word 9, and there are 3"),
+    ("1-1 Dogs _ _ _ _", *DOG, "Line 1: the range '1-1' does not begin at the next word"),
+    ("2-3 Dogs _ _ _ _", *DOG, "Line 1: the range '2-3' does not begin at the next word"),
+    ("1 Dogs NOUN ² nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is '²'; expected a whole number"),
+    ("1 Dogs NOUN 99999 nsubj _", "2 bark VERB 0 root _", "Line 1: its HEAD is 99999, and the sentence has 2"),
+    ("1 Dogs NOUN 100000 nsubj _", "2 bark VERB 0 root _", "its HEAD is '100000'; expected a whole number"),
     (*WORDS, "more than 200 words"))),
     ("# x\nDogs bark.", "Line 2 has 1 columns; CoNLL-U has ten"),
     ("# only a comment\n\n", "no sentence in this file"), ("#" * 2_000_000, "no sentence in this file"),
@@ -743,6 +768,11 @@ CROSSES = conllu(
     "9 waited VERB 3 conj SpaceAfter=No",
     "10 . PUNCT 3 punct _",
 )
+
+
+def known_and_not() -> tuple:
+    # A sentence that a tiny model knows, and two of words that it does not.
+    return *parse_conllu(CROSSES), *parse_conllu("\n".join(2 * [conllu("1 ☃ X 0 root _")]))
 
 
 def test_a_word_s_weight_is_the_sum_over_key_tokens_and_the_mean_over_query_tokens():
@@ -782,9 +812,11 @@ def test_the_tokens_of_a_word_spell_it(family, kind):
     [one] = read_parses(pretrained, [parse], kind).sentences
     assert (one.top < np.arange(10)).all() == (kind == "causal")
     if family == "bert":  # which knows ten of eleven
-        strange = parse_conllu(conllu("1 ☃ X 0 root _"))
-        readings = read_parses(pretrained, [parse] * 10 + [*strange], kind)
+        readings = read_parses(pretrained, 10 * [parse] + [known_and_not()[1]], kind)
         assert (len(readings.sentences), readings.left_out) == (10, 1)
+        # Of which some are too long
+        cut = read_parses(replace(pretrained, max_tokens=40), 10 * [parse] + [*own_parses()[:3]])
+        assert (len(cut.sentences), cut.left_out) == (11, 2)
 
 
 def test_the_top_words_are_those_of_the_plain_model(minilm):
@@ -859,9 +891,8 @@ def test_the_interval_is_wilson_s():
     assert wilson_interval(8, 10) == pytest.approx(
         (0.490, 0.943), abs=1e-3
     )  # Brown et al. 2001, equation 4
-    assert wilson_interval(0, 20)[0] == 0 and wilson_interval(20, 20) == pytest.approx(
-        (0.839, 1), abs=1e-3
-    )
+    assert wilson_interval(0, 1)[0] == wilson_interval(0, 20)[0] == 0
+    assert wilson_interval(20, 20) == pytest.approx((0.839, 1), abs=1e-3)
 
 
 def test_minilm_s_heads_follow_syntax_beyond_any_offset(minilm):
