@@ -43,6 +43,7 @@ from core.claims.base import (
     first_above,
     first_below,
     outcome,
+    rule_lines,
     verdict,
     why_not,
 )
@@ -1061,6 +1062,7 @@ def test_crossings_agreement_and_the_score_that_is_left_by_hand():
     assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx(
         [15, 5, 20]
     ) and heads.at(curve, 15.0) == pytest.approx(0.6)
+    assert heads.crossing({0.0: 1.0, 5.0: 1.0, 9.0: 2.0}, 1.0) == 5.0
     first = np.array([[[0.1, 0.2], [0.3, 0.8]], [[0.6, 0.1], [0.2, 0.3]]])
     turned = np.array([0.8 - first[0], first[1]])
     for second, agrees, left in (
@@ -1173,6 +1175,11 @@ def test_a_layer_without_positions_sees_no_order_and_a_running_mean_passes_all_g
 def test_the_crossing_of_a_line_and_a_square(at, expected):
     seed = SeedValues(dict(path(1.0, 1.0, at, 1.0)))
     assert positions.crossing(seed, positions.SECONDS) == pytest.approx(expected)
+    ratios = {32.0: 0.5, 64.0: 1.5, 128.0: 8.0}  # 0.5 · 3 ** (log 2 / log 3) = 1
+    seed.clear()
+    seed.update(curve(positions.ATTENTION, "m", ratios, ratios.get))
+    seed.update(curve(positions.RECURRENT, "m", ratios, lambda x: 1.0))
+    assert positions.crossing(seed, "m") == pytest.approx(32 * 2 ** (math.log(2) / math.log(3)))
 
 
 def test_flops_are_those_of_the_layer_and_cross_at_the_width():
@@ -1270,6 +1277,8 @@ def trains(monkeypatch) -> tuple[dict[str, float], list[ModelConfig]]:
         found[f"{len(found)} {steps} steps at {rate}"] = loss().item()
 
     monkeypatch.setattr(heads, "train", lambda config, *_: noted(config))
+    ticks = iter(range(100_000))
+    monkeypatch.setattr("time.process_time", lambda: next(ticks) ** 2)
     for module in (experiment, training):
         monkeypatch.setattr(module, "train_whole", whole)
     for module in (meaning, positions, training):
@@ -1285,13 +1294,18 @@ def test_an_experiment_is_what_it_was_and_its_scope_is_that_of_the_models_it_tra
         found.clear()
         meaning.trained_reader.cache_clear()
         for name, value, x in claim.measure(condition, 1, settings, lambda: False):
-            taken = "econds" in name  # another at each time
-            found[name if x is None else f"{name} at {x:g}"] = value <= 0 if taken else float(value)
+            found[name if x is None else f"{name} at {x:g}"] = float(value)
         now[condition] = {name: float(f"{value:.5g}") for name, value in found.items()}
     for model in models[:1]:
         layers = claim.settle().get("layers", model.layers)
         assert re.search(rf"\b{model.d_model}\b", claim.scope)
         assert model.kind in RECURRENT or re.search(rf"\b{layers}\b.* layer", claim.scope)
+    for sign, (world, *_) in zip(SAYS, RULES[claim.key], strict=True):
+        judged = verdict(claim, claim.settle(), results(world))
+        now[sign] = {one.part.statement: float(f"{one.mean:.5g}") for one in judged.effects}
+        if isinstance(claim.guess, Pick):
+            now[sign][claim.guess.question] = claim.guess.answer(results(world))
+    now["rules"] = dict.fromkeys(rule_lines(claim), 1)
     saved = snapshot(SAVED / f"{claim.key}.json", now)
     assert now.keys() == saved.keys()
     for condition, numbers in now.items():

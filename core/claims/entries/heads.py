@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
+from itertools import takewhile
 from random import Random
 from typing import Any
 
@@ -121,12 +122,8 @@ def bits(model: Model, task: Task, examples: tuple[Example, ...], stop: Stop) ->
 def _prunable(seed: SeedValues) -> float:
     """The largest share of heads whose removal costs less than MATTERS, as does that of each smaller share."""
     curve = seed.curve(EIGHT, PRUNED)
-    full, last = curve[0.0], 0.0
-    for share, value in curve.items():
-        if value - full >= MATTERS:
-            break
-        last = share
-    return last
+    costless = takewhile(lambda share: curve[share] - curve[0.0] < MATTERS, curve)
+    return list(costless)[-1]
 
 
 HEADS = Claim(

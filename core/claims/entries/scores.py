@@ -385,7 +385,7 @@ def on_answers(whole: Trained) -> Iterator[Number]:
     examples = whole.task.held_out(ITEMS)
     batch = whole.task.collate(examples)
     output = whole.model(batch.source, batch.source_mask, batch.target_in, record=True)
-    predicted = output.logits[:, ANSWERS].argmax(-1)
+    predicted = output.logits[:, ANSWERS].argmax(1)
     yield (
         RECALL_ACCURACY,
         float((predicted == batch.target_out[:, ANSWERS]).float().mean()),
@@ -407,10 +407,10 @@ def answer_and_noise(
     weights: Float[Tensor, "B S"], places: Int[Tensor, " B"]
 ) -> tuple[float, float]:
     """The mean shares of the weights on the answer and on all other pairs; a negative weight counts as its size."""
-    shares = weights.abs() / weights.abs().sum(-1, keepdim=True)
+    shares = weights.abs() / weights.abs().sum(1, keepdim=True)
     pairs = torch.arange(weights.shape[1]) // 2
     others = (pairs[None] != places[:, None] // 2) & (pairs < PAIRS)
-    return float(shares.gather(1, places[:, None]).mean()), float((shares * others).sum(-1).mean())
+    return float(shares.gather(1, places[:, None]).mean()), float((shares * others).sum(1).mean())
 
 
 _noise = ratio((DIFFERENTIAL, NOISE), (SOFTMAX, NOISE))

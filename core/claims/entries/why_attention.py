@@ -381,7 +381,7 @@ def measure_iris(
     weights = attention(result)
     yield DIFFER, float(weights.std(0).mean()), None
     if condition == TOKENS:
-        yield SEPALS, float(weights[:, 0, :2].sum(-1).mean()), None
+        yield SEPALS, float(weights[:, 0, :2].sum(1).mean()), None
         yield IRIS_PARAMETERS, tutorial_parameters(), None
 
 
@@ -400,7 +400,7 @@ def attention(result: Trained) -> torch.Tensor:
 
 def tutorial_parameters() -> int:
     """The parameters of the tutorials' model: 4 → 64, two encoder layers of 4 heads and 256, then 64 → 32 → 3."""
-    layer = nn.TransformerEncoderLayer(64, 4, 256, batch_first=True)
+    layer = nn.TransformerEncoderLayer(64, 4, 256)
     parts = [
         nn.Linear(4, 64),
         nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
