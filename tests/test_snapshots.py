@@ -13,6 +13,7 @@ import torch
 from core.attention import AXES, PRESETS, Attention, Choice, ConfigError, entry
 from core.attention.config import refusals
 from core.attention.cost import attention_cost, parameters
+from core.attention.presets import attention_name, distinct_names
 from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
@@ -120,7 +121,9 @@ def mechanisms() -> dict[str, Any]:
     """Parameters, what its weights begin as, refusals and costs of each choice, and the choices of each preset."""
     found: dict[str, Any] = {
         f"preset {preset.key}": {
-            axis: json.dumps(getattr(preset.config(), axis).to_json()) for axis in AXES
+            **{axis: json.dumps(getattr(preset.config(), axis).to_json()) for axis in AXES},
+            "changed": preset.changed(96, 12),
+            "with 12 heads": json.dumps(preset.config(96, 12).to_json()),
         }
         for preset in PRESETS
     }
@@ -129,7 +132,7 @@ def mechanisms() -> dict[str, Any]:
         for kernel in EXACT if axis != "kernel" else (key,):
             with suppress(ConfigError):
                 one = config.with_(kernel=Choice(kernel)) if axis != "kernel" else config
-                for size in ((300, 300, None), (70, 110, 60)):
+                for size in ((300, 300, None), (70, 110, 60), (90, 3, None), (1, 900, 700)):
                     cost = attention_cost(one, *size)
                     costs.append(f"{kernel} {size}: {cost.flops:.0f}, {cost.bytes:.0f}")
         torch.manual_seed(0)
@@ -140,6 +143,10 @@ def mechanisms() -> dict[str, Any]:
                 if name.startswith(axis)
             },
             "costs": costs,
+            "called": (
+                attention_name(config),
+                *distinct_names((config, config_of("mask", "causal"))),
+            ),
             "learned": sum(parameters(config).values()),
             "parameters": [
                 f"{p.key} = {p.default}: {p.low} to {p.high} by {p.step} {' '.join(p.choices)}"
