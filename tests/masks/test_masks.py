@@ -61,16 +61,16 @@ WORKED = {
         "###..... ###..... ###..... ####.... #####... ######..",
     ),
     "document": (
-        Choice.of("document", lengths="2, 3"),
-        "##...... ##...... ..###... ..###... ..###... .....###",
+        Choice.of("document", lengths="2, 1, 2, 100000"),
+        "##...... ##...... ..#..... ...##... ...##... .....###",
     ),
     "tree": (
         Choice.of("tree", prefix=2, parents="-, 0, 0, 2"),
         "#....... ##...... ###..... ####.... ###.#... ###.##..",
     ),
     "shared_prefix": (
-        Choice.of("shared_prefix", prefix=1, lengths="2, 2"),
-        "#....... ##...... ###..... #..#.... #..##... #....#..",
+        Choice.of("shared_prefix", prefix=1, lengths="2"),
+        "#....... ##...... ###..... #..#.... #..##... #..###..",
     ),
     "block_diffusion": (
         Choice.of("block_diffusion", noised=3, size=2),
@@ -85,8 +85,8 @@ WORKED = {
         "######## ###..... ####.... #.###... #..###.. #...###.",
     ),
     "bigbird": (
-        Choice.of("bigbird", block=2, window=0, globals=1, random=0),
-        "######## ######## ####..## ####..## ######## ########",
+        Choice.of("bigbird", window=0, globals=1, random=2, seed=3),
+        "######## ##.#.#.# ####...# ##.##..# #.#.##.# ########",
     ),
     "local_m": (
         Choice.of("local_m", window=1),
@@ -189,6 +189,8 @@ def test_luong_m_is_the_window_and_may_have_its_gaussian():
     torch.testing.assert_close(
         (with_.weights, with_.normalized), (without.weights * factor, without.weights)
     )
+    both = Attention(bell.config.with_(mask=Choice.of("and", bell.config.mask, bell.config.mask)))
+    torch.testing.assert_close(both(x).weights, without.weights * factor.square())
     assert (with_.weights.sum(-1) < 1).all()
 
 
@@ -255,6 +257,8 @@ def test_a_drawing_comes_back_from_its_text(queries, keys, chance):
         (Choice.of("formula", text=3), "expected a text"),
         (Choice.of("document", lengths="3, x"), "whole numbers from 1"),
         (Choice.of("document", lengths="3, 0"), "whole numbers from 1"),
+        (Choice.of("document", lengths="100001"), "whole numbers from 1 to 100000"),
+        (Choice.of("tree", parents="-, 0, 2" + "9" * 4000), "node 2: "),
         (Choice.of("document", lengths="1 " * 65), "65 documents"),
         (Choice.of("document", lengths=""), "0 documents"),
         (Choice.of("dilated", dilation=0), "expected 1 to 64"),

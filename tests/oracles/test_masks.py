@@ -29,6 +29,7 @@ from tests.oracles.agreement import agree, put, twin
 B, H, T, S = 2, 3, 13, 17
 CAUSAL, LOCAL = Choice("causal"), Choice.of("local", window=2)
 EITHER = Choice.of("or", CAUSAL, LOCAL)
+DRAWN = Choice.of("drawn", drawing="2x3:6.1", beyond="masked")
 TEXTS = torch.tensor([0] * 4 + [1] * 5 + [2] * 3 + [3] * 5)
 
 
@@ -94,6 +95,11 @@ MODS = [
         lambda b, h, i, j: ((j <= i) & (i - j < 4)) | (j % 5 == h),
     ),
     (Choice.of("local_m", window=3), lambda b, h, i, j: (i - j).abs() <= 3),
+    (DRAWN, lambda b, h, i, j: ((i == 0) & (j < 2)) | ((i == 1) & (j == 2))),
+    (
+        Choice.of("drawn", drawing=DRAWN["drawing"], beyond="seen"),
+        lambda b, h, i, j: (i >= 2) | (j >= 3) | ((i == 0) & (j < 2)) | ((i == 1) & (j == 2)),
+    ),
 ]
 
 
@@ -125,7 +131,7 @@ def test_an_offset_moves_the_queries_and_padding_hides_keys():
     )
     assert torch.equal(
         build_mask(Choice("padding"), T, S, key_mask=real).expand(B, 1, T, S), padded
-    )
+    ) and torch.equal(build_mask(CAUSAL, T, S, key_mask=real), padded & build_mask(CAUSAL, T, S))
     with pytest.raises(ConfigError, match="key_mask"):
         build_mask(Choice("padding"), T, S)
 
@@ -423,8 +429,8 @@ def test_moba_by_hand():
 
 
 @each("keys", [1, 4, 16])
-@each(("size", "heads", "share"), [(8, 1, 1.0), (10, 3, 0.4), (7, 5, 0.6)])
-def test_the_indexer_is_deepseeks(size, heads, share, keys):
+@each(("size", "heads", "share", "rotated"), [(8, 1, 1.0, 8), (10, 3, 0.4, 4), (7, 5, 0.6, 4)])
+def test_the_indexer_is_deepseeks(size, heads, share, rotated, keys):
     """DeepSeek's own with our weights; its queries come from a latent, here from x itself."""
     layer = Attention(
         AttentionConfig(
@@ -440,8 +446,8 @@ def test_the_indexer_is_deepseeks(size, heads, share, keys):
         index_n_heads=heads,
         index_head_dim=size,
         index_topk=keys,
-        qk_rope_head_dim=own.rotated,
-        head_dim=own.rotated,
+        qk_rope_head_dim=rotated,
+        head_dim=rotated,
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         num_attention_heads=H,
     )
@@ -511,14 +517,16 @@ def test_top_cells_takes_the_earlier_of_equals_and_all_where_there_are_few():
     scores = torch.tensor([[1.0, 2.0, 2.0, 2.0, 0.0], [3.0, 1.0, torch.nan, 2.0, 5.0]])
     candidates = torch.tensor([[True] * 5, [True, True, False, False, False]])
     assert top_cells(scores, candidates, 2).int().tolist() == [[0, 1, 1, 0, 0], [1, 1, 0, 0, 0]]
+    assert top_cells(scores.add(torch.nan), candidates, 5).equal(candidates)
 
 
 def test_what_was_chosen_in_numbers():
     """Of two rows, one with both of its two best keys and 0.9 of the weight, one with one of two and 0.5."""
     full = torch.tensor([[0.6, 0.3, 0.1, 0.0], [0.1, 0.5, 0.0, 0.4], [0.0] * 4])[None, None]
     allowed = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]]).bool()
-    got = selection(allowed, full, 2)
+    got = selection(allowed, full / 2, 2)
     assert got.keys == 2 and got.recall == pytest.approx(0.75) and got.weight == pytest.approx(0.7)
+    assert selection(allowed, full, 1).recall == 1
     assert selection(allowed, torch.zeros(1, 1, 3, 4), 2) == Selection(0.0, 0.0, 0.0)
     everything = selection(torch.ones(3, 4).bool(), full, 2)
     assert (everything.keys, everything.recall) == (4, 1) and everything.weight == pytest.approx(1)

@@ -24,13 +24,13 @@ def parents_of(text: str) -> list[int]:
     """The parent of each node of a tree, −1 for a root; ConfigError quotes other text."""
     parents = []
     for node, word in enumerate(text.replace(",", " ").split()):
-        number = int(word) if word.isascii() and word.isdigit() and len(word) <= 6 else None
-        if word != ROOT and (number is None or number >= node):
+        earlier = [ROOT, *map(str, range(node))]
+        if word not in earlier:
             raise ConfigError(
                 f"parents, node {node}: {quote(word)}; expected the number of an earlier node, or "
                 f"{ROOT} for a root, with commas between, such as -, 0, 0, 1."
             )
-        parents.append(-1 if number is None else number)
+        parents.append(earlier.index(word) - 1)
     refuse_if(
         not 1 <= len(parents) <= MAX_NODES,
         f"parents names {len(parents)} nodes; expected 1 to {MAX_NODES}.",

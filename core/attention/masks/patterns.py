@@ -115,7 +115,7 @@ def prefix_lm(block: ScoreBlock, prefix: int) -> Tensor:
 def lengths_of(text: str) -> list[int]:
     """Whole numbers between commas or spaces; ConfigError quotes other text."""
     words = text.replace(",", " ").split()
-    lengths = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 6]
+    lengths = [int(word) for word in words if word.isascii() and word.isdigit()]
     refuse_if(
         len(lengths) < len(words) or not all(1 <= length <= LONGEST_DOCUMENT for length in lengths),
         f"lengths = {quote(text)}; expected whole numbers from 1 to {LONGEST_DOCUMENT} with commas "
