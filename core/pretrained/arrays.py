@@ -67,7 +67,11 @@ def _npz(data: bytes, name: str) -> Arrays:
                 size = -(-kind.itemsize // 8)  # in numbers of 8 bytes; two letters are one
                 text = kind.kind == "U" and _label(key) and len(shape) == 1
                 if text:
-                    _refuse_large(key, shape, MAX_TOKENS * 2, name)
+                    reject_if(
+                        shape[0] > MAX_TOKENS,
+                        f"{quote_name(key)} in {name} names {format_count(shape[0])} tokens; at most "
+                        f"{MAX_TOKENS:,} are read.",
+                    )
                     reject_if(
                         kind.itemsize > 4 * MAX_LETTERS,
                         f"{key} in {name} allows {kind.itemsize // 4:,} letters for a token; "
@@ -130,7 +134,7 @@ def _safetensors(data: bytes, name: str) -> Arrays:
 
 
 def _label(key: str) -> bool:
-    return key.rsplit("_", 1)[-1] in LABELS
+    return key.rpartition("_")[2] in LABELS
 
 
 def _refuse_large(key: str, shape: Sequence[int], max_numbers: int, name: str) -> None:
@@ -168,14 +172,16 @@ def read_arrays(data: bytes, name: str, tokens: str = "") -> Reading:
     for kind in KINDS:
         rows, columns = (line.tokens for line in reading.lines(kind))
         for layer, values in enumerate(kinds.get(kind, ())):
-            mask = np.tri(values.shape[1], dtype=bool)[None] if kind == "causal" else None
+            mask = np.tri(len(rows), dtype=bool)[None] if kind == "causal" else None
             maps.append(AttentionMap(kind, layer, np.clip(values, 0, 1), rows, columns, mask))
     # Rows of zeros are masked, and not counted.
-    low = min(float(item.weights.sum(-1)[item.weights.any(-1)].min(initial=1)) for item in maps)
-    high = max(float(item.weights.sum(-1).max()) for item in maps)
+    sums = np.concatenate([item.weights.sum(-1)[item.weights.any(-1)] for item in maps])
     cut = None
-    if low <= 0.99 or high >= 1.01:
-        cut = f"The rows of these weights sum to between {low:.2f} and {high:.2f}, not to 1; they are drawn unchanged."
+    if ((sums <= 0.99) | (sums >= 1.01)).any():
+        cut = (
+            f"The rows of these weights sum to between {sums.min():.2f} and {sums.max():.2f}, not to 1; "
+            "they are drawn unchanged."
+        )
     return replace(reading, trace=AttentionTrace(tuple(maps), name), cut=cut)
 
 
@@ -184,12 +190,12 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     shape = values.shape
     kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
     number = re.search(r"(\d+)\D*$", key)
-    while values.ndim > 3 and 1 in values.shape[:-3]:
+    while 1 in values.shape[:-3]:
         values = values.squeeze(values.shape[:-3].index(1))
     if values.ndim == 2:
         values = values[None]
     reject_if(
-        values.ndim not in (3, 4) or 0 in values.shape or len(shape) > 5,
+        values.ndim not in (3, 4) or 0 in values.shape,
         f"{key} has the shape {shape}; expected {SHAPES}.",
     )
     reject_if(
@@ -210,9 +216,7 @@ def _sort(
     kinds: dict[Kind, list[tuple[int, np.ndarray]]] = {}
     unnamed = [values for kind, _, values in layers if kind is None]
     square = all(values.shape[-1] == values.shape[-2] for values in unnamed)
-    causal = square and all(
-        not values[:, *np.triu_indices(values.shape[-1], 1)].any() for values in unnamed
-    )
+    causal = square and all(not np.triu(values, 1).any() for values in unnamed)
     usual: Kind = (
         "causal"
         if causal and any(len(v[0]) > 1 for v in unnamed)
@@ -250,21 +254,20 @@ def _lined(kinds: Mapping[Kind, list[np.ndarray]], labels: Mapping[str, tuple[st
     reject_if(
         own
         and cross
-        and own[0] != cross[1]
+        and own[1] != cross[1]
         or cross
         and "causal" in sizes
-        and sizes["causal"][0] != cross[0],
+        and sizes["causal"][1] != cross[0],
         f"The maps of {name} do not fit together: {sizes}. The keys of cross-attention are the "
         "tokens of self-attention, its queries those of causal attention.",
     )
-    one_line = len({size for both in sizes.values() for size in both}) == 1 and not cross
     width = (own or cross or sizes["causal"])[1]
     source = _line(
         _names(labels, "keys", "cross" if cross else next(iter(sizes)), width, typed, name), width
     )
-    if one_line and not ("self" in sizes and "causal" in sizes):
+    if len(sizes) == 1 and not cross:
         return Reading(AttentionTrace((), name), source)
-    height = cross[0] if cross else sizes["causal"][0]
+    height = cross[0] if cross else sizes["causal"][1]
     target, produced = (
         _line(_names(labels, "queries", kind if kind in sizes else other, height, (), name), height)
         for kind, other in (("causal", "cross"), ("cross", "causal"))
