@@ -91,9 +91,9 @@ def top_candidates(
     pretrained: Pretrained, answer: Answer, count: int = 10
 ) -> tuple[Candidate, ...]:
     """The `count` likeliest tokens or classes, likeliest first; empty for an embedding."""
-    if answer.logits is None or answer.probabilities is None:
+    if (shares := answer.probabilities) is None:
         return ()
-    best = answer.probabilities.detach().topk(min(count, len(answer.logits)))
+    best = shares.detach().topk(min(count, len(shares)))
     ids = best.indices.tolist()
     return tuple(map(Candidate, ids, display_names(pretrained, answer, ids), best.values.tolist()))
 
@@ -139,7 +139,7 @@ def mean_state(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Ten
     """The mean state of all tokens but padding, normalized to length 1. Reimers & Gurevych 2019, section 3."""
     real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
     mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    return torch.nn.functional.normalize(mean, dim=-1)[0]
+    return torch.nn.functional.normalize(mean[0], dim=0)
 
 
 def mask_position(pretrained: Pretrained, ids: Tensor) -> int:
@@ -374,7 +374,7 @@ def most_similar(table: Float[Tensor, "N N"], one: int | None = None) -> tuple[i
     """The indices of the most similar pair, or of `one` and its most similar other; ValueError for fewer than two."""
     if len(table) < 2:
         raise ValueError("There is nothing to compare with; give two or more.")
-    others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -2.0)
+    others = table.masked_fill(torch.eye(len(table), dtype=torch.bool), -torch.inf)
     if one is not None:
         return one, int(others[one].argmax())
     # Rounding makes the two halves differ in the last bit.

@@ -196,7 +196,7 @@ def text_line(tokenizer: Any, ids: Sequence[int], encoding: Any = None) -> Line:
     names = {str(name) for name in tokenizer.all_special_tokens}
     special = tuple(piece in names for piece in pieces)
     word, segment = words_of(pieces, special), (0,) * len(pieces)
-    if encoding is not None and getattr(encoding, "is_fast", False):
+    if encoding is not None and encoding.is_fast:
         segment = tuple(int(one or 0) for one in encoding.sequence_ids(0))
         word = encoding.word_ids(0)
         # The words of sentence B are numbered on from those of sentence A.
@@ -259,13 +259,13 @@ def words_of(pieces: Sequence[str], special: Sequence[bool]) -> tuple[int | None
         continues = not piece.startswith(STARTS_WORD) if marked else piece.startswith(CONTINUES)
         if not hidden and (not continues or index == 0 or special[index - 1]):
             count += 1
-        words.append(None if hidden else max(count, 0))
+        words.append(None if hidden else count)
     return tuple(words)
 
 
 def readable(tokenizer: Any, piece: str, begins: bool) -> str:
     """A piece as plain text; ## before it if it continues a word."""
-    if piece.startswith(CONTINUES) and len(piece) > len(CONTINUES):
+    if piece.startswith(CONTINUES):
         return piece
     text = str(tokenizer.convert_tokens_to_string([piece]))
     if text.strip() and text.startswith(" "):

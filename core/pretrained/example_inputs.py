@@ -46,7 +46,7 @@ def picture(name: str) -> Array:
     """A picture by its name: a digit that the lab's reader never saw in training, or a photograph."""
     if name in DIGITS:
         task = make_task(TaskConfig.of("digits"))
-        label = name.rsplit(" ", 1)[-1]
+        label = name.removeprefix("Digit ")
         for index in task.sides[True]:  # type: ignore[attr-defined]
             if str(int(digits()[1][index])) == label:
                 return Array.of(to_numpy(digits()[0][index]))

@@ -358,7 +358,7 @@ class Learner:
 
     def save(self, folder: Path) -> None:
         """Write the model into the subfolder NAME-tuned."""
-        path = folder / f"{self.name.rsplit('/', 1)[-1]}{TUNED}"
+        path = folder / f"{self.name.rpartition('/')[2]}{TUNED}"
         self.model.save_pretrained(path)
         self.tokenizer.save_pretrained(path)
 

@@ -165,7 +165,7 @@ def trace_of(
     """The trace of one watched sentence from a saved frame; without weights where the frame lacks it."""
     traced = []
     for kind, (rows, columns) in lines["kinds"].items():
-        weights = maps.get(f"{index}:{kind}", np.zeros((0, 0, 0, 0), np.float32))
+        weights = maps.get(f"{index}:{kind}", ())
         mask = np.tri(len(rows["tokens"]), dtype=bool)[None] if kind == "causal" else None
         traced += [
             AttentionMap(kind, layer, one, tuple(rows["tokens"]), tuple(columns["tokens"]), mask)
