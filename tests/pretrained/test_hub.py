@@ -646,6 +646,11 @@ def test_a_kept_twin_says_the_same_and_attends_the_same_in_every_head(name, tmp_
     task, model, vocabulary, twin = made(name)
     assert type(twin).__name__ == EXPORTS[name][2]
     assert check_logits(model, twin, task, vocabulary) < 2e-5
+    assert not any(
+        rate
+        for key, rate in twin.config.to_dict().items()
+        if "drop" in key and "summary" not in key
+    )
     state = torch.get_rng_state()
     convert_to_hf(model, task, vocabulary)
     assert torch.equal(torch.get_rng_state(), state), "nothing is drawn"
@@ -896,11 +901,10 @@ def test_the_cards_of_the_labs_own_models_run_and_state_what_was_measured(
 
 
 def figures(card: str) -> list[str]:
-    """A card without its code, whose words the rounding of a processor may change, and without versions."""
-    before, _, rest = card.partition("```python\n")
-    return [
-        row for row in (before + rest.partition("```")[2]).splitlines() if "written with" not in row
-    ]
+    """A card without what its code prints, which the rounding of a processor may change, and without versions."""
+    before, code, rest = re.split("```(?:python\n)?", card)
+    rows = [row for row in (before + rest).splitlines() if "written with" not in row]
+    return rows + re.findall(r"\w+", re.sub(r"  # .*", "", code))
 
 
 def card_code(text: str) -> str:

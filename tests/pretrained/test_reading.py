@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import tracemalloc
+import wave
 import zipfile
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,16 +20,26 @@ import transformers
 from PIL import Image
 from safetensors.numpy import save as save_of_numpy
 
+from core.entries import ConfigError
 from core.interpret.evidence import Question, ask
-from core.interpret.trace import AttentionTrace
+from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.decoding import Sampling, SearchSettings
 from core.pretrained import (
     Array,
     ModelInputs,
     PretrainedError,
+    answers,
+    attention_recorder as seam,
+    base,
     encode,
+    example_inputs as examples,
+    finetune,
+    finetune_run as running,
     forward,
+    generate as generation,
+    hub,
     layer_qkv,
+    load,
     load_folder,
     load_lab_model,
     load_minilm,
@@ -60,7 +71,17 @@ from core.pretrained.generate import (
     token_names,
 )
 from core.pretrained.load import ImageProcessor, max_tokens_of, positions, untrained
-from core.pretrained.reading import MAX_CHARACTERS, SINK, end_tokens, sampling_rate, with_sink
+from core.pretrained.reading import (
+    MAX_CHARACTERS,
+    SINK,
+    end_tokens,
+    not_taken,
+    read_ids,
+    sampling_rate,
+    sink_line,
+    start_token,
+    with_sink,
+)
 from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
@@ -969,3 +990,357 @@ def test_minilm_finds_the_sentence_that_means_the_same():
     ]
     table = similarities(load_minilm(), [ModelInputs(text) for text in texts])
     assert most_similar(table, 0) == (0, 2) and table[0, 2] > 0.6 > 0.3 > table[0, 1]
+
+
+# What small functions give, to the last number, and each limit at its edge.
+
+
+ROW = tuple(finetune.Pair(*row) for row in ("a1", "b2", "c3", "d4", "e5"))
+ROWS = finetune.Rows(ROW[:2], ROW[2:])
+SQUARE, LOWER = even(2, 4, 4), np.tril(even(1, 3, 3)) / np.tril(even(1, 3, 3)).sum(-1)[..., None]
+
+
+def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
+    # The kinds of an NPZ, and the tokens of each of its lines, in a word each.
+    made = read_arrays(npz(**arrays), "a", typed)
+    every = (made.source, made.target, made.produced)
+    return [" ".join(made.trace.kinds), *(" ".join(one.tokens) for one in every if one)]
+
+
+@each(("found", "expected"), [
+    (lambda: lines_of(a=LOWER), ["causal", "0 1 2"]),
+    (lambda: lines_of(a=[[[1.0]]]), ["self", "0"]),
+    (lambda: lines_of(a=[[[1.0, 0.0], [0.5, 0.5]]]), ["causal", "0 1"]),
+    (lambda: lines_of(a=[[[0.5, 0.5, 0], [0.5, 0, 0.5], [0.5, 0, 0.5]]]), ["self", "0 1 2"]),
+    (lambda: lines_of(self_0=SQUARE, causal_0=LOWER), ["self causal", "0 1 2 3", "0 1 2", "0 1 2"]),
+    (lambda: lines_of(self_0=SQUARE, causal_0=SQUARE), ["self causal"] + ["0 1 2 3"] * 3),
+    (lambda: lines_of(self_0=SQUARE, cross_0=even(2, 3, 4), causal_0=LOWER),
+     ["self causal cross", "0 1 2 3", "0 1 2", "0 1 2"]),
+    (lambda: lines_of("a b c d e", cross_0=even(2, 4, 5), cross_0_queries=np.array("w x y z".split())),
+     ["cross", "a b c d e", "w x y z", "w x y z"]),
+    (lambda: lines_of(cross_0=even(2, 4, 5), tokens=np.array("a b c d e".split())),
+     ["cross", "a b c d e", "0 1 2 3", "0 1 2 3"]),
+    (lambda: lines_of(cross_0=even(2, 4, 5), tokens=np.array("w x y z".split())),
+     ["cross", "0 1 2 3 4", "w x y z", "w x y z"]),
+    (lambda: lines_of(causal_0=LOWER, cross_0=even(2, 3, 4), causal_0_queries=np.array("a b c".split()),
+                      cross_0_queries=np.array("u v w".split()), cross_0_keys=np.array("k l m n".split())),
+     ["causal cross", "k l m n", "a b c", "u v w"]),
+    (lambda: lines_of(a=even(1, 1, 1, 2, 3, 3)), ["self", "0 1 2"]),
+    (lambda: lines_of(a=even(1, 7, 7), tokens=np.array("[CLS] the Ġcat s . [SEP] x".split())),
+     ["self", "[CLS] the cat ##s . [SEP] x"]),
+    (lambda: lines_of(a=even(1, 3, 3), tokens=np.array("the Ġ ▁cat".split())), ["self", "the ␣ cat"]),
+    (lambda: read_arrays(npz(a=np.array([[[1.0005, -0.00005], [0, 1]]])), "a").trace.map(0).weights.tolist(),
+     [[[1, 0], [0, 1]]]),
+    *((lambda share=share: read_arrays(npz(a=np.full((1, 1), share)), "a").cut, cut) for share, cut in (
+        (0.99, "The rows of these weights sum to between 0.99 and 0.99, not to 1; they are drawn unchanged."),
+        (0.991, None), (0, None))),
+    (lambda: read_arrays(npz(a=np.array([[0, 0.6, 0.6], [0, 0, 0], [0.4, 0.6, 0]])), "a").cut,
+     "The rows of these weights sum to between 1.00 and 1.20, not to 1; they are drawn unchanged."),
+    # Lines of tokens.
+    (lambda: base.words_of(("Ġa", "b", "<s>", "c", "Ġd", "e"), tuple(map(bool, (0, 0, 1, 0, 0, 0)))), (0, 0, None, 1, 2, 2)),
+    (lambda: base.words_of(("<s>", "a", "##b", "c", "##d"), tuple(map(bool, (1, 0, 0, 0, 0)))), (None, 0, 0, 1, 1)),
+    (lambda: base.words_of(("##a", "<s>", "##b", "c"), tuple(map(bool, (0, 1, 0, 0)))), (0, None, 1, 2)),
+    (lambda: [base.readable(tiny("gpt2").tokenizer, *one)
+              for one in (("Ġ", True), ("Ġcat", True), ("cat", False), ("##", False), (".", False), ("Ċ", True))],
+     ["␣", "cat", "##cat", "##", ".", "↵"]),
+    (lambda: base.text_line(tiny("gpt2").tokenizer, [tiny("gpt2").tokenizer.eos_token_id]).unknown, (False,)),
+    (lambda: encode(tiny("bert"), ModelInputs("tired animal", second="late boat"))[1].segment,
+     (0, 0, 0, 0, 0, 1, 1, 0)),
+    (lambda: base.Line((0,) * 5, ("",) * 5, (True, True, True, False, False), (None,) * 5, (0,) * 5,
+                       unknown=(False, False, True, False, False)).count, "5 tokens (2 special, 1 unknown)"),
+    (lambda: base.Line((0,), ("a",), (False,), (0,), (0,)).count, "1 token"),
+    (lambda: base.sound_line(4, 3.0),
+     base.Line((0,) * 4, ("0.00 s", "0.75 s", "1.50 s", "2.25 s"), (False,) * 4, (0, 1, 2, 3), (0,) * 4)),
+    (lambda: sink_line(base.Line((5, 6), ("a", "b"), (True, False), (None, 0), (0, 1))),
+     base.Line((5, 6, -1), ("a", "b", "sink"), (True, False, True), (None, 0, None), (0, 1, 1))),
+    (lambda: [base.format_count(one) for one in (10**18, 10**18 + 1, -(10**18))],
+     ["1,000,000,000,000,000,000", "more than 10^18", "-1,000,000,000,000,000,000"]),
+    # Pictures and sounds.
+    (lambda: base.picture_line(vision((2, 3), {
+        "embeddings.distillation_token": (1, 1, 8), "embeddings.cls_token": (1, 2, 8), "embed.register_tokens": (1, 3, 8),
+        "embeddings.detection_tokens": (1, 2, 8), "head.cls_token": (1, 9, 8), "cls_token": (1, 9, 8),
+        "embeddings.class_embedding": (1, 1, 1, 8)}), (5, 6)),
+     base.Line((0,) * 12, ("[class 0]", "[class 1]", "[distilled]", "[register 0]", "[register 1]", "[register 2]",
+                           "0,0", "0,1", "1,0", "1,1", "[detection 0]", "[detection 1]"),
+               (True,) * 6 + (False,) * 4 + (True,) * 2, (None,) * 6 + (0, 1, 2, 3) + (None,) * 2, (0,) * 12, (2, 2))),
+    (lambda: [base.picture_line(vision(patch, {"embeddings.class_embedding": shape}), (3, 4)).tokens[:2]
+              for patch, shape in ((1, (8,)), ([3, 4], (1, 8)))], [("[class]", "0,0")] * 2),
+    (lambda: (examples.pictures(1)[0], examples.pictures(1)[-3:], examples.pictures(3)[:3]),
+     ("Digit 3", ("Digit 0", "Digit 1", "Digit 2"), ("Flower", "Temple", "Digit 0"))),
+    (lambda: (examples.picture("Digit 4").shape, examples.picture("Temple").shape), ((8, 8), (342, 512, 3))),
+    (lambda: [examples.sound(name, 8000).shape for name in examples.SOUNDS], [(24_000,)] * 2),
+    *((lambda name=name: examples.sound(name, 8000).numpy()[[3, 1001, 6000, 8803, 17_005]], pytest.approx(heard, abs=1e-4))
+      for name, heard in zip(examples.SOUNDS, (np.array([0.1362, 0.2142, 0.2121, -0.2846, -0.2222]),
+                                               np.array([0.2582, 0.1016, 0, 0.2582, 0.2963])), strict=True)),
+    (lambda: wav(np.array([0, 16384, -16384], "<i2"), 1, rate=2), [0.0, 0.25, 0.5, 0.0, -0.5, -0.5]),
+    (lambda: wav(np.array([8192, 16384, 0, 16384], "<i2"), 2, rate=1), [0.375, 0.25]),
+    (lambda: wav(np.array([16384], "<i2"), 1, rate=1), [0.5]),
+    (lambda: len(wav(np.zeros(31, "<i2"), 1, rate=1)), 30),
+    (lambda: load.ImageProcessor((2, 3), (0.5,), (0.25,)).prepare(
+        np.array([[0, 51, 255], [102, 204, 153]], np.uint8), 1).numpy(),
+     pytest.approx(np.array([[[[-2, -1.2, 2], [-0.4, 1.2, 0.4]]]]), abs=1e-6)),
+    (lambda: load.ImageProcessor((1, 2), (0.0,) * 3, (1.0,) * 3).prepare(
+        np.array([[[1.5, -1, 0.2], [0, 1, 0.6]]]), 3)[0, :, 0].numpy(),
+     pytest.approx(np.array([[1, 0], [0, 1], [0.2, 0.6]]), abs=1e-6)),
+    # Answers.
+    *((lambda head=head, reads=reads: answers.task_of(replace(tiny("gpt2"), name="m", head=head, reads=reads)).name, name)
+      for head, reads, name in (
+        ("next", "text", "Continue a text"), ("next", "sound", "Transcribe speech"), ("masked", "text", "Fill a mask"),
+        ("seq2seq", "pair", "Translate"), ("seq2seq", "sound", "Transcribe speech"),
+        ("classify", "text", "Classify a text"), ("classify", "picture", "Classify a picture"),
+        ("none", "text", "Compare sentences"), ("none", "picture", "Compare sentences"))),
+    *((lambda head=head: refusal(lambda: answers.task_of(replace(tiny("gpt2"), name="m", head=head, reads="sound"))),
+       "m gives the states of a sound and has no last layer; choose a "
+       "model with one, such as numbers, induction or digits.") for head in ("none", "classify")),
+    *((lambda more=more: answered("gpt2", torch.arange(30.0).reshape(2, 3, 5), row=1, **more), expected)
+      for more, expected in (({}, (2, [25, 26, 27, 28, 29])), ({"position": 1}, (1, [20, 21, 22, 23, 24])))),
+    (lambda: answered("bert_classifier", torch.arange(6.0).reshape(2, 3), row=1), (0, [3, 4, 5])),
+    *((lambda batch=batch: meant({one: torch.tensor([[1, 1, 1], [1, 1, 0]]) for one in batch}), expected)
+      for batch, expected in ((["attention_mask"], [1, 0]), ([], [0.8, 0.6]),
+                              (["attention_mask", "decoder_input_ids"], [0.8, 0.6]))),
+    (lambda: answers.mask_position(tiny("bert"), torch.tensor([[2, 4, 9, 4]])), 1),
+    (lambda: answers.maskable_words(encode(tiny("bert"), ModelInputs("tired animal", second="late boat"))[1]),
+     {0: "tired", 1: "animal"}),
+    (lambda: answers.most_similar(torch.tensor([[1, -0.5], [-0.5, 1]])), (0, 1)),
+    (lambda: answers.most_similar(torch.tensor([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), 2), (2, 1)),
+    *((lambda text=text, size=size: answers.output_id(tiny("bert"), answers.Answer("mask", torch.zeros(size)), text), one)
+      for text, size, one in (("the", 110, 109), ("The", 110, 109), (" a ", 99, 21), ("##t", 99, 82), ("#0", 99, 0),
+                              ("x #98", 99, 98))),
+    *((lambda text=text: answers.output_id(tiny("gpt2"), answers.Answer("next", torch.zeros(328)), text), one)
+      for text, one in (("the", 271), ("##t", 85), (".", 15), ("##.", 15))),
+    *((lambda names=names, text=text: answers.output_id(*classes(names), text), one) for names, text, one in (
+        ("A a b", "A", 0), ("A a b", "B", 2), ("A a b", "a #1", 1))),
+    (lambda: [answers.output_name(*classes("A a b"), one) for one in range(3)], ["A", "a #1", "b"]),
+    (lambda: [(one.id, one.word) for one in answers.top_candidates(*classes("A a b"), 2)], [(2, "b"), (1, "a")]),
+    (lambda: [one.id for one in answers.top_candidates(*classes("A a b"), 9)], [2, 1, 0]),
+    *((lambda names=names: refusal(lambda: answers.output_id(*classes(names), "z")), sentence) for names, sentence in (
+        ("a b c d e f g h", "m has no class “z”. Its 8 are a, b, c, d, e, f, g, h; a number such as #0 also names one."),
+        ("a b c d e f g h i", "m has no class “z”. Its 9 are a, b, c, d, e, f, g, h, …; a number such as #0 also names "
+         "one."))),
+    (lambda: refusal(lambda: answers.output_id(*classes("a a"), "#2")), "m has no class #2; the numbers are 0 to 1."),
+    *((lambda text=text, size=size: refusal(
+        lambda: answers.output_id(tiny("bert"), answers.Answer("mask", torch.zeros(size)), text)), sentence)
+      for text, size, sentence in (
+        ("#109", 109, "bert has no token #109; the numbers are 0 to 108."),
+        ("the", 109, "“the” is no token of bert: its tokenizer cuts it into 1 (the). Type one token, or its number, such "
+         "as #17."),
+        ("oooooooo", 99, "“oooooooo” is no token of bert: its tokenizer cuts it into 8 (o, ##o, ##o, ##o, ##o, ##o, ##o, "
+         "##o). Type one token, or its number, such as #17."),
+        ("ooooooooo", 99, "“ooooooooo” is no token of bert: its tokenizer cuts it into 9 (o, ##o, ##o, ##o, ##o, ##o, ##o, "
+         "##o, …). Type one token, or its number, such as #17."),
+        ("☃", 99, "“☃” is not in the vocabulary of bert. Type another token, or its number, such as #17."))),
+    # What a model is given, and where it begins and ends.
+    (lambda: [sorted(end_tokens(settings(eos_token_id=one))) for one in (None, 3, [4, 3])], [[], [3], [3, 4]]),
+    (lambda: refusal(lambda: end_tokens(settings(eos_token_id=[3, "x"]))), "m has eos_token_id = [3, 'x'] in its "
+     "generation settings; expected a number or a list of numbers."),
+    (lambda: [start_token(settings(decoder_start_token_id=one, bos_token_id=5)) for one in (0, -1, True, None, 3)],
+     [0, 5, 5, 5, 3]),
+    (lambda: [read_ids(tiny(name), [7, 8]).source.ids for name in ("bert", "gpt2", "t5")],
+     [(2, 7, 8, 3), (7, 8), (7, 8, 1)]),
+    (lambda: (len(read_ids(tiny("bert"), [7] * 68).source), refusal(lambda: read_ids(tiny("bert"), [7] * 69))),
+     (70, "bert reads at most 70 tokens; these are 71.")),
+    *((lambda text=text: encode(tiny("bert"), ModelInputs(text))[3], cut) for text, cut in (
+        ("tired " * 68, None),
+        ("tired " * 69, "The text has 71 tokens; bert reads at most 70 tokens, so the rest is left out."),
+        ("a" * 20_000, None), ("a" * 20_001, "The text has 20,001 characters; the first 20,000 are read."),
+        ("a b " * 5_001, "The text has 20,004 characters; bert reads at most 70 tokens, so the rest is left out."))),
+    (lambda: encode(tiny("bert"), ModelInputs("a", second=" "))[1].ids, (2, 21, 3)),
+    (lambda: encode(tiny("bart"), ModelInputs(" ☃" * 99, target="☃" * 99))[3],
+     "The text has 398 tokens; bart reads at most 70 tokens, so the rest is left out. The target has 298 tokens; at most 69 "
+     "are read, so the rest is left out."),
+    *((lambda count=count: encode(tiny("marian"), ModelInputs("a", target=" a" * count))[3], cut) for count, cut in (
+        (69, None), (70, "The target has 70 tokens; at most 69 are read, so the rest is left out."))),
+    (lambda: encode(tiny("whisper"), ModelInputs(sound=Array.of(np.zeros(16_000, np.float32)), target="a"))[3], None),
+    *((lambda text=text: generation.prepare_generation(tiny("gpt2"), ModelInputs(text)).read.ids, ids)
+      for text, ids in (("<|end|>", (0,)), (" the<|end|>", (271,)))),
+    (lambda: generation.prepare_generation(tiny("gpt2"), ModelInputs(" the" * 69)).room, 1),
+    (lambda: refusal(lambda: generation.prepare_generation(tiny("gpt2"), ModelInputs(" the" * 70))),
+     "The text fills all 70 tokens "
+     "that gpt2 reads, so it cannot continue; shorten it."),
+    *((lambda case=case: refused(*case), sentence) for case, sentence in (
+    (("text", lambda pixel_values: 0, "x"),
+     "m does not read a text: it takes pictures (pixel_values), which this page does not have. Take a model that reads a "
+     "text, such as BERT or GPT-2."),
+    (("pair", lambda input_ids, bbox, odd, even, *, input_values, **more: 0, "x"),
+     "m does not read a text and its target alone: it also needs the position of each word on a page (bbox), odd, even, "
+     "sound (input_values), which this page does not have. Take a model that reads a text and its target, such as T5 or "
+     "BART."),
+    (("picture", lambda input_ids=0, pixel_values=0, inputs_embeds=0, actions=0: 0, "actions is None"),
+     "m cannot read one picture alone: it also reads pictures (pixel_values), actions of a robot (actions), which this "
+     "page does not have. Take a model that reads one picture, such as ViT or DINOv2."),
+    (("text", lambda input_ids=0, inputs_embeds=0: 0, "specify `inputs_embeds`"),
+     "m cannot read a text alone: it also reads the states of another model (inputs_embeds), which this page does not "
+     "have. Take a model that reads a text, such as BERT or GPT-2."),
+    (("text", lambda input_ids=0, grid_thw=0: 0, "x"),
+     "m cannot read a text alone: it also reads the number of patches of each picture (grid_thw), which this page does "
+     "not have. Take a model that reads a text, such as BERT or GPT-2."),
+    (("text", lambda input_ids=0, pixel_values=0: 0, "odd shapes"),
+     "m does not take a text: it fails with 'odd shapes'. Take a model that reads a text, such as BERT or GPT-2."),
+    (("sound", lambda input_ids=0, inputs_embeds=0: 0, "missing"),
+     "m does not take a sound: it fails with 'missing'. Take a model that reads a sound, such as Whisper."),
+    (("text", lambda input_ids: 0, "x", 4),
+     "m does not read a text: it takes the codes of 4 codebooks at each step (input_ids), which this page does not have. "
+     "Take a model that reads a text, such as BERT or GPT-2."),
+    (("text", lambda input_ids: 0, "x", 1),
+     "m does not take a text: it fails with 'x'. Take a model that reads a text, such as BERT or GPT-2."))),
+    (lambda: seam.bool_mask(torch.tensor([0, 0.4, 0.6, 1]) * torch.finfo(torch.float32).min).tolist(),
+     [True, True, False, False]),
+    (lambda: [seam.is_lower_triangular(torch.tensor(cells)) for cells in (
+        [[1]], [[1, 0], [1, 1]], [[1, 1], [1, 1]], [[1, 0, 0], [1, 1, 0]], [[1, 0, 0], [1, 1, 1], [1, 1, 1]])],
+     [False, True, False, False, False]),
+    (lambda: [seam.kind_of("layer", SimpleNamespace(**more), torch.ones(1, 1, 2, 2).tril(), mask) for more, mask in (
+        ({}, None), ({"is_causal": False}, None), ({"is_causal": True}, None), ({}, torch.zeros(1, 1, 2, 2)),
+        ({}, torch.zeros(2, 2)), ({"is_causal": False}, torch.ones(1, 1, 2, 2).tril().bool()))],
+     ["causal", "self", "causal", "self", "causal", "causal"]),
+    (lambda: bool(np.allclose(first_logits(uniform=frozenset({("causal", 0, None), ("causal", 1, 2)})), first_logits(),
+                              rtol=0, atol=1e-5)), True),
+    (lambda: [item.weights[0].tolist() for item in with_sink(AttentionTrace((AttentionMap(
+        "self", 0, np.array([[[0.25, 0.5], [1.0625, 0]]]), ("a", "b"), ("a", "b")),), "m")).maps],
+     [[[0.25, 0.5, 0.25], [1.0625, 0, 0]]]),
+    # Rows that are learned, and what is recorded of them.
+    (lambda: running.recorded_inputs(finetune.FineTuneConfig("classify", "", logged_example=" x "), ROWS),
+     (ModelInputs("x"), ModelInputs("c"))),
+    (lambda: running.recorded_inputs(finetune.FineTuneConfig("pairs", "", logged_example="b"), ROWS),
+     (ModelInputs("b", target="2"), ModelInputs("c", target="3"), ModelInputs("d", target="4"))),
+    (lambda: running.recorded_inputs(finetune.FineTuneConfig("pairs", "", logged_example="d"), ROWS),
+     (ModelInputs("d", target="4"), ModelInputs("c", target="3"))),
+    (lambda: refusal(lambda: running.recorded_inputs(finetune.FineTuneConfig("pairs", "", logged_example="z"), ROWS)),
+     "'z' is not one of the sources, so its target is not known; choose one of them."),
+    (lambda: running.trace_of({}, 0, {"kinds": {"self": [{"tokens": ["a"]}] * 2}}, "m").maps, ()),
+    (lambda: refusal(lambda: finetune.check_words(tiny("bert").tokenizer, "m", unknown("tired ☃ ☃"))),
+     "m does not know 67% of the words in these rows. Labels need a model that reads text, such as BERT, RoBERTa, "
+     "ModernBERT, GPT-2 or Llama."),
+    (lambda: finetune.check_words(tiny("bert").tokenizer, "m", replace(unknown("☃"), labels=())), None),
+    (lambda: finetune.parse("classify", "\n".join(f"{i},{'abb'[i % 3]}" for i in range(12))).majority, ("b", 2 / 3)),
+    (lambda: [len(part) for part in (lambda rows: (rows.learned, rows.held_out))(
+        finetune.parse("pairs", "\n".join(f"{i},x" for i in range(11))))], [9, 2]),
+    # Names, sizes and configs.
+    (lambda: [hub.format_bytes(one) for one in (999_999, 10**6, 10**7, 10**9 - 1, 10**9, 10**10)],
+     ["1,000 kB", "1.0 MB", "10 MB", "1,000 MB", "1.0 GB", "10 GB"]),
+    (lambda: hub.parse("hf.co/a/b/tree/x/blob/y"), ("a/b", "x/blob/y")),
+    *((lambda name=name: refusal(lambda: hub.parse(name)), sentence) for name, sentence in (
+        (" a--b ", "“a--b” is not the name of a model on the hub; write owner/name, such as distilbert/distilgpt2, or "
+         "name@revision."),
+        ("", "No model is named yet; write owner/name, such as distilbert/distilgpt2, or name@revision."),
+        ("a/b@x y", "“x y” is not the name of a revision; write a branch, a tag or a commit."))),
+    (lambda: [*load.counts({
+        "num_heads": 3, "layers": [4, {"depths": (5, True, "6")}], "id2label": {"layers": 7}, "size": 8})],
+     [("num_heads", 3, 0), ("layers", 4, 0), ("depths", 5, 0)]),
+    *((lambda names=names: load.weight_files(names.split(), "m"), files) for names, files in (
+        ("config.json model.safetensors model-00001-of-00002.safetensors", ("model.safetensors",)),
+        ("model-00002-of-00002.safetensors config.json model-00001-of-00002.safetensors a.bin",
+         ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")))),
+    *((lambda names=names: refusal(lambda: load.weight_files(names.split(), "m")), sentence) for names, sentence in (
+        ("a.bin", "m has no config.json, so it is not a model of the library transformers. Take a model whose page says "
+         "Transformers."),
+        ("config.json", "m has no weights; this page opens only model.safetensors. Take a model that has it."),
+        ("config.json b.onnx a.gguf", "m has only a.gguf; this page opens only model.safetensors. Take a model that has "
+         "it."))),
+])  # fmt: skip
+def test_a_value_is_exact(found, expected):
+    assert found() == expected
+
+
+LABELLED = npz(a=SQUARE, tokens=np.array(["a", "b", "c", "nine char"]))
+FIRST = npz(tokens=np.array(["a", "b", "c", "nine char"]), a=SQUARE)
+WIDE, TWO = (
+    npz(a=SQUARE.astype(np.longdouble), b=SQUARE.astype(np.longdouble)),
+    save_of_numpy({"a": SQUARE, "b": SQUARE}),
+)
+LAB = load.LAB_MODELS / "induction"
+
+
+@each(("where", "most", "do"), [
+    ("arrays.MAX_BYTES", len(LABELLED), lambda: read_arrays(LABELLED, "a")),
+    ("arrays.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(LABELLED, "a")),  # two letters are a number
+    ("arrays.MAX_NUMBERS", 2 * 4 * 4 + 4 * 5, lambda: read_arrays(FIRST, "a")),
+    ("arrays.MAX_NUMBERS", 2 * 2 * 4 * 4 * 2, lambda: read_arrays(WIDE, "a")),
+    ("arrays.MAX_NUMBERS", 2 * 2 * 4 * 4, lambda: read_arrays(TWO, "a")),
+    ("arrays.MAX_TOKENS", 4, lambda: read_arrays(LABELLED, "a")),
+    ("arrays.MAX_TOKENS", 5, lambda: read_arrays(npz(a=SQUARE, x_tokens=np.array("a b c d e".split())), "a")),
+    ("arrays.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
+    ("arrays.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
+    ("base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
+    ("load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
+    ("load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")), lambda: load.folder_weights(LAB, "m")),
+    ("load.SPARE", 16 - 107_584, lambda: load.load_lab_model("induction")),  # buffers of 16
+    ("finetune.MAX_UNKNOWN", 0.5, lambda: finetune.check_words(tiny("bert").tokenizer, "m", unknown("tired ☃"))),
+])  # fmt: skip
+def test_a_limit_is_the_most_that_is_taken(where, most, do):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"core.pretrained.{where}", most)
+        do()
+        patch.setattr(f"core.pretrained.{where}", most - 1)
+        assert refusal(do)
+
+
+def unknown(text: str) -> finetune.Rows:
+    return finetune.Rows((finetune.Pair(text, "a"),), (), ("a", "b"))
+
+
+def vision(patch: Any, weights: dict[str, tuple[int, ...]]) -> Any:
+    # A model of pictures that has no more than these learned tokens.
+    named = [(name, torch.zeros(shape)) for name, shape in weights.items()]
+    return SimpleNamespace(
+        config=SimpleNamespace(model_type="vit", patch_size=patch), named_parameters=lambda: named
+    )
+
+
+def wav(samples: np.ndarray, channels: int, rate: int) -> list[float]:
+    # Samples at one a second as an upload, and what is read of them.
+    with wave.open(out := io.BytesIO(), "wb") as file:
+        file.setparams((channels, 2, 1, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    return examples.decode_wav(out.getvalue(), rate).numpy().tolist()
+
+
+def refusal(do: Any) -> str:
+    # The sentence with which something is refused.
+    with pytest.raises((PretrainedError, ConfigError)) as error:
+        do()
+    return str(error.value)
+
+
+def answered(family: str, logits: torch.Tensor, **more: int) -> tuple[int, list[float]]:
+    made = answers.answer_of(tiny(family), {}, SimpleNamespace(logits=logits), **more)
+    return made.position, made.logits.tolist()
+
+
+def meant(batch: dict[str, torch.Tensor]) -> Any:
+    # The embedding of the second of two texts, whose last token is padding by the mask.
+    states = torch.tensor([[[1.0, 2]] * 3, [[3, 0], [0, 0], [9, 9]]])
+    made = answers.answer_of(
+        tiny("bert_encoder"), batch, SimpleNamespace(last_hidden_state=states), row=1
+    )
+    return pytest.approx(made.vector.tolist(), abs=1e-6)
+
+
+def classes(names: str) -> tuple[Any, answers.Answer]:
+    # A model of these classes and its answer, of which the last class is the likeliest.
+    labels = dict(enumerate(names.split()))
+    made = SimpleNamespace(name="m", model=SimpleNamespace(config=SimpleNamespace(id2label=labels)))
+    return made, answers.Answer("class", torch.arange(float(len(labels))))
+
+
+def settings(**values: Any) -> Any:
+    return SimpleNamespace(
+        name="m",
+        model=SimpleNamespace(
+            generation_config=SimpleNamespace(**values), config=SimpleNamespace()
+        ),
+    )
+
+
+def first_logits(**more: Any) -> np.ndarray:
+    # What a decoder answers to its first token, which sees itself alone.
+    batch = encode(tiny("gpt2"), ModelInputs(SENTENCE))[0]
+    return forward(tiny("gpt2"), batch, **more)[0].logits[0, 0].numpy()
+
+
+def refused(reads: str, forward: Any, error: str, books: int | None = None) -> str:
+    # Why a model that is given `input_ids` alone does not take them.
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(num_codebooks=books))
+    made: Any = SimpleNamespace(
+        name="m", reads=reads, model=SimpleNamespace(forward=forward, config=config)
+    )
+    return not_taken(made, {"input_ids": 0}, ValueError(error))
