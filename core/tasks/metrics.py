@@ -71,7 +71,7 @@ def balanced_accuracy(confusion: Sequence[Sequence[int]]) -> float:
 
 def majority_class(train: Sequence[Any], test: Sequence[Any]) -> tuple[Any, float]:
     """The most frequent class of the training items, and its share of the test items."""
-    majority = Counter(train).most_common(1)[0][0]
+    majority = Counter(train).most_common()[0][0]
     return majority, sum(item == majority for item in test) / len(test)
 
 
@@ -131,7 +131,7 @@ def by_length(
     """The metric and the number of examples for sources of 1–10 tokens, 11–20, …; empty buckets are left out."""
     buckets: dict[int, list[int]] = {}
     for i, source in enumerate(sources):
-        buckets.setdefault(max(0, len(source) - 1) // BUCKET, []).append(i)
+        buckets.setdefault((len(source) - 1) // BUCKET, []).append(i)
     return {
         f"{BUCKET * b + 1}–{BUCKET * (b + 1)}": (
             metric([predictions[i] for i in rows], [targets[i] for i in rows]),

@@ -52,7 +52,7 @@ def number(cell: str, comma: bool, thousands: bool = True) -> float | None:
 def decimal_comma(cells: Sequence[str], usual: bool) -> bool:
     """Whether more of these cells are numbers with a decimal comma than with a point; `usual` for as many."""
     point, comma = (sum(number(cell, sign) is not None for cell in cells) for sign in (False, True))
-    return usual if point == comma else comma > point
+    return comma > point or usual and comma == point
 
 
 def date_order(cells: Sequence[str]) -> str:
@@ -147,7 +147,7 @@ class TableTask(LabelledTask):
         rows = [example.source for example in examples]
         mask = torch.tensor([[value is not None for value in row] for row in rows])
         raw = torch.tensor(
-            [[0.0 if value is None else value for value in row] for row in rows],
+            [[math.nan if value is None else value for value in row] for row in rows],
             dtype=torch.float64,
         )
         return torch.where(mask, (raw - self.centre) / self.scale, 0.0).float(), mask
@@ -289,7 +289,7 @@ class Sheet:
     names: tuple[str, ...]
     rows: tuple[Row, ...]
     comma: bool
-    named: bool
+    named: bool = False
     decimal: str = "auto"
 
     def has_comma(self, cells: Sequence[str]) -> bool:
@@ -335,7 +335,7 @@ def sheet_of(data: str, header: str, decimal: str = "auto") -> Sheet:
             if re.fullmatch(r"[\d.,]+", cell)
         ]
         comma = delimiter == ";" and not any("." in cell for cell in numeric)
-    sheet = Sheet((), (), comma, False, decimal)
+    sheet = Sheet((), (), comma, decimal=decimal)
     first = rows[0].cells
     numbers = sheet.numbers(first, comma)
     named = (

@@ -62,8 +62,11 @@ def csv_of(rows=ROWS, head=HEAD, mark=","):
     return "\n".join([head.replace(",", mark), *(mark.join(row) for row in rows)])
 
 
-def changed(row):
-    return csv_of([row(i, *cells) for i, cells in enumerate(ROWS)])
+def changed(row, count=40):
+    return csv_of([row(i, *cells) for i, cells in enumerate(ROWS[:count])])
+
+
+MANY = "\n".join(f"id {i},{'ab'[i % 2]}" for i in range(1001))
 
 
 IDENTIFIERS = "id,answer\n" + "\n".join(f"{i * i},{'ab'[i % 2]}" for i in range(30))
@@ -157,6 +160,7 @@ def named(*columns, **more):
             {"rows": ((0.25,), (1.25,), (2.25,), (3.25,))},
         ),
         (THOUSANDS, {"header": "no"}, {"rows": ((1.5,),)}),
+        (THOUSANDS.replace(".", ","), {"header": "no"}, {"rows": ((1.5,),)}),
         (THOUSANDS, {"header": "no", "decimal": "comma"}, {"rows": ((1500.0,),)}),
         (
             COMMAS,
@@ -177,6 +181,22 @@ def named(*columns, **more):
         (csv_of(), {"columns": "name"}, {"kinds": 40}),
         (IDENTIFIERS, {"columns": "id"}, {"rows": ((0.0,), (1.0,), (4.0,), (9.0,))}),
         (csv_of(ROWS[:20]), {}, {"count": 20}),
+        # As many classes, kinds of few rows and kinds that are chosen as there may be, and rare classes.
+        (csv_of(head="size,,name,unit,answer"), {"header": "yes"}, named("size", "column 2")),
+        ("\n".join(f"{i * i % 97},c{i % 30}" for i in range(90)), {}, {"count": 90}),
+        (changed(lambda i, a, b, *rest: (a, f"c{i % 8}", *rest), 20), {}, named("size", "colour")),
+        (changed(lambda i, a, b, *rest: (a, f"c{i % 9}", *rest), 20), {}, named("size")),
+        (MANY.rsplit("\n", 1)[0], {"columns": "1"}, {"kinds": 1000}),
+        (
+            "\n".join(f"{i % 9},{cell}" for i, cell in enumerate("a" * 20 + "bbbccd")),
+            {},
+            {"said": "Classes with too few rows for a held-out row: c, d."},
+        ),
+        (
+            changed(lambda i, *row: (*row[:4], "?" if i in (7, 9, 11) else row[4])),
+            {},
+            {"said": "Lines 9, 11, 13 have no answer and are left out."},
+        ),
     ],
 )
 def test_a_table_is_read(data, params, expected):
@@ -219,6 +239,22 @@ PAIRED = [(str(i % 2), ("red", "blue")[i % 2], ("yes", "no")[i // 2 % 2]) for i 
             changed(lambda i, *row: ("big" if i == 30 else row[0], *row[1:])),
             {},
             "size holds numbers, but line 32 has 'big'",
+        ),
+        (
+            changed(lambda i, *row: ("big" if i == 3 else row[0], *row[1:]), 20),
+            {},
+            "line 5 has 'big'",
+        ),
+        (
+            "\n".join(f"{'x' if 1 < i < 6 else i / 2},{'ab'[i % 2]}" for i in range(100)),
+            {},
+            "line 3 has 'x', line 4 has 'x', line 5 has 'x'. Correct",
+        ),
+        (MANY, {"columns": "1"}, "1,001 different texts; at most 1,000"),
+        (
+            "review,mood\n" + "\n".join(f"{'like ' * (i > 0)},{'ab'[i % 2]}" for i in range(20)),
+            {"text": "review"},
+            "review has 19 texts; at least 20",
         ),
         (
             changed(lambda i, *row: ("1e999" if i == 30 else row[0], *row[1:])),
@@ -293,6 +329,8 @@ def test_a_text_column_is_read_word_by_word():
     assert not {e.source for e in task.held_out(99)} & {e.source for e in task.trained()}
     assert task.baseline()[1] == 1.0, "a word tells it, and word counts find the word"
     assert task.example("I hate it").source == ("i", "hate", "it")
+    some = parse_table("\n".join([*data.split("\n")[:21], ",good"]), "auto", "", "review")
+    assert (len(some.labels), some.notes[1]) == (20, "Line 22: no review, left out.")
     long = data.replace("thing 0", "x " * 126).replace("thing 1,", f"{'x ' * 127},")
     assert make_task(TaskConfig.of("own_table", data=long)).notes[-1].startswith("1 texts are cut")
 
@@ -414,6 +452,7 @@ def test_words_of_a_row_and_rows_that_are_typed():
         with pytest.raises(ValueError, match=words):
             task.example(typed)
     assert task.shape.columns == (0, 3) and (task.centre[1], task.scale[1]) == (0, 1)
+    assert task.flat([row])[0, 1:].tolist() == [0, 0, 1], "missing, blue, red"
 
 
 def test_iris_is_learned_and_the_petals_are_looked_at(monkeypatch):
@@ -467,8 +506,8 @@ def test_dates_are_days_since_1970(day):
 
 def test_times_orders_and_what_is_no_date():
     assert date("1970-01-02T06:00:00Z") == 1.25 and DAY.word(1.25) == "1970-01-02 06:00:00"
-    assert date_order(["3/4/2020", "5/31/2020"]) == "month/day/year"
-    assert date_order(["3/4/2020", "31/5/2020"]) == date_order(["3/4/2020"]) == "day/month/year"
+    assert date_order(["3/4/2020", "12/31/2020"]) == "month/day/year"
+    assert date_order(["3/4/2020", "31/5/2020"]) == date_order(["3/12/2020"]) == "day/month/year"
     assert (
         date_order(["2020-03-04"]),
         [date(cell) for cell in ("31.2.2020", "2020", "1.2.20", "1/2-2020", "2020-13-01", "soon")],
@@ -812,6 +851,7 @@ def test_text_too_long_for_a_setting_is_stored_when_a_run_is_made(monkeypatch, r
     monkeypatch.setattr(reading, "INLINE", 1_000)
     config = recommended(make_task(TaskConfig.of("own_pairs", data=STORED)), "transformer", **SMALL)
     run = create_run(config)
+    assert reading.put_if_long("x" * 1_000) == "x" * 1_000
     assert (
         reading.is_reference(run.config().task["data"])
         and reading.read(str(run.config().task["data"])) == STORED == config.task["data"]
@@ -872,6 +912,11 @@ def test_a_text_comes_back_from_its_bytes(coding):
     assert decode_text("Größe;µ\nπ".encode(coding)) == "Größe;µ\nπ"
 
 
+def test_a_text_may_be_as_long_as_is_said():
+    text = "\N{GRINNING FACE}" * MAX_SIGNS  # of four bytes each
+    assert reading.validate_text(decode_text(text.encode())) == text
+
+
 @each(
     ("data", "words"),
     [
@@ -879,6 +924,7 @@ def test_a_text_comes_back_from_its_bytes(coding):
             "a,b\nGrün,1\n".encode("latin-1"),
             "Line 2 is not UTF-8: its byte 3 is 0xFC .in Windows-1252 'ü'",
         ),
+        *((bytes([97, n]), r"'\).  *Save the file") for n in (0x81, 0x8D, 0x8F, 0x90, 0x9D)),
         (b"PK\x03\x04rest", "Excel workbook"),
         (b"%PDF-1.7", "a PDF"),
         (b"\xff\xfea\x00b", "UTF-16, but breaks off at byte"),
@@ -898,7 +944,10 @@ def test_bytes_that_are_no_text_are_named(data, words):
         ("ab\ncd\x00e\n", "Line 2 holds the control character U.0000"),
         ("ab\ud800", "Line 1 holds the control character U.D800"),
         ("x" * (MAX_SIGNS + 1), "4,000,001 characters; at most 4,000,000"),
-        ("only one column\nof words\n", "single column"),
+        ("only one column\nof words\n", "single column: .* separates 'only one column'"),
+        ("\nab\ncd\x00e\n", "Line 3 holds the control character U.0000"),
+        ('a,b;c\na,b\na,b\nd,"e";f\n', "Semicolons separate"),
+        ("a\tb\n" + "1\n" * 3, r"line 3 has 1; line 4 has 1\. Tabs separate"),
         (
             "a,b\n1,2\n\n3,4,5\n6\n",
             "line 1 has 2 cells, line 4 has 3; line 5 has 1. Commas separate",
@@ -936,6 +985,7 @@ def test_lines_are_counted_over_quoted_line_ends_and_blank_lines():
         ("1,5;2,5\n3,5;4,5\n", ";", ("1,5", "2,5")),
         ("a, b\tc\nd, e\tf\n", "\t", ("a, b", "c")),
         ("a|b\nc|d\n", "|", ("a", "b")),
+        (",".join("x" * MAX_COLUMNS), ",", ("x",) * MAX_COLUMNS),
         ("Hello; you,Salut\nBye,Adieu\n", ",", ("Hello; you", "Salut")),
         ('"Hi," she said\tfirst\nBye "now\tlast\n', "\t", ('"Hi," she said', "first")),
     ],
