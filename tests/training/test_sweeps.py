@@ -81,11 +81,13 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
     sixty = sweep_config(axis="layers", values=(1, 2, 3, 4, 5, 6), seeds=tuple(range(10)))
     assert len(sixty.cells) == 60, "more are refused"
     one, other = config.run(0, 1), config.run(1, 1)
-    assert one.steps == other.steps == config.base.steps and one.seed == 1 and not one.finish_early
+    whole = dict(finish_early=False, num_examples=1, max_seconds=3_600, max_train_seconds=3_600)
+    assert one == replace(config.base, model=one.model, seed=1, **whole)
     assert [run.model.attention.score.key for run in (one, other)] == ["dot", "general"]
     assert replace(one, model=other.model) == other
-    run = sweep_config(equal="seconds", seconds=3.0).run(0, 0)
-    assert (run.max_train_seconds, run.steps, run.schedule) == (3.0, 20_000, "constant")
+    run = sweep_config(base=small_run(patience=3), equal="seconds", seconds=3.0).run(0, 0)
+    ends = run.max_train_seconds, run.steps, run.schedule, run.patience, run.record_every
+    assert ends == (3.0, 20_000, "constant", 0, 20)
     swept = sweep_config(equal="seconds", axis="schedule", values=("cosine", "constant"))
     assert swept.run(0, 0).schedule == "cosine", "what is varied is varied"
 
@@ -102,6 +104,8 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
         ("num_heads", 4, lambda run: (run.model.num_heads, run.model.attention.num_heads), (4, 4)),
         ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout), (0.2, 0.2)),
         ("layers", 2, lambda run: (run.model.layers, run.model.d_ff), (2, 16)),
+        ("d_ff", 0, lambda run: vary(run, "d_model", 4).model.d_ff, 0),
+        ("d_ff", 1, lambda run: vary(run, "d_model", 4).model.d_ff, 1),
         ("learning_rate", 1e-4, lambda run: run.learning_rate, 1e-4),
         ("task.length", 7, lambda run: run.task["length"], 7),
         ("kind", "recurrent", lambda run: (run.model.kind, run.steps), ("recurrent", 4)),
@@ -192,6 +196,8 @@ def test_values_in_words():
     for axis, value, text in (
         ("score", None, "No attention"),
         ("tied", True, "yes"),
+        ("tied", False, "no"),
+        ("learning_rate", 1e-4, "0.0001"),
         ("d_model", 16, "16"),
         ("position", Choice("rope"), "RoPE"),
         ("schedule", "inverse_sqrt", "inverse sqrt"),
@@ -496,7 +502,8 @@ def test_a_loss_that_is_no_number_and_overfitting_on_a_small_table():
     wild = dict(learning_rate=1.0, optimizer="sgd", clip=1e9, schedule="constant")
     findings = findings_of(small_run(steps=80, record_every=2, **wild))
     assert {"diverged", "exploding", "rate_high"} & findings.keys()
-    assert keys(falling(3), failed="The loss is no longer a number at step 31; …") == {"diverged"}
+    (lost,) = estimating.diagnose(falling(3), BASE, 3.0, "The loss is no longer a number at step 3")
+    assert lost.text == "The loss is no longer a number; the last one measured was 1.92 at step 20."
     iris = recommended(make_task(TaskConfig.of("iris")), "classifier", learning_rate=1e-2)
     assert "memorizes its examples" in findings_of(iris)["overfitting"]
 
@@ -505,8 +512,14 @@ def changed(*steps: int, **values: Any) -> list[Record]:
     return [replace(r, **values) if i in steps or not steps else r for i, r in enumerate(falling())]
 
 
+def lossy(*losses: float) -> list[Record]:
+    """Records of these losses, of which the training loss falls."""
+    return [Record(10 * i, loss=one, train_loss=9 - i / 9) for i, one in enumerate(losses)]
+
+
 SLOW = [replace(r, loss=2.9 - 0.05 * i) for i, r in enumerate(falling())]
 STILL = [replace(r, loss=3.0) for r in falling()]
+WORSE = [replace(r, loss=3.0 + (r.step > 0)) for r in STILL]
 OVERFITS = falling(6) + [
     Record(60 + 10 * i, train_loss=0.5 - 0.1 * i, loss=1.5 + 0.1 * i, gradient=0.5)
     for i in range(3)
@@ -518,15 +531,66 @@ OVERFITS = falling(6) + [
     [
         (changed(9, gradient=80.0), {"exploding"}),
         (changed(9, gradient=3.0), set()),
-        ([replace(r, gradient=1e-7) for r in SLOW], {"vanishing"}),
+        # Above thirty times the usual 0.5, and above the clip of 1; not before there is a usual one.
+        (changed(9, gradient=20.0), {"exploding"}),
+        (changed(9, gradient=15.0), set()),
+        (changed(3, gradient=80.0), set()),
+        (changed(4, gradient=80.0), {"exploding"}),
+        ([replace(r, gradient=5.0 if r.step == 90 else 0.01) for r in falling()], {"exploding"}),
+        ([replace(r, gradient=1.0 if r.step == 90 else 0.01) for r in falling()], set()),
+        ([replace(r, gradient=1e-5) for r in SLOW], {"vanishing"}),
+        ([replace(r, gradient=1.1e-5) for r in SLOW], set()),
+        ([replace(r, gradient=1e-7 if r.step > 80 else 0.5) for r in SLOW], {"vanishing"}),
+        ([replace(r, gradient=1e-7 if r.step > 90 else 0.5) for r in SLOW], set()),
+        ([replace(r, gradient=1e-7, loss=min(r.loss, 3 - r.step / 33)) for r in SLOW], set()),
+        # Three records in a row, of which one may not name the part.
+        ([replace(r, gradients={"first": 9e-4, "last": 0.5}) for r in SLOW], set()),
+        (
+            [
+                replace(r, gradients={"last": 0.5} | ({"first": 1e-6} if r.step != 100 else {}))
+                for r in SLOW
+            ],
+            {"fading"},
+        ),
+        *(
+            (
+                [
+                    replace(r, gradients={"first": 1e-6 if r.step > step else 0.3, "last": 0.5})
+                    for r in SLOW
+                ],
+                told,
+            )
+            for step, told in ((80, {"fading"}), (90, set()))
+        ),
         ([replace(r, gradients={"first": 1e-6, "last": 0.5}) for r in SLOW], {"fading"}),
         # A learned task may have no gradient left.
         (changed(*range(1, 12), loss=0.01, gradient=1e-7, gradients={"a": 1e-9, "b": 1e-7}), set()),
-        (changed(data_share=0.5), {"starving"}),
+        (changed(data_share=0.2), {"starving"}),
         (changed(9, 10, 11, data_share=0.5), {"starving"}),
         (changed(0, 1, 10, 11, data_share=0.5), set()),
         ([replace(r, gradients={"first": 5e-4, "last": 0.5}) for r in SLOW], {"fading"}),
         (OVERFITS, {"overfitting"}),
+        # A tenth and 0.03 above the smallest loss, three records in a row, while the training loss falls.
+        (lossy(3, 2.99, 2, 2.24, 2.24, 2.24), {"overfitting"}),
+        (lossy(3, 2.99, 2, 2.1, 2.1, 2.24, 2.25), {"overfitting"}),
+        (lossy(3, 2.99, 2, 2.22, 2.22, 2.22), set()),
+        (lossy(3, 2.99, 2.5, 2, 2.3, 2.3), set()),
+        (
+            [*lossy(3, 2.99, 2.5, 2, 2.3, 2.3), Record(60, loss=9.0, train_loss=0.1, final=True)],
+            set(),
+        ),
+        ([replace(r, train_loss=1.0) for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)], set()),
+        (lossy(1, 2, 2, 2, 2, 2), {"still"}),
+        (lossy(3, 2.99, 2.91, 3.3, 3.3, 3.3), {"overfitting", "rate_high"}),
+        (lossy(3, 2.99, 2.92, 3.3, 3.3, 3.3), {"rate_high"}),
+        # A hundredth below the three records before, or three hundredths below the start and guessing.
+        (lossy(3, 3, 3, 3, 3, 3, 2.975, 2.975, 2.975), {"still"}),
+        (lossy(3, 3, 3, 3, 3, 3, 2.965, 2.965, 2.965), set()),
+        (lossy(*[2.95] * 11, 3, 3, 2.99, 2.96, 2.96), set()),
+        (lossy(3, *[2.92] * 8), {"still"}),
+        (lossy(3, *[2.9] * 8), set()),
+        (lossy(5, *[2.92] * 8), {"still"}),
+        (lossy(3, *[math.inf] * 8), set()),
         (STILL, {"still"}),
         # Too soon.
         *(([replace(r, gradient=1e9, loss=50.0) for r in falling(n)], set()) for n in (0, 1, 5)),
@@ -542,7 +606,16 @@ def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
     assert "first gets 2e-06" in one.text
     rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
     assert "overfitting" not in keys(falling(6) + rises)
-    assert keys(STILL, replace(BASE, optimizer="sgd")) == {"rate_dead"}
+    for records, rate, optimizer, key in (
+        (STILL, 1e-2, "adamw", "rate_high"),
+        (STILL, 9e-3, "adamw", "still"),
+        (STILL, 2e-4, "adamw", "rate_dead"),
+        (STILL, 3e-4, "adamw", "still"),
+        (STILL, 1e-2, "sgd", "rate_dead"),
+        (WORSE, 3e-4, "sgd", "rate_high"),
+        (WORSE, 2e-4, "adamw", "rate_dead"),
+    ):
+        assert keys(records, replace(BASE, learning_rate=rate, optimizer=optimizer)) == {key}
     assert keys(STILL, replace(BASE, warmup=90)) == set(), "a tenth of the run after its warm-up"
     assert keys(STILL, replace(BASE, warmup=89)) == {"still"}
 
@@ -590,12 +663,13 @@ def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch)
         recommended(make_task(TaskConfig.of(task)), batch_size=8)
         for task in ("own_pairs", "reverse")
     )
-    paced = Mock(return_value=estimating.Pace(1, 1, 1))
+    paced = Mock(return_value=estimating.Pace(60, 600, 6000))
     monkeypatch.setattr(estimating, "pace", paced)
     estimating._pace.cache_clear()
     for now, batch, times in ((1000.0, 8, 1), (1001.0, 8, 1), (1100.0, 8, 2), (1100.0, 9, 3)):
         monkeypatch.setattr(estimating.time, "monotonic", lambda now=now: now)
-        assert "About" in estimating.time_needed(replace(own, batch_size=batch))
+        needed = estimating.time_needed(replace(own, batch_size=batch, steps=50, held_out=20))
+        assert needed.startswith("About 514.2 h for 50 steps")
         assert paced.call_count == times
     assert not estimating.time_needed(other) and paced.call_count == 3
     estimating._pace.cache_clear()
@@ -603,9 +677,20 @@ def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch)
 
 def test_words_name_the_cap_that_would_end_it():
     config = recommended(make_task(TaskConfig.of("own_pairs")), steps=1000, max_seconds=100.0)
-    short, long = (estimating.in_words(config, seconds) for seconds in (80.0, 400.0))
-    assert "80 s" in short and "near step" not in short
-    assert "7 min" in long and "near step 250" in long
+    about = "About {} for 1,000 steps, measured from a few steps on this machine.".format
+    capped = (
+        " The time limit of 2 min would end it near step {}: allow more seconds, or take a smaller model."
+    ).format
+    assert [
+        estimating.in_words(replace(config, patience=waits), seconds)
+        for waits, seconds in ((0, 80.0), (0, 100.0), (0, 400.0), (0, 1e9), (3, 80.0))
+    ] == [
+        about("80 s"),
+        about("2 min"),
+        about("7 min") + capped(250),
+        about("277777.8 h") + capped(1),
+        about("80 s") + " It stops earlier if 3 records in a row bring no smaller validation loss.",
+    ]
     durations = [estimating.duration(seconds) for seconds in (0.2, 89, 90, 5_400)]
     assert durations == ["1 s", "89 s", "2 min", "1.5 h"]
 
@@ -689,13 +774,18 @@ def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
         assert (back.difference, back.low, back.high) == pytest.approx(inverse)
     theirs = ttest_rel(np.log([2.0, 8.0, 4.0]), np.log([1.0, 2.0, 2.0]))
     assert one.p == pytest.approx(theirs.pvalue)
+    assert compare([{**a, 3: 0.0}, {**b, 3: 1.0}], "positive") == [one], "0 has no logarithm"
 
 
 def test_equal_differences_are_tested_by_the_step_of_the_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
     assert [comparison.p for comparison in compare([same, same])] == [1.0]
     assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
-    assert compare([same, far], "share", 1e-3)[0].significant
+    ends = 1.9995, 0.0005  # of a share that counts as half a step inside its bound
+    slope = sum(1 / end for end in ends) * 1e-3 / 3**0.5
+    p = 2 * stats.t.sf(math.log(ends[0] / ends[1]) / slope, 2)
+    for pair in ([same, far], [far, same]):
+        assert compare(pair, "share", 1e-3)[0].p == pytest.approx(p)
     assert not compare([same, one_item], "share", 1e-3)[0].significant
     seed = np.array([0.0, 10.0, 20.0, 30.0])  # a spread that seeds share
     (comparison,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
@@ -741,6 +831,8 @@ def test_a_spread_and_its_interval_by_hand():
         assert seed_stats(values).interval == pytest.approx(ends, rel=1e-3)
     assert seed_stats([3.0]).interval is seed_stats([3.0]).std is seed_stats([None, None]) is None
     assert seed_stats([0.5, 1.7], "share").interval is None
+    ratios, losses = (seed_stats([2.0, 3.0, 7.0], unit).interval for unit in ("times", "positive"))
+    assert ratios == losses, "of the mean itself"
 
 
 @each("unit", sorted(UNITS))
@@ -770,11 +862,17 @@ def test_intervals_by_other_peoples_code():
         stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
     )
     logs = np.log(values)
+    assert UNITS["times"].back(1e3) == UNITS["times"].back(700.0) == math.exp(700)
     ends = stats.t.interval(0.95, 4, logs.mean(), stats.sem(logs))
     assert mean_interval(values, "times")[1:] == pytest.approx(np.exp(ends))
     half = stats.t.ppf(0.975, 4) * stats.sem(values) / (mean * (1 - mean))  # the delta method
     ends = expit(logit(mean) - half), expit(logit(mean) + half)
     assert mean_interval(values, "share")[1:] == pytest.approx(ends)
+    assert mean_interval([-1e-6, 0.4, 1 + 1e-6], "share") == mean_interval([0.0, 0.4, 1.0], "share")
+    half = stats.t.ppf(0.975, 2) * 0.02 / 3**0.5 / (0.01 * 0.99)  # of the step of the measure
+    for value, bound in ((1.0, expit(logit(0.99) - half)), (0.0, expit(logit(0.01) + half))):
+        found = mean_interval([value] * 3, "share", resolution=0.02)
+        assert sorted(found) == pytest.approx(sorted((value, value, bound)))
     for held in range(6):
         theirs = stats.binomtest(held, 5).proportion_ci(0.95, "exact")
         assert mean_interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
