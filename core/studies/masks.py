@@ -114,14 +114,11 @@ def torch_check(mask: Choice, tokens: tuple[str, ...], real: int | None) -> Torc
         else (steps.mask.expand(steps.scores.shape)[0])
     )
     x = embed(tokens, D_MODEL, SEED)
-    projection = layer.projection
-    first = projection.query.bias is not None
-    other = torch.nn.MultiheadAttention(D_MODEL, HEADS, bias=first, batch_first=True).eval()
+    projection = layer.projection  # whose biases begin as 0, like PyTorch's
+    other = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True).eval()
     maps = (projection.query, projection.key, projection.value)
     with torch.inference_mode():
         other.in_proj_weight.copy_(torch.cat([each.weight for each in maps]))
-        if first:
-            other.in_proj_bias.copy_(torch.cat([each.bias for each in maps]))
         converted, copied = (
             other(x, x, x, attn_mask=each, average_attn_weights=False)[1][0]
             for each in (~allowed, allowed)

@@ -65,7 +65,7 @@ def shuffle_effect(
 def shuffle(count: int, seed: int, times: int) -> Tensor:
     """A random order of `count` words, never their own order unless there is one word."""
     order = torch.randperm(count, generator=seeded_generator(seed, f"shuffle {times}"))
-    return order.roll(1) if count > 1 and bool((order == torch.arange(count)).all()) else order
+    return order.roll(1) if torch.equal(order, torch.arange(count)) else order
 
 
 def added_vectors(

@@ -257,7 +257,7 @@ def measure_induction(
         TaskConfig.of("induction"),
         model,
         steps=steps,
-        record_every=max(1, steps // POINTS),
+        record_every=steps // POINTS,
         schedule="constant",
         held_out=1,
         num_examples=1,

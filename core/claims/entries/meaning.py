@@ -118,7 +118,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
             states := reader.states(reader.letters(batch.source), batch.source_mask),
             weights_of(reader, states, batch),
         )
-    yield ACCURACY, float((logits.argmax(-1) == batch.target_out).float().mean()), None
+    yield ACCURACY, float((logits.argmax(1) == batch.target_out).float().mean()), None
     if condition in (CONTEXT, ALONE):
         few = task.collate(task.held_out(WORDS))
         yield BY_GRADIENT, agreement(reader, few, by_gradient(reader, few)), None
@@ -165,7 +165,7 @@ def by_gradient(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
     letters = reader.letters(batch.source).requires_grad_()
     states = reader.states(letters, batch.source_mask)
     weights = reader.weights(states, batch.source_mask).detach()
-    reader.classify(states, weights).softmax(-1).amax(-1).sum().backward()
+    reader.classify(states, weights).softmax(1).amax(1).sum().backward()
     assert letters.grad is not None
     return (letters.grad * letters.detach()).sum(-1).abs()
 
@@ -177,8 +177,8 @@ def by_ablation(reader: Reader, batch: Batch) -> Float[Tensor, "B S"]:
     for row, (source, mask) in enumerate(zip(batch.source, batch.source_mask, strict=True)):
         word = source[mask]
         left = torch.stack([torch.cat((word[:i], word[i + 1 :])) for i in range(len(word))])
-        whole = reader(word[None], torch.ones_like(word[None], dtype=torch.bool)).softmax(-1)
-        outputs = reader(left, torch.ones_like(left, dtype=torch.bool)).softmax(-1)
+        whole = reader(word[None], torch.ones_like(word[None], dtype=torch.bool)).softmax(1)
+        outputs = reader(left, torch.ones_like(left, dtype=torch.bool)).softmax(1)
         change[row, : len(word)] = distance(outputs, whole.expand_as(outputs))
     return change
 
@@ -203,13 +203,13 @@ def by_permutation(reader: Reader, batch: Batch, seed: int) -> float:
     draw = torch.Generator().manual_seed(seed)
     states, mask = reader.states(reader.letters(batch.source), batch.source_mask), batch.source_mask
     weights = own_weights(reader, states, batch)
-    whole, changes = reader.classify(states, weights).softmax(-1), []
+    whole, changes = reader.classify(states, weights).softmax(1), []
     for _ in range(TRIALS):
         order = (
-            torch.rand(weights.shape, generator=draw).masked_fill(~mask, 2.0).argsort(-1)
+            torch.rand(weights.shape, generator=draw).masked_fill(~mask, torch.inf).argsort(1)
         )  # padding stays last
         changes.append(
-            distance(reader.classify(states, weights.gather(1, order)).softmax(-1), whole)
+            distance(reader.classify(states, weights.gather(1, order)).softmax(1), whole)
         )
     return float(torch.stack(changes).median(0).values.mean())
 
@@ -220,15 +220,15 @@ def other_weights(reader: Reader, batch: Batch) -> float:
     with torch.no_grad():
         states = reader.states(reader.letters(batch.source), batch.source_mask)
         weights = own_weights(reader, states, batch)
-        whole = reader.classify(states, weights).softmax(-1)
+        whole = reader.classify(states, weights).softmax(1)
     hidden = ~batch.source_mask
     scores = seeded_normal(*weights.shape, seed=0, name="claim.other").requires_grad_()
     optimizer, best = torch.optim.Adam([scores], 0.1), torch.zeros(len(weights))
     for _ in range(SEARCH):
-        others = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        others = scores.masked_fill(hidden, -torch.inf).softmax(1)
         apart, change = (
             divergence(others, weights),
-            distance(reader.classify(states, others).softmax(-1), whole),
+            distance(reader.classify(states, others).softmax(1), whole),
         )
         best = torch.where(change <= CLOSE, torch.maximum(best, apart.detach()), best)
         optimizer.zero_grad()
@@ -239,7 +239,7 @@ def other_weights(reader: Reader, batch: Batch) -> float:
 
 def distance(first: Float[Tensor, "B K"], second: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
     """The total variation distance: half the sum of the differences, from 0 to 1."""
-    return (first - second).abs().sum(-1) / 2
+    return (first - second).abs().sum(1) / 2
 
 
 def divergence(first: Float[Tensor, "B S"], second: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
@@ -249,7 +249,7 @@ def divergence(first: Float[Tensor, "B S"], second: Float[Tensor, "B S"]) -> Flo
 
 def entropy(weights: Float[Tensor, "B S"]) -> Float[Tensor, " B"]:
     """−Σ w ln w, with a finite gradient where a weight is 0."""
-    return -(weights * weights.clamp(min=1e-12).log()).sum(-1)
+    return -(weights * weights.clamp(min=1e-12).log()).sum(1)
 
 
 EXPLANATION = Claim(
