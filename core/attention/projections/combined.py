@@ -78,7 +78,7 @@ class Convolved(MultiHead):
         self.taps = nn.Parameter(torch.empty(width, 3 * d_model).uniform_(-bound, bound))
         self.gain = nn.Parameter(torch.ones(d_model // num_heads))
         self.passes = GATES.get(gate)
-        self.gate = linear(d_model, d_model) if self.passes else None
+        self.gate: Any = linear(d_model, d_model) if self.passes else None
 
     def forward(
         self,
@@ -138,9 +138,7 @@ class Convolved(MultiHead):
         self, out: Float[Tensor, "B H T D"], x: Float[Tensor, "B T C"]
     ) -> Float[Tensor, "B T C"]:
         out = merge_heads(F.rms_norm(out, out.shape[-1:], self.gain, EPSILON))
-        return self.output(
-            out if self.gate is None or self.passes is None else out * self.passes(self.gate(x))
-        )
+        return self.output(out if self.passes is None else out * self.passes(self.gate(x)))
 
 
 DIFFERENTIAL_EPSILON = 1e-5  # of the norm of each head's output, as in the paper's own code

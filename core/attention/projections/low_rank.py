@@ -258,7 +258,7 @@ class GroupedTied(StoresLess):
         self.num_heads, self.kv_heads, self.rotated = num_heads, kv_heads, rotated_size(size)
         self.query, self.output = linear(d_model, d_model), linear(d_model, d_model)
         self.tied = linear(d_model, kv_heads * size)
-        self.turned_key = linear(d_model, self.rotated) if self.rotated else None
+        self.turned_key: Any = linear(d_model, self.rotated) if self.rotated else None
         self.turn = Rotary(self.rotated, base, layout) if self.rotated else None
 
     def queries(self, x: Float[Tensor, "B T C"], offset: int = 0) -> Float[Tensor, "B H T D"]:
@@ -277,7 +277,7 @@ class GroupedTied(StoresLess):
     def cached(self, context: Float[Tensor, "B S C"], offset: int = 0) -> tuple[Tensor, ...]:
         """The tied states (B, G, S, D), and the shared rotated key (B, 1, S, P)."""
         tied = split_heads(self.tied(context), self.kv_heads)
-        if self.turn is None or self.turned_key is None:
+        if self.turn is None:
             return tied, tied.new_empty(tied.shape[0], 1, tied.shape[2], 0)
         return tied, self.turn.rotate(split_heads(self.turned_key(context), 1), offset)
 
