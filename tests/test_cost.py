@@ -185,6 +185,13 @@ SIZED += [
         ),
         *((case(*row), 256, 256, None, 0.25) for row in SIZED),
         *(
+            (
+                case("exact", mask).with_(normalizer=Choice.of("softmax", temperature=0.5)),
+                *(512, 512, None, 0.001),
+            )
+            for mask in ("none", "causal")
+        ),
+        *(
             (AttentionConfig(96, 4, kernel=Choice.of(key, chunk=chunk)), *sizes, 0.2)
             for key, chunk, *sizes in [
                 *(

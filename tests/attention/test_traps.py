@@ -287,8 +287,12 @@ ALL_SCORES = {
             {"projection": "differential", "d_model": 15, "num_heads": 3},
         ),
         (
-            "buckets = 64.*max_distance = 10.*take max_distance ≥ 17",
-            {"position": Choice.of("t5", buckets=64, max_distance=10)},
+            "buckets = 64.*max_distance = 16.*take max_distance ≥ 17",
+            {"position": Choice.of("t5", buckets=64, max_distance=16)},
+        ),
+        (
+            "buckets = 64.*max_distance = 32.*take max_distance ≥ 33",
+            {"position": Choice.of("t5", buckets=64, max_distance=32, bidirectional=False)},
         ),
         ("character 9", {"position": Choice.of("formula", formula="score + x")}),
         ("keys = 4 is even; take keys = 3 or 5", {"position": Choice.of("multi_token", keys=4)}),
@@ -301,6 +305,11 @@ ALL_SCORES = {
         ("score -", joined(ROPE, Choice.of("formula", formula="score -"))),
         ("position = rope takes no parts; got 1", {"position": Choice.of("rope", Choice("alibi"))}),
         ("odd size, 7; take an even one", {"position": "and", "d_model": 21, "num_heads": 3}),
+        ("odd size, 7; take", {"position": "grid_rope", "d_model": 21, "num_heads": 3}),
+        (
+            "odd size, 1; take",
+            {"position": Choice.of("rope", share=0.5), "d_model": 3, "num_heads": 3},
+        ),
         (
             "projection = latent has rotary positions already",
             {"position": "and", "projection": "latent"},

@@ -277,10 +277,12 @@ def test_dynamic_ntk_turns_queries_and_keys_by_one_base():
 
 def test_p_rope_is_rope_when_all_pairs_turn_and_not_a_share_of_the_dimensions():
     q = torch.randn(1, H, T, 8)
-    rope, shared, half, whole = (
-        layer_of(key, 8 * H, H, share=share).position.rotate(q)
-        for key, share in (("rope", 1.0), ("rope", 0.5), ("p_rope", 0.5), ("p_rope", 1.0))
+    (rope, shared, two), (whole, half, one) = (
+        [layer_of(key, 8 * H, H, share=share).position.rotate(q) for share in (1.0, 0.5, 0.05)]
+        for key in ("rope", "p_rope")
     )
+    assert (one != q).any(-2)[0, 0].nonzero().flatten().tolist() == [0, 4], "one pair at the least"
+    assert (two != q).any(-2)[0, 0].nonzero().flatten().tolist() == [0, 1]
     torch.testing.assert_close((whole, half[..., [0, 1, 4, 5]]), (rope, rope[..., [0, 1, 4, 5]]))
     assert torch.equal(half[..., [2, 3, 6, 7]], q[..., [2, 3, 6, 7]]) and not torch.allclose(
         half, shared
