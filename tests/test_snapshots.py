@@ -94,8 +94,8 @@ def draws() -> dict[str, Any]:
     found = {}
     for key, params in DRAWN:
         task, generator = make_task(TaskConfig.of(key, 3, **params)), torch.Generator()
-        batch, held = task.batch(4, generator.manual_seed(5)), task.held_out(20)
-        one, shown = task.draw(generator, held_out=False), held[:3]
+        batch = task.batch(4, generator.manual_seed(5))
+        one, held = task.draw(generator, held_out=False), task.held_out(20)
         own, label = "data" in dict(task.config.params), task.form == "label"
         found[f"{key} {params}"[:100]] = {
             "batch": [
@@ -104,7 +104,7 @@ def draws() -> dict[str, Any]:
                 if tensor is not None
             ],
             "drawn": str(task.display_tokens(one)),
-            "held out": [f"{task.display_tokens(each)}: {task.places(each)}" for each in shown],
+            "held out": [f"{task.display_tokens(each)}: {task.places(each)}" for each in held[:3]],
             "expected": str(task.expected(held[-1])),
             "task": f"{task.shape}, {task.max_source}, {task.max_target}, {task.metrics}, {task.notes}, "
             f"{task.baseline_loss:.5f}, {label and task.majority(20)}",

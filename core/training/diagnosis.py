@@ -55,16 +55,16 @@ def pace(config: RunConfig, task: Task) -> Pace:
     device = resolve_device(config.device)
     with torch.random.fork_rng(devices=[]):
         model = build_model(config.model, task.shape).to(device)
-        optimizer, data = make_optimizer(config, model), torch.Generator().manual_seed(0)
+        optimizer, data = make_optimizer(config, model), torch.Generator()
         examples = task.held_out(CHUNK)[:CHUNK]
         session = Session(config, task, model, optimizer, data, device, examples)
-        one_step(session, 1)  # the first step is slower
+        one_step(session, config.steps)  # the first step is slower
         started, fastest = time.perf_counter(), [math.inf] * BATCHES
         for _ in range(TIMES):
             for seed, before in enumerate(fastest):  # batches of different lengths
                 session.data.manual_seed(seed)
                 fastest[seed] = min(
-                    before, timeit(lambda: one_step(session, 2).loss.item(), number=1)
+                    before, timeit(lambda: one_step(session, config.steps).loss.item(), number=1)
                 )
             if time.perf_counter() - started > LONGEST:
                 break

@@ -103,7 +103,7 @@ class SweepConfig:
         )
         for index, value in enumerate(values):
             try:
-                self.run(index, self.seeds[0])
+                self.run(index, min(self.seeds))
             except ConfigError as error:
                 what = f"{name_of(self.axis)} = {value_text(self.axis, value):.{LONGEST_QUOTE}}"
                 raise ConfigError(f"{what} is not possible. {error}") from error

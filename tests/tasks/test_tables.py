@@ -752,8 +752,7 @@ def test_steps_follow_from_the_number_of_pairs():
     ],
 )
 def test_passes_over_data_have_bounds(make, steps):
-    first = {size: next(iter(make(size).values())) for size in steps}
-    assert {size: one.steps for size, one in first.items()} == steps
+    assert {size: next(iter(make(size).values())).steps for size in steps} == steps
 
 
 def test_a_batch_has_the_sources_that_are_as_long_or_nearly():

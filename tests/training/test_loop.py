@@ -376,8 +376,8 @@ def test_a_text_goes_on_from_the_last_word_of_each_half():
     for one, example in zip(shown, examples, strict=True):
         assert one.source + one.target == example.source and len(one.predicted) <= 9
         ids = torch.tensor([task.source_vocab.encode(one.source)])
-        first = int(model(ids, ids > 0).logits[0, -1].argmax())
-        assert one.predicted[:1] == tuple(task.target_vocab.decode([first]))
+        first = model(ids, ids > 0).logits[0, -1:].argmax(-1)
+        assert one.predicted[:1] == tuple(task.target_vocab.decode(first))
 
 
 def test_long_targets_of_short_sources_are_read_to_their_end_and_cuts_are_counted():

@@ -3,7 +3,6 @@
 import json
 import math
 import threading
-import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -81,8 +80,15 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
     sixty = sweep_config(axis="layers", values=(1, 2, 3, 4, 5, 6), seeds=tuple(range(10)))
     assert len(sixty.cells) == 60, "more are refused"
     one, other = config.run(0, 1), config.run(1, 1)
-    whole = dict(finish_early=False, num_examples=1, max_seconds=3_600, max_train_seconds=3_600)
-    assert one == replace(config.base, model=one.model, seed=1, **whole)
+    assert one == replace(
+        config.base,
+        model=one.model,
+        seed=1,
+        finish_early=False,
+        num_examples=1,
+        max_seconds=3_600,
+        max_train_seconds=3_600,
+    )
     assert [run.model.attention.score.key for run in (one, other)] == ["dot", "general"]
     assert replace(one, model=other.model) == other
     run = sweep_config(base=small_run(patience=3), equal="seconds", seconds=3.0).run(0, 0)
@@ -105,7 +111,7 @@ def test_equal_steps_change_the_value_and_the_seed_alone():
         ("dropout", 0.2, lambda run: (run.model.dropout, run.model.attention.dropout), (0.2, 0.2)),
         ("layers", 2, lambda run: (run.model.layers, run.model.d_ff), (2, 16)),
         ("d_ff", 0, lambda run: vary(run, "d_model", 4).model.d_ff, 0),
-        ("d_ff", 1, lambda run: vary(run, "d_model", 4).model.d_ff, 1),
+        ("d_ff", 3, lambda run: vary(run, "d_model", 2).model.d_ff, 1),
         ("learning_rate", 1e-4, lambda run: run.learning_rate, 1e-4),
         ("task.length", 7, lambda run: run.task["length"], 7),
         ("kind", "recurrent", lambda run: (run.model.kind, run.steps), ("recurrent", 4)),
@@ -513,7 +519,7 @@ def changed(*steps: int, **values: Any) -> list[Record]:
 
 
 def lossy(*losses: float) -> list[Record]:
-    """Records of these losses, of which the training loss falls."""
+    # Records whose training loss falls.
     return [Record(10 * i, loss=one, train_loss=9 - i / 9) for i, one in enumerate(losses)]
 
 
@@ -542,7 +548,8 @@ OVERFITS = falling(6) + [
         ([replace(r, gradient=1.1e-5) for r in SLOW], set()),
         ([replace(r, gradient=1e-7 if r.step > 80 else 0.5) for r in SLOW], {"vanishing"}),
         ([replace(r, gradient=1e-7 if r.step > 90 else 0.5) for r in SLOW], set()),
-        ([replace(r, gradient=1e-7, loss=min(r.loss, 3 - r.step / 33)) for r in SLOW], set()),
+        ([replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.3)], set()),
+        ([replace(r, gradient=1e-7) for r in lossy(3, 2.5, 2, 1.5, 1, 0.31)], {"vanishing"}),
         # Three records in a row, of which one may not name the part.
         ([replace(r, gradients={"first": 9e-4, "last": 0.5}) for r in SLOW], set()),
         (
@@ -573,13 +580,27 @@ OVERFITS = falling(6) + [
         # A tenth and 0.03 above the smallest loss, three records in a row, while the training loss falls.
         (lossy(3, 2.99, 2, 2.24, 2.24, 2.24), {"overfitting"}),
         (lossy(3, 2.99, 2, 2.1, 2.1, 2.24, 2.25), {"overfitting"}),
+        (lossy(3, 2.99, 2, *[1.1 * 2 + 0.03] * 3), {"overfitting"}),
         (lossy(3, 2.99, 2, 2.22, 2.22, 2.22), set()),
         (lossy(3, 2.99, 2.5, 2, 2.3, 2.3), set()),
         (
             [*lossy(3, 2.99, 2.5, 2, 2.3, 2.3), Record(60, loss=9.0, train_loss=0.1, final=True)],
             set(),
         ),
-        ([replace(r, train_loss=1.0) for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)], set()),
+        (
+            [
+                replace(r, train_loss=0.5 if r.step > 20 else 1.0)
+                for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
+            ],
+            {"overfitting"},
+        ),
+        (
+            [
+                replace(r, train_loss=max(1.0, 3.0 - r.step / 10))
+                for r in lossy(3, 2.99, 2, 2.24, 2.24, 2.24)
+            ],
+            set(),
+        ),
         (lossy(1, 2, 2, 2, 2, 2), {"still"}),
         (lossy(3, 2.99, 2.91, 3.3, 3.3, 3.3), {"overfitting", "rate_high"}),
         (lossy(3, 2.99, 2.92, 3.3, 3.3, 3.3), {"rate_high"}),
@@ -587,7 +608,9 @@ OVERFITS = falling(6) + [
         (lossy(3, 3, 3, 3, 3, 3, 2.975, 2.975, 2.975), {"still"}),
         (lossy(3, 3, 3, 3, 3, 3, 2.965, 2.965, 2.965), set()),
         (lossy(*[2.95] * 11, 3, 3, 2.99, 2.96, 2.96), set()),
+        (lossy(200, *[100] * 5, 99, 99, 99), {"still"}),
         (lossy(3, *[2.92] * 8), {"still"}),
+        (lossy(3, *[0.97 * 3] * 8), {"still"}),
         (lossy(3, *[2.9] * 8), set()),
         (lossy(5, *[2.92] * 8), {"still"}),
         (lossy(3, *[math.inf] * 8), set()),
@@ -644,18 +667,16 @@ def test_own_data_is_timed_and_nothing_random_moves(task, kind):
     assert estimating.estimate(config, made) > config.steps * 1e-5
 
 
-def test_a_busy_moment_is_not_kept(monkeypatch):
-    made = make_task(TaskConfig.of("own_pairs"))
-    config = recommended(made, "recurrent", batch_size=8)
-    calm, pauses = estimating.one_step, iter([0.1] * (estimating.BATCHES + 1))
+def test_a_pace_is_the_fastest_of_each_as_a_moment_may_be_busy(monkeypatch):
+    steps, others = iter(range(24, 0, -1)), iter((9.0, 5.0, 3.0, 3.5))
 
-    def busy(session, step):
-        time.sleep(next(pauses, 0.0))
-        return calm(session, step)
+    def timed(run, repeat, number):
+        return [number * seconds - i for seconds in [next(others)] for i in range(repeat)]
 
-    monkeypatch.setattr(estimating, "one_step", busy)
-    monkeypatch.setattr(estimating, "LONGEST", 60.0)
-    assert estimating.pace(config, made).step < 0.1
+    monkeypatch.setattr(estimating, "timeit", lambda run, number: number * next(steps))
+    monkeypatch.setattr(estimating, "repeat", timed)
+    expected = estimating.Pace(4.5, 8 / 50, (2 + 0.5 / 10 * (6 + 1 - 2) + 4) / 50)
+    assert estimating.pace(small_run(), make_task(small_run().task)) == expected
 
 
 def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch):
@@ -668,8 +689,9 @@ def test_a_page_times_again_what_is_a_minute_old_and_own_data_alone(monkeypatch)
     estimating._pace.cache_clear()
     for now, batch, times in ((1000.0, 8, 1), (1001.0, 8, 1), (1100.0, 8, 2), (1100.0, 9, 3)):
         monkeypatch.setattr(estimating.time, "monotonic", lambda now=now: now)
-        needed = estimating.time_needed(replace(own, batch_size=batch, steps=50, held_out=20))
-        assert needed.startswith("About 514.2 h for 50 steps")
+        assert "About 514.2 h for 50 steps" in estimating.time_needed(
+            replace(own, batch_size=batch, steps=50, held_out=20)
+        )
         assert paced.call_count == times
     assert not estimating.time_needed(other) and paced.call_count == 3
     estimating._pace.cache_clear()
@@ -769,6 +791,7 @@ def test_a_ratio_is_that_of_the_geometric_means_and_its_inverse_the_other_way():
     a, b = {0: 2.0, 1: 8.0, 2: 4.0}, {0: 1.0, 1: 2.0, 2: 2.0}
     (one,), (other,) = compare([a, b], "positive"), compare([b, a], "positive")
     assert one.difference == pytest.approx(16 ** (1 / 3)) and one.sign == "÷"
+    assert not replace(one, p=LEVEL).significant
     inverse = (1 / one.difference, 1 / one.high, 1 / one.low)
     for back in (other, one.swapped()):
         assert (back.difference, back.low, back.high) == pytest.approx(inverse)
@@ -781,11 +804,11 @@ def test_equal_differences_are_tested_by_the_step_of_the_measure():
     same, far, one_item = (dict.fromkeys(range(3), value) for value in (1.0, 0.0, 0.999))
     assert [comparison.p for comparison in compare([same, same])] == [1.0]
     assert [comparison.p for comparison in compare([same, far])] == [1.0], "no error to test by"
-    ends = 1.9995, 0.0005  # of a share that counts as half a step inside its bound
-    slope = sum(1 / end for end in ends) * 1e-3 / 3**0.5
-    p = 2 * stats.t.sf(math.log(ends[0] / ends[1]) / slope, 2)
-    for pair in ([same, far], [far, same]):
-        assert compare(pair, "share", 1e-3)[0].p == pytest.approx(p)
+    # A share at its bound counts as half a step inside: 0.9995, of −1 to 1.
+    p = 2 * stats.t.sf(math.log(1.9995 / 5e-4) / (1 / 1.9995 + 1 / 5e-4) / (1e-3 / 3**0.5), 2)
+    assert [
+        compare(pair, "share", 1e-3)[0].p for pair in ([same, far], [far, same])
+    ] == pytest.approx([p, p])
     assert not compare([same, one_item], "share", 1e-3)[0].significant
     seed = np.array([0.0, 10.0, 20.0, 30.0])  # a spread that seeds share
     (comparison,) = compare(groups_of(np.array([seed, seed + [1.0, 1.1, 0.9, 1.0]])))
@@ -822,6 +845,7 @@ def test_a_spread_and_its_interval_by_hand():
     spread = seed_stats([2.0, None, 4.0, 9.0])
     assert spread.values == (2.0, 4.0, 9.0) and (spread.low, spread.high) == (2.0, 9.0)
     assert spread.mean == 5.0 and spread.std == pytest.approx(13**0.5)  # (9 + 1 + 16) / 2
+    assert seed_stats([1.0, 3.0]).std == pytest.approx(2**0.5)
     assert seed_stats([0.5, 0.25], "share").in_percent() == SeedStats((50.0, 25.0), "score")
     for values, half in (
         ([1.0, 2.0, 3.0], 4.303 / 3**0.5),
@@ -831,8 +855,10 @@ def test_a_spread_and_its_interval_by_hand():
         assert seed_stats(values).interval == pytest.approx(ends, rel=1e-3)
     assert seed_stats([3.0]).interval is seed_stats([3.0]).std is seed_stats([None, None]) is None
     assert seed_stats([0.5, 1.7], "share").interval is None
-    ratios, losses = (seed_stats([2.0, 3.0, 7.0], unit).interval for unit in ("times", "positive"))
-    assert ratios == losses, "of the mean itself"
+    assert (
+        seed_stats([2.0, 3.0, 7.0], "times").interval
+        == seed_stats([2.0, 3.0, 7.0], "positive").interval
+    ), "of the mean itself"
 
 
 @each("unit", sorted(UNITS))
@@ -870,13 +896,14 @@ def test_intervals_by_other_peoples_code():
     assert mean_interval(values, "share")[1:] == pytest.approx(ends)
     assert mean_interval([-1e-6, 0.4, 1 + 1e-6], "share") == mean_interval([0.0, 0.4, 1.0], "share")
     half = stats.t.ppf(0.975, 2) * 0.02 / 3**0.5 / (0.01 * 0.99)  # of the step of the measure
-    for value, bound in ((1.0, expit(logit(0.99) - half)), (0.0, expit(logit(0.01) + half))):
-        found = mean_interval([value] * 3, "share", resolution=0.02)
-        assert sorted(found) == pytest.approx(sorted((value, value, bound)))
+    assert [mean_interval([value] * 3, "share", resolution=0.02) for value in (0.0, 1.0)] == [
+        pytest.approx((0.0, 0.0, expit(logit(0.01) + half))),
+        pytest.approx((1.0, expit(logit(0.99) - half), 1.0)),
+    ]
     for held in range(6):
         theirs = stats.binomtest(held, 5).proportion_ci(0.95, "exact")
-        assert mean_interval([1.0] * held + [0.0] * (5 - held), "seeds")[1:] == pytest.approx(
-            (theirs.low, theirs.high)
+        assert mean_interval([1.0] * held + [0.0] * (5 - held), "seeds") == pytest.approx(
+            (held / 5, theirs.low, theirs.high)
         )
 
 
