@@ -87,11 +87,11 @@ def decode_steps(text: str) -> Decoding:
                 [steps.weights[0, :, -1].numpy() for steps in causal if steps.weights is not None]
             )
         )
-        stored = heads[0][0].shape[-2]
+        stored = heads[0][0].shape[2]
         computed = {
-            "q": causal[0].q.shape[-2],
+            "q": causal[0].q.shape[2],
             "k": stored - before,
-            "v": heads[0][1].shape[-2] - before,
+            "v": heads[0][1].shape[2] - before,
         }
         counts.append(Counts(computed, before, stored))
         new = logits[:, -1:].argmax(-1)

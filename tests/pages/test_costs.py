@@ -120,7 +120,7 @@ def test_one_race_at_a_time_and_the_other_waits():
     with efficient.ONE_AT_A_TIME:
         race = efficient.start_race(efficient.Conditions.of(QUICK, 512))
         race.wait(0.3)
-        assert race.alive and race.waiting and not race.points
+        assert race.alive and race.waiting and race.fraction == 0 and not race.points
     race.wait(30)
     assert not race.alive and len(race.points) == 6
 
@@ -182,6 +182,7 @@ def test_implied_weights_are_those_of_the_layer():
         same.mean_error < 1e-6 and abs(same.weights.sum(-1) - 1).max() < 1e-6
     )  # a landmark per token: the softmax
     few = efficient.implied(Choice.of("nystrom", landmarks=2), tokens, False)
+    assert few.largest == few.weights.max() < 1
     weights = efficient.weights_of(AttentionConfig(64, 4, kernel="exact"), tokens)
     assert few.mean_error == pytest.approx(
         float((torch.tensor(few.weights) - weights).abs().mean())
@@ -263,7 +264,8 @@ def test_prefill_computes_all_and_each_later_step_one():
     counts = [(one.computed, one.read, one.stored, one.without) for one in decoding.counts]
     later = [(dict.fromkeys("qkv", 1), t, t + 1, t + 1) for t in range(11, 19)]
     assert counts == [(dict.fromkeys("qkv", 11), 0, 11, 11), *later]
-    assert len(later) == cache_study.STEPS
+    assert len(later) == cache_study.STEPS == len(decoding.tokens) - 11
+    assert cache_study.decode_steps("the").prompt == 2
     # The weights of each step are of all tokens so far and sum to one
     assert [weights.shape for weights in decoding.weights] == [(2, 4, n) for n in range(11, 20)]
     assert all(weights.sum(-1) == pytest.approx(1, abs=1e-5) for weights in decoding.weights)
@@ -295,6 +297,7 @@ def test_a_measurement_stops_at_its_limit():
     ticks = iter(range(10_000))
     pair = cache_study.measure(TRAINED, 50, lambda: float(next(ticks)), limit=8.0)
     assert 0 < pair.count < 50 and pair.same(pair.count)
+    assert (pair.cached.computed[:2], pair.whole.computed[:2]) == ((11, 1), (11, 12))
 
 
 def test_the_saved_measurement_covers_all_counts_with_equal_tokens():
