@@ -254,8 +254,11 @@ def test_settings_and_configs_are_checked(tiny):
     ):
         with pytest.raises(ConfigError, match=words):
             ask()
-    assert claim_of("tiny") is TINY
-    assert (STAHLBERG.text, VASWANI.text) == ("Stahlberg and Byrne 2019", "Vaswani et al. 2017")
+    assert (claim_of("tiny"), STAHLBERG.text, VASWANI.text) == (
+        TINY,
+        "Stahlberg and Byrne 2019",
+        "Vaswani et al. 2017",
+    )
 
 
 def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_left_out(tmp_path):
@@ -284,8 +287,10 @@ def test_a_result_comes_back_from_its_file_and_seeds_without_all_conditions_are_
         CellResult(*place, 1.0, (("m", 1.0, None),)) for place in (("a", 0), ("b", 0), ("a", 1))
     ]
     found = Results(tuple(cells))
-    assert found.complete(("a", "b")).seeds == Results(found.cells[:2]).complete("ab").seeds == (0,)
-    assert found.mean("a", "m") == 1.0
+    assert (
+        found.complete(("a", "b")).seeds == Results(found.cells[:2]).complete("ab").seeds == (0,)
+        and found.mean("a", "m") == 1.0
+    )
     for limit, below, above in ((0.9, 1, 0), (1.0, 1, 1), (1.1, 0, 1)):  # of a mean of 1
         assert first_below(lambda seed: seed.one("a", "m"), limit)(found) == below
         assert first_above(lambda seed: seed.one("a", "m"), limit)(found) == above
@@ -1061,8 +1066,9 @@ def test_crossings_agreement_and_the_score_that_is_left_by_hand():
     curve = {0.0: 0.0, 10.0: 0.2, 20.0: 1.0}
     assert [heads.crossing(curve, level) for level in (0.6, 0.1, 2.0)] == pytest.approx(
         [15, 5, 20]
-    ) and heads.at(curve, 15.0) == pytest.approx(0.6)
-    assert heads.crossing({0.0: 1.0, 5.0: 1.0, 9.0: 2.0}, 1.0) == 5.0
+    ) and (heads.at(curve, 15.0), heads.crossing({0.0: 1.0, 5.0: 1.0}, 1.0)) == pytest.approx(
+        (0.6, 5.0)
+    )
     first = np.array([[[0.1, 0.2], [0.3, 0.8]], [[0.6, 0.1], [0.2, 0.3]]])
     turned = np.array([0.8 - first[0], first[1]])
     for second, agrees, left in (
@@ -1176,9 +1182,10 @@ def test_the_crossing_of_a_line_and_a_square(at, expected):
     seed = SeedValues(dict(path(1.0, 1.0, at, 1.0)))
     assert positions.crossing(seed, positions.SECONDS) == pytest.approx(expected)
     ratios = {32.0: 0.5, 64.0: 1.5, 128.0: 8.0}  # 0.5 · 3 ** (log 2 / log 3) = 1
-    seed.clear()
-    seed.update(curve(positions.ATTENTION, "m", ratios, ratios.get))
-    seed.update(curve(positions.RECURRENT, "m", ratios, lambda x: 1.0))
+    seed = SeedValues(
+        curve(positions.ATTENTION, "m", ratios, ratios.get)
+        | curve(positions.RECURRENT, "m", ratios, lambda x: 1.0)
+    )
     assert positions.crossing(seed, "m") == pytest.approx(32 * 2 ** (math.log(2) / math.log(3)))
 
 

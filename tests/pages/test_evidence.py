@@ -1,4 +1,6 @@
 import io
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret.evidence import Question, ablate_heads, ask
 from core.pretrained import ModelInputs
+from core.studies import evidence as study, lens
 from dashboard.draw.grids import short
 from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of
@@ -69,6 +72,31 @@ def test_the_heads_are_told_as_csv():
     assert [row[name] for name in ("kind", "layer", "head")] == ["causal", "0", "2"]
     assert float(row["answer"]) == pytest.approx(effect.value, rel=1e-6)
     assert effect.value - baseline.value == pytest.approx(float(row["change"]), abs=1e-6)
+
+
+def test_agreement_is_of_the_keys_that_some_measure_sees_and_sharpness_leaves_single_keys_out():
+    first, second = (
+        np.array([[3.0, 2, 1, 0], [1, 2, 3, 4], [0, 0, 0, 0]]),
+        np.array([[-1.0, -2, 0, 0], [10, 20, 30, -40], [0, 0, 0, 0]]),
+    )
+    known = np.array([[False] * 4, [False, False, False, True], [True] * 4])
+    measures = study.HeadMaps({"weights": first, "flow": second, "written": second}, None, known)
+    assert [
+        study.key_agreement(measures, "weights", other) for other in ("written", "flow")
+    ] == pytest.approx([(0.5 + 1) / 2, 1])
+    weights = np.array([[[1.0, 0.0], [0.6, 0.4]], [[1.0, 0.0], [0.3, 0.7]]])
+    maps: Any = [
+        SimpleNamespace(kind=kind, weights=weights[:, :rows])
+        for kind, rows in (("causal", 2), ("self", 2), ("causal", 1))
+    ]
+    assert [*study.sharpness(maps).values()] == pytest.approx([0.6, 0.7, 0.8, 0.85, 1, 1])
+
+
+def test_a_long_text_is_read_in_windows():
+    assert [
+        *(lens.window_start(position, 200) for position in (0, 47, 48, 79, 80, 199)),
+        lens.window_start(60, 63),
+    ] == [0, 0, 32, 32, 64, 136, 0]
 
 
 def test_what_is_written_alike_is_told_by_its_change():

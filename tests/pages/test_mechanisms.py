@@ -193,8 +193,12 @@ def test_pytorch_means_the_opposite_and_was_run_to_say_so():
             Choice("none"),
         )
     )
-    assert blind.nan_rows == 1 and blind.difference < 1e-6, "a query without a key"
-    assert (nothing.difference, nothing.nan_rows, plain.forbidden) == (0.0, 4, 0.0)
+    assert (blind.nan_rows, nothing.nan_rows, nothing.difference, plain.forbidden) == (
+        1,
+        4,
+        0.0,
+        0.0,
+    ) and blind.difference < 1e-6
     assert f"**{percent(check.forbidden)}** of the weight" in shown
     rows = re.findall(r"<td>(True|False)</td>", html_text(at))
     assert rows[:6] == ["True", "True", "False", "False", "False", "True"]
@@ -229,19 +233,23 @@ def test_a_mask_that_reads_content_says_what_it_chose():
 def test_sentences_of_a_batch_see_their_own_words_and_leak_to_padding_without_a_mask():
     for one in masks.batch(Choice("causal"), 2):
         real = np.arange(8) < one.real
-        assert [name == masks.PAD for name in one.names] == [not each for each in real]
-        np.testing.assert_array_equal(one.allowed, np.tril(np.ones((8, 8), bool)) & real)
-        np.testing.assert_array_equal(one.weights > 0, one.allowed)
         plain = masks.steps_of(Choice("none"), one.names).weights[0, 2, : one.real]
-        assert one.leak == pytest.approx(float(plain[:, one.real :].sum(1).mean()), abs=1e-6)
+        assert (
+            [name != masks.PAD for name in one.names] == real.tolist()
+            and (one.allowed == np.tril(np.ones((8, 8), bool)) & real).all()
+            and ((one.weights > 0) == one.allowed).all()
+            and one.leak == pytest.approx(float(plain[:, one.real :].sum(1).mean()), abs=1e-6)
+        )
 
 
 def test_patterns_are_those_of_positions_alone_the_fewest_cells_first():
     rows = masks.patterns(6)
-    assert [cells for _, _, cells, _, _ in rows] == sorted(cells for _, _, cells, _, _ in rows)
-    assert ("Causal local", "0 ≤ i − j ≤ 2", 15, 3, 15) in rows
-    assert rows[-1] == ("None", "all keys", 36, 1, 0)
-    assert not {"Padding", "Drawn by hand", "And"} & {name for name, *_ in rows}
+    assert (
+        [cells for _, _, cells, _, _ in rows] == sorted(cells for _, _, cells, _, _ in rows)
+        and ("Causal local", "0 ≤ i − j ≤ 2", 15, 3, 15) in rows
+        and rows[-1] == ("None", "all keys", 36, 1, 0)
+        and not {"Padding", "Drawn by hand", "And"} & {name for name, *_ in rows}
+    )
 
 
 def test_the_typed_rule_to_try_differs_from_the_causal_mask_on_a_short_sentence():
@@ -458,8 +466,11 @@ def test_the_change_of_scores_is_alibis_bias():
 )
 def test_places_later_the_same_words_score_the_same_where_distance_decides(key, same):
     result = positions.shift_effect(AttentionConfig(16, 2, position=Choice(key)), WORDS, 126, 4)
-    assert (result.largest < 1e-4) is same and result.sinusoidal > 0.05
-    assert key != "sinusoidal" or result.sinusoidal == pytest.approx(result.largest)
+    assert (
+        (result.largest < 1e-4) is same
+        and result.sinusoidal > 0.05
+        and (key != "sinusoidal" or result.sinusoidal == pytest.approx(result.largest))
+    )
 
 
 def test_a_table_too_short_to_look_ahead_says_so():
@@ -481,11 +492,14 @@ def test_the_linear_map_misses_least_in_closed_form():
 
 
 def test_rows_by_distance_and_a_factor_of_one():
-    rows = positions.by_distance(np.arange(9.0).reshape(3, 3), 1)
-    assert rows.tolist() == [[3, 1, 5], [2, 2, 2]]
-    scaled = AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0))
-    plain = positions.unscaled(scaled)
-    assert dict(plain.position.params)["factor"] == 1.0 and positions.unscaled(plain) is None
+    plain = positions.unscaled(
+        AttentionConfig(16, 2, position=Choice.of("linear_rope", factor=4.0))
+    )
+    assert (
+        positions.by_distance(np.arange(9.0).reshape(3, 3), 1).tolist() == [[3, 1, 5], [2, 2, 2]]
+        and dict(plain.position.params)["factor"] == 1.0
+        and positions.unscaled(plain) is None
+    )
 
 
 def test_dials_show_the_fastest_and_the_slowest_pair():
@@ -589,8 +603,10 @@ def test_a_network_is_none_of_that(key):
 def test_the_network_takes_more_memory_than_the_product():
     torch.set_num_threads(1)
     additive, product = study.timings((Choice("additive"), Choice("scaled_dot")), 0)
-    assert 0 < min(additive.seconds, product.seconds) < time.thread_time()
-    assert additive.bytes > 5 * product.bytes
+    assert (
+        0 < min(additive.seconds, product.seconds) < time.thread_time()
+        and additive.bytes > 5 * product.bytes
+    )
 
 
 def test_the_headline_comes_from_the_saved_measurement_whatever_this_machine_does(monkeypatch):
@@ -777,11 +793,10 @@ def test_every_choice_can_be_drawn_and_said(axis, item):
 def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden):
     config = mechanisms_page.config_of(axis, key, {})
     plain, steps = map(mechanisms.steps_of, (mechanisms.BASELINE, config))
+    one = mechanisms.compare(config)
+    change = np.abs(one.after - one.before)[mechanisms.most_changed(one.before, one.after)]
+    assert change == float((steps.weights - plain.weights).abs().max())
     assert int((steps.weights[0, 0].sum(0) == 0).sum()) == hidden
-    comparison = mechanisms.compare(config)
-    change = np.abs(comparison.after - comparison.before)
-    cell = change[mechanisms.most_changed(comparison.before, comparison.after)]
-    assert cell == change.max() == float((steps.weights - plain.weights).abs().max())
 
 
 @pytest.mark.parametrize("axis", list(AXES))
