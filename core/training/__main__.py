@@ -84,7 +84,7 @@ def card(name: Annotated[str, typer.Argument(help="a published model, such as ge
         name not in (keys := [one.key for one in CARDS]),
         f"card = {name}; take one of {', '.join(keys)}.",
     )
-    print(json.dumps(card_recipe(card_of(name)).to_json(), indent=1, ensure_ascii=False))
+    print(json.dumps(card_recipe(card_of(name)).to_json(), indent=1))
 
 
 @app.command()

@@ -367,8 +367,6 @@ def frames(model, config: ModelConfig, task: Task, examples, device: str) -> dic
 
     At least one example, and as many as fit into FRAME_NUMBERS.
     """
-    if not examples:
-        return {}
     batch = task.collate(examples).to(device)
     maps = model(batch.source, batch.source_mask, batch.target_in, record=True).maps
     result: dict[str, np.ndarray] = {}

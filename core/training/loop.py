@@ -328,9 +328,8 @@ def _records(
     config: RunConfig, session: Session | None, stop: Callable[[], bool]
 ) -> Generator[Record]:
     session = session or prepare(config)
-    session.task.batch(
-        1, torch.Generator()
-    )  # what a task makes once, before the clock of the first step
+    # What a task makes once, before the clock of the first step.
+    session.task.batch(config.batch_size, torch.Generator())
     now, record, late = session.progress, session.record, False
     session.started = time.perf_counter() - now.elapsed
     try:
@@ -500,7 +499,7 @@ def final_examples(session: Session) -> tuple[Example, ...]:
     """1,000 held-out items; not those that chose the best weights, where enough others are left."""
     task, chose = session.task, len(session.held_out) if session.config.keep_best else 0
     others = task.held_out(FINAL + chose)[chose:]
-    return others if len(others) >= max(1, chose) else task.held_out(FINAL)
+    return others if len(others) >= chose else task.held_out(FINAL)
 
 
 def gradient_norms(session: Session) -> dict[str, float]:

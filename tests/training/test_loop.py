@@ -65,6 +65,8 @@ def test_a_run_is_its_records():
     steps = [loop.one_step(session, step) for step in (1, 2)]
     means = [sum(float(getattr(one, name)) for one in steps) / 2 for name in ("loss", "gradient")]
     assert [second.train_loss, second.gradient] == pytest.approx(means)
+    session.steps = [one._replace(seconds=30.0, data=10.0) for one in steps]
+    assert loop.measure(session).data_share == pytest.approx(1 / 3, rel=0.1)
     tokens = 2 * 8 * (6 + 7)  # steps, examples, letters and those to say with the end mark
     assert second.tokens_per_second == pytest.approx(tokens / second.train_seconds)
     assert first.train_loss is first.rate is first.data_share is None and first.gradients == {}
@@ -127,7 +129,7 @@ def test_the_final_record_tells_long_sources_from_short_ones():
     assert Record.from_json(record.to_json()) == record
 
 
-def test_the_expected_weight_is_what_the_maps_say():
+def test_the_expected_weight_is_what_the_maps_say(monkeypatch):
     record, task = records_of(held_out=2)[0], make_task(small_run().task)
     assert set(record.maps) == {f"{i}:{kind}" for i in "01" for kind in ("self", "causal", "cross")}
     weights = record.maps["0:cross"]
@@ -146,6 +148,10 @@ def test_the_expected_weight_is_what_the_maps_say():
     model, held = session.model.eval(), session.held_out
     given = evaluate.measure_teacher_forced(model, session.task, held, "cpu")
     np.testing.assert_allclose(given["expected"], given["even"], rtol=1e-5)  # of even attention
+    for numbers_at_most, examples in ((507, 1), (508, 2), (762, 3)):  # 254 of each example
+        monkeypatch.setattr(evaluate, "FRAME_NUMBERS", numbers_at_most)
+        found = evaluate.frames(model, session.config.model, session.task, held, "cpu")
+        assert len(found) == 3 * examples
     assert evaluate.best_head(None) == evaluate.best_head(Record(0)) == (0, 0)
     heads = Record(0, expected=((0.1, 0.3), (0.2, 0.3)))
     assert evaluate.best_head(heads) == (0, 1), "the first of the best"

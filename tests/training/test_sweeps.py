@@ -331,7 +331,10 @@ def test_a_shell_trains_a_sweep_and_goes_on_with_it(folder, capsys, monkeypatch)
     data = sweep.data()
     del data["outcomes"]["1:1"], data["runs"]["1:1"]
     saved.write_text(json.dumps(data), encoding="utf-8")
-    assert main(["sweep", str(saved)]) == 0 and "1 runs to train" in capsys.readouterr().out
+    assert (
+        main(["sweep", str(saved)]) == 0
+        and "1 runs to train, 1 at a time" in capsys.readouterr().out
+    )
     assert sweep.outcomes()[1, 1].measures == first[1, 1].measures, (
         "the same seed, the same numbers"
     )
@@ -439,12 +442,14 @@ def test_a_table_in_windows_1252_with_columns_put_back_and_a_published_model(fol
     assert main(arguments) == 1 and "encoding cp1252" in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252"]) == 0
     output = capsys.readouterr()
-    assert json.loads(output.out)["task"]["params"]["columns"] == "Größe,1,Tag"
+    assert '\n   "columns": "Größe,1,Tag"' in output.out
     assert "Left out: Maß (not chosen)." in output.err
     assert "With decimal commas: Größe." in output.err
     assert main(["card", "gpt_oss"]) == 0
-    config = RunConfig.from_json(json.loads(capsys.readouterr().out))
+    printed = capsys.readouterr().out
+    config = RunConfig.from_json(json.loads(printed))
     assert config.model.layer_names == ("causal local", "causal") and config.task.key == "recall"
+    assert printed == json.dumps(config.to_json(), indent=1) + "\n"
 
 
 def findings_of(config: RunConfig) -> dict[str, str]:
