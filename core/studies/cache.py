@@ -96,8 +96,7 @@ def decode_steps(text: str) -> Decoding:
         counts.append(Counts(computed, before, stored))
         new = logits[:, -1:].argmax(-1)
         if step < STEPS:
-            written = task.target_vocab.decode(new[0].tolist()) if int(new) > 3 else ["<end>"]
-            tokens = [*tokens, *written]
+            tokens = [*tokens, *(task.target_vocab.decode(new[0].tolist()) or ["<end>"])]
     q = torch.cat(queries, 2)
     k, v = (torch.stack([layer[at][0] for layer in heads]) for at in (0, 1))
     k, v = (each.repeat_interleave(q.shape[1] // each.shape[1], 1) for each in (k, v))

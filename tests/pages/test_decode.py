@@ -115,11 +115,13 @@ def test_another_source_and_one_that_is_typed():
     assert "which is" not in html_text(at), "nobody knows what is right for it"
 
 
-def test_measuring_compares_with_greedy_over_the_same_sources():
+def test_measuring_compares_with_greedy_over_the_same_sources(monkeypatch):
+    monkeypatch.setattr("core.studies.decode.SOURCES", 12)
+    monkeypatch.setattr("core.studies.decode.SECONDS", 600)
     body = html_text(open_decode().button(key="decode:measure").click().run())
     match = re.search(r"log-probability −([\d.]+) and −([\d.]+)", body)
     assert match and float(match[1]) < float(match[2])
-    assert "Greedy" in body and "Beam of 4, α 0" in body
+    assert "Greedy" in body and "Beam of 4, α 0" in body and "12 held-out sources" in body, body
 
 
 NO_ATTENTION = {"model": ModelConfig.recurrent(16, None)}
