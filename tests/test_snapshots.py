@@ -1,4 +1,4 @@
-"""What each choice and preset is, claim trains, task draws and recommends is what was saved in the files beside this.
+"""What each choice, preset and card is, claim trains, task draws and recommends is what was saved in the files beside this.
 
 `make snapshots` writes it again: its diff shows which experiment changed.
 """
@@ -17,6 +17,7 @@ from core.attention.presets import attention_name, distinct_names
 from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
+from core.models.cards import CARDS, FORMS, MODELS, ModelCard, decoding_step
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import recommended
 from core.training.evaluate import never_stop
@@ -157,10 +158,25 @@ def mechanisms() -> dict[str, Any]:
     return found
 
 
+def published(one: ModelCard) -> dict[str, Any]:
+    """The sizes of a card and its attentions, as they are and in small, and a decoding step with each form of cache."""
+    whole = one.parameters, one.active, one.matrices, one.longest, one.token_bytes
+    forms = FORMS.items() if one in MODELS.values() else ()
+    return {
+        "numbers": [*whole, *(one.flops(n) for n in (9, 9000)), one.cache_numbers(9000)],
+        "layers": {layer.name: json.dumps(layer.config.to_json()) for layer in one.distinct},
+        "small": [json.dumps(config.to_json()) for config in one.small(96, 12)],
+        "steps": {
+            key: str(decoding_step(one, form, 5000, 8, 2, 3e12, 9e14)) for key, form in forms
+        },
+    }
+
+
 def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
     found = json.loads(
         json.dumps(
             {
+                "cards": {one.key: published(one) for one in CARDS},
                 "claims": experiments(monkeypatch),
                 "mechanisms": mechanisms(),
                 "tasks": recipes(),
