@@ -74,6 +74,7 @@ from core.tasks.translation import (
 )
 from core.training import evaluate, recommended, train
 from core.training.evaluate import bits_by_length, measure_teacher_forced
+from core.training.record import Prediction
 from tests.cases import each, instance
 
 CONFIGS = [
@@ -463,6 +464,9 @@ def test_what_must_be_beaten_and_where_to_look():
     assert task.baseline_loss == pytest.approx(float(torch.stack(spread).square().mean()), rel=1e-5)
     assert task.display_tokens(Example((1.0, -0.25), (2.0,))) == (("1.000", "-0.250"), ("2.000",))
     assert task.example("1, 2 3 4 5 6 7 8").source == (1, 2, 3, 4, 5, 6, 7, 8)
+    # Errors of 1, 0, 0, 2 where the season before has 4, 3, 2, 1.
+    forecast = Prediction(tuple("12345678"), tuple("9999"), ("8", "9", "9", "11"))
+    assert evaluate.objective(task).score(task, [forecast]) == {"error": pytest.approx(0.3)}
 
 
 def test_a_forecaster_learns_to_look_one_season_back():
