@@ -5,6 +5,7 @@
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from core.claims import experiment
 from core.claims.catalogue import CLAIMS
 from core.claims.run import ClaimConfig
 from core.models.cards import CARDS, FORMS, MODELS, ModelCard, decoding_step
+from core.studies.why import Controls
 from core.tasks import TASKS, TaskConfig, make_task
-from core.training import recommended
+from core.training import RunConfig, recommended
 from core.training.evaluate import never_stop
 from tests.attention.drawing import ENTRIES, config_of
 from tests.cases import snapshot
@@ -180,8 +182,15 @@ def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
                 "claims": experiments(monkeypatch),
                 "mechanisms": mechanisms(),
                 "tasks": recipes(),
+                "why": {
+                    "seconds": (why := Controls(64, 30, "additive", 45.0, 3)).config(why.pair[1]),
+                    "few": replace(why, seconds=0).config(why.pair[0]),
+                    "counted": why.counted(why.pair[1], 900),
+                    "short": why.counted(why.pair[0], 9),
+                },
             },
             sort_keys=True,
+            default=RunConfig.to_json,
         )
     )
     for name, parts in snapshot(Path(__file__).with_suffix(".json"), found).items():
