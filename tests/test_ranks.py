@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 from core.pretrained import read
 from core.pretrained.base import readable
 from core.ranks import kendall, spearman
-from core.tokens import labels, token_text
+from core.tokens import Cut, labels, token_text, tokenize
 from tests.cases import each
 from tests.tiny_models import given as inputs_of, tiny
 
@@ -44,6 +44,7 @@ def test_spearman_sees_ranks_alone():
 @each("measure", [kendall, spearman])
 def test_without_an_order_there_is_no_agreement(measure):
     assert measure(np.array([1.0, 2.0]), np.array([1.0, 2.0])) is None
+    assert measure(np.arange(3.0), np.arange(3.0)) == pytest.approx(1)
     assert measure(np.ones(4), np.arange(4.0)) is None
 
 
@@ -61,6 +62,7 @@ def test_without_an_order_there_is_no_agreement(measure):
         ("\t", "⇥"),
         (" cat", "␣cat"),
         ("a\nb", "a↵b"),
+        ("  a b\u2003c  ", "␣␣a b\u2003c␣␣"),
         (".\n", ".↵"),
         ("not there", "not there"),
         ("", "∅"),
@@ -76,7 +78,16 @@ def test_every_token_can_be_seen(token, text):
 
 
 def test_long_names_are_cut_and_repeated_ones_numbered():
-    assert labels(("x" * 24, "y" * 25, "a", "a")) == ("x" * 24, f"{'y' * 23}…", "a", "a (2)")
+    names = labels(("x" * 24, "y" * 25, "a", "a", "a"))
+    assert names == ("x" * 24, f"{'y' * 23}…", "a", "a (2)", "a (3)")
+    assert tokenize("«a b's» (c!)", 8) == Cut(("«", "a", "b's", "»", "(", "c", "!", ")"))
+    notes = (
+        "The text has 8 tokens; the first 7 are used.",
+        "The text has 20,001 characters; the first 20,000 are used.",
+    )
+    assert tokenize("«a b's» (c!)", 7) == Cut(("«", "a", "b's", "»", "(", "c", "!"), notes[:1])
+    assert tokenize("a" * 20_000) == Cut(("a" * 20_000,))
+    assert tokenize("a" * 20_001) == Cut(("a" * 20_000,), notes[1:])
 
 
 def test_a_piece_of_white_space_alone_is_not_an_empty_box():

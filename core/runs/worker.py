@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,15 @@ WORK = {
     "config": "core.runs.worker:train_run",
 }
 MEMORY_MB = 3_000
+WARM_UP = RunConfig(
+    TaskConfig.of("reverse", length=6, vocab=12),
+    ModelConfig.transformer(8, 1, layers=1, d_ff=8, position="learned"),
+    steps=2,
+    batch_size=4,
+    record_every=1,
+    held_out=4,
+    num_examples=1,
+)
 NO_MEMORY = re.compile(
     "out of memory|(can't|cannot|could not) allocate|not enough memory", re.IGNORECASE
 )  # torch
@@ -195,7 +205,7 @@ def _memory_limit(run: Run, limit_mb: float) -> Iterator[None]:
             if ended.wait(0.1):
                 return
 
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         yield
@@ -228,18 +238,8 @@ def main(arguments: list[str] | None = None) -> int:
     if style := event_log.style():
         event_log.install(style)
     path = chosen.run_dir
-    if chosen.spare:  # the first steps of a tiny run make the next start fast
-        model = ModelConfig.transformer(8, 1, layers=1, d_ff=8, position="learned")
-        tiny = RunConfig(
-            TaskConfig.of("reverse", length=6, vocab=12),
-            model,
-            steps=2,
-            batch_size=4,
-            record_every=1,
-            held_out=4,
-            num_examples=1,
-        )
-        for _ in zip(range(2), train(tiny), strict=False):
+    if chosen.spare:  # the first steps make the next start fast
+        for _ in islice(train(WARM_UP), 2):
             pass
         print("ready", flush=True)
         if not (line := sys.stdin.readline().strip()):

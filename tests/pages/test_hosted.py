@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
@@ -286,9 +287,13 @@ def test_errors_keep_their_type_and_place_and_a_reference(lines, capfd):
     logging.getLogger("some.library").error(f"{SECRET} is unknown")
     logging.getLogger("some.library").error("a plain sentence")
     warnings.warn(f"{SECRET} is old", UserWarning, stacklevel=1)
-    thread = threading.Thread(target=fail, args=(SECRET,))
-    thread.start()
-    thread.join()
+    for target in (fail, Image.open):  # a library's own thread
+        thread = threading.Thread(target=target, args=(SECRET,))
+        thread.start()
+        thread.join()
+    assert re.search(r'FileNotFoundError"?,? "?place"?[=:] ?"?PIL/Image\.py:\d+', lines[-1])
+    assert event_log.place(ValueError()) == "" and len(number) == 8
+    assert any("py.warnings" in line for line in lines)
     assert_silent(lines, capfd)
     errors = [line for line in lines if "ValueError" in line]
     assert (
