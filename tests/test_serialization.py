@@ -12,6 +12,7 @@ from core.attention import AttentionConfig, Choice
 from core.entries import LONGEST_QUOTE, ConfigError, quote, quote_name
 from core.files import seconds_of, server_folder
 from core.pretrained.finetune import FineTuneConfig, usual
+from core.runs.runs import max_disk_bytes
 from core.runs.sweeps import Outcome
 from core.serialization import OLD_NAMES, bounds, check_types, read
 from core.settings import PREFIX, LabSettings, Limits, RayWorker, check_names, settings
@@ -149,6 +150,7 @@ def test_without_a_variable_everything_is_usual(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "max_runs=5, disk_mb=1.5  memory_mb=800")
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_MODELS", "a/b, c/d,")
     assert settings().limits == Limits(max_runs=5, disk_mb=1.5, memory_mb=800)
+    assert max_disk_bytes() == 1_500_000
     assert settings().hosted_models == ("a/b", "c/d")
     for off in ("", "0", "false", "No"):
         monkeypatch.setenv("ATTENTION_LAB_HOSTED", off)

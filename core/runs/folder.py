@@ -258,22 +258,22 @@ def read_changes(folder: Path, known: Mapping[str, Stamp], ended: bool) -> Chang
     deleted = tuple(sorted(name for name in known if name not in here and name not in OWN))
     files: list[Change] = []
     stamps: dict[str, Stamp] = {}
-    for rank in range(3):
+    for rank in (0, 1, 2):
         for name in list_files(folder):
             late = not ended and AT_THE_END.match(name)
             if name in OWN or _rank(name) != rank or late:
                 continue
             try:
-                stat = (folder / name).stat()
-                size, modified, checksum = stamps[name] = known.get(name, (0, 0, 0))
-                if name in known and (size, modified) == (stat.st_size, stat.st_mtime_ns):
+                stat, before = (folder / name).stat(), known.get(name)
+                if before and before[:2] == (stat.st_size, stat.st_mtime_ns):
+                    stamps[name] = before
                     continue
                 data = (folder / name).read_bytes()
             except OSError:  # deleted meanwhile
-                stamps.pop(name, None)
                 continue
-            grew = name.endswith((".jsonl", ".f32", ".log")) and 0 < size <= len(data)
-            offset = size if grew and zlib.crc32(data[:size]) == checksum else 0
+            offset = before[0] if before and name.endswith((".jsonl", ".f32", ".log")) else 0
+            if before and zlib.crc32(data[:offset]) != before[2]:  # not that alone and more
+                offset = 0
             stamps[name] = _stamp(data, stat)
             if not offset or offset < len(data):
                 files.append((name, offset, data[offset:]))
@@ -514,7 +514,7 @@ def open_index(root: Path) -> Iterator[RunIndex]:
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                (root / FILE).unlink(missing_ok=True)
+                (root / FILE).unlink()
     index = index or _load(root, IN_MEMORY)
     try:
         yield index
@@ -525,7 +525,7 @@ def open_index(root: Path) -> Iterator[RunIndex]:
 
 
 def _load(root: Path, path: str) -> RunIndex:
-    database = sqlite3.connect(path, timeout=WAIT_SECONDS, check_same_thread=False)
+    database = sqlite3.connect(path, timeout=WAIT_SECONDS)
     try:
         database.execute("PRAGMA synchronous = OFF")  # it can be read again from the folders
         if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:

@@ -122,7 +122,7 @@ class Run(RunFolder):
         if config.keep_best and (best := self.best_step()) is not None:
             near.add(best)
         for step in set(steps) - near:
-            self.checkpoint_path(step).unlink(missing_ok=True)
+            self.checkpoint_path(step).unlink()
 
     def validation_losses(self) -> dict[int, float]:
         """The validation loss of each step after the first that has a record, those of a last record left out."""
@@ -206,7 +206,7 @@ class Run(RunFolder):
         ]
         for path in later:
             if int(path.stem) > step:
-                path.unlink(missing_ok=True)
+                path.unlink()
 
     def copy_past(self, other: Run) -> None:
         """Copy the records, frames and checkpoints into another run's folder."""

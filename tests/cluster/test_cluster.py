@@ -80,6 +80,8 @@ def test_only_what_grew_comes_back_and_a_file_that_was_cut_and_grew_again_comes_
         ("metrics.jsonl", len(first.files[0][2]))
     ]
     assert same_files(server, node) and exchange(server, node, second.known).files == ()
+    os.utime(node.path / "metrics.jsonl", (1, 1))
+    assert exchange(server, node, second.known).files == (), "nothing grew"
     node.truncate(1)
     for step in range(2, 9):
         node.append(Record(step, loss=0.5 * step))
@@ -157,7 +159,7 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
     (tmp_path / "kept.txt").write_text("kept", encoding="utf-8")
     names = ["../away.txt", "/tmp/away.txt", "a/../../away.txt", ".hidden", "a/.hidden"]
     files = tuple((name, 0, b"x") for name in (*names, "run.json", "lock", "stop", ""))
-    apply(folder, Changes(files, ("../kept.txt", "lock"), {}, {}, {}, False))
+    apply(folder, Changes(files, ("../kept.txt", "lock", "gone.txt"), {}, {}, {}, False))
     assert unpack(folder, dict.fromkeys(names, b"x")) == {}
     assert list_files(tmp_path) == ["kept.txt"]
 

@@ -24,7 +24,14 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 from core.entries import ConfigError
-from core.files import PEOPLE, append_line, sentence_of, server_folder, write_atomically
+from core.files import (
+    PEOPLE,
+    append_line,
+    disk_refused,
+    sentence_of,
+    server_folder,
+    write_atomically,
+)
 from core.runs import archive, worker
 from core.runs.folder import DAMAGED, Status
 from core.runs.runs import Run, create_run, discard, find_run, list_runs, new_id, restore
@@ -167,8 +174,9 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_so_and_keeps_its_records(s
     for step in stopped.checkpoint_steps():
         flip(stopped.checkpoint_path(step), random.Random(step))
     stopped.requeue()
-    assert work(stopped.path) == "failed" and "checkpoint of step" in stopped.status().message
-    assert [record.step for record in stopped.records()] == steps
+    last = stopped.checkpoint_steps()[-1]
+    assert work(stopped.path) == "failed" and f"of step {last} " in stopped.status().message
+    assert [record.step for record in stopped.records()] == steps and stopped.default_step() == last
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -568,6 +576,8 @@ def test_what_the_system_refuses_is_said_in_words(code, file, hosted, tmp_path, 
             OSError(code, ""), folder=tmp_path / "hub"
         )
     assert sentence_of(OSError("The store does not answer.")) == "The store does not answer."
+    own = code in (errno.ENOENT, errno.ESTALE, errno.EMFILE)
+    assert disk_refused(OSError(code, "")) != own and not disk_refused(ValueError())
 
 
 # What a person sees: two tabs on one run, a run or a model that is deleted while it is open, a full disk.

@@ -20,6 +20,7 @@ from scipy.special import expit, logit
 from scipy.stats import ttest_ind, ttest_rel
 
 from core.attention import Choice, ConfigError, preset
+from core.files import runs_folder
 from core.models import ModelConfig
 from core.runs import sweeps, worker
 from core.runs.runs import Run, create_run, find_run, list_runs
@@ -152,6 +153,17 @@ REFUSED += [
     (lambda name=name: with_settings(small_run(), {name: 1}), f"axis = '{name}'")
     for name in ("task", "model")
 ]
+REFUSED += [
+    (partial(Outcome.from_json, {"state": "finished", **data}), words)
+    for data, words in (
+        ({"state": "good"}, "no state 'good'"),
+        ({"steps": [0]}, "columns of different lengths"),
+        ({"steps": [0], "train_seconds": [0], "measures": {"loss": []}}, "different lengths"),
+        ({"steps": [0], "train_seconds": [0], "measures": {"x": [0.5]}}, "no such 'x'"),
+        ({"steps": [0], "train_seconds": [0], "measures": {"loss": [-0.5]}}, "no such 'loss'"),
+        ({"steps": [0], "train_seconds": [0], "measures": {"expected": [2]}}, "no such 'expected'"),
+    )
+]
 NO_SWEEPS: tuple[Any, ...] = (
     3,
     {},
@@ -259,7 +271,21 @@ def test_outcomes_come_from_the_runs_and_outlive_them(tmp_path):
     first = outcomes[0, 0]
     assert Outcome.from_json(json.loads(json.dumps(vars(first)))) == first
     assert first.last("sequence_accuracy") == 0.25, "the final record, not the one before it"
-    assert (first.last("expected"), first.steps, first.held_out) == (0.7, (0, 4), 1000)
+    assert first == Outcome(
+        "finished",
+        "Said.",
+        steps=(0, 4),
+        train_seconds=(0.0, 2.0),
+        measures={
+            "sequence_accuracy": (0.0, 0.25),
+            "loss": (2.0, 2.0),
+            "expected": (0.7, 0.7),
+        },
+        held_out=1000,
+        even=0.2,
+        elapsed=4.0,
+    )
+    assert Outcome.of(create_run(small_run())) == Outcome("queued")
     for run in runs.values():
         (run.path / "run.json").unlink()
     assert Sweep(sweep.path).outcomes() == outcomes and not sweep.runs()
@@ -275,6 +301,7 @@ def test_what_has_not_finished_tells_no_end_and_is_missing():
         assert (outcomes[cell].last("sequence_accuracy") is None) == (state != "finished")
     assert outcomes[cells[1]].points("sequence_accuracy") and not outcomes[cells[1]].ended
     assert sweep.missing() == [cells[2], cells[3]]
+    assert sweep.pending() == [sweep.runs()[cell].id for cell in (cells[1], cells[2])]
 
 
 def test_a_deleted_run_is_lost_until_it_is_begun_anew_and_a_broken_file_is_told(tmp_path):
@@ -283,7 +310,10 @@ def test_a_deleted_run_is_lost_until_it_is_begun_anew_and_a_broken_file_is_told(
     broken.path.write_text("{", encoding="utf-8")
     with pytest.raises(ConfigError):
         broken.config()
-    assert broken.outcomes() == {}
+    assert broken.outcomes() == {} and broken.pending() == []
+    for part in ("runs", "outcomes"):
+        broken.path.write_text(json.dumps({part: {"0:0": "x"}}), encoding="utf-8")
+        assert broken.pending() == []
     sweep = create_sweep(config)
     sweep.add_runs({config.cells[0]: Run(Path("/nowhere/20200101-000000-abcdef"))})
     assert sweep.outcomes()[config.cells[0]].state == "lost" and sweep.missing() == list(
@@ -304,6 +334,7 @@ def test_sweeps_are_found_by_name_and_few_are_kept(monkeypatch, tmp_path):
     assert find_sweep(sweeps[0].id) is None and len(list_sweeps()) == 2
     monkeypatch.setattr("core.runs.sweeps.MAX_SWEEPS", 2)
     assert create_sweep(sweep_config()) in list_sweeps() and len(list_sweeps()) == 2
+    assert [path.name for path in runs_folder().iterdir()] == ["sweeps"], "no store is told"
 
 
 def train_sweep(folder: Path, workers: int) -> int:
