@@ -245,7 +245,7 @@ CROSS = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
                     '{"step": 0, "buckets": [{"lengths": 1, "count": 1, "exact": 1, "bleu": null}]}',
                     "buckets",
                 ),
-                ('{"step": 3}\n{"step": 2}', "comes after"),
+                ('{"step": 3}\n{"step": 2}', "2: step 2 comes after 3"),
                 ('{"step": true}', "step"),
                 ('{"step": 0, "held_out": 0.5}', "held_out"),
                 *(
@@ -265,6 +265,13 @@ CROSS = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
                 ("cross", CROSS),
                 ("0:cross", CROSS[:, :1]),
             )
+        ),
+        (frames(**{"0:cross": np.zeros((1, 769, 7, 6), np.float16)}), r"000000.*has \(1, 769\)"),
+        (
+            lambda packed: re.sub(
+                rb"(PK\x01\x02.{4})\0", b"\\1\x01", zipped(parts(packed)), flags=re.DOTALL
+            ),
+            "is encrypted",
         ),
         *(
             (weights(change), words)
@@ -288,6 +295,20 @@ CROSS = np.zeros((1, 2, 7, 6), np.float16)  # six letters, and the end mark
                 (
                     lambda tensors, text: tensors.update({"optimizer.0.exp_avg": torch.zeros(1)}),
                     "expected",
+                ),
+                (
+                    lambda tensors, text: tensors.update(
+                        {
+                            f"optimizer.{sum(name[:6] == 'model.' for name in tensors)}.step": torch.zeros(
+                                ()
+                            )
+                        }
+                    ),
+                    "no such tensor",
+                ),
+                (
+                    lambda tensors, text: tensors.update({"generator.cuda": torch.zeros(17)}),
+                    r"is \(17,\); expected \(16,\)",
                 ),
                 (lambda tensors, text: tensors.pop("generator.data"), "random generators"),
                 (lambda tensors, text: text.update(step="5"), "is of step 5"),
@@ -323,7 +344,7 @@ def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed
     assert len(bomb) < 200_000
     monkeypatch.setattr(archive.shutil, "copyfileobj", lambda *_: pytest.fail("unpacked"))
     for name, most, data, words in (
-        ("MAX_ZIPPED", 1_000, packed, "larger than"),
+        ("MAX_ZIPPED", len(packed) - 1, packed, "larger than"),
         ("MAX_UNPACKED", 2_000_000, bomb, "at most 2 MB are allowed"),
         ("MAX_FILES", 3, packed, "files; at most 3"),
     ):
@@ -334,7 +355,13 @@ def test_too_large_a_file_a_bomb_and_too_many_files_are_refused(tmp_path, packed
 
 @pytest.mark.parametrize(
     "parent",
-    [{"run": 1}, {"run": "a", "step": -1}, {"run": "a", "step": True}, {"run": "a", "step": 1e99}],
+    [
+        {"run": 1},
+        {"run": "a", "step": -1},
+        {"run": "a", "step": True},
+        {"run": "a", "step": 1e99},
+        {"run": "a", "step": 10**9 + 1},
+    ],
 )
 def test_only_known_words_are_kept(tmp_path, packed, parent):
     more = {"name": "n" * 999, "sweep": "x", "parent": parent, "pid": 1}
@@ -345,15 +372,21 @@ def test_only_known_words_are_kept(tmp_path, packed, parent):
 
 
 def test_of_too_many_checkpoints_the_last_goes(tmp_path, packed, monkeypatch):
-    run = archive.unpack(packed, tmp_path)
+    sizes = {name: len(data) for name, data in parts(packed).items()}
+    monkeypatch.setattr(archive, "MAX_ZIPPED", len(packed))
+    monkeypatch.setattr(archive, "MAX_FILES", len(sizes))
+    run = archive.unpack(packed, tmp_path, max_bytes=sum(sizes.values()))
     sizes = {name: len(data) for name, data in parts(archive.pack(run)).items()}
-    one = sizes["checkpoints/000000.safetensors"]
-    monkeypatch.setattr(archive, "MAX_UNPACKED", sum(sizes.values()) - one)
-    steps = [name for name in parts(archive.pack(run)) if name.startswith("checkpoints")]
-    assert steps == ["checkpoints/000004.safetensors", "checkpoints/000002.safetensors"]
-    monkeypatch.setattr(archive, "MAX_UNPACKED", one)
-    with pytest.raises(ValueError, match="This run is larger"):
-        archive.pack(run)
+    monkeypatch.setattr(archive, "MAX_FILES", len(sizes) - 2)
+    first, second, third = (f"checkpoints/00000{step}.safetensors" for step in (0, 2, 4))
+    room = sum(sizes.values()) - sizes[first]
+    for left, names in ((room, [third, second]), (room - sizes[second], [third])):
+        monkeypatch.setattr(archive, "MAX_UNPACKED", left)
+        assert [name for name in parts(archive.pack(run)) if "checkpoints" in name] == names
+    for name, less in (("MAX_UNPACKED", room - sizes[second] - 1), ("MAX_FILES", len(sizes) - 3)):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="This run is larger"):
+            patch.setattr(archive, name, less)
+            archive.pack(run)
 
 
 def test_a_shell_packs_and_unpacks(tmp_path, packed, capsys):
