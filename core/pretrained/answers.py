@@ -136,10 +136,9 @@ def mask_word(pretrained: Pretrained, text: str, word: int) -> str:
 
 
 def mean_state(states: Float[Tensor, "1 T C"], mask: Tensor | None) -> Float[Tensor, " C"]:
-    """The mean state of all tokens but padding, normalized to length 1. Reimers & Gurevych 2019, section 3."""
+    """The mean state of all tokens but padding, at length 1: their sum will do. Reimers & Gurevych 2019, section 3."""
     real = states.new_ones(states.shape[:2]) if mask is None else mask.to(states)
-    mean = (states * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    return torch.nn.functional.normalize(mean[0], dim=0)
+    return torch.nn.functional.normalize((states[0] * real[0, :, None]).sum(0), dim=0)
 
 
 def mask_position(pretrained: Pretrained, ids: Tensor) -> int:

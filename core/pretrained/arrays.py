@@ -191,7 +191,7 @@ def _layers(key: str, values: np.ndarray) -> list[tuple[Kind | None, int | None,
     kind: Kind | None = next((one for one in KINDS if re.match(rf"{one}(\b|_)", key)), None)
     number = re.search(r"(\d+)\D*$", key)
     while 1 in values.shape[:-3]:
-        values = values.squeeze(values.shape[:-3].index(1))
+        values = values.squeeze(values.shape.index(1))
     if values.ndim == 2:
         values = values[None]
     reject_if(
