@@ -37,6 +37,7 @@ from core.pretrained import (
     finetune_run as running,
     forward,
     generate as generation,
+    hf_conversion as conversion,
     hub,
     layer_qkv,
     load,
@@ -82,6 +83,7 @@ from core.pretrained.reading import (
     start_token,
     with_sink,
 )
+from core.tasks import TaskConfig, make_task
 from dashboard.draw.picture_files import trace_npz
 from tests.cases import each
 from tests.pretrained.test_attention_recorder import built
@@ -995,8 +997,10 @@ def test_minilm_finds_the_sentence_that_means_the_same():
 # What small functions give, to the last number, and each limit at its edge.
 
 
-ROW = tuple(finetune.Pair(*row) for row in ("a1", "b2", "c3", "d4", "e5"))
-ROWS = finetune.Rows(ROW[:2], ROW[2:])
+ROWS = finetune.Rows(
+    (finetune.Pair("a", "1"), finetune.Pair("b", "2")),
+    (finetune.Pair("c", "3"), finetune.Pair("d", "4"), finetune.Pair("e", "5")),
+)
 SQUARE, LOWER = even(2, 4, 4), np.tril(even(1, 3, 3)) / np.tril(even(1, 3, 3)).sum(-1)[..., None]
 
 
@@ -1044,8 +1048,19 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
               for one in (("Ġ", True), ("Ġcat", True), ("cat", False), ("##", False), (".", False), ("Ċ", True))],
      ["␣", "cat", "##cat", "##", ".", "↵"]),
     (lambda: base.text_line(tiny("gpt2").tokenizer, [tiny("gpt2").tokenizer.eos_token_id]).unknown, (False,)),
-    (lambda: encode(tiny("bert"), ModelInputs("tired animal", second="late boat"))[1].segment,
-     (0, 0, 0, 0, 0, 1, 1, 0)),
+    (lambda: encode(tiny("bert"), ModelInputs("tired animal", second="☃ boat"))[1],
+     base.Line((2, 110, 90, 91, 3, 1, 94, 3), ("[CLS]", "tired", "ani", "##mal", "[SEP]", "[UNK]", "boat", "[SEP]"),
+               (True, False, False, False, True, True, False, True), (None, 0, 1, 1, None, None, 3, None),
+               (0, 0, 0, 0, 0, 1, 1, 0), unknown=(False,) * 5 + (True, False, False))),
+    (lambda: encode(tiny("gpt2"), ModelInputs(" the<|end|> the"))[1].word, (0, None, 2)),
+    (lambda: text_line(tiny("bert").tokenizer, [2, 94, 3], SimpleNamespace(
+        is_fast=True, sequence_ids=lambda row: [None, 1, None], word_ids=lambda row: [None, 0, None])).word, (None, 0, None)),
+    *((lambda at=at: base.marks_words(type("Fake", (), {
+        "__len__": lambda self: 500, "convert_ids_to_tokens": lambda self, ids: [
+        "Ġ" if one == at else "a" for one in ids]})()), at < 400) for at in (399, 400)),
+    (lambda: text_line(SimpleNamespace(
+        all_special_tokens=["</s>"], unk_token="</s>", eos_token="</s>", convert_tokens_to_string="".join,
+        convert_ids_to_tokens=lambda ids: ["</s>", "a"]), [0, 1]).unknown, (False, False)),
     (lambda: base.Line((0,) * 5, ("",) * 5, (True, True, True, False, False), (None,) * 5, (0,) * 5,
                        unknown=(False, False, True, False, False)).count, "5 tokens (2 special, 1 unknown)"),
     (lambda: base.Line((0,), ("a",), (False,), (0,), (0,)).count, "1 token"),
@@ -1065,6 +1080,9 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
                (True,) * 6 + (False,) * 4 + (True,) * 2, (None,) * 6 + (0, 1, 2, 3) + (None,) * 2, (0,) * 12, (2, 2))),
     (lambda: [base.picture_line(vision(patch, {"embeddings.class_embedding": shape}), (3, 4)).tokens[:2]
               for patch, shape in ((1, (8,)), ([3, 4], (1, 8)))], [("[class]", "0,0")] * 2),
+    *((lambda patch=patch: refusal(lambda: picture_line(vision(patch, {}), (6, 6)))[:41],
+       "A vit has no single patch size in its con") for patch in ([1, 2, 3], 0, "2", (2, 0), 2.0)),
+    (lambda: [float(examples.picture(f"Digit {one}").numpy().sum()) for one in (3, 4)], [19.5625, 16.1875]),
     (lambda: (examples.pictures(1)[0], examples.pictures(1)[-3:], examples.pictures(3)[:3]),
      ("Digit 3", ("Digit 0", "Digit 1", "Digit 2"), ("Flower", "Temple", "Digit 0"))),
     (lambda: (examples.picture("Digit 4").shape, examples.picture("Temple").shape), ((8, 8), (342, 512, 3))),
@@ -1076,6 +1094,8 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
     (lambda: wav(np.array([8192, 16384, 0, 16384], "<i2"), 2, rate=1), [0.375, 0.25]),
     (lambda: wav(np.array([16384], "<i2"), 1, rate=1), [0.5]),
     (lambda: len(wav(np.zeros(31, "<i2"), 1, rate=1)), 30),
+    (lambda: refusal(lambda: wav(np.zeros(31, "<i2"), 1, rate=1, width=1)),
+     "The WAV has 8 bits per sample; save it with 16."),
     (lambda: load.ImageProcessor((2, 3), (0.5,), (0.25,)).prepare(
         np.array([[0, 51, 255], [102, 204, 153]], np.uint8), 1).numpy(),
      pytest.approx(np.array([[[[-2, -1.2, 2], [-0.4, 1.2, 0.4]]]]), abs=1e-6)),
@@ -1093,8 +1113,15 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
        "m gives the states of a sound and has no last layer; choose a "
        "model with one, such as numbers, induction or digits.") for head in ("none", "classify")),
     *((lambda more=more: answered("gpt2", torch.arange(30.0).reshape(2, 3, 5), row=1, **more), expected)
-      for more, expected in (({}, (2, [25, 26, 27, 28, 29])), ({"position": 1}, (1, [20, 21, 22, 23, 24])))),
-    (lambda: answered("bert_classifier", torch.arange(6.0).reshape(2, 3), row=1), (0, [3, 4, 5])),
+      for more, expected in (({}, ("next", 2, [25, 26, 27, 28, 29])), ({"position": 1}, ("next", 1, [20, 21, 22, 23, 24])))),
+    (lambda: answered("bert", torch.arange(12.0).reshape(1, 3, 4), position=1), ("mask", 1, [4, 5, 6, 7])),
+    (lambda: answered("bert_classifier", torch.arange(6.0).reshape(2, 3), row=1), ("class", 0, [3, 4, 5])),
+    (lambda: refusal(lambda: mask_word(tiny("bert_classifier"), "the street", 0)),
+     "bert_classifier cannot fill masks; take a model of masked words, such as BERT."),
+    *((lambda text=text: answers.output_id(tiny("mistral"), Answer("next", torch.zeros(99)), text), one)
+      for text, one in (("##a", 21), ("a", 47))),
+    (lambda: [replace(tiny("gpt2"), reads=one).reads_text for one in ("text", "pair", "picture", "sound")],  # type: ignore
+     [True, True, False, False]),
     *((lambda batch=batch: meant({one: torch.tensor([[1, 1, 1], [1, 1, 0]]) for one in batch}), expected)
       for batch, expected in ((["attention_mask"], [1, 0]), ([], [0.8, 0.6]),
                               (["attention_mask", "decoder_input_ids"], [0.8, 0.6]))),
@@ -1214,6 +1241,11 @@ def lines_of(typed: str = "", **arrays: Any) -> list[Any]:
     (lambda: finetune.parse("classify", "\n".join(f"{i},{'abb'[i % 3]}" for i in range(12))).majority, ("b", 2 / 3)),
     (lambda: [len(part) for part in (lambda rows: (rows.learned, rows.held_out))(
         finetune.parse("pairs", "\n".join(f"{i},x" for i in range(11))))], [9, 2]),
+    (lambda: conversion.max_tokens((task := make_task(TaskConfig.of("copy", length=7))).shape, task), 16),
+    (lambda: any(one.requires_grad for one in conversion.load_lab_decoder("trained")[0].parameters()), False),
+    (lambda: conversion.encode(
+        make_task(TaskConfig.of("repeats", length=48, passage=8, gap=4)), "zzz the q zzz q the", 5)[::2],
+     ("<bos> zzz the q zzz".split(), ("zzz", "q"))),
     # Names, sizes and configs.
     (lambda: [hub.format_bytes(one) for one in (999_999, 10**6, 10**7, 10**9 - 1, 10**9, 10**10)],
      ["1,000 kB", "1.0 MB", "10 MB", "1,000 MB", "1.0 GB", "10 GB"]),
@@ -1241,13 +1273,13 @@ def test_a_value_is_exact(found, expected):
     assert found() == expected
 
 
-LABELLED = npz(a=SQUARE, tokens=np.array(["a", "b", "c", "nine char"]))
-FIRST = npz(tokens=np.array(["a", "b", "c", "nine char"]), a=SQUARE)
-WIDE, TWO = (
+LABELS = np.array(["a", "b", "c", "nine char"])
+LABELLED, FIRST = npz(a=SQUARE, tokens=LABELS), npz(tokens=LABELS, a=SQUARE)
+WIDE, TWO, LAB = (
     npz(a=SQUARE.astype(np.longdouble), b=SQUARE.astype(np.longdouble)),
     save_of_numpy({"a": SQUARE, "b": SQUARE}),
+    load.LAB_MODELS / "induction",
 )
-LAB = load.LAB_MODELS / "induction"
 
 
 @each(("where", "most", "do"), [
@@ -1261,6 +1293,8 @@ LAB = load.LAB_MODELS / "induction"
     ("arrays.MAX_HEADER", int.from_bytes(TWO[:8], "little"), lambda: read_arrays(TWO, "a")),
     ("arrays.MAX_LETTERS", 9, lambda: read_arrays(LABELLED, "a")),
     ("base.MAX_PATCHES", 4, lambda: base.picture_line(vision((2, 3), {}), (5, 6))),
+    ("example_inputs.MAX_PIXELS", 35, lambda: examples.decode_picture(
+        [out := io.BytesIO(), Image.new("RGB", (7, 5)).save(out, "PNG")] and out.getvalue())),  # type: ignore
     ("load.MAX_CONFIG", (LAB / "config.json").stat().st_size, lambda: load.read_config(LAB / "config.json", "m")),
     ("load.MAX_BESIDE", max(file.stat().st_size for file in LAB.glob("*.json")), lambda: load.folder_weights(LAB, "m")),
     ("load.SPARE", 16 - 107_584, lambda: load.load_lab_model("induction")),  # buffers of 16
@@ -1286,10 +1320,10 @@ def vision(patch: Any, weights: dict[str, tuple[int, ...]]) -> Any:
     )
 
 
-def wav(samples: np.ndarray, channels: int, rate: int) -> list[float]:
+def wav(samples: np.ndarray, channels: int, rate: int, width: int = 2) -> list[float]:
     # Samples at one a second as an upload, and what is read of them.
     with wave.open(out := io.BytesIO(), "wb") as file:
-        file.setparams((channels, 2, 1, 0, "NONE", ""))
+        file.setparams((channels, width, 1, 0, "NONE", ""))
         file.writeframes(samples.tobytes())
     return examples.decode_wav(out.getvalue(), rate).numpy().tolist()
 
@@ -1301,9 +1335,9 @@ def refusal(do: Any) -> str:
     return str(error.value)
 
 
-def answered(family: str, logits: torch.Tensor, **more: int) -> tuple[int, list[float]]:
+def answered(family: str, logits: torch.Tensor, **more: int) -> tuple[str, int, list[float]]:
     made = answers.answer_of(tiny(family), {}, SimpleNamespace(logits=logits), **more)
-    return made.position, made.logits.tolist()
+    return made.kind, made.position, made.logits.tolist()
 
 
 def meant(batch: dict[str, torch.Tensor]) -> Any:
