@@ -207,8 +207,7 @@ def test_german_compounds_are_split_in_morphemes():
 def test_numbers_fill_every_bucket_and_batches_are_of_like_length():
     task = instance(make_task(TaskConfig.of("numbers")), PairTask)
     buckets = [(len(pair.source) - 1) // 10 for pair in task.pool]
-    assert len(task.pool) == 20_000
-    assert all(buckets.count(b) > 2000 for b in range(6))
+    assert len(task.pool) == 20_000 and all(buckets.count(b) > 2000 for b in range(6))
     generator = seeded()
     for _ in range(50):
         lengths = task.batch(64, generator).source_mask.sum(1)
@@ -477,8 +476,12 @@ def test_a_forecaster_learns_to_look_one_season_back():
     )
     first, *_, last = train(config)
     assert last.error < 1.3 < first.error, "1.5 is what the mean of the window gives"
-    assert max(map(max, last.expected)) / last.even > 3
-    assert last.maps["0:self"].shape == (1, 1, 12, 12)
+    assert max(map(max, last.expected)) / last.even > 3 and last.maps["0:self"].shape == (
+        1,
+        1,
+        12,
+        12,
+    )
 
 
 THREE, ADDED = {"pairs": 3, "keys": 16}, ((0, 4), (0, 4), (1, 5), (2, 6))
@@ -598,8 +601,9 @@ def test_the_longest_word_and_all_letters():
         for language in ("en", "fr", "es", "pt")
         for n in range(4, 10_000, 10)
     }
-    assert max(map(len, words | {num2words(8878)})) == LONGEST
-    assert set("".join(words)) <= letters(tuple(LANGUAGES))
+    assert max(map(len, words | {num2words(8878)})) == LONGEST and set("".join(words)) <= letters(
+        tuple(LANGUAGES)
+    )
 
 
 def test_held_out_numbers_are_learned_in_no_language():
@@ -674,8 +678,10 @@ def test_windows_ask_for_their_own_next_token(config):
     between = "" if task.corpus.unit == "characters" else " "
     learned = between.join(task.corpus.trained)
     for example in task.held_out(100):
-        assert between.join(example.source) not in learned
-        assert example.source[1:] == example.target[:-1]
+        assert (
+            between.join(example.source) not in learned
+            and example.source[1:] == example.target[:-1]
+        )
     assert all(
         between.join(task.source_vocab.decode(row)) in learned
         for row in batch.source.tolist()
@@ -782,8 +788,10 @@ def test_a_verb_agrees_with_its_subject_and_not_with_the_noun_before_it():
 def test_both_kinds_come_by_default_and_fit():
     task, examples = lines()
     kinds = [bool(GIVING.fullmatch(" ".join(words))) for _, words in examples]
-    assert 0.4 < sum(kinds) / len(kinds) < 0.6
-    assert max(len(words) for words, _ in examples) == LONGEST_LINE
+    assert (
+        0.4 < sum(kinds) / len(kinds) < 0.6
+        and max(len(words) for words, _ in examples) == LONGEST_LINE
+    )
     batch = task.collate(examples)
     assert (
         UNK not in batch.source
@@ -944,8 +952,10 @@ def test_a_persons_own_texts_have_sentences_where_some_have_two(start, end, kind
         f'"{start}I {"hate" if n % 2 else "love"} it {n}{end}",{"ab"[n % 2]}' for n in range(300)
     ]
     task = make_task(TaskConfig.of("own_table", data="text,kind\n" + "\n".join(lines)))
-    assert list(task.recommended) == kinds
-    assert task.recommended["classifier"].steps == 30 * len(task.trained()) // 32
+    assert (
+        list(task.recommended) == kinds
+        and task.recommended["classifier"].steps == 30 * len(task.trained()) // 32
+    )
     end_mark = task.shape.sentence_end
     assert task.source_vocab.tokens[end_mark] == "." if "hierarchical" in kinds else end_mark == 0
     for recipe in task.recommended.values():
@@ -977,10 +987,13 @@ def test_digits_and_iris_are_scikit_learns():
 
     pictures, labels = digits()
     theirs, split, table = load_digits(), load_iris(), iris()
-    assert np.array_equal(pictures.numpy() * 16, theirs.images)
-    assert labels.tolist() == theirs.target.tolist()
-    assert [list(row) for row in table.rows] == split.data.tolist()
-    assert list(table.labels) == split.target.tolist()
+    assert (
+        np.array_equal(pictures.numpy() * 16, theirs.images)
+        and labels.tolist() == theirs.target.tolist()
+    )
+    assert [list(row) for row in table.rows] == split.data.tolist() and list(
+        table.labels
+    ) == split.target.tolist()
     assert list(table.classes) == split.target_names.tolist()
 
 
@@ -1088,8 +1101,10 @@ def test_pictures_are_learned(config, kind, steps):
             )
         )
     )
-    assert records[1].loss < 0.6 * records[0].loss
-    assert records[-1].examples[0].target == task.held_out(1)[0].target
+    assert (
+        records[1].loss < 0.6 * records[0].loss
+        and records[-1].examples[0].target == task.held_out(1)[0].target
+    )
     if kind == "transformer":
         assert (
             records[-1].expected is not None

@@ -127,8 +127,9 @@ def test_what_a_value_changes(axis, value, read, expected):
 def test_a_whole_mechanism_takes_the_models_sizes_and_none_is_one():
     base = small_run(model=ModelConfig.recurrent(8))
     changed = vary(base, "attention", preset("luong_general").config(64, 1)).model.attention
-    assert (changed.score.key, changed.d_model) == ("general", 8)
-    assert vary(base, "attention", None).model.attention is None
+    assert (changed.score.key, changed.d_model) == ("general", 8) and vary(
+        base, "attention", None
+    ).model.attention is None
 
 
 REFUSED: list = [
@@ -448,20 +449,24 @@ def test_a_strangers_table_becomes_a_run_that_is_trained_longer_and_listed(folde
     words = ["--data", str(folder / "fruit.csv"), "--set", "label=kind"]
     assert main(["recipe", "own_table", *words]) == 0
     config = json.loads(capsys.readouterr().out)
-    assert config["task"]["params"]["data"].startswith("size;colour;kind")
-    assert config["model"]["kind"] == "classifier"
+    assert (
+        config["task"]["params"]["data"].startswith("size;colour;kind")
+        and config["model"]["kind"] == "classifier"
+    )
     run = find_run(trained(folder, config | {"steps": 60, "record_every": 30}))
     assert run.status().state == "finished" and run.records()[-1].sequence_accuracy == 1.0, (
         "the colour gives the kind away"
     )
     output = capsys.readouterr().out
     assert f"?run={run.id}" in output and "step 60/60" in output and "About " in output
-    assert "sequence accuracy 1.000" in output
-    assert main(["resume", run.id, "--steps", "64"]) == 0
+    assert "sequence accuracy 1.000" in output and main(["resume", run.id, "--steps", "64"]) == 0
     assert run.config().steps == run.records()[-1].step == 64
     capsys.readouterr()
-    assert main(["list"]) == 0
-    assert capsys.readouterr().out.split("\t")[:3] == [run.id, "finished", "step 64"]
+    assert main(["list"]) == 0 and capsys.readouterr().out.split("\t")[:3] == [
+        run.id,
+        "finished",
+        "step 64",
+    ]
 
 
 def test_a_table_in_windows_1252_with_columns_put_back_and_a_published_model(folder, capsys):
@@ -473,10 +478,11 @@ def test_a_table_in_windows_1252_with_columns_put_back_and_a_published_model(fol
     assert main(arguments) == 1 and "encoding cp1252" in capsys.readouterr().err
     assert main([*arguments, "--encoding", "cp1252"]) == 0
     output = capsys.readouterr()
-    assert '\n   "columns": "Größe,1,Tag"' in output.out
-    assert "Left out: Maß (not chosen)." in output.err
-    assert "With decimal commas: Größe." in output.err
-    assert main(["card", "gpt_oss"]) == 0
+    assert (
+        '\n   "columns": "Größe,1,Tag"' in output.out
+        and "Left out: Maß (not chosen)." in output.err
+    )
+    assert "With decimal commas: Größe." in output.err and main(["card", "gpt_oss"]) == 0
     printed = capsys.readouterr().out
     config = RunConfig.from_json(json.loads(printed))
     assert config.model.layer_names == ("causal local", "causal") and config.task.key == "recall"
