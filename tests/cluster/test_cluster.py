@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -363,27 +362,6 @@ def test_what_a_run_needs(monkeypatch):
     assert not needs(cpu, True).fit({"memory": 1e12}) and str(two) == (
         "2 CPUs, 1 GPU and 1 GB of memory"
     )
-
-
-def test_one_driver_is_started_and_another_once_it_has_ended_for_a_while(monkeypatch):
-    monkeypatch.setattr(ray_queue, "_drivers", {})
-    driver = Mock()
-    monkeypatch.setattr(ray_queue.subprocess, "Popen", popen := Mock(return_value=driver))
-    for seconds, code, count in (
-        (0.0, None, 1),
-        (9.0, None, 1),
-        (9.0, 1, 2),
-        (13.9, 1, 2),
-        (14.1, 1, 3),
-    ):
-        monkeypatch.setattr(time, "monotonic", lambda seconds=seconds: seconds)
-        driver.poll.return_value = code
-        ray_queue.ensure_driver()
-        assert popen.call_count == count and ray_queue.seconds_unasked() < 60
-    monkeypatch.setattr(time, "monotonic", lambda: 99.0)
-    with RunFolder(ray_queue.folder()).lock():
-        ray_queue.ensure_driver()
-    assert popen.call_count == 3, "another server's lives"
 
 
 def test_only_the_bridge_and_the_nodes_import_ray():
