@@ -13,7 +13,6 @@ from core.attention.scores import SCORES
 from core.entries import Area, Cost, LayerConfig, find
 
 FLOAT, INDEX = 4, 8  # bytes of a number, and of a position i or j
-RULE = 4  # bytes a cell while a mask's rule is computed: its comparisons and their conjunction
 ENTRIES = {"score": SCORES, "position": POSITIONS, "mask": MASKS, "normalizer": NORMALIZERS}
 UNRULED = ("none", "padding")  # masks without a rule over cells
 
@@ -80,9 +79,7 @@ def mask_cost(config: LayerConfig, area: Area) -> Cost:
     if not area.masked or config.mask.key in UNRULED:
         return Cost()
     rule = axis_cost("mask", config, area)
-    output = max(rule.output, area.cells)
-    joined = output + area.cells if area.real is not None else 0.0
-    return Cost(rule.flops, max(rule.bytes, RULE * area.cells, joined), output)
+    return Cost(rule.flops, rule.bytes, max(rule.output, area.cells))
 
 
 def scoring_steps(config: LayerConfig, area: Area) -> list[float]:
@@ -95,7 +92,6 @@ def scoring_steps(config: LayerConfig, area: Area) -> list[float]:
     steps = [
         mask.bytes,
         mask.output + score.bytes + scores,
-        mask.output + 2 * unscaled,
         mask.output + unscaled + scores + position.bytes,
     ]
     if position.output:
@@ -114,7 +110,7 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     gaussian = any(leaf.key == "local_m" and leaf["gaussian"] for leaf in leaves)
     by_head = any(leaf.key == "local_p" for leaf in leaves)
     if factor := scores if by_head else FLOAT * area.cells * gaussian:
-        steps += [held + 3 * factor, held + factor + scores]
+        steps.append(held + 3 * factor)
         held += factor + scores
     if config.has("projection", "folds"):
         steps.append(held + scores)
@@ -122,7 +118,7 @@ def exact_bytes(config: LayerConfig, area: Area) -> float:
     values = (
         FLOAT * config.num_heads * area.keys * config.v_dim if area.masked else 0.0
     )  # a copy without NaN
-    steps += [held + values, held + values + out * (2 if area.masked else 1)]
+    steps.append(held + values + out * (2 if area.masked else 1))
     if any(leaf.kwargs.get("values") for leaf in config.position.leaves()):
         steps.append(held + out + position.bytes - position.output)
     return max(steps)
@@ -233,12 +229,7 @@ def features_cost(config: LayerConfig, area: Area) -> Cost:
         )
     (chunk, count, length), wide = chunks_of(config, area), value + 1
     flops += 2.0 * length * (chunk * (features + wide) + 2 * features * wide)
-    within = max(
-        keys * wide * (keys < length),
-        2 * length * chunk,
-        length * (chunk + wide),
-        2 * length * wide + 2 * (count + 1) * features * wide,
-    )
+    within = 2 * max(length * chunk, length * wide + (count + 1) * features * wide)
     padded = made + length * wide + padding(area, length, features, features)
     return summed(config, area, flops, inputs + max(making, padded + within), not copied)
 
@@ -250,8 +241,6 @@ def retention_cost(config: LayerConfig, area: Area) -> Cost:
     states = count * dim * value
     within = max(
         2 * length * chunk + 2 * chunk**2,
-        length * (chunk + value),
-        length * (dim + value) + states,
         length * value + 3 * states,
         length * (dim + 2 * value) + states,
     )
@@ -311,10 +300,7 @@ def nystrom_cost(config: LayerConfig, area: Area) -> Cost:
             config,
             area,
             2.0 * area.cells * (dim + value),
-            max(
-                queries * dim + (2 if area.real is None else 3) * area.cells,
-                area.cells + queries * value,
-            ),
+            queries * dim + (2 if area.real is None else 3) * area.cells,
         )
     means = 2.0 * dim * (queries * few_q + keys * few_k)
     met = 2.0 * dim * (queries * few_k + few_q * few_k + few_q * keys)
@@ -354,10 +340,7 @@ def ssd_cost(config: LayerConfig, area: Area) -> Cost:
     )
     states = count * dim * value
     within = max(
-        area.keys * dim * (area.keys < length),
         3 * length * chunk,
-        length * (chunk + value),
-        length * (value + dim) + states,
         length * value + 3 * states,
         length * (2 * value + max(dim, value)) + states,
     )

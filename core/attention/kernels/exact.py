@@ -114,10 +114,7 @@ class AttentionInputs:
 
     def bias(self) -> Tensor | None:
         """What is added to the scores; None for nothing."""
-        bias = None if self.position is None else self.position.bias(self.block)
-        if bias is None or self.call_bias is None:
-            return self.call_bias if bias is None else bias
-        return bias + self.call_bias
+        return self.call_bias if self.position is None else self.position.bias(self.block)
 
 
 def exact(inputs: AttentionInputs) -> Steps:

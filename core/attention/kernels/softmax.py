@@ -255,17 +255,14 @@ def chunked_cost(config: LayerConfig, area: Area) -> Cost:
     out, block_out = output_bytes(config, area.queries), output_bytes(config, rows)
     logarithms = FLOAT * config.num_heads * (area.queries + 4 * rows)
     # the last step of a block holds the masked scores and their exponentials
-    peak = max(
-        (
-            max(
-                *scoring_steps(config, each),
-                2 * score_bytes(config, each) + 2 * mask_cost(config, each).output,
-            )
-            for each in areas
-        ),
-        default=0.0,
-    )
-    held = out + logarithms + block_out + max(peak, block_out)
+    steps = [
+        max(
+            *scoring_steps(config, each),
+            2 * score_bytes(config, each) + 2 * mask_cost(config, each).output,
+        )
+        for each in areas
+    ]
+    held = out + logarithms + block_out + max([*steps, block_out])
     return kernel_cost(config, area, total_flops(config, areas), held)
 
 
@@ -305,7 +302,7 @@ def block_areas(area: Area, size: int, plan: list[Stretch]) -> Counter[Area]:
                 stop = min(start + size, stretch.stop)
                 counts[rectangle(area, rows, start, stop - 1, stop - start)] += 1
     blocks = 0
-    for diagonal in range(min(change, default=0), max(change, default=0)):
+    for diagonal in range(min(change), max(change)) if change else ():
         blocks += change[diagonal]
         if blocks:
             rows = slice(diagonal * size, (diagonal + 1) * size)
