@@ -87,6 +87,33 @@ HALF = math.exp(0.5)
             [2.0, -4.0],
         ),
         # Δ = log 2 and a = 1/2: the second output is log 2 · (1/2 · 4 + 6)
+        # one head's slope is 2^(−8)
+        (
+            Choice.of("retention", decay="lightning"),
+            {},
+            [1.0, 1],
+            [1.0, 1],
+            [4.0, 3],
+            [4.0, 3 + 4 * math.exp(-(2**-8))],
+        ),
+        # with τ = 2 the root of σ(0) = 1/2 is kept of the first value
+        (
+            Choice.of("gla", tau=2.0),
+            {"forget.up.weight": 0.0, "forget.up.bias": 0.0},
+            [1.0, 1],
+            [1.0, 1],
+            [4.0, 3],
+            [4.0, 3 + 4 / math.sqrt(2)],
+        ),
+        # as gated_delta
+        (
+            "kda",
+            {"write.weight": 0.0, "forget.up.weight": 0.0, "forget.up.bias": 0.0, "log_rate": 0.0},
+            [1.0, -3],
+            [2.0, 5],
+            [4.0, 7],
+            [2.0, -4.0],
+        ),
         (
             "ssd",
             {"step.weight": 0.0, "step.bias": 0.0, "log_rate": 0.0},
@@ -168,6 +195,7 @@ def test_the_implied_matrix_is_what_the_output_amounts_to(key, mask):
     steps = layer(x, key_mask=real)
     assert steps.implied and steps.weights.shape == (B, H, T, T)
     torch.testing.assert_close(steps.weights @ steps.v, steps.out)
+    torch.testing.assert_close(steps.out[1:, :, :30], layer(x[1:, :30], key_mask=real[1:, :30]).out)
     assert (
         not steps.weights.masked_select(~steps.mask).any()
         and layer(x, key_mask=real, record=False).weights is None
@@ -237,10 +265,11 @@ def test_what_a_matrix_is_needed_for_is_refused_in_words(key, axes):
 
 
 @each("key", IMPLIED)
-def test_what_comes_with_a_call_is_honoured_or_refused(key):
+@each("hides", [(T, T), (H, 1, T), (1, 2, T), (1, 1, T, T)])
+def test_what_comes_with_a_call_is_honoured_or_refused(key, hides):
     layer, x = Attention(AttentionConfig(C, H, kernel=small(key))), torch.randn(1, T, C)
     with pytest.raises(ConfigError, match=f"kernel = {key} computes no scores"):
-        layer(x, mask=torch.ones(T, T, dtype=torch.bool).tril())
+        layer(x, mask=torch.ones(hides, dtype=torch.bool))
     keys = torch.arange(T)[None] < 20
     torch.testing.assert_close(layer(x, mask=keys[:, None, None]).out, layer(x, key_mask=keys).out)
 

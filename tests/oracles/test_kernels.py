@@ -95,6 +95,15 @@ BIASES = [{"position": key} for key in ("alibi", "t5", "transformer_xl", "forget
             {"mask": "local_p"},
         ]
         * (kernel != BLOCKS[0])
+    ]
+    + [
+        (Choice("fused"), axes)
+        for axes in (
+            {"score": "cosine", "position": "alibi"},
+            {"projection": "latent", "mask": "causal"},
+            {"position": "t5", "normalizer": Choice.of("softmax", temperature=0.3)},
+            {"normalizer": Choice.of("softmax", temperature=3.0), "mask": "causal"},
+        )
     ],
 )
 def test_blocks_of_any_mechanism_are_those_of_exact(kernel, axes):
@@ -256,7 +265,7 @@ def test_linformer_against_linformer():
 def test_nystrom_against_transformers():
     """Their segments need a length that the landmarks divide; a convolution over v is no attention, and "exact" is ours:
     each matrix has its own first guess, so that a batch does not mix."""
-    length, landmarks = 35, 7
+    length, landmarks = 44, 11
     peer = NystromformerSelfAttention(
         NystromformerConfig(
             hidden_size=H * D,
