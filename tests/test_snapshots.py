@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from core.attention import AXES, PRESETS, Attention, Choice, ConfigError, entry
+from core.attention import AXES, PRESETS, Attention, AttentionConfig, Choice, ConfigError, entry
 from core.attention.config import refusals
 from core.attention.cost import attention_cost, parameters
 from core.attention.presets import attention_name, distinct_names
@@ -174,12 +174,100 @@ def published(one: ModelCard) -> dict[str, Any]:
     }
 
 
+LOCAL, LONG = Choice.of("local", window=3), ((600, 600, None), (192, 1200, None), (768, 200, 0))
+SIZES = (90, 90, None), (90, 90, 61), (2, 90, 50), (90, 7, 5)
+LATENT, TWICE = Choice.of("latent", rope=6), Choice.of("softmax", temperature=2.0)
+# Kernels beside choices that change what they hold, one after another, or none, and at which sizes.
+BLOCKED = [Choice.of(key, block=7) for key in ("chunked", "local", "block_sparse")]
+FEW: list[Choice] = [
+    *(Choice.of(key, chunk=size) for key in ("linear", "ssd", "gla") for size in (3, 100)),
+    Choice.of("performer", chunk=3, features=3),
+    Choice.of("retention", chunk=13),
+    Choice.of("ssd", chunk=13),
+    Choice.of("linformer", rank=3),
+]
+MORE: list[Choice] = [
+    *(Choice.of(key, chunk=size) for key in ("retention", "gated_delta") for size in (3, 100)),
+    *(Choice.of(key, chunk=size) for key in ("delta", "kda") for size in (3, 100)),
+    *(Choice.of("performer", chunk=size, features=80) for size in (3, 100)),
+    *(Choice.of("log_linear", chunk=size, levels=many) for size, many in ((4, 3), (100, 20))),
+    Choice.of("linformer", rank=100),
+    *(Choice.of("nystrom", landmarks=size, rounds=2) for size in (3, 32, 90)),
+    *(Choice.of("nsa", size=size) for size in (1, 30)),
+    *(Choice.of(key, block=64) for key in ("chunked", "local", "block_sparse")),
+]
+BESIDE: list[dict[str, Any]] = [
+    {},
+    {"num_heads": 1},
+    {"num_heads": 2},
+    {"projection": LATENT},
+    {"projection": LATENT, "mask": "causal"},
+    {"projection": "differential"},
+    {"projection": "differential", "mask": "causal"},
+    {"projection": Choice.of("grouped_query", kv_heads=2)},
+    {"projection": Choice.of("grouped_query", kv_heads=2), "position": "rope"},
+    {"projection": Choice.of("grouped_query", kv_heads=1), "mask": LOCAL},
+    {"score": "dot", "normalizer": TWICE},
+    {"score": "general"},
+    {"score": "general", "mask": "causal"},
+    {"score": "cosine"},
+    {"score": "cosine", "position": "alibi"},
+    {"score": "additive", "position": "t5", "mask": "causal"},
+    {"position": "t5"},
+    {"position": "alibi", "mask": "causal"},
+    {"position": "deberta"},
+    {"position": "shaw", "mask": "causal"},
+    {"mask": "padding"},
+    {"mask": Choice.of("and", LOCAL, Choice("causal"))},
+    {"mask": Choice.of("strided", lookback=3, stride=20)},
+    {"mask": "bigbird"},
+    {"mask": "local_p"},
+    {"mask": Choice.of("local_m", gaussian=True)},
+    {"mask": "moba"},
+    {"normalizer": "sparsemax", "mask": LOCAL},
+]
+USUAL: dict[str, Any] = {"d_model": 40, "num_heads": 4}
+ROWS: list[tuple[Choice, dict[str, Any], tuple[Any, ...]]] = [
+    *((kernel, {}, SIZES) for kernel in [*FEW, *MORE, Choice("nystrom")]),
+    *((Choice("fused"), beside, LONG) for beside in BESIDE[:1] + BESIDE[-3:-2]),
+    *((Choice("fused"), {"position": key, "mask": "causal"}, LONG[:1]) for key in ("alibi", "t5")),
+    (Choice.of("chunked", block=64), {"mask": "padding"}, LONG[2:]),
+    (Choice.of("kda", chunk=3), {}, LONG[:1]),
+    (Choice.of("kda", chunk=3), {"projection": LATENT}, SIZES[:1]),
+    (Choice("nystrom"), {}, ((900, 40, None),)),
+    *((kernel, {"score": "cosine"}, SIZES[:1]) for kernel in MORE),
+    (Choice.of("nsa", size=1), {}, ((6000, 3, None),)),
+    *(
+        (kernel, beside, SIZES[:3])
+        for kernel in [Choice("exact"), Choice("fused"), *BLOCKED, *FEW]
+        for beside in BESIDE
+    ),
+]
+
+
+def costs() -> dict[str, str]:
+    """FLOPs and bytes of kernels beside other choices, by both and the sizes, where they go together."""
+    found: dict[str, str] = {}
+    for kernel, beside, sizes in ROWS:
+        with suppress(ConfigError):
+            config = AttentionConfig(**{**USUAL, **beside, "kernel": kernel})
+            for size in sizes:
+                cost = attention_cost(config, *size)
+                named = {
+                    name: getattr(value, "to_json", value.__str__)()
+                    for name, value in beside.items()
+                }
+                found[f"{kernel.to_json()} {named} {size}"] = f"{cost.flops:.0f}, {cost.bytes:.0f}"
+    return found
+
+
 def test_choices_claims_and_tasks_are_what_was_saved(monkeypatch):
     found = json.loads(
         json.dumps(
             {
                 "cards": {one.key: published(one) for one in CARDS},
                 "claims": experiments(monkeypatch),
+                "costs": costs(),
                 "mechanisms": mechanisms(),
                 "tasks": recipes(),
                 "why": {
