@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from core.interpret.corpus import (
     ranked,
     read_text,
     shorten,
+    text_vectors,
 )
 from core.interpret.corpus_run import (
     INPUTS,
@@ -41,7 +43,6 @@ from core.interpret.corpus_run import (
     has_training_data,
     inputs_of,
     load,
-    load_inputs,
     own_texts,
     split_texts,
     to_json,
@@ -102,8 +103,9 @@ def test_a_running_mean_is_that_of_all_values_at_once():
         low, high = stats.t.interval(0.95, len(valid) - 1, valid.mean(), stats.sem(valid))
         assert running.mean[column] == pytest.approx(valid.mean(), abs=1e-12)
         assert 2 * running.half_width[column] == pytest.approx(high - low, abs=1e-12)
-    assert running.count.tolist() == [40, 40, 17, 0, 1, 2]
-    assert np.isnan(running.half_width[3:5]).all()
+    assert (
+        running.count.tolist() == [40, 40, 17, 0, 1, 2] and np.isnan(running.half_width[3:5]).all()
+    )
 
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
@@ -155,17 +157,11 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
 def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
     model, inputs, cells, rows, monkeypatch
 ):
-    sizes = list[int]()
-
-    def forward_of(pretrained, batch, **options):
-        sizes.append(len(batch["input_ids"]))
-        return forward(pretrained, batch, **options)
-
-    monkeypatch.setattr(analysis, "forward", forward_of)
+    monkeypatch.setattr(analysis, "forward", spy := Mock(wraps=forward))
     monkeypatch.setattr(analysis, "CELLS", cells)
     reading = read_text(model, inputs[0], "causal")
     assert np.isfinite(head_changes(model, inputs[0], reading, "causal")).all()
-    assert sizes == rows and len(reading.source) == 13
+    assert [len(call.args[1]["input_ids"]) for call in spy.call_args_list] == rows
 
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
@@ -174,8 +170,10 @@ def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
     for record in measure_texts(model, [*map(ModelInputs, texts)], "causal"):
         corpus.add(record)
     assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (4, 3, [0], 1)
-    assert corpus.error.startswith("There is nothing to read yet")
-    assert corpus.mean("distance").max() < MAX_TOKENS
+    assert (
+        corpus.error.startswith("There is nothing to read yet")
+        and corpus.mean("distance").max() < MAX_TOKENS
+    )
     most = [shorten(replace(model, max_tokens=count)).max_tokens for count in (9, 512)]
     assert most == [9, MAX_TOKENS]
 
@@ -188,8 +186,9 @@ def test_texts_by_value_and_at_each_decile():
         (0.1, (np.abs(values - np.quantile(values[1:], 0.1))[1:].argmin() + 1)),
         (0.1, 0),
     ]
-    assert decile_texts(values[:1]) == []
-    assert [share for share, _ in decile_texts(values)] == list(DECILES)
+    assert decile_texts(values[:1]) == [] and [share for share, _ in decile_texts(values)] == list(
+        DECILES
+    )
     assert (list(INDEX), [*INDEX, "copying"]) == ([one.key for one in MEASURES], list(BY_KEY))
 
 
@@ -221,26 +220,21 @@ def test_queries_and_keys_in_one_plane_keep_every_weight(model, inputs):
         "one sign of each axis"
     )
     still = joint_map(np.ones((3, 2)), np.ones((3, 2)))
-    assert (still.scale, still.share) == (1, (0, 0))
-    assert both.mean(0) == pytest.approx([0, 0], abs=1e-9)
+    assert (still.scale, still.share) == (1, (0, 0)) and both.mean(0) == pytest.approx(
+        [0, 0], abs=1e-9
+    )
     assert np.allclose(np.cov(both.T), np.diag(sizes[:2]), rtol=1e-4, atol=1e-9)
 
 
 def test_a_key_head_is_met_by_all_queries_that_share_it_and_a_decoder_has_its_own_tokens():
     grouped = head_vectors(tiny("llama"), [given("llama")] * 2, "causal", max_tokens=99)
+    model, text = tiny("t5"), given("t5")
     assert np.array_equal(grouped.head(1, 4)[1], grouped.k[1][1]) and len(grouped.k[1]) == 2
-    size = len(grouped.tokens) // 2
-    assert grouped.positions.tolist() == [*range(size)] * 2
-    vectors = head_vectors(tiny("t5"), [given("t5")], "causal", max_tokens=9)
-    assert vectors.tokens == encode(tiny("t5"), given("t5"))[2].tokens
-    scores = copying(tiny("t5"), "causal", (3, 5))
-    own = [
-        copying_scores(one, read_vocabularies(tiny("t5")))
-        for one in read_heads(tiny("t5"))
-        if one.kind == "causal"
-    ]
-    np.testing.assert_allclose(scores[:2, :3], np.stack(own), rtol=1e-5)
-    assert np.isnan(scores).sum() == 15 - 6
+    assert grouped.positions.tolist() == [*range(len(grouped.tokens) // 2)] * 2
+    assert text_vectors(model, text, "causal").tokens == encode(model, text)[2].tokens
+    scores, tables = copying(model, "causal", (3, 5)), read_vocabularies(model)
+    own = [copying_scores(one, tables) for one in read_heads(model) if one.kind == "causal"]
+    assert np.allclose(scores[:2, :3], np.stack(own)) and np.isnan(scores).sum() == 15 - 6
 
 
 # A measurement as a folder: what stop and a killed worker leave, how it continues, and its texts.
@@ -307,16 +301,22 @@ def test_a_killed_worker_continues_without_a_text_twice(tmp_path, whole, monkeyp
         patch.setattr(corpus_run, "SAVE_SECONDS", 0.0)
         patch.setattr(corpus_run, "save_statistics", save_once)
         work(broken, lambda: False)
-    assert load(broken).texts == 1 and work(broken, lambda: False)[0] == "finished"
-    assert numbers(broken) == pytest.approx(numbers(whole))
+    assert (
+        load(broken).texts == 1
+        and work(broken, lambda: False)[0] == "finished"
+        and numbers(broken) == pytest.approx(numbers(whole))
+    )
 
 
 def test_two_sessions_measure_apart_and_a_worker_that_died_is_reported(monkeypatch):
     # Outside the list of runs, and with what it left.
     monkeypatch.setattr(jobs, "max_workers", lambda: 0)
     first, second = jobs.measure(CONFIG), jobs.measure(CONFIG)
-    assert first.id != second.id and not list_runs()
-    assert [one.id for one in jobs.queue()[0]] == [first.id, second.id]
+    assert (
+        first.id != second.id
+        and not list_runs()
+        and [one.id for one in jobs.queue()[0]] == [first.id, second.id]
+    )
     jobs.stop(first)
     assert first.status().state == "stopped" and jobs.place(second).number == 1
     work(second, after(3))
@@ -332,8 +332,10 @@ def test_the_worker_measures_a_corpus_and_says_what_is_wrong_with_one(tmp_path, 
     good = create(CONFIG, tmp_path / "good")
     assert worker.main([str(good.path)]) == 0 and load(good).texts == 4
     wrong = create(CorpusConfig("lab:induction", "texts", TEXTS, kind="self"), tmp_path / "wrong")
-    assert worker.main([str(wrong.path)]) == 1
-    assert wrong.status().message == "induction has no attention of kind 'self'; it has causal."
+    assert (
+        worker.main([str(wrong.path)]) == 1
+        and wrong.status().message == "induction has no attention of kind 'self'; it has causal."
+    )
     with pytest.raises(PretrainedError, match="There is no model at /gone"):
         create(CorpusConfig("/gone"), tmp_path / "gone")
 
@@ -356,8 +358,10 @@ def test_the_command_measures_a_file(tmp_path, worker_here, capsys):
     more = "--model induction --kind causal --source texts --data".split()
     path = str(tmp_path / "run")
     more.append(str(tmp_path / "texts.txt"))
-    assert run_command("core.interpret.corpus_run", path, *more) == 0
-    assert "finished: Measured 4 texts." in capsys.readouterr().out
+    assert (
+        run_command("core.interpret.corpus_run", path, *more) == 0
+        and "finished: Measured 4 texts." in capsys.readouterr().out
+    )
     assert run_command("core.interpret.corpus_run", f"{path} 2", *more, "--kind", "self") == 1
 
 
@@ -380,8 +384,7 @@ def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
     assert split_texts("a\nb\n \nc", "paragraphs")[0] == ["a b", "c"]
     inputs, left_out = inputs_of(CorpusConfig(source="texts", data=TEXTS, count=2))
     assert len(inputs) == 2 and left_out == ("There are 4 texts; the first 2 are measured.",)
-    for config in (CorpusConfig(count=3), replace(CONFIG, count=4)):
-        assert len(inputs_of(config)[0]) == config.count and inputs_of(config)[1] == ()
+    assert inputs_of(CorpusConfig(count=3))[1] == inputs_of(replace(CONFIG, count=4))[1] == ()
     for wrong in ("", " \n "):
         with pytest.raises(ConfigError, match="There is no text yet"):
             split_texts(wrong, "lines")
@@ -397,8 +400,7 @@ def test_the_lab_has_three_hundred_texts_of_its_own_and_those_its_models_learned
         ]
         assert all(one.text or one.picture is not None for one in inputs) and len(inputs) == 3
         assert all((one.target is None) == (name != "numbers") for one in inputs)
-    models = "lab:digits", "lab:gone", "minilm"
-    assert [*map(has_training_data, models)] == [True, False, False]
+    assert [*map(has_training_data, ("lab:digits", "lab:gone", "minilm"))] == [True, False, False]
     with pytest.raises(ConfigError, match="The training data of minilm is not here"):
         inputs_of(CorpusConfig(source="training"))
 
@@ -408,12 +410,13 @@ def test_what_the_page_shows_first_is_whole(name):
     saved = Run(SAVED / name)
     corpus = load(saved)
     assert corpus.texts == saved.metadata()["texts"] == 300 and not corpus.failed
-    inputs, _ = inputs_of(config_of(saved))
-    assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [*map(to_json, inputs)]
-    assert len(load_inputs(saved)) == 300
+    lines = map(to_json, inputs_of(config_of(saved))[0])
+    assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [*lines]
     values = values_of(saved, corpus, "entropy", (0, 1))
-    assert values.mean() == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
-    assert np.isfinite(corpus.mean("ablation")).all()
+    assert (
+        values.mean() == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
+        and np.isfinite(corpus.mean("ablation")).all()
+    )
 
 
 @pytest.mark.parametrize(
