@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import Mock
 
 import numpy as np
@@ -624,13 +624,13 @@ def test_long_inputs_are_read_in_parts(monkeypatch):
     asked = baseline_of("gpt2")
     whole, stream = read_lens(asked), read_stream(asked)
     assert count_parts(asked, stream) == 1 and len(stream.states) == 3
-    for cells, parts in (
+    for cells, passes in (
         (2 * stream.logits.numel(), 2),
         (2 * stream.logits.numel() - 1, 3),
         (1, 3),
     ):
         monkeypatch.setattr("core.interpret.lens.CELLS", cells)
-        assert count_parts(asked, stream) == parts
+        assert count_parts(asked, stream) == passes
     parts = read_lens(asked)
     assert torch.equal(whole.top, parts.top)
     torch.testing.assert_close(whole.probabilities, parts.probabilities)
@@ -877,7 +877,7 @@ def test_estimates_are_the_effects_where_the_change_is_small():
         table[second[moved]] = table[first[moved]].lerp(table[second[moved]], 1e-2)
         try:
             near = pair("gpt2")
-            for way in ("noise", "denoise"):
+            for way in get_args(Direction)[::-1]:
                 effects = patch(near, way)
                 with torch.enable_grad():
                     estimates = estimate_heads(patch_source(near, way))
