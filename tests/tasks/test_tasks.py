@@ -246,7 +246,7 @@ def test_dates_come_in_every_form_and_are_read_back_by_babel():
         (lambda: TaskConfig.of("recall", pairs=5, keys=4), "take keys ≥ 5"),
         (lambda: TaskConfig.from_json({"task": "copy"}), "an object with a key"),
         (lambda: TaskConfig.from_json({"key": 3}), "an object with a key"),
-        (lambda: TaskConfig.from_json([]), "an object with a key"),
+        (lambda: TaskConfig.from_json(json.loads("[]")), "an object with a key"),
         (lambda: TaskConfig.from_json({"key": "copy", "params": [1]}), "params is an object"),
         (
             lambda: TaskConfig.of("own_text", data=SONNETS[:150]),

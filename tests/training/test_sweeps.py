@@ -668,16 +668,16 @@ def test_words_name_the_part_and_a_training_loss_that_rises_is_no_overfitting():
     assert "first gets 2e-06" in one.text
     rises = [Record(60 + 10 * i, train_loss=2.0 + i, loss=2.0 + i, gradient=0.5) for i in range(4)]
     assert "overfitting" not in keys(falling(6) + rises)
-    for records, rate, optimizer, key in (
-        (STILL, 1e-2, "adamw", "rate_high"),
-        (STILL, 9e-3, "adamw", "still"),
-        (STILL, 2e-4, "adamw", "rate_dead"),
-        (STILL, 3e-4, "adamw", "still"),
-        (STILL, 1e-2, "sgd", "rate_dead"),
-        (WORSE, 3e-4, "sgd", "rate_high"),
-        (WORSE, 2e-4, "adamw", "rate_dead"),
+    for records, config, key in (
+        (STILL, replace(BASE, learning_rate=1e-2), "rate_high"),
+        (STILL, replace(BASE, learning_rate=9e-3), "still"),
+        (STILL, replace(BASE, learning_rate=2e-4), "rate_dead"),
+        (STILL, replace(BASE, learning_rate=3e-4), "still"),
+        (STILL, replace(BASE, learning_rate=1e-2, optimizer="sgd"), "rate_dead"),
+        (WORSE, replace(BASE, learning_rate=3e-4, optimizer="sgd"), "rate_high"),
+        (WORSE, replace(BASE, learning_rate=2e-4), "rate_dead"),
     ):
-        assert keys(records, replace(BASE, learning_rate=rate, optimizer=optimizer)) == {key}
+        assert keys(records, config) == {key}
     assert keys(STILL, replace(BASE, warmup=90)) == set(), "a tenth of the run after its warm-up"
     assert keys(STILL, replace(BASE, warmup=89)) == {"still"}
 
