@@ -101,6 +101,10 @@ class Mutant:
             return False
         return True
 
+    def overlaps(self, other: Mutant) -> bool:
+        """Whether one lies in the other, so that not both can have a switch."""
+        return self.path == other.path and self.start < other.end and other.start < self.end
+
     def apply(self, source: str) -> str:
         """The source with this one expression replaced; columns count bytes, as ast's do."""
         lines = source.encode().splitlines(keepends=True)
@@ -182,9 +186,12 @@ def sample(count: int, seed: int) -> list[Mutant]:
             if (mutant.path, mutant.line, mutant.after) not in EQUIVALENT and mutant.is_valid:
                 lines.setdefault((mutant.path, mutant.start[0]), []).append(mutant)
     choose = random.Random(seed)
-    return [
-        choose.choice(lines[line]) for line in choose.sample(sorted(lines), min(count, len(lines)))
-    ]
+    chosen: list[Mutant] = []
+    for line in choose.sample(sorted(lines), len(lines)):
+        mutant = choose.choice(lines[line])
+        if len(chosen) < count and not any(map(mutant.overlaps, chosen)):
+            chosen.append(mutant)
+    return chosen
 
 
 def copy(folder: Path) -> Path:
