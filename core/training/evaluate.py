@@ -277,8 +277,8 @@ def measure_teacher_forced(
         outputs = batch.target_out.shape[1] if task.form != "label" else 1
         keys = expected_keys(task, part, outputs, device)
         output = model(batch.source, batch.source_mask, batch.target_in, record=keys is not None)
-        found = form.sums(output.logits, batch)
-        sums[: len(found)] += found
+        figures = form.sums(output.logits, batch)
+        sums[: len(figures)] += figures
         if task.form == "label":
             tables.append(confusion_matrix(output.logits, batch.target_out))
         if keys is None or not output.source_attention:
