@@ -7,6 +7,7 @@ folder before it becomes a run. Nothing in it is executed or unpickled.
 
 import io
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -393,6 +394,7 @@ def heads_images(frame: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def write_wandb(run: Run, folder: Path) -> Path:
     """Write an offline run of Weights & Biases into a folder; ValueError where that is not installed."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # else threads of it outlive the run
     try:
         import wandb
     except ImportError as error:

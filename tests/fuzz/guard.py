@@ -5,6 +5,7 @@ import random
 import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -93,6 +94,7 @@ class Audit:
         )
         self.faults: list[str] = []
         self.seconds = 0.0  # of the processor
+        self.deaf_to = set[int | None]()  # threads of tests before, which wait for a run's end
 
     def note(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -153,7 +155,7 @@ _current: list[Audit] = []
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if _current:
+    if _current and threading.get_ident() not in _current[-1].deaf_to:
         watch = _current.pop()  # what the watch itself opens is not watched
         try:
             watch.note(event, args)
@@ -172,6 +174,7 @@ def watched(folder: Path) -> Iterator[Audit]:
     """AssertionError where the block does what no door may, or takes longer than LONGEST."""
     install()
     watch, start = Audit(folder), time.process_time()
+    watch.deaf_to = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     _current.append(watch)
     try:
         yield watch
