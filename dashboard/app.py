@@ -17,7 +17,7 @@ from dashboard.server import idle  # noqa: E402
 idle.begin()
 
 from dashboard.draw.components import draw, ship_code  # noqa: E402
-from dashboard.navigation import GROUPS, STEPS, Step, step_of  # noqa: E402
+from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import search_field  # noqa: E402
 from dashboard.server.logs import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
@@ -41,7 +41,7 @@ def page_list(current: Step) -> None:
 
     The path is open, and the group of the current page; the others fold, so that few entries are seen at first.
 
-    Streamlit's own list is drawn again by React with every batch of elements that arrives: for 34 pages that takes
+    Streamlit's own list is drawn again by React with every batch of elements that arrives: for many pages that takes
     longer than the elements. This one is a single element, with which the code of all components comes.
     """
     if page := st.session_state.pop(PRESSED, None):
@@ -51,15 +51,16 @@ def page_list(current: Step) -> None:
             "name": group,
             "pages": [
                 {
-                    "key": step.key,
+                    "key": (step := place.steps[0]).key,
                     "path": "" if step.default else step.key,
-                    "title": step.title,
+                    "title": place.title,
                     "icon": step.icon.split("/")[-1].strip(":"),
                 }
-                for step in steps
+                for place in places
+                if place.steps[0].listed
             ],
         }
-        for group, steps in GROUPS.items()
+        for group, places in GROUPS.items()
     ]
     with st.sidebar:
         ship_code()
@@ -67,10 +68,18 @@ def page_list(current: Step) -> None:
         draw(
             "page_list",
             "pl",
-            {"groups": groups, "current": current.key},
+            {"groups": groups, "current": sections(current.key)[0].key},
             key=PAGE_LIST,
             on_page_change=open_pressed,
         )
+
+
+def section_row(current: Step) -> None:
+    """Links to the pages of the same place, above the page."""
+    if len(steps := sections(current.key)) > 1:
+        with st.container(horizontal=True, gap="small"):
+            for step in steps:
+                st.page_link(step.page(), label=step.section)
 
 
 def open_pressed() -> None:
@@ -107,6 +116,7 @@ panels.apply_look()
 if not st.context.is_embedded:
     page_list(step)
 bars.tour_bar(step.key)
+section_row(step)
 if is_pending():
     reset_page(step.page(), bars.begin_again(step.key))
 else:
