@@ -27,6 +27,7 @@ from dashboard.draw.formats import (
     latex_signed,
     listed,
     lower_name,
+    mask_latex,
     name,
     number,
     operations,

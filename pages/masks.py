@@ -10,7 +10,6 @@ import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, ConfigError, entry
-from core.attention.formula import parse
 from core.attention.masks import COMPOSITIONS, build_mask, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
@@ -40,6 +39,7 @@ from dashboard.page import (
     fragment,
     is_text,
     latex,
+    mask_latex,
     multiples,
     name as latex_name,
     next_page,
@@ -87,25 +87,19 @@ def apply_drawing() -> None:
     st.session_state[key("first:drawn:drawing")] = page_views.drawing_text(key("board"))
 
 
-def columns_of_name(_: Values) -> int:
-    """One column, or two for a mask whose name one would cut."""
-    name = MASKS.get(st.session_state.get(key("first"), ""), st.query_params.get(key("first"), ""))
-    return 2 if len(name) > 12 else 1
-
-
 FIELDS = Fields(
     "masks",
     tokens=Text(
         "Sentence",
         "The animal didn't cross the street because it was too tired .",
-        span=2,
+        span=3,
         help="Each word becomes one token.",
     ),
     first=Select(
         "Mask",
         MASKS,
         "causal",
-        span=columns_of_name,
+        span=2,
         help="Which keys each query may attend to",
         also={"on_change": start_drawing},
     ),
@@ -121,7 +115,6 @@ FIELDS = Fields(
         },
         help="Use the mask alone, invert it, or join it with a second one",
     ),
-    head=Select("Head", range(masks.HEADS), help="The head whose weights are drawn"),
     second=Select(
         "Second mask",
         MASKS,
@@ -129,6 +122,7 @@ FIELDS = Fields(
         when=lambda values: values.join in ("and", "or", "and_not", "or_not"),
         help="The mask that is joined with the first",
     ),
+    head=Select("Head", range(masks.HEADS), help="The head whose weights are drawn"),
     real=Number(
         "Real tokens",
         lambda values: max(0, len(tokenize(values.tokens, MAX_TOKENS).tokens) - PADDING),
@@ -140,16 +134,17 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(below: DeltaGenerator) -> Values:
-    """Draw the controls; what is typed or drawn stands in `below`, so that the maps do not move.
+def draw_controls(below: DeltaGenerator, settings: DeltaGenerator) -> Values:
+    """Draw the controls; what is typed stands in `below` and rare ones in `settings`, so that the maps do not move.
 
     Without tokens there is nothing to draw; `stale`: a typed text cannot be read.
     """
-    grid = st.grid(6, min_column_width=120)
-    values = FIELDS.draw("tokens", "first", "join", "head", "second", into=grid)
+    grid, rare = st.grid(6, min_column_width=120), settings.grid(6, min_column_width=120)
+    values = FIELDS.draw("tokens", "first", into=grid)
+    values = FIELDS.draw("join", "second", "head", into=rare, **values)
     parts = [draw_mask("first", values.first, grid, below)]
     if values.second:
-        parts.append(draw_mask("second", values.second, grid, below, ", 2nd"))
+        parts.append(draw_mask("second", values.second, rare, settings, ", 2nd"))
     values = FIELDS.draw("real", into=grid, **values)
     cut = tokenize(values.tokens, MAX_TOKENS)
     mask = composed(values.join, *(mask for mask, _ in parts))
@@ -244,9 +239,7 @@ def fact_text(effect: masks.MaskEffect) -> str:
     share = (
         ""
         if effect.factor is not None
-        else (
-            " A hidden key gets the weight 0, and the keys that are left share the whole weight of a row."
-        )
+        else (" A hidden key gets the weight 0; the others share the row.")
     )
     chosen = ""
     if picked := effect.selection:  # of a mask that reads content
@@ -257,22 +250,7 @@ def fact_text(effect: masks.MaskEffect) -> str:
     return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen}{share}{blind}"
 
 
-def mask_latex(mask: Choice) -> str:
-    """The condition under which a key is allowed, as LaTeX; a composed mask by its parts, a typed one as typed."""
-    if mask.parts:
-        parts = [rf"\left({mask_latex(part)}\right)" for part in mask.parts]
-        return (
-            rf"\neg {parts[0]}"
-            if mask.key == "not"
-            else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
-        )
-    if mask.key == "formula":
-        return parse(str(mask["text"]), "mask").latex()
-    return entry("mask", mask.key).latex.split(r",\quad w_{ij}")[0]
-
-
-def rule_of(mask: Choice) -> str:
-    return rule("mask", mask, changed=False, length="length")
+rule_of = partial(rule, "mask", changed=False, length="length")
 
 
 def equation(
@@ -313,18 +291,17 @@ def index_set(keys: list[int]) -> str:
 
 def stack_fact(needed: np.ndarray) -> str:
     pairs, never, most = needed.size, int((needed == 0).sum()), int(needed.max(initial=0))
-    layers = "One layer" if most == 1 else f"**{most}** layers"
-    connect = "connects" if most == 1 else "connect"
+    layers = "One layer connects" if most == 1 else f"**{most}** layers connect"
     if not never:
         steps = [
             f"{percent(float((needed <= n).mean()))} after {n}" for n in range(1, min(most, 4))
         ]
         short = f" ({', '.join(steps)})" if steps else ""
-        return f"{layers} {connect} every token with every other{short}."
+        return f"{layers} every token with every other{short}."
     if never == pairs - len(needed):
         return "No token receives information from another, however many layers are stacked."
     return (
-        f"{layers} {connect} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
+        f"{layers} all pairs that this mask can connect; **{never} of {pairs}** pairs are never "
         "connected, however many layers are stacked."
     )
 
@@ -387,8 +364,9 @@ def page() -> None:
 @fragment
 def explore() -> None:
     figure, below, words = st.container(), st.container(), st.container()
+    settings = st.expander("All settings", key=key("settings"))
     with figure:
-        controls = draw_controls(below)
+        controls = draw_controls(below, settings)
         with picture("masks"):
             result = show(controls, words)
     if result is None:
@@ -473,10 +451,7 @@ def show(
     cell = maps(effect, controls.mask)
     with words:
         fact(fact_text(effect))
-        rules = (
-            "In a rule, i is the position of the query (row) and j that of the key (column). The parameters are random "
-            f"(seed {masks.SEED}), so the maps show what the mask does, not what a trained model attends to."
-        )
+        rules = f"i is the query's position, j the key's. The layer is random (seed {masks.SEED}), not trained."
         caption(" ".join([rules, *controls.notes]))
     return effect, cell
 
@@ -528,18 +503,12 @@ def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]
-    head, rows = (
-        [f"Query {query}: {effect.names[query]}", *effect.names[keys]],
-        [
-            [
-                "here, F.scaled_dot_product_attention: True = may attend",
-                *(str(bool(cell)) for cell in row),
-            ],
-            ["nn.MultiheadAttention: True = ignore", *(str(not cell) for cell in row)],
-        ],
-    )
-    table(head, rows, caption=head[0], markers=False)
-    size = len(effect.names)
+    heading, size = f"Query {query}: {effect.names[query]}", len(effect.names)
+    rows = [
+        ["here, F.scaled_dot_product_attention: True = may attend", *(str(bool(c)) for c in row)],
+        ["nn.MultiheadAttention: True = ignore", *(str(not c) for c in row)],
+    ]
+    table([heading, *effect.names[keys]], rows, caption=heading, markers=False)
     st.code(
         f"# allowed: bool ({size}, {size}), True = may attend, as on this page\n"
         "attn_mask = ~allowed  # the line that converts: True = ignore\n"
@@ -602,7 +571,12 @@ def stack(effect: masks.MaskEffect) -> None:
 def batch(controls: Values) -> None:
     sentences = cached(masks.batch, controls.mask, controls.head)
     tiles = [
-        Tile(" ".join(item.names[: item.real]), padding_note(item), item.weights, item.allowed)
+        Tile(
+            " ".join(item.names[: item.real]),
+            f"{item.real} tokens, {len(item.names) - item.real} of padding",
+            item.weights,
+            item.allowed,
+        )
         for item in sentences
     ]
     positions = [str(position) for position in range(len(sentences[0].names))]
@@ -617,17 +591,6 @@ def batch(controls: Values) -> None:
     )
     write_linked("masks", key("padded"), pin)
     fact(batch_fact(sentences))
-
-
-def padding_note(item: masks.Sentence) -> str:
-    first, last = item.real, len(item.names) - 1
-    return f"{item.real} tokens, " + (
-        f"{first} to {last} are padding"
-        if first < last
-        else f"{last} is padding"
-        if first == last
-        else "no padding"
-    )
 
 
 def sources(effect: masks.MaskEffect, controls: Values) -> None:
@@ -668,8 +631,7 @@ def question(tokens: int) -> Question:
     )
     row = "A row of padding is still computed, but nothing reads its output."
     return Question(
-        f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must be hidden, so "
-        "that no word takes anything from them?",
+        f"The last {PADDED} tokens are now padding: empty, to fill a batch. Which cells must the mask hide?",
         ("Their rows", "Their columns", "Both"),
         {(True, False): 0, (False, True): 1, (True, True): 2}[rows, columns],
         (f"{rule} A row holds what its own query takes.", f"{rule} {row}", f"{rule} {row}"),

@@ -71,6 +71,7 @@ from dashboard.page import (
     layer,
     link_value,
     listed,
+    mask_latex,
     name as latex_name,
     next_page,
     number,
@@ -729,20 +730,6 @@ def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple
     value = latex(reading.scores[i, j]) if allowed else r"-\infty"
     where = rf"\quad (i = {i},\ j = {j})"
     return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
-
-
-def mask_latex(mask: Choice) -> str:
-    if not mask.parts:
-        return first_latex("mask", mask)
-    parts = [
-        rf"({mask_latex(part)})" if part.parts or "\\vee" in mask_latex(part) else mask_latex(part)
-        for part in mask.parts
-    ]
-    return (
-        rf"\neg({parts[0]})"
-        if mask.key == "not"
-        else {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(parts)
-    )
 
 
 def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:

@@ -230,6 +230,25 @@ def rule(axis: str, choice: Choice, *, changed: bool = True, **values: object) -
     return ", ".join(filter(None, [text, *others]))
 
 
+def mask_latex(mask: Choice) -> str:
+    """The condition under which a key is allowed; of a composed mask by its parts, of a typed one as typed."""
+    from core.attention import entry  # torch comes with it
+    from core.attention.formula import parse
+
+    if mask.key == "formula":
+        return parse(str(mask["text"]), "mask").latex()
+    if not mask.parts:
+        return entry("mask", mask.key).latex.split(r",\quad w_{ij}")[0]
+    parts = [mask_latex(part) for part in mask.parts]
+    if mask.key == "not":
+        return rf"\neg({parts[0]})"
+    nested = [
+        rf"({text})" if part.parts or r"\vee" in text else text
+        for part, text in zip(mask.parts, parts, strict=True)
+    ]
+    return {"and": r" \wedge ", "or": r" \vee "}[mask.key].join(nested)
+
+
 def choice_name(axis: str, choice: Choice) -> str:
     """An entry's name; of a composed choice, those of its parts: Causal and not local window."""
     from core.attention import entry  # torch comes with it
