@@ -30,6 +30,7 @@ from dashboard.page import (
     number,
     paragraph,
     picture,
+    plain,
     shade,
     source_of,
     step_of,
@@ -41,6 +42,10 @@ from dashboard.page import (
 from dashboard.ui import bars
 
 PAGE, NAMES, LIMIT = "start", "ABC", 99.0
+ABOUT = (
+    "The English number that the translator reads. Weights: cross-attention, layer {layer}, head {head}, of the "
+    "lab's own number translator, {date}. \\<eos> marks the end of a sentence."
+)
 QUERY = (1.0, 2.0)
 KEYS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
 VALUES = (10.0, 20.0, 30.0)
@@ -59,9 +64,9 @@ FIELDS = Fields(
     PAGE,
     sentence=Segmented(
         "Example",
-        options=lambda values: values.sentences,
-        help="What the translator reads: an English number.",
-        also={"wrap": True},
+        start.SENTENCES,
+        hidden=True,  # the link has its words, the button its digits
+        help=lambda _: ABOUT.format(**start.load()),
     ),
     **{
         f"q{at}": _number(
@@ -285,12 +290,11 @@ show(trace, layer={layer}, head={head})
 
 
 SENTENCES = (
-    "A translator without attention writes the whole translation from **one vector**. The longer the sentence, the "
-    "more of it is lost.",
-    "With **attention**, the translator reads every input word again at each step of its writing.",
-    "Each step has a **query** and each input word a **key**: the better they match, the higher the word's score.",
-    "**Softmax** turns the scores into **weights**: none is negative, and together they are 1.",
-    "Each input word also has a **value**; the step receives the sum of all values, each times its weight.",
+    "A translator without attention writes from **one vector**; long sentences are lost.",
+    "With **attention**, each step reads every input word again.",
+    "The better a step's **query** matches a word's **key**, the higher its score.",
+    "**Softmax** turns the scores into **weights**, which together are 1.",
+    "The step receives the words' **values**, each times its weight.",
 )
 
 
@@ -344,10 +348,11 @@ MOVES = (
 
 @fragment
 def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
-    st.markdown("## Query, key and value: a soft dictionary")
-    st.markdown(
+    st.markdown("## A soft dictionary")
+    paragraph(
         "A dictionary returns the value of the key that is **equal** to the query. Attention returns **all** "
-        "values, each times its weight. Change any number."
+        "values, each times its weight. Change any number.",
+        width=560,
     )
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
@@ -404,19 +409,6 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
 
 
 WORD = key("word")  # the picked output word, in the session and in the link
-DOORS: tuple[tuple[str, str, dict[str, Any] | None], ...] = (  # a sentence, a page, and its link
-    ("**I have a model.** See every head of a Hugging Face model.", "pretrained", None),
-    (
-        "**I invent mechanisms.** Type a formula for the score and compare.",
-        "compare",
-        {"m": ("score=scaled_dot", "position=formula(formula='score - 0.5*abs(i-j)')")},
-    ),
-    (
-        "**I teach.** Put your text and questions round a page. Five lessons are ready.",
-        "lessons",
-        None,
-    ),
-)
 
 
 def page() -> None:
@@ -433,19 +425,7 @@ def page() -> None:
         "Attention lets a model decide, for each word, how much to take from every other word.",
     )
     data, visited = start.load(), {*sync_visits()}
-    if st.button(
-        f"Take the tour of {len(bars.STOPS)} pages",
-        icon=":material/tour:",
-        type="primary",
-        key=key("tour"),
-        help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
-    ):
-        bars.open_stop(0)
-    paragraph(
-        "\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)),
-        width=860,
-    )
-
+    paragraph("\n".join(f"{number}. {each}" for number, each in enumerate(SENTENCES, 1)))
     dictionary(data, _pictures(data))
     # The six stops; a tick at each page that was opened
     st.subheader("The path: six stops, half an hour to an hour")
@@ -467,23 +447,23 @@ def page() -> None:
                         icon=":material/check_circle:" if seen else step.icon,
                     )
     details("The addresses of these pages, to copy", _links, key("links"))
-    # For readers who come with something else in mind
-    st.subheader("Other doors")
-    with st.grid(3, min_column_width=240, gap="medium"):
-        for sentence, page, query in DOORS:
-            with st.container(gap="small"):
-                step = step_of(page)
-                st.markdown(sentence)
-                st.page_link(
-                    step.page(), label=f"Open {step.title}", icon=step.icon, query_params=query
-                )
+    _doors()
     next_page(PAGE)
 
 
 def _pictures(data: dict) -> dict:
-    """The translator's two pictures; returns the picked example."""
-    examples = {" ".join(item["source"]): item for item in data["translations"]}
-    item = examples[FIELDS.draw("sentence", into=HERE, sentences=list(examples)).sentence]
+    """The tour's button, and the translator's two pictures; returns the picked example."""
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        if st.button(
+            f"Take the tour of {len(bars.STOPS)} pages",
+            icon=":material/tour:",
+            type="primary",
+            key=key("tour"),
+            help="Each page of the path with one sentence. It sets the page's controls; Skip ends it.",
+        ):
+            bars.open_stop(0)
+        words = FIELDS.draw("sentence", into=HERE).sentence
+    item = next(each for each in data["translations"] if " ".join(each["source"]) == words)
     translation_view(
         item["source"],
         item["target"],
@@ -492,17 +472,61 @@ def _pictures(data: dict) -> dict:
         picked=_picked(item["weights"]),
         on_pick=_pick,
     )
-    count, strongest = len(item["weights"]), sum(map(max, item["weights"]))
+    mean = sum(map(max, item["weights"])) / len(item["weights"])
     fact(
-        f"Each output word has a strongest arrow. The mean weight of these {count} arrows is "
-        f"**{number(strongest / count)}**; with uniform weights it would be "
-        f"{number(1 / len(item['weights'][0]))}."
-    )
-    caption(
-        f"Weights: cross-attention, layer {data['layer']}, head {data['head']}, of the lab's own number "
-        f"translator, {data['date']}. \\<eos> marks the end of a sentence."
+        f"The strongest arrows weigh **{number(mean)}** on average; uniform weights would be "
+        f"{number(1 / len(item['source']))}."
     )
     return item
+
+
+def _doors() -> None:
+    """Three ways on for readers who come with something else in mind."""
+    st.subheader("Other doors")
+    models, mechanisms, lessons = st.columns(3, gap="medium")
+    with models:
+        name = _box(
+            "model",
+            "**I have a model.**",
+            "Its name or folder",
+            "See its heads",
+            help="The model's name on the Hugging Face hub, owner/name, or a folder of this computer",
+        )
+    if name:
+        st.switch_page(step_of("pretrained").page(), query_params={"inside:model": name})
+    with mechanisms:
+        formula = _box(
+            "formula",
+            "**I invent mechanisms.**",
+            "A formula for the score",
+            "Compare it",
+            "score - 0.5*abs(i-j)",
+            help="i is the place of the query, j that of the key; it is compared with the plain dot product",
+        )
+    if formula:
+        from core.attention import AttentionConfig, Choice, ConfigError  # with torch
+        from dashboard.ui.mechanism import to_text
+
+        try:
+            typed = AttentionConfig(position=Choice.of("formula", formula=formula))
+        except ConfigError as error:
+            mechanisms.error(plain(str(error)))
+        else:
+            texts = ("score=scaled_dot", to_text(typed, sizes=False))
+            st.switch_page(step_of("compare").page(), query_params={"m": texts})
+    with lessons:
+        st.markdown("**I teach.**")
+        paragraph("Put your text and questions round a page. Five lessons are ready.")
+        step = step_of("lessons")
+        st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
+
+
+def _box(name: str, who: str, label: str, button: str, text: str = "", *, help: str) -> str | None:
+    """What was typed into the box of a door, once Enter or its button was pressed."""
+    st.markdown(who)
+    with st.form(key(f"door:{name}"), border=False):
+        typed = st.text_input(label, text, key=key(f"door:{name}:text"), help=help)
+        return typed.strip() if st.form_submit_button(button) else None
 
 
 def _picked(weights: list[list[float]]) -> int:

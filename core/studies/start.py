@@ -57,7 +57,10 @@ def look_up(
 FILE = Path(__file__).parent / "data" / "start.json"
 DASHBOARD = FILE.parents[3] / "dashboard"
 MODEL, LAYER, HEAD = "numbers", 1, 3
-SENTENCES = ("five thousand three hundred and twenty one", "two hundred and forty two")
+SENTENCES = {
+    "five thousand three hundred and twenty one": "5,321",
+    "two hundred and forty two": "242",
+}
 MINILM_LAYER, MINILM_HEADS = 3, 6
 POSITIONS, DIMS = 8, 8
 RUN = "example_run"

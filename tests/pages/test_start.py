@@ -14,9 +14,11 @@ from core.studies.start import look_up
 from dashboard.navigation import PATH, STEPS, following
 from dashboard.ui import bars
 from pages import start
+from tests.cases import each
 from tests.pages.app import Case, assert_says, open_at, page_cases, page_text, query_value
 
 open_page = partial(open_at, "start")
+FORMULA = ["", "position=formula(formula='score - abs(i-j)')"]
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +65,23 @@ test_a_stop_of_the_tour_is_in_the_link = page_cases(
         ),
     },
 )
+
+
+@each(
+    ("door", "typed", "button", "says", "query"),
+    [
+        ("model", "numbers", "See its heads", "# Pretrained models", {"inside:model": "numbers"}),
+        ("formula", "score - (", "Compare it", "the bracket of character 9 is not closed", {}),
+        ("formula", "score - abs(i-j)", "Compare it", "# Side by side", {"m": FORMULA}),
+    ],
+)
+def test_a_door_leads_on_with_what_was_typed(door, typed, button, says, query):
+    app = open_page()
+    app.text_input(key=f"start:door:{door}:text").set_value(typed)
+    next(one for one in app.button if one.label == button).click().run()
+    assert (
+        says in page_text(app).replace("\\", "") and query.items() <= {**app.query_params}.items()
+    )
 
 
 def test_both_look_ups_by_hand():
