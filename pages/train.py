@@ -1,6 +1,6 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -79,9 +79,8 @@ from dashboard.page import (
     picture,
     placeholder,
     plain,
+    plural,
     predict,
-    presenting,
-    room,
     score,
     source_of,
     source_panel,
@@ -98,6 +97,7 @@ from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.mechanism import (
+    fit_heads,
     from_text,
     keep_heads,
     mechanism,
@@ -265,6 +265,7 @@ class Moment:
 def attention_over_time(data: run_data.RunData) -> Moment:
     """Draw the map, its filmstrip and its slider; without attention a plain slider over the records."""
     steps, frames = data.steps, list[tuple[int, np.ndarray]]()
+    board = st.container()  # the map, above the popover that changes it
     if head := _choose_head(data, steps[-1]) if steps else None:
         step_key, step_name = f"train:wish:{data.run.id}", f"train:step:{data.run.id}"
         take_link(step_key, one_of(steps), name=step_name)
@@ -286,19 +287,20 @@ def attention_over_time(data: run_data.RunData) -> Moment:
             return Moment(steps[-1])
         return Moment(FIELDS.draw("step", into=HERE, steps=steps, run=data.run.id).step)
     last_step, last = frames[-1]
-    state = attention_view(
-        run_data.head_trace(data, *which, last, head.shape[1]),
-        key=key,
-        layout="frames",
-        layer=head.layer,
-        head=head.head,
-        frame=start,
-        frames=frames,
-        live=data.live,
-        title=f"Held-out example, {head_name(head.layer, head.head, head.shape)}",
-        reads=READS[head.kind],
-        height=300,
-    )
+    with board:
+        state = attention_view(
+            run_data.head_trace(data, *which, last, head.shape[1]),
+            key=key,
+            layout="frames",
+            layer=head.layer,
+            head=head.head,
+            frame=start,
+            frames=frames,
+            live=data.live,
+            title=f"Held-out example, {head_name(head.layer, head.head, head.shape)}",
+            reads=READS[head.kind],
+            height=300,
+        )
     step = last_step if state.frame is None else state.frame
     write_link(step_name, None if step == last_step else str(step))
     return Moment(step, head, dict(frames).get(step), state.frame is None)
@@ -315,7 +317,7 @@ def forget_step(run_id: str) -> None:
 def _choose_head(data: run_data.RunData, step: int) -> Head | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = run_data.head_counts(data.run, step)
-    row = st.grid("auto", min_column_width=room(190), gap="small")
+    row = st.popover("Head and example", icon=":material/tune:")
     example = FIELDS.draw("example", into=row, data=data, examples=range(len(counts))).example or 0
     if not counts or not (sizes := counts[example]):
         return None
@@ -580,7 +582,7 @@ def choose_attention(
     cell: DeltaGenerator,
     axes: DeltaGenerator,
 ) -> AttentionConfig | None:
-    """Draw the list of mechanisms and the popover of the axes; the attention at those sizes (d_model, heads), or None.
+    """Draw the list of mechanisms and the panel of the axes; the attention at those sizes (d_model, heads), or None.
 
     Raises ConfigError, after the widgets are drawn, when the mechanism cannot have those sizes.
     """
@@ -599,17 +601,10 @@ def choose_attention(
         config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
         config, problem = usual, error
-    popover = axes.popover(
-        "Six axes",
-        icon=":material/tune:",
-        width="stretch",
-        on_change="rerun",
-        key=f"{name}:axes",
-        help="Projection, score, position, mask, normalizer and kernel of the attention.",
-    )
-    if popover.open:
+    panel = axes.expander("Six axes of the mechanism", on_change="rerun", key=f"{name}:axes")
+    if panel.open:
         before = config or AttentionConfig(d_model, heads, "identity")
-        with popover:
+        with panel:
             edited = mechanism(f"{name}:attention", before, axes=AXES_OF[kind], presets=False)
         if edited is None:
             problem = ConfigError(
@@ -916,8 +911,8 @@ TRAINING_SETTINGS = {  # by group
 }
 
 
-# a popover whose body runs only while it is open
-group = partial(st.popover, width="stretch", on_change="rerun")
+# a panel whose body runs only while it is open
+group = partial(st.expander, on_change="rerun")
 
 
 def setting_key(name: str, param: Param) -> str:
@@ -936,8 +931,11 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
     return values
 
 
-def of_model(start: ModelConfig) -> tuple[Param, ...]:
-    """The parameters of a type of model beside its width and its attention; their defaults are the recipe's."""
+def of_model(start: ModelConfig, sizes: Mapping[str, int] = {}) -> tuple[Param, ...]:
+    """The parameters of a type of model beside its width and its attention.
+
+    Their defaults are the dial's `sizes`, else those of the recipe.
+    """
     words: dict[str, Any] = (  # what a setting is called and means in a hierarchical model
         {
             "layers": {"meaning": "the number of layers of cells at each of the two levels"},
@@ -951,7 +949,7 @@ def of_model(start: ModelConfig) -> tuple[Param, ...]:
         else {}
     )
     return tuple(
-        replace(param, default=getattr(start, key), **words.get(key, {}))
+        replace(param, default=sizes.get(key, getattr(start, key)), **words.get(key, {}))
         for key, param in MODEL_SETTINGS.items()
         if start.kind in KINDS_WITH.get(key, (start.kind,))
     )
@@ -995,6 +993,30 @@ WIDTHS = (8, 16, 32, 64, 96, 128, 192, 256, 384, 512)
 RATES = (1e-5, 1e-4, 2e-4, 4e-4, 1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.3, 1.0)
 
 
+SIZES = {"smallest": -2, "small": -1, "medium": 0, "large": 1, "largest": 2}  # powers of two
+
+
+def sizes_of(base: RunConfig, size: str) -> dict[str, int]:
+    """What the dial of size sets: width and steps double with each stop, and there is one layer more."""
+    model, power = base.model, SIZES[size]
+    return {
+        "d_model": max(1, min(MAX_WIDTH, int(model.d_model * 2.0**power))),
+        "d_ff": min(4096, int(model.d_ff * 2.0**power)),
+        "layers": max(1, min(12, model.layers + power)),
+        "steps": max(1, min(max_run_steps(), int(base.steps * 2.0**power))),
+    }
+
+
+def resize(name: str, key: str, base: RunConfig, before: dict[str, int]) -> None:
+    """Have the dial set again the numbers that it had set; one that was set by hand stays."""
+    state = st.session_state
+    for field, value in before.items():
+        if state.get(f"{name}:{field}") == value:
+            del state[f"{name}:{field}"]
+    width = state.get(f"{name}:d_model", sizes_of(base, state[key])["d_model"])
+    fit_heads(f"{name}:d_model", width, f"{name}:heads:{width}", heads_of)
+
+
 def heads_of(d_model: int) -> list[int]:
     return [heads for heads in heads_that_divide(d_model) if heads <= MAX_HEADS_ON_OFFER]
 
@@ -1026,6 +1048,16 @@ FIELDS = Fields(
         key=lambda values: f"{values.name}:heads:{values.d_model}",
         hidden=True,
         help="The number of attention heads in each layer. Only numbers that divide d_model.",
+    ),
+    size=SelectSlider(
+        "Size",
+        list(SIZES),
+        "medium",
+        key=lambda values: f"{values.name}:size",
+        hidden=True,
+        also=lambda values: {"on_change": resize, "args": values.resized},
+        help="Sets d_model, the feed-forward width, the layers and the steps together. A number that is "
+        "set in All settings stays as it is.",
     ),
     seed=Number(
         "Seed",
@@ -1084,23 +1116,20 @@ FIELDS = Fields(
 )
 
 
-CELLS = (  # of the controls: those that are wide, those of the task, those with long names, and the others
-    (False, ("task", "told", "own")),
-    (True, ("param", "more")),
-    (False, ("model", "mechanism")),
-    (True, ("axes", "pattern", "heads", "rate", "seed", "sizes", "training")),
-)
+IN_SIGHT = ("task", "own", "heads", "size")
+IN_POPOVER = "told param more model sizes mechanism axes pattern rate seed training summary".split()
 
 
 def controls() -> RunConfig | None:
-    cells: dict[str, DeltaGenerator] = {}
     with st.container(gap="small"):
-        for in_grid, names in CELLS:
-            # in one column beside the pictures, in two on a phone
-            columns: Any = 1 if presenting() else "auto"
-            grid: Any = st.grid(columns, min_column_width=150, gap="small") if in_grid else HERE
-            with grid:
-                cells |= {name: st.container() for name in names}
+        cells = {name: st.container() for name in IN_SIGHT}
+        with st.popover(
+            "All settings",
+            icon=":material/tune:",
+            width="stretch",
+            help="Of the next run: its task, model, attention and training.",
+        ):
+            cells |= {name: st.container() for name in IN_POPOVER}
     keys = [entry.key for entry in TASKS]
     link_value(
         TASK, keys[0], one_of(keys), always="run" in st.query_params
@@ -1141,6 +1170,7 @@ def adopt(config: RunConfig) -> None:
         "train:seed": config.seed,
         attention_key(name): model.attention,
         f"{name}:rate": config.learning_rate,
+        f"{name}:size": "medium",
         f"{name}:d_model": model.d_model,
         f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
     }
@@ -1162,7 +1192,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
             values |= parameters_values(entry.params[:1], name, True)
         if others:
             with cells["more"]:
-                panel = group("Task settings", icon=":material/tune:", key=f"{name}:group")
+                panel = group("Task settings", key=f"{name}:group")
             with panel:
                 values |= parameters_values(others, name, panel.open)
         return TaskConfig.of(entry.key, seed=0, **values)
@@ -1198,18 +1228,24 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     ).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
+    given = {"name": f"{task.key}:{kind}"}
+    size_key = FIELDS.key("size", given)
+    size = FIELDS.read("size", **given).size
+    given["resized"] = name, size_key, base, sizes_of(base, size)
+    sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **given).size)
+    usual = sizes["d_model"]
     with cells["sizes"]:
-        # The popover of the model: its width, and the parameters of its type
-        panel = group("Model settings", icon=":material/layers:", key=f"{name}:sizes")
-        params = of_model(base.model)
-        link_value(f"{name}:d_model", base.model.d_model, between(1, MAX_WIDTH))
+        # The panel of the model: its width, and the parameters of its type
+        panel = group("Model settings", key=f"{name}:sizes")
+        params = of_model(base.model, sizes)
+        link_value(f"{name}:d_model", usual, between(1, MAX_WIDTH))
         with panel:
-            width = st.session_state.get(f"{name}:d_model", base.model.d_model)
+            width = st.session_state.get(f"{name}:d_model", usual)
             if panel.open:
                 width = st.select_slider(
                     "d_model",
-                    sorted({*WIDTHS, base.model.d_model, width}),
-                    base.model.d_model,
+                    sorted({*WIDTHS, usual, width}),
+                    usual,
                     key=f"{name}:d_model",
                     **KEEP,
                     **keep_heads(
@@ -1218,18 +1254,17 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
                     help="The length of each token's vector.",
                 )
             values = parameters_values(params, name, panel.open)
-        _show_changes(
-            [f"d_model {width}"] * (width != base.model.d_model) + changes(values, params)
-        )
+        _show_changes([f"d_model {width}"] * (width != usual) + changes(values, params))
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        given = {"name": f"{task.key}:{kind}", "d_model": width, "most": base.model.num_heads}
+        given |= {"d_model": width, "most": base.model.num_heads}
         heads = FIELDS.draw("heads", into=cells["heads"], **given).heads
         note_heads(f"{name}:d_model", width, heads)
     with cells["training"]:
-        # The popover of the training, in its groups
-        panel = group("Training settings", icon=":material/model_training:", key=f"{name}:training")
-        groups, training = of_training(base, task.form), dict[str, Any]()
+        # The panel of the training, in its groups
+        panel = group("Training settings", key=f"{name}:training")
+        groups = of_training(replace(base, steps=sizes["steps"]), task.form)
+        training = dict[str, Any]()
         with panel:
             for title, params in groups.items():
                 if panel.open:
@@ -1256,13 +1291,18 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=values["dropout"])
-    sizes: Any = {"d_model": width, "num_heads": heads, **values}
-    model = replace(base.model, attention=attention, **sizes)
+    changed: Any = {"d_model": width, "num_heads": heads, **values}
+    model = replace(base.model, attention=attention, **changed)
     pattern = layer_pattern(name, model, cells["pattern"])
     with cells["pattern"]:
         _show_changes(pattern_changes(pattern))
     model = replace(model, **pattern)
-    caption(f"{summary(model)} {run_data.count_parameters(model, task.shape):,} parameters.")
+    count = run_data.count_parameters(model, task.shape)
+    steps = f"{training['steps']:,} steps"
+    cells["size"].caption(
+        f"d_model {width} · {plural(model.layers, 'layer')} · {steps} · {count:,} parameters"
+    )
+    cells["summary"].caption(summary(model))
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
@@ -1366,7 +1406,6 @@ def page() -> None:
     with left:
         first = st.container()  # on a phone Stop comes before everything else
         config = controls()
-        st.caption("Changed settings apply to the next run.")
         with first:
             run_bar(data, config)
             if config is not None:
@@ -1663,7 +1702,7 @@ def _continue(run: Run, more: int = 0) -> None:
 def _progress(data: run_data.RunData) -> None:
     config = data.config
     if data.is_example:
-        st.caption("This is an example run. Press Train to start your own.")
+        st.caption("An example run. Press Train for your own.")
     elif config is not None or not data.live:
         run_controls.show_progress(
             data.run,
@@ -1747,6 +1786,6 @@ def moves() -> tuple[Move, ...]:
             "Translate number words",
             {TASK: "numbers"},
             "A task with real words, which takes longer. Press **Train**, then compare the map with the sentence "
-            "under the task, which says what its attention should look like.",
+            "in **All settings** that says what its attention should look like.",
         ),
     )

@@ -125,7 +125,7 @@ Attentions = tuple[AttentionConfig, ...]
 
 
 def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[str, Any]:
-    """Draw the popover; the fields of a ModelConfig that a pattern sets, none for a model without layers.
+    """Draw the panel; the fields of a ModelConfig that a pattern sets, none for a model without layers.
 
     `model` has the first attention, the sizes and the number of layers. Raises ConfigError, after the widgets are
     drawn, for an attention that cannot have the model's sizes.
@@ -135,16 +135,9 @@ def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[s
     first = model.required_attention
     _link(name, model)
     problems: list[str] = []
-    popover = cell.popover(
-        "Layer pattern",
-        icon=":material/stacks:",
-        width="stretch",
-        on_change="rerun",
-        key=f"{name}:pattern",
-        help="Give the layers of the model unlike attentions, which repeat.",
-    )
-    if popover.open:
-        with popover:
+    panel = cell.expander("Layers with unlike attentions", on_change="rerun", key=f"{name}:pattern")
+    if panel.open:
+        with panel:
             _edit(name, model, problems)
         _link(name, model)  # what has just been changed
     if problems:
@@ -169,7 +162,7 @@ def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
 
 
 def pattern_changes(fields: dict[str, Any]) -> list[str]:
-    """What a closed popover hides, as text."""
+    """What a closed panel hides, as text."""
     changes = []
     if count := len(fields.get("following", ())):
         changes.append(f"a pattern of {count + 1} layers")
@@ -207,7 +200,7 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 
 
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
-    """Draw what is in the popover; reasons why an attention cannot be trained are added to `problems`."""
+    """Draw what is in the panel; reasons why an attention cannot be trained are added to `problems`."""
     first, state = model.required_attention, st.session_state
     _published(name, model)
     count_key, shown = f"{name}:pattern:count", f"{name}:pattern:shown"

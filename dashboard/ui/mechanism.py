@@ -37,20 +37,26 @@ def keep_heads(
 ) -> dict[str, Any]:
     """The options of the d_model widget of key `d_model` by which its changes keep the heads that were chosen.
 
-    Where these do not divide the new d_model, the largest number below them of `fits(d_model)` is shown until they do.
     `heads(d_model)` is the key of the heads' widget, whose value the page tells by `note_heads`.
     """
 
     def keep() -> None:
-        state = st.session_state
-        if (noted := state.get(f"{d_model}:heads")) is not None:
-            width, chosen = state[d_model], noted[0]
-            shown = max(
-                (number for number in fits(width) if number <= chosen), default=fits(width)[0]
-            )
-            state[heads(width)], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
+        width = st.session_state[d_model]
+        fit_heads(d_model, width, heads(width), fits)
 
     return {"on_change": keep}
+
+
+def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequence[int]]) -> None:
+    """Show the heads that were chosen at the new `width`, in the widget of key `heads`.
+
+    Where these do not divide it, the largest number below them of `fits(width)` is shown until they do.
+    """
+    state = st.session_state
+    if (noted := state.get(f"{d_model}:heads")) is not None:
+        chosen = noted[0]
+        shown = max((number for number in fits(width) if number <= chosen), default=fits(width)[0])
+        state[heads], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
 
 
 def note_heads(d_model: str, width: int, heads: int) -> int:

@@ -178,13 +178,12 @@ def test_present_enlarges_the_page_which_still_answers_the_pointer(page, width):
     # Words stay whole on a large screen.
     page.set_viewport_size({"width": 2560, "height": 900})
     open_page(page, "train?present=true")
-    expect(page.get_by_role("button", name="Training settings")).to_be_visible()
+    expect(page.get_by_role("button", name="All settings")).to_be_visible()
     settings = page.locator("[data-testid=stMain] [data-testid=stPopoverButton]")
     assert settings.evaluate_all(
         "buttons => buttons.every(button => button.clientHeight < 100)"
     )  # of one line
-    head = box_of(page.locator("[class*=st-key-train-kind]"))
-    assert head["width"] >= 380  # twice 190
+    assert box_of(page.locator(".st-key-train-task"))["width"] >= 380
 
 
 @pytest.mark.parametrize("width", [390])

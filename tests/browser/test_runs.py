@@ -172,6 +172,7 @@ def test_a_page_whose_connection_drops_follows_its_run_again(page, server):
             f"After {DOWN:g} s without a connection the page follows its run within "
             f"{time.perf_counter() - back:.1f} s."
         )
+        click(page.get_by_role("button", name="All settings"))
         expect(page.get_by_label("Seed", exact=True)).to_have_value("7")
         assert run.status().state == "running"
         assert_no_exception(page)
@@ -210,7 +211,9 @@ def test_reverse_is_learned_followed_on_runs_and_found_again(page, server):
     open_page(
         page, "train?train:reverse:length=5&train:reverse:vocab=12", PICTURE
     )  # learned sooner than ten letters of 26
+    click(page.get_by_role("button", name="All settings"))
     page.locator(".st-key-train-reverse-length").get_by_role("slider").press("ArrowLeft")
+    page.keyboard.press("Escape")
     click(press(page, "train-train"), STEP, timeout=60_000)
     link, run = page.url, the_run(page, server)
     open_page(page, "runs", PICTURE, run=run.id)  # this page follows it, too
@@ -233,10 +236,12 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_an
     open_page(page, "train", PICTURE)
     seed, step = page.locator(".st-key-train-seed input"), page.get_by_text("Examples at step")
     expect(step).to_contain_text(re.compile(r"\d"))
-    last = step.text_content()
+    last, settings = step.text_content(), page.get_by_role("button", name="All settings")
+    click(settings)
     page.locator(".st-key-train-seed").get_by_test_id("stNumberInputStepUp").click()
     page.wait_for_url("**train%3Aseed=1**")
     wait_ready(page)
+    page.keyboard.press("Escape")
     slider = page.get_by_role("slider", name=re.compile("step", re.I)).last
     slider.press("ArrowLeft")
     page.wait_for_url("**train%3Astep**")
@@ -244,8 +249,10 @@ def test_first_sight_is_a_learned_run_whose_examples_follow_the_step_and_back_an
     for move, value in ((page.go_back, "1"), (page.go_back, "0"), (page.go_forward, "1")):
         wait_ready(page)
         move()
-        expect(seed).to_have_value(value)
         expect(step).to_have_text(last)
+        click(settings)
+        expect(seed).to_have_value(value)
+        page.keyboard.press("Escape")
     wait_ready(page)
     for _ in range(5):
         slider.press("ArrowLeft")

@@ -125,6 +125,20 @@ def test_only_heads_that_divide_are_on_offer():
     assert heads == ["1", "2", "3", "4", "6", "8", "12", "16"]
 
 
+@pytest.mark.parametrize("size", train.SIZES)
+def test_the_dial_sets_what_was_not_set_by_hand(size):
+    app, base = open_train(), recommended(make_task(TaskConfig.of("reverse")), "transformer")
+    dial = ("select_slider", f"{NAME}:size", size)
+    heads = ("select_slider", f"{NAME}:heads:32", 4)
+    unfold = ("session_state", f"{NAME}:sizes", True)  # so that its widgets hold the recipe
+    made = trained(app, unfold, ("number_input", f"{NAME}:d_ff", 80), heads, dial).config()
+    sizes = train.sizes_of(base, size)
+    assert (made.model.d_model, made.model.layers) == (sizes["d_model"], sizes["layers"])
+    assert (made.steps, made.model.d_ff, made.model.num_heads) == (sizes["steps"], 80, 4)
+    again = open_at("train", **dict(app.query_params) | {"run": ""})
+    assert trained(again).config() == made
+
+
 NO_ATTENTION = {"train:reverse:kind": "recurrent", "train:reverse:recurrent:mechanism": "none"}
 
 
