@@ -335,39 +335,33 @@ def image(drawing: str, width: int, height: int, alt: str, style: str = "") -> s
         f'preserveAspectRatio="none">{drawing}</svg>'
     )
     return (
-        f'<img alt="{escape(alt)}" width="{width}" height="{height}" style="{style}" '
+        f'<img alt="{escape(alt)}" title="{escape(alt)}" width="{width}" height="{height}" style="{style}" '
         f'src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}"/>'
     )
 
 
-CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 72, 5  # of a thumbnail, which is as wide as its card
+CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 96, 5  # of a thumbnail, which is as wide as its card
 
 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
-    ink = Ink.of(theme)
-    about = (
-        f'<div style="font-size:14px;line-height:20px">{escape(claim.statement)}</div>'
-        f'<div style="font-size:13px;color:{ink.quiet};margin:4px 0 8px">{escape(claim.subject)} · '
-        f"{escape(claim.source.text)}</div>"
-    )
-    if hidden:
-        return about
-    if measured is None:
-        return f'{about}<div style="font-size:13px;color:{ink.quiet}">Not measured yet</div>'
+    """What stands under a claim's name: what is claimed while the verdicts are hidden, else sign, parts and picture."""
+    if hidden or measured is None:
+        text = claim.statement if hidden else "Not measured yet"
+        return f'<div style="font-size:14px;line-height:20px">{escape(text)}</div>'
     state, effects = measured.verdict.state, measured.verdict.effects
     sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
     confirmed = sum(one.outcome == "holds" for one in effects)
+    parts = f"{confirmed} of {len(effects)} parts" if len(effects) > 1 else state
     return (
-        f'{about}<div><span style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600">{sign} '
-        f"{escape(state)}</span>"
-        f'<span style="font-size:13px;color:{ink.quiet}">'
-        f"{f' · {confirmed} of {len(effects)} parts' if len(effects) > 1 else ''}</span></div>"
+        f'<div title="{escape(state)}"><span role="img" aria-label="{escape(state)}" '
+        f'style="color:{OUTCOME_COLOURS[theme][outcome]};font-weight:600">{sign}</span> '
+        f'<span style="font-size:13px;color:{Ink.of(theme).quiet}">{escape(parts)}</span></div>'
         f"{thumbnail(claim.figures[0], measured, theme)}"
     )
 
 
 def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
-    """A figure without axes, under its title and the names of its conditions: curves of means, or a mark a seed."""
+    """A figure without axes or names, which a pointer and a screen reader get: curves of means, or a mark a seed."""
     lines: list[tuple[Series, Sequence[Any]]] = []
     for one in series_of({"": measured}, theme):
         curve, row = _curve(one, figure), float(len(lines))
@@ -396,21 +390,13 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
             for one, points in lines
             for x, row in points
         )
-    names = " ".join(
-        f'<span style="color:{one.colour};margin-right:8px;white-space:nowrap">'
-        f"{'' if figure.x else '● '}{escape(one.name)}</span>"
-        for one, _ in lines
-    )
-    return (
-        f'<div style="font-size:12px;line-height:16px;color:{Ink.of(theme).quiet};margin:8px 0 4px">'
-        f"{escape(figure.title)}&ensp;{names}</div>"
-        + image(
-            drawing,
-            CARDS_WIDTH,
-            CARDS_HEIGHT,
-            f"{figure.title}, by condition",
-            f"width:100%;height:{CARDS_HEIGHT}px",
-        )
+    names = ", ".join(one.name for one, _ in lines)
+    return image(
+        drawing,
+        CARDS_WIDTH,
+        CARDS_HEIGHT,
+        f"{figure.title}: {names}",
+        f"width:100%;height:{CARDS_HEIGHT}px",
     )
 
 
@@ -618,7 +604,7 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
 def page() -> None:
     title(
         "Claims",
-        "Classic statements about attention, each measured here, with a verdict computed from the data.",
+        "Classic statements about attention, each measured here.",
     )
     arrived = is_new("claim")
     link_value(CLAIM, ALL, one_of([claim.key for claim in CLAIMS]), name="claim")
@@ -658,8 +644,8 @@ def _index() -> None:
         with overview:
             counts = Counter(each and each.verdict.state for each in results.values())
             parts = [
-                f"**{counts[state]}** {state if counts[state] == 1 else plural}"
-                for state, (_, _, plural, _) in STATES.items()
+                f"{sign} **{counts[state]}** {state if counts[state] == 1 else plural}"
+                for state, (sign, _, plural, _) in STATES.items()
                 if counts[state]
             ]
             first = (
@@ -677,9 +663,12 @@ def _index() -> None:
                     step_of(PAGE).page(),
                     label=f":small[**{plain(claim.name)}**]",
                     query_params={"claim": claim.key},
+                    help=f"{plain(claim.statement)} {plain(claim.subject)} · {plain(claim.source.text)}",
                 )
                 st.html(card(claim, results[claim.key], theme(), hidden))
-    caption(" ".join(f"**{state}**: {meaning}." for state, (*_, meaning) in STATES.items()))
+    caption(
+        " ".join(f"{sign} **{state}**: {meaning}." for state, (sign, *_, meaning) in STATES.items())
+    )
 
 
 def _one(claim: Claim) -> None:

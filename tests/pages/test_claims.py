@@ -72,7 +72,9 @@ def test_the_index_leads_to_every_claim_and_tells_the_verdicts(shipped_results):
     app = open_claims()
     links = {link.proto.query_string for link in app.get("page_link")}
     assert {f"claim={claim.key}" for claim in CLAIMS} <= links
-    assert_case(app, Case(says=["1 holds", "✓ holds", "data:image/svg+xml"]))
+    assert_case(
+        app, Case(says=["✓ <b style='font-weight:600'>1</b> holds", ">✓<", "data:image/svg+xml"])
+    )
 
 
 def test_a_seed_that_lacks_a_condition_does_not_answer_the_guess(shipped_results, tmp_path):
@@ -206,8 +208,10 @@ def test_a_thumbnail_has_a_mark_for_each_seed_of_each_condition():
     marks = list(ElementTree.fromstring(base64.b64decode(source)))
     places = [float(mark.get("d").removeprefix("M").split()[0]) for mark in marks]
     assert len(marks) == 10 and max(places[:5]) < min(places[5:]), "b is more than a in each seed"
-    assert "✓ holds" in html and "●" in html and "of 1 parts" not in html
-    assert "✓" not in claims.card(TINY, measured(5), "light", hidden=True)
+    assert ">✓<" in html and "of 1 parts" not in html and f"{TINY.figures[0].title}: a, b" in html
+    assert claims.card(TINY, measured(5), "light", hidden=True) == claims.card(
+        TINY, None, "light", True
+    )
     assert "Not measured yet" in claims.card(TINY, None, "dark")
 
 
