@@ -8,11 +8,10 @@ import streamlit as st
 from dashboard.page import (
     BOUND,
     KEEP,
-    details,
+    caption,
     fragment,
     link_value,
     next_page,
-    paragraph,
     plain,
     step_of,
     table,
@@ -416,7 +415,7 @@ PARTS = ("Work through", MAKE, "Read codes")
 def page() -> None:
     title(
         "Lessons",
-        "A lesson puts a teacher's text and questions round a page of the lab, and checks the answers.",
+        "Questions round a page, checked as you answer.",
         copy_link="Copy draft (with answers)",
     )
     parts()
@@ -444,26 +443,22 @@ def work() -> None:
     with st.grid(3, min_column_width=260, gap="medium"):
         for name in KEYS:
             lesson = decode(name)
-            with st.container(gap="small"):
-                paragraph(
-                    f"**{plain(lesson.title)}**\n\n{teacher_markdown(lesson.text.partition(chr(10))[0])}\n\n"
-                    f":gray[:small[{len(lesson.questions)} questions on the page {step_of(lesson.page).title}]]"
-                )
+            with st.container(gap="xsmall"):
                 st.page_link(
                     step_of("lessons").page(),
-                    label="Open the lesson",
+                    label=plain(lesson.title),
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
+                    help=teacher_markdown(lesson.text.partition("\n")[0]),
                 )
-
-    def links() -> None:
+                caption(f"{len(lesson.questions)} questions · {step_of(lesson.page).title}")
+    with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
+        uploaded = uploaded_lesson("Open the file of a lesson", "open")
+        st.markdown("Links of these lessons")
         st.code("\n".join(address(name) for name in KEYS), language=None)
         st.caption(
             "With &embed=true at its end, a link shows the lesson inside a page of a course."
         )
-
-    details("Links of these lessons", links, key("links"))
-    uploaded = uploaded_lesson("Open the file of a lesson", "open")
     if uploaded is not None and st.button(
         f"Open {plain(uploaded.title)}", key=key("start"), icon=":material/play_arrow:"
     ):
