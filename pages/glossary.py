@@ -3,10 +3,7 @@
 import streamlit as st
 
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.page import HERE, Fields, Text, next_page, plain, room, step_of, title
-
-# The page: a field to find a word, and under it every term with a link to a page that shows it.
-
+from dashboard.page import HERE, Fields, Text, details, next_page, plain, room, step_of, title
 
 FIELDS = Fields(
     "glossary",
@@ -18,18 +15,34 @@ FIELDS = Fields(
 )
 
 
+# The formula with the words for its parts, of which the first three explain the others
+FORMULA = (
+    r"\underbrace{\text{softmax}\Big(\frac{\overbrace{q\,k^\top}^{\text{query and key: a score}}}"
+    r"{\sqrt{D}\;\text{(head size)}}\Big)}_{\text{attention weights}}\;"
+    r"\underbrace{v}_{\text{values}}"
+)
+FIRST = ("query", "key", "value")
+
+
 def page() -> None:
-    title(
-        "Glossary",
-        f"{len(TERMS)} terms, each in a sentence or two, with a link to a page that shows it.",
-    )
+    title("Glossary", "The words of attention, and where to see them.")
     typed = FIELDS.draw(into=HERE).find
     terms = matching(typed)
+    if typed.strip():
+        show(terms)
+    else:
+        st.latex(FORMULA)
+        show([term for name in FIRST for term in terms if term.name == name])
+        details(f"All {len(TERMS)} terms", lambda: show(terms), "glossary:all")
     if not terms:
         st.info(
             f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
             icon=":material/search:",
         )
+    next_page("glossary")
+
+
+def show(terms: list[Term]) -> None:
     for term in terms:
         step = step_of(term.page)
         with st.container(
@@ -38,7 +51,7 @@ def page() -> None:
             vertical_alignment="center",
             gap="small",
         ):
-            st.markdown(f"**{plain(term.name)}**: {plain(term.text)}")
+            st.markdown(f"**{plain(term.name)}**: {plain(term.text)}", width=room(540))
             st.page_link(
                 step.page(),
                 label=step.title,
@@ -46,7 +59,6 @@ def page() -> None:
                 width="content",
                 help=f"Open {step.title}, where {plain(term.name)} can be seen.",
             )
-    next_page("glossary")
 
 
 def matching(typed: str) -> list[Term]:

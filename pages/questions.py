@@ -10,9 +10,11 @@ import streamlit as st
 
 from core.studies import questions
 from dashboard.page import (
-    BOUND,
+    HERE,
     Cell,
+    Fields,
     Script,
+    Select,
     add_script,
     byte_size,
     cached,
@@ -61,9 +63,8 @@ class Answer:
 ANSWERS = {
     "scaling": Answer(
         "Why divide by √d?",
-        "A score is a sum of D products. With independent entries of mean 0 and variance 1 its standard deviation "
-        "is √D, so it grows with the head size. Large scores push the softmax towards a single key, where its gradient "
-        "is almost zero. Dividing by √D keeps the standard deviation of the scores near 1 at any head size.",
+        "A score is a sum of D products, so scores grow with √D. Large ones push the softmax onto a single "
+        "key, where its gradient is almost zero.",
         (("one_query", "See variance grow with D"), ("scores", "Compare all scores")),
         questions.scaling,
         {
@@ -79,16 +80,14 @@ ANSWERS = {
     ),
     "names": Answer(
         "Why the names query, key and value?",
-        "Attention is a soft dictionary look-up. A dictionary compares a query with each key and returns the value of "
-        "the key that is equal. Attention compares the query with each key by a score, turns the scores into weights "
-        "that add up to 1, and returns the weighted sum of all values.",
+        "Attention is a soft dictionary look-up. A dictionary returns the value of the key that equals the "
+        "query. Attention scores every key against the query, and returns all values, weighted.",
         (("one_query", "Follow one look-up"),),
     ),
     "lengths": Answer(
         "What happens with longer sequences?",
-        "Every query is compared with every key, so the number of scores grows with the square of the length. The "
-        "linear maps grow only with the length itself. Kernels that skip or approximate keys, or that never store the "
-        "weights, make long sequences possible.",
+        "Every query is compared with every key: the number of scores grows with the square of the length, "
+        "the linear maps only with the length. Kernels that skip keys, or never store the weights, help.",
         (("efficient", "Measure each kernel"),),
         questions.lengths,
         {
@@ -104,9 +103,8 @@ ANSWERS = {
     ),
     "heads": Answer(
         "Why several heads instead of one?",
-        "One head has one set of weights for each query, so it can follow one relation at a time. H heads of size "
-        "d_model / H cost the same and have H sets of weights: one may follow the previous token while another "
-        "follows the subject.",
+        "One head has one set of weights for each query: it can follow one relation at a time. H heads of "
+        "size d_model / H cost the same and follow H, such as the previous token and the subject.",
         (
             ("heads", "Split one attention into heads"),
             ("head_roles", "See what each trained head follows"),
@@ -114,9 +112,8 @@ ANSWERS = {
     ),
     "addition": Answer(
         "Why are positions added and not concatenated?",
-        "A linear map follows at once. W(x + p) = Wx + Wp, so addition is a concatenation whose two halves share one "
-        "matrix. It keeps d_model, and costs no parameters. In a wide vector the model can keep tokens and positions "
-        "in different directions.",
+        "A linear map follows at once, and W(x + p) = Wx + Wp: addition is a concatenation whose two halves "
+        "share one matrix. It keeps d_model, and costs no parameters.",
         (("positions", "See what positions do to the scores"),),
         questions.addition,
         {
@@ -131,9 +128,8 @@ ANSWERS = {
     ),
     "feed_forward": Answer(
         "What does the feed-forward network do?",
-        "Attention moves information between tokens, but its output is only a weighted sum of values. The feed-forward "
-        "network then transforms each token on its own, with an activation between two linear maps. With d_ff = "
-        "4·d_model it holds two thirds of a layer's parameters.",
+        "Attention moves information between tokens, but its output is only a weighted sum of values. The "
+        "feed-forward network then transforms each token on its own.",
         (("transformer", "Open the blocks of a layer"),),
         questions.feed_forward,
         {
@@ -147,9 +143,8 @@ ANSWERS = {
     ),
     "gradients": Answer(
         "How does attention help gradients?",
-        "In a recurrent network the gradient passes through every step between two words, and shrinks or grows at "
-        "each. Attention connects any two words in one step. Residual connections and norms then decide how the "
-        "gradient passes through many layers.",
+        "In a recurrent network the gradient shrinks or grows at every step between two words. Attention "
+        "connects any two words in one step; residual connections and norms carry it through many layers.",
         (
             ("why", "Compare one vector with attention"),
             ("transformer", "See the gradient by layer"),
@@ -157,9 +152,8 @@ ANSWERS = {
     ),
     "masks": Answer(
         "Why does a decoder need a causal mask?",
-        "A model that is trained to predict the next token must not read it. The causal mask lets each token attend to "
-        "itself and to earlier tokens only. All positions can then be trained in one pass, and text can be generated "
-        "one token after another.",
+        "A model that learns to predict the next token must not read it. With a causal mask, all positions "
+        "are trained in one pass, and text is generated one token after another.",
         (("masks", "Draw any mask"),),
         questions.causality,
         {"mask": col("mask")} | {f"output {at}": col(f"output {at}", number) for at in range(6)},
@@ -170,14 +164,14 @@ ANSWERS = {
     ),
     "importance": Answer(
         "Do the weights show which words are important?",
-        "Not by themselves. A large weight on a token whose value is small changes little, and later layers may undo "
-        "it. To know what a head contributes, switch it off and measure how the answer changes.",
+        "Not by themselves. A large weight on a token whose value is small changes little, and later layers "
+        "may undo it. Switch a head off, and measure how the answer changes.",
         (("evidence", "Compare weights with measured effects"),),
     ),
     "families": Answer(
         "How do BERT, GPT and T5 differ?",
-        "BERT is an encoder: every token attends to every token. GPT is a decoder: each token attends to earlier ones. "
-        "T5 has both stacks, joined by cross-attention.",
+        "BERT is an encoder: every token attends to every token. GPT is a decoder: each attends to earlier "
+        "ones. T5 has both stacks, joined by cross-attention.",
         (("transformer", "Draw each of the three"), ("pretrained", "Open a trained model")),
         questions.families,
         {
@@ -190,8 +184,8 @@ ANSWERS = {
     ),
     "reshaping": Answer(
         "Why view(B, T, H, D).transpose(1, 2) and not view(B, H, T, D)?",
-        "The d_model numbers of a token lie side by side in memory. view does not move numbers, it only cuts the line "
-        "into pieces. Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
+        "The d_model numbers of a token lie side by side in memory. view only cuts this line into pieces. "
+        "Cut as (B, H, T, D), a head's row gets numbers of other tokens.",
         (("heads", "Split one attention into heads"),),
         questions.reshaping,
         {
@@ -207,8 +201,8 @@ ANSWERS = {
     ),
     "padding": Answer(
         "Why are padded keys masked, and padded queries not?",
-        "A padded key would receive weight from real tokens and change their outputs. A padded query only makes an "
-        "extra row of output, which nothing reads and the loss leaves out.",
+        "A padded key would receive weight from real tokens and change their outputs. A padded query only "
+        "makes an extra row of output, which nothing reads.",
         (("masks", "Combine a padding mask with others"),),
         questions.padding,
         {
@@ -223,9 +217,8 @@ ANSWERS = {
     ),
     "one_row": Answer(
         "Why does the fused kernel return no weights?",
-        "It goes through the keys in blocks, keeps a running maximum and sum, and never stores all weights at once. "
-        "This is where its speed and its small memory come from. A row of weights can be computed again when it is "
-        "needed.",
+        "It goes through the keys in blocks with a running maximum and sum, and never stores all weights: "
+        "hence its speed and small memory.",
         (("efficient", "Compare exact and fused"),),
         questions.one_row,
         {
@@ -240,9 +233,8 @@ ANSWERS = {
     ),
     "cache": Answer(
         "What is in the key/value cache?",
-        "When a model generates, each new token needs the keys and values of all tokens before it. They do not change, "
-        "so they are stored. Sharing keys and values between heads, or storing a smaller latent, makes the cache "
-        "smaller.",
+        "A new token needs the keys and values of all tokens before it. They do not change, so they are "
+        "stored. Heads that share them, or a smaller latent, make the cache smaller.",
         (("heads", "Share keys between heads"), ("generate", "Generate token by token")),
         questions.cache,
         {
@@ -290,47 +282,40 @@ pd.DataFrame(rows)
     )
 
 
+FIELDS = Fields(
+    "questions",
+    question=Select(
+        "Question",
+        {key: answer.question for key, answer in ANSWERS.items()},
+        help="What learners ask about attention.",
+        also={"width": 540},
+    ),
+)
+
+
 def page() -> None:
-    title(
-        "Questions",
-        "What learners ask about attention. Most answers have numbers that this page computes.",
-    )
+    title("Questions", "What learners ask, answered with numbers.")
     explore()
     next_page("questions")
 
 
 @fragment
 def explore() -> None:
-    choice, answer = st.columns([2, 3], gap="large")
-    key = choice.radio(
-        "Question",
-        list(ANSWERS),
-        key="questions:question",
-        label_visibility="collapsed",
-        format_func=lambda key: ANSWERS[key].question,
-        **BOUND,
-    )
-    selected = ANSWERS[key or "scaling"]
-    with answer:
-        paragraph(f"## {selected.question}\n\n{selected.text}")
-        if selected.study is not None:
-            rows = cached(selected.study)
-            table(
-                list(selected.columns),
-                [[write(row) for write in selected.columns.values()] for row in rows],
-                caption=selected.question,
-                markers=False,
-            )
-            fact(selected.sentence(rows))
-            add_script(partial(script, selected))
+    selected = ANSWERS[FIELDS.draw(into=HERE).question]
+    paragraph(selected.text, width=540)
+    if selected.study is not None:
+        rows = cached(selected.study)
+        table(
+            list(selected.columns),
+            [[write(row) for write in selected.columns.values()] for row in rows],
+            caption=selected.question,
+            markers=False,
+        )
+        fact(selected.sentence(rows))
+        add_script(partial(script, selected))
+    with st.container(horizontal=True):
         for page_key, label in selected.pages:
             step = step_of(page_key)
-            st.page_link(
-                step.page(), label=f"{label}: {step.title}", icon=step.icon, query_params={}
-            )
-        if selected.study is not None:
-            details(
-                "The function that computed this",
-                partial(source_panel, selected.study),
-                "questions:source",
-            )
+            st.page_link(step.page(), label=label, icon=step.icon, query_params={}, help=step.title)
+    if selected.study is not None:
+        details("Code", partial(source_panel, selected.study), "questions:source")

@@ -132,8 +132,8 @@ def example() -> ReportView:
         picture.title,
         "train",
         {"run": [data.run.id]},
-        f"After {last.step:,} steps of training, this head puts {number(after)} of its weight on the letter that "
-        f"the output copies, and {number(before)} before; even attention would give it {number(last.even or 0.0)}.",
+        f"After {last.step:,} steps this head puts {number(after)} of its weight on the letter that the output "
+        f"copies; before, {number(before)}. Even attention would give it {number(last.even or 0.0)}.",
         "Your own note stands here.",
         f"Attention Lab · Train and watch · {data.run.id}",
         picture.svg(),
@@ -145,7 +145,7 @@ def example() -> ReportView:
 def page() -> None:
     title(
         "Report",
-        "Collect views from any page, with their sentences and your notes, and take them as one HTML or PDF file.",
+        "Views from any page, with your notes, in one HTML or PDF file.",
     )
     linked = st.query_params.get(REPORT)
     lost = linked is not None and read_report(linked) is None
@@ -159,10 +159,7 @@ def page() -> None:
         st.warning("The report of this link is not on this server, or was deleted.")
     if report is None or not report.views:
         st.info(
-            (
-                "Your report is empty. Press **Export** beside the title of any page, pick a picture, and press "
-                "**Add to report**. A view in a report looks like this:"
-            ),
+            "Your report is empty. Press **Export** on any page, then **Add to report**.",
             icon=":material/playlist_add:",
         )
         _draw_view(example(), 1)

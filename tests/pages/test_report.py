@@ -213,9 +213,9 @@ def test_a_long_table_is_cut_on_the_page_and_whole_in_the_file():
 
 def test_every_answer_opens_with_its_links():
     app = open_at("questions", "questions:", question=ANSWERS["padding"].question)
-    assert app.radio(key="questions:question").value == "padding"
+    assert app.selectbox(key="questions:question").value == "padding"
     for key, answer in ANSWERS.items():
-        set_control("questions:", app, "radio", "question", key)
+        set_control("questions:", app, "selectbox", "question", key)
         assert answer.text in unescape(without_terms(" ".join(item.value for item in app.markdown)))
         assert {page for page, _ in answer.pages} <= {step.key for step in STEPS}
 
@@ -246,6 +246,11 @@ def test_the_tables_of_scores_masks_views_and_families():
 def test_every_term_is_on_the_page_with_a_link_and_a_link_finds_one():
     links = {"": {}, "some": {"find": "softmax"}, "none": {"find": "xyzzy"}}
     find = {name: open_at("glossary", "glossary:", **link) for name, link in links.items()}
+    assert len(find[""].get("page_link")) == 6, (
+        "the sections, the first three terms, and the next page"
+    )
+    find[""].session_state["glossary:all"] = True
+    find[""].run()
     counts = {name: len(app.get("page_link")) for name, app in find.items()}
-    assert counts[""] == len(TERMS) + 1 > counts["some"] > 1, "the next page has a link, too"
+    assert counts[""] == len(TERMS) + 6 > counts["some"] > 1
     assert_says(find["none"], "xyzzy")
