@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError, entry
 from core.interpret.trace import AttentionMap, AttentionTrace
@@ -44,6 +43,7 @@ from core.training.seed_stats import SeedStats
 from dashboard.draw.tables import marked, missing, wrong_tokens
 from dashboard.page import (
     CATEGORIES,
+    HERE,
     Cell,
     Fields,
     Ink,
@@ -114,6 +114,7 @@ FIELDS = Fields(
         SIZES,
         Controls.d_model,
         text="{} numbers".format,
+        hidden=True,
         help="How many numbers the encoder has for the sentence",
     ),
     longest=Select(
@@ -121,11 +122,13 @@ FIELDS = Fields(
         LONGEST,
         Controls.longest,
         text="{} words".format,
+        hidden=True,
         help="The longest English sentence of the training data",
     ),
     score=Select(
         "Score",
         {score: entry("score", score).name for score in SCORES},
+        hidden=True,
         help="How the model with attention compares a query with a key",
     ),
     seconds=Select(
@@ -133,19 +136,25 @@ FIELDS = Fields(
         offered_seconds,
         lambda _: min(int(Controls.seconds), offered_seconds()[-1]),
         text=training_label,
+        hidden=True,
         help="Seconds of training for each of the two models, or a few steps",
     ),
     seed=Number(
-        "Seed", 0, 0, 2**31 - 1, help="Another seed gives other random parameters and sentences"
+        "Seed",
+        0,
+        0,
+        2**31 - 1,
+        hidden=True,
+        help="Another seed gives other random parameters and sentences",
     ),
 )
 
 
 def controls(live_pair: Pair | None) -> Controls:
-    """Draw one row: the settings of the next two runs, and the button that starts or stops them."""
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    values = Controls(**FIELDS.draw(into=grid))
-    with grid:
+    """The settings of the next two runs, in a popover, and the button that starts or stops them."""
+    with st.container(horizontal=True, gap="small"):
+        with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
+            values = Controls(**FIELDS.draw(into=HERE))
         if live_pair and people.mine(live_pair[0]):
             stop_button(st, PAGE, _stop, live_pair)
         else:
@@ -364,21 +373,21 @@ def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") 
     return [list(by_length(learned, model, metric).items()) for model in Controls().pair]
 
 
-def stats_text(stats: SeedStats, unit: str = "") -> str:
-    """40 ± 2 %, without a line break, and without a standard deviation that rounds to 0."""
+def stats_text(stats: SeedStats) -> str:
+    """40 ± 2, without a line break, and without a standard deviation that rounds to 0."""
     more = f"\u00a0±\u00a0{stats.std:.0f}" if stats.std and stats.std >= 0.5 else ""
-    return f"{stats.mean:.0f}{more}{unit}"
+    return f"{stats.mean:.0f}{more}"
 
 
-def fact_text(data: Comparison) -> str:
-    """The longest and the shortest sentences: with attention, without, and with a larger vector where there is one."""
+def fact_text(data: Comparison, shown: bool = True) -> str:
+    """The shortest sentences with attention and without; where `shown` the longest, and a larger vector if there is one."""
     ordered = models(data.learned)
     first, attention = ordered[0], next((model for model in ordered if model.score), None)
     if attention is None or first.score is not None:
         return ""
     exact = {
         model: {
-            length: stats_text(stats, PERCENT)
+            length: f"{stats.mean:.0f}{PERCENT}"
             for length, stats in by_length(data.learned, model, "sequence_accuracy").items()
         }
         for model in ordered
@@ -387,15 +396,20 @@ def fact_text(data: Comparison) -> str:
     if not lengths:
         return ""
     short, long = lengths[0], lengths[-1]
+    if not shown:
+        return (
+            f"Of sentences of {short} words, attention translates **{exact[attention][short]}** without a mistake, "
+            f"one vector **{exact[first][short]}**. Pick an answer to see longer sentences."
+        )
     larger = "".join(
         f", with {model.d_model} numbers {exact[model][long]}"
         for model in ordered[1:]
         if model.score is None and long in exact[model]
     )
     return (
-        f"Of sentences of {long} words, the model with attention translates **{exact[attention][long]}** without a "
-        f"mistake; the model with one vector of {first.d_model} numbers **{exact[first][long]}**{larger}. For {short} "
-        f"words it is {exact[attention][short]} and {exact[first][short]}."
+        f"Of sentences of {long} words, attention translates **{exact[attention][long]}** without a mistake; one "
+        f"vector of {first.d_model} numbers **{exact[first][long]}**{larger}. For {short} words it is "
+        f"{exact[attention][short]} and {exact[first][short]}."
     )
 
 
@@ -575,7 +589,7 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
 # The page Why attention: the controls, the progress of two runs, the curves, the alignment and the numbers.
 
 
-HEIGHT, TOP = 200, 104.0  # pixels of the plot, and the top of its axis in percent
+HEIGHT, TOP = 230, 104.0  # pixels of the plot, and the top of its axis in percent
 SHAPES = ("circle", "square", "triangle-up", "diamond")
 
 OPTIONS = ("The model with one vector", "The model with attention", "Both lose the same")
@@ -588,31 +602,29 @@ def page() -> None:
     """Draw the question and the result by length, then the next two runs; polled while they train."""
     title(
         "Why attention",
-        "A sentence is squeezed into one vector, or stays readable through attention.",
-    )
-    paragraph(
-        "Two models translate English number words into German. One writes the whole translation from **one vector**. "
-        "With **attention**, each word that is written attends to all words of the sentence."
+        "One model translates from one vector; one rereads the sentence: attention.",
     )
     (pair, trouble), saved = linked_pair(), shared(why.load)
     live = pair is not None and not all(run.status().ended for run in pair)
-    # The charts tell the answer.
-    shown = predict("why", question(saved.learned)) or pair is not None
-    with picture("why"):
+    left, right = st.columns([0.6, 0.4], gap="medium")
+    with right:
+        # The charts tell the answer.
+        shown = predict("why", question(saved.learned)) or pair is not None
+        try_this("why", moves(saved.learned))
+        values = controls(pair if live else None)
+        limits_line()
+        for message in filter(None, (trouble, pop_flash(PAGE))):
+            st.warning(message)
+        setting = saved.setting if pair is None else Controls.of(pair[1].config())
+        if not live and (trouble or values != setting):
+            what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
+            st.caption(
+                f"The charts show {what if pair is None else f'runs of {training_label(setting.seconds)}'}, with "
+                f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
+                "machine with your settings."
+            )
+    with left, picture("why"):
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
-    try_this("why", moves(saved.learned))
-    values = controls(pair if live else None)
-    limits_line()
-    for message in filter(None, (trouble, pop_flash(PAGE))):
-        st.warning(message)
-    setting = saved.setting if pair is None else Controls.of(pair[1].config())
-    if not live and (pair is None or values != setting):
-        what = f"the saved measurement of {saved.learned[0].points[-1].step:,} steps"
-        st.caption(
-            f"The charts show {what if pair is None else f'runs of {training_label(setting.seconds)}'}, with "
-            f"{setting.d_model} numbers and up to {setting.longest} words. **Run it** trains both models on this "
-            "machine with the settings above."
-        )
     if st.session_state.setdefault("why:seen", False):
         jobs.warm_up()  # not on the first run, which has enough to load
     st.session_state["why:seen"] = True
@@ -623,49 +635,27 @@ def page() -> None:
 
 def _results(shown: bool, live: Comparison) -> None:
     data = live.shown
-    left, right = st.columns([0.56, 0.44], gap="medium", vertical_alignment="center")
     labels, scores = names(data.learned), [one.score for one in models(data.learned) if one.score]
     # The models without attention, and the first one with it.
     simple = [label for model, label in labels.items() if model.score in (None, *scores[:1])]
     lines = [line for line in _lines(data.learned, "sequence_accuracy") if line.name in simple]
     if not shown:
         lines = [replace(line, points=line.points[:1]) for line in lines]
-    _length_chart(left, "sequence_accuracy", data.lengths, lines)
-    with right:
-        sentence = fact_text(data)
-        if not shown:
-            without, attention = (
-                by_length(data.learned, model, "sequence_accuracy") for model in data.setting.pair
-            )
-            short = next(iter(attention))
-            sentence = (
-                f"Of sentences of {short} words, the model with attention translates "
-                f"**{stats_text(attention[short], PERCENT)}** without a mistake, the model with one vector "
-                f"**{stats_text(without[short], PERCENT)}**. Pick an answer to see longer sentences."
-            )
-        if sentence:
-            fact(sentence)
-        # What the chart by length measures, and how its lines differ
-        sizes = (
-            f" **{label}** is a vector of {model.d_model} numbers instead of {next(iter(labels)).d_model}."
-            for model, label in labels.items()
-            if label != model.name()
-        )
+    _length_chart(st, "sequence_accuracy", data.lengths, lines)
+    if sentence := fact_text(data, shown):
+        fact(sentence)
+    if live is not data:
         caption(
-            "**Exact match**: the share of held-out sentences that are translated without a mistake."
-            + "".join(sizes)
+            "This is still the saved measurement. The result of your runs comes "
+            f"{_first_result(live.setting)}."
         )
-        if live is not data:
-            caption(
-                "This is still the saved measurement. The result of your runs comes "
-                f"{_first_result(live.setting)}."
-            )
 
 
-def _length_chart(
-    place: DeltaGenerator, metric: str, lengths: Sequence[str], lines: Sequence[Line]
-) -> None:
-    name = {"bleu": "BLEU", "sequence_accuracy": "Exact match, %"}[metric]
+def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequence[Line]) -> None:
+    name, heading = {
+        "bleu": ("BLEU", "BLEU, by the length of the source"),
+        "sequence_accuracy": ("Exact match, %", "Sentences translated without a mistake, %"),
+    }[metric]
     x = {
         "field": "name",
         "type": "nominal",
@@ -676,7 +666,7 @@ def _length_chart(
     tip = {"field": "name", "title": "words"}
     draw_chart(
         place,
-        _figure(f"{name}, by the length of the source", x, tip, name, theme()),
+        _figure(heading, x, tip, name, theme()),
         rows(lines),
         theme=None,
         key=f"why:{metric}",
@@ -721,16 +711,20 @@ def _figures(shown: bool, data: Comparison) -> None:
     left, right = st.columns([0.56, 0.44], gap="medium")
     with left:
         weights, row = _alignment(data)
-    with right:
         if weights is not None and sentence is not None:
             # How to read the map, on its picked row
             largest = int(weights[row].argmax())
             word = (*sentence.target, "<eos>")[row]
             paragraph(
-                f"Each row is a word of the translation, each column a word of the sentence. The more a cell stands "
-                f"out, the larger its weight: **{plain(word)}** puts {number(weights[row, largest])} of its weight on "
-                f"**{plain(sentence.source[largest])}**."
+                f"Each row is a word of the translation, each column a word of the sentence: **{plain(word)}** puts "
+                f"{number(weights[row, largest])} of its weight on **{plain(sentence.source[largest])}**."
             )
+            details(
+                "What an output word reads, as an equation",
+                partial(_equations, equations(data.setting, sentence, weights, row)),
+                "why:equation",
+            )
+    with right:
         if shown:
             # BLEU over what both models get equally: seconds of training here, steps in the saved
             # measurement
@@ -755,12 +749,6 @@ def _figures(shown: bool, data: Comparison) -> None:
                 alt=f"BLEU against {clock}, one line a model",
             )
             caption(BLEU)
-        if weights is not None and sentence is not None:
-            details(
-                "What an output word reads, as an equation",
-                partial(_equations, equations(data.setting, sentence, weights, row)),
-                "why:equation",
-            )
     if data.parts:
         caption(conditions(data, None))
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
@@ -786,7 +774,9 @@ def _numbers(data: Comparison) -> None:
             "that is better over all of them can be worse here."
         )
     _length_chart(st.container(), "bleu", data.lengths, _lines(data.learned, "bleu"))
-    caption(BLEU)
+    caption(
+        f"{BLEU} **Exact match**: the share of held-out sentences that are translated without a mistake."
+    )
     table(
         ["words: BLEU / exact match, %", *data.lengths],
         numbers(data.learned, data.lengths),
