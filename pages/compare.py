@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -34,8 +33,6 @@ from core.studies import compare as study
 from core.tokens import tokenize
 from dashboard.page import (
     KEEP,
-    MINUS,
-    SIGNED,
     Cell,
     Script,
     Tile,
@@ -47,7 +44,6 @@ from dashboard.page import (
     choice_name,
     details,
     difference_map,
-    difference_span,
     duration,
     entries_panel,
     fact,
@@ -55,6 +51,7 @@ from dashboard.page import (
     lower_name,
     measurements,
     multiples,
+    name as tex,
     next_page,
     number,
     operations,
@@ -67,7 +64,6 @@ from dashboard.page import (
     source_of,
     source_panel,
     table,
-    theme,
     title,
     write_linked,
 )
@@ -236,37 +232,9 @@ def caption_text(
     return " ".join([sentence, *tokens.notes])
 
 
-def shared_weights_text(
-    shared: Sequence[str], own: Sequence[Sequence[str]], names: Sequence[str], seeded: bool
-) -> str:
-    alone = [
-        f"{plain(name)}: {plain(', '.join(grouped(each)))}"
-        for name, each in zip(names, own, strict=True)
-        if each
-    ]
-    more = (
-        f"Only one mechanism has these parameters: {'; '.join(alone)}."
-        if alone
-        else "No mechanism has parameters that another lacks."
-    )
-    if not seeded:
-        return more
-    common = plain(", ".join(grouped(shared)))
-    return (
-        f"All share the parameters {common}. {more}"
-        if shared
-        else f"They share no parameters. {more}"
-    )
-
-
-def grouped(names: Sequence[str]) -> list[str]:
-    """projection.query.weight and projection.query.bias → projection.query."""
-    return list(dict.fromkeys(name.removesuffix(".weight").removesuffix(".bias") for name in names))
-
-
 def equation(result: study.MapResult, query: str, key: str, cell: tuple[int, int]) -> str:
     i, j = cell
-    pair = rf"\text{{{tex(query)}}} \to \text{{{tex(key)}}}:\quad"
+    pair = rf"{query} \to {key}:\quad"
     weight = f"w = {number(float(result.weights[i, j]))}"
     if hidden(result, i, j):
         return rf"{pair} s = -\infty,\quad w = 0"
@@ -278,14 +246,6 @@ def equation(result: study.MapResult, query: str, key: str, cell: tuple[int, int
     return (
         rf"{pair} s = {number(product)}{added if abs(change) >= SAME_SHARE else ''},\quad {weight}"
     )
-
-
-def tex(token: str) -> str:
-    """A token inside \\text: the signs that TeX reads are taken out or escaped."""
-    escaped = "".join(
-        f"\\{sign}" if sign in "#$%&_{}" else "" if sign in "\\^~" else sign for sign in token
-    )
-    return escaped or "?"
 
 
 # The controls (mechanisms in order, shared tokens and sizes) in the link and in the session.
@@ -455,118 +415,97 @@ UNCHANGED = ""
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
-def tokens_popover(controls: study.Comparison) -> None:
-    panel = st.popover(
-        "Tokens",
-        icon=":material/edit:",
-        key="compare:tokens",
-        on_change="rerun",
-        help="The sentence that every mechanism reads, and the seed.",
+def tokens_panel(controls: study.Comparison) -> None:
+    st.text_area(
+        "Sentence",
+        key="compare:text",
+        height=100,
+        max_chars=20_000,  # as many as are read
+        **KEEP,
+        help="The text that every mechanism reads. It is split into tokens.",
     )
-    if not panel.open:
+    st.number_input(
+        "Seed",
+        0,
+        LAST_SEED,
+        step=1,
+        key="compare:seed",
+        **KEEP,
+        help="Fixes the random numbers of all parameters that are not trained.",
+    )
+    if not controls.seeded:
         return
-    with panel:
-        st.text_area(
-            "Sentence",
-            key="compare:text",
-            height=100,
-            max_chars=20_000,  # as many as are read
-            **KEEP,
-            help="The text that every mechanism reads. It is split into tokens.",
-        )
-        st.number_input(
-            "Seed",
-            0,
-            LAST_SEED,
-            step=1,
-            key="compare:seed",
-            **KEEP,
-            help="Fixes the random numbers of all parameters that are not trained.",
-        )
-        if not controls.seeded:
-            return
-        d_model, fits = controls.d_model, heads_of(controls.d_model)
-        st.select_slider(
-            "d_model",
-            sorted({4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, d_model}),
-            d_model,
-            key="compare:d_model",
-            **KEEP,
-            **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
-            help="How many numbers the vector of each token has.",
-        )
-        heads = st.selectbox(
-            "Heads",
-            fits,
-            fits.index(controls.num_heads),
-            key=f"compare:heads:{d_model}",
-            **KEEP,
-            help="How many heads the layer has; the number divides d_model.",
-        )
-        note_heads("compare:d_model", d_model, heads)
-        st.selectbox(
-            "Head drawn",
-            range(controls.num_heads),
-            controls.head,
-            key=f"compare:head:{controls.num_heads}",
-            **KEEP,
-            help="The head whose maps are drawn.",
-        )
+    d_model, fits = controls.d_model, heads_of(controls.d_model)
+    st.select_slider(
+        "d_model",
+        sorted({4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, d_model}),
+        d_model,
+        key="compare:d_model",
+        **KEEP,
+        **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
+        help="How many numbers the vector of each token has.",
+    )
+    heads = st.selectbox(
+        "Heads",
+        fits,
+        fits.index(controls.num_heads),
+        key=f"compare:heads:{d_model}",
+        **KEEP,
+        help="How many heads the layer has; the number divides d_model.",
+    )
+    note_heads("compare:d_model", d_model, heads)
+    st.selectbox(
+        "Head drawn",
+        range(controls.num_heads),
+        controls.head,
+        key=f"compare:head:{controls.num_heads}",
+        **KEEP,
+        help="The head whose maps are drawn.",
+    )
 
 
-def _mechanisms(controls: study.Comparison, names: Sequence[str]) -> None:
-    panel = st.popover(
-        "Mechanisms",
-        key="compare:list",
-        on_change="rerun",
-        width="stretch",
-        help="Add, change, reorder or remove the mechanisms that are compared.",
+def mechanisms_panel(names: Sequence[str]) -> None:
+    """The list: every line moves, changes or removes its mechanism, and two lists add others."""
+    count, full = len(names), len(names) >= MAX_MECHANISMS
+    for index, name in enumerate(names):
+        possible = {
+            CHANGE: True,
+            UP: index > 0,
+            DOWN: index < count - 1,
+            TWICE: not full,
+            REMOVE: count > MIN_MECHANISMS,
+        }
+        st.menu_button(
+            plain(name),
+            [action for action, can in possible.items() if can],
+            key=f"compare:line:{index}",
+            width="stretch",
+            on_click=_act,
+            args=(index,),
+        )
+    st.selectbox(
+        "Add a mechanism",
+        addable(),
+        None,
+        key="compare:add",
+        format_func=add_label,
+        disabled=full,
+        on_change=_take,
+        args=("add",),
+        placeholder=f"At most {MAX_MECHANISMS} mechanisms" if full else "A preset, or one choice",
+        help="A published mechanism, or dot-product attention with one part changed.",
     )
-    if not panel.open:
-        return
-    with panel:
-        count, full = len(names), len(names) >= MAX_MECHANISMS
-        for index, name in enumerate(names):
-            possible = {
-                CHANGE: True,
-                UP: index > 0,
-                DOWN: index < count - 1,
-                TWICE: not full,
-                REMOVE: count > MIN_MECHANISMS,
-            }
-            st.menu_button(
-                plain(name),
-                [action for action, can in possible.items() if can],
-                key=f"compare:line:{index}",
-                width="stretch",
-                on_click=_act,
-                args=(index,),
-            )
-        st.selectbox(
-            "Add a mechanism",
-            addable(),
-            None,
-            key="compare:add",
-            format_func=add_label,
-            disabled=full,
-            on_change=_take,
-            args=("add",),
-            placeholder=f"At most {MAX_MECHANISMS} mechanisms"
-            if full
-            else "A preset, or one choice",
-            help="A published mechanism, or dot-product attention with one part changed.",
-        )
-        st.selectbox(
-            "Compare the layers of a model",
-            [one.key for one in CARDS if one.pattern > 1],
-            None,
-            key="compare:layers",
-            format_func=lambda key: card(key).name,
-            on_change=_take,
-            args=("layers",),
-            placeholder="A model with unlike layers",
-            help="Replace the list by the different attentions of a published model's layers, in small.",
-        )
+    st.selectbox(
+        "Compare the layers of a model",
+        [one.key for one in CARDS if one.pattern > 1],
+        None,
+        key="compare:layers",
+        format_func=lambda key: card(key).name,
+        on_change=_take,
+        args=("layers",),
+        placeholder="A model with unlike layers",
+        help="Replace the list by the different attentions of a published model's layers, in small.",
+    )
 
 
 def _act(index: int) -> None:
@@ -580,7 +519,6 @@ def _act(index: int) -> None:
     }
     if action == CHANGE:
         st.session_state[EDITING] = index
-        st.session_state["compare:list"] = False  # the list would lie over the dialog
         # A new editor, which starts from the mechanism
         st.session_state[EDITS] = st.session_state.get(EDITS, 0) + 1
     elif action is not None:
@@ -789,7 +727,6 @@ def page() -> None:
         "Side by side",
         f"Compare the attention maps of {('two', 'three', 'four', 'five', 'six')[len(names) - 2]} mechanisms on the same "
         + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
-        partial(tokens_popover, controls),
     )
     for sentence in errors:
         st.warning(sentence)
@@ -808,10 +745,8 @@ def page() -> None:
             ),
             help="A head of the model MiniLM, or a layer with random parameters.",
         )
-    with grid.cell(column_span=2):
-        _mechanisms(controls, names)
     indices = range(len(controls.mechanisms))
-    with grid:
+    with grid.cell(column_span=2):
         st.selectbox(
             "Difference",
             indices,
@@ -820,6 +755,7 @@ def page() -> None:
             **KEEP,
             help="The mechanism from whose map the other map is subtracted.",
         )
+    with grid.cell(column_span=2):
         st.selectbox(
             "minus",
             indices,
@@ -829,7 +765,11 @@ def page() -> None:
             help="The mechanism whose map is subtracted.",
         )
     maps = _compute_maps(controls)
-    measure = None if maps is None else _draw_result(controls, names, maps)
+    measure = None
+    if maps is None:
+        panels(controls, names)
+    else:
+        measure = _draw_result(controls, names, maps)
     next_page("compare")
     index = st.session_state.pop(EDITING, None)
     if index is not None and index < len(controls.mechanisms):
@@ -894,12 +834,17 @@ def _draw_result(
         )
         cell = write_linked("compare", "pin", pin) or cell
         add_script(partial(script, controls, results, names))
-        measure = _difference_and_table(controls, results, names, tokens, cell, tiles)
+        _difference(controls, results, names, tokens, cell, tiles)
+        measure = cost_table(controls, names, results)
+        labels = [names[index] for index in tiles]
+        caption(caption_text(controls, tokens, [results[index] for index in tiles], labels))
         details(
             "Equations with their numbers, papers and the code that just ran",
             partial(sources, controls, names, results, tokens, cell),
             "compare:sources",
         )
+    else:
+        panels(controls, names)
     # Why a mechanism has no map, and the way out where MiniLM's queries and keys are the reason.
     for name, each in zip(names, results, strict=True):
         if each.error:
@@ -916,18 +861,21 @@ def _draw_result(
     return measure
 
 
-def _difference_and_table(
+def panels(controls: study.Comparison, names: Sequence[str]) -> None:
+    """What is compared, and on what: below the maps, which stay in sight while these change."""
+    details("Mechanisms", partial(mechanisms_panel, names), "compare:list")
+    details("Tokens", partial(tokens_panel, controls), "compare:tokens")
+
+
+def _difference(
     controls: study.Comparison,
     results: Sequence[study.MapResult],
     names: Sequence[str],
     tokens: study.Tokens,
     cell: study.Pair,
     tiles: dict[int, Tile],
-) -> Callable[[], None] | None:
-    """Draw the difference on the left; its scale, the fact and the table on the right.
-
-    Returns what measures the costs, None where nothing is left to measure.
-    """
+) -> None:
+    """Draw the difference on the left; the fact and what changes the maps on the right."""
     a, b = controls.minus
     both = a != b and a in tiles and b in tiles
     left, right = st.columns([0.34, 0.66], gap="medium")
@@ -943,33 +891,14 @@ def _difference_and_table(
                 column=cell[1],
                 pin=None,
                 link="compare",
-                legend=False,
                 fact=f"{names[a]} minus {names[b]}: {difference} there",
             )
         else:
             st.caption("Choose two different mechanisms above to see the difference of their maps.")
     with right:
         if both:
-            end = difference_span(tiles[a], tiles[b])
-            st.html(
-                f'<div style="display:flex;flex-wrap:wrap;gap:0 16px;font-size:12px;line-height:18px">'
-                f'<div style="width:226px;max-width:100%"><div style="height:8px;margin-top:5px;'
-                f'background:linear-gradient(to right,{", ".join(SIGNED[theme()])})"></div>'
-                f'<div style="display:flex;justify-content:space-between;opacity:.62"><span>{MINUS}{end:g}</span>'
-                f"<span>0</span><span>+{end:g}</span></div></div>"
-                f'<span style="opacity:.62">weight of {escape(names[a])} minus weight of {escape(names[b])}</span></div>'
-            )
             fact(fact_text(controls, names, results, tokens, cell))
-        measure = cost_table(controls, names, results)
-        common, own = cached(
-            study.shared_weights, controls, tuple(controls.mechanisms[index] for index in tiles)
-        )
-        labels = [names[index] for index in tiles]
-        caption(
-            f"{caption_text(controls, tokens, [results[index] for index in tiles], labels)} "
-            f"{shared_weights_text(common, own, labels, controls.seeded)}"
-        )
-    return measure
+        panels(controls, names)
 
 
 # The table under the fact: a row a mechanism with the marker of its map, what it measures and what it costs.
@@ -1092,9 +1021,9 @@ def sources(
     tokens: study.Tokens,
     cell: study.Pair,
 ) -> None:
-    query, key = tokens.names[cell[0]], tokens.names[cell[1]]
-    for config, name, each in zip(controls.mechanisms, names, results, strict=True):
-        st.markdown(f"### {plain(name)}")
+    query, key = (tex(tokens.names[index], index) for index in cell)
+    for config, label, each in zip(controls.mechanisms, names, results, strict=True):
+        st.markdown(f"### {plain(label)}")
         if not each.error:
             st.latex(equation(each, query, key, cell))
         axes = changed_axes(config) or ["score", "normalizer"]

@@ -231,24 +231,6 @@ def _key_mask(config: AttentionConfig, x: torch.Tensor) -> torch.Tensor | None:
     return torch.ones(x.shape[:2], dtype=torch.bool) if "padding" in str(config.mask) else None
 
 
-def shared_weights(
-    comparison: Comparison, configs: Sequence[AttentionConfig]
-) -> tuple[list[str], list[list[str]]]:
-    """The names of the weights that all mechanisms share, and of those that each has alone.
-
-    Weights are seeded by their names, so equal names and shapes are equal numbers. With MiniLM's queries and keys,
-    the projections are MiniLM's in every map, and are no weights of the mechanism.
-    """
-    layers = [seeded_layer(comparison.sized(config), comparison.seed) for config in configs]
-    weights = [
-        [(name, weight.shape) for name, weight in layer.named_parameters()] for layer in layers
-    ]
-    common = set.intersection(*map(set, weights)) if weights else set()
-    return sorted(name for name, _ in common), [
-        [each[0] for each in layer if each not in common] for layer in weights
-    ]
-
-
 def default_cell(weights: np.ndarray, special: tuple[bool, ...]) -> tuple[int, int]:
     """The picked cell at first: the largest weight on an ordinary token that is no neighbour of the query."""
     rows, columns = np.indices(weights.shape)
