@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import streamlit as st
 import torch
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import Choice, ConfigError
 from core.attention.cost import (
@@ -147,9 +148,12 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> study.Conditions:
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2), st.popover("Kernels", icon=":material/speed:", width="stretch"):
+def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
+    """Draw the controls; returns what they say, and the place between them for the figures."""
+    grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
+    values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
+    picture = st.container()
+    with st.expander("Which kernels, and their parameters"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
             if any(param.key != study.TABLE for param in item.params):
@@ -157,7 +161,6 @@ def draw_controls() -> study.Conditions:
             # A table's length follows the longest text.
             params = params_of(item, key=key("params"), exclude=(study.TABLE,))
             choices.append(Choice.of(item.key, **params))
-    values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
     conditions = study.Conditions(
         tuple(choices),
         values.longest,
@@ -189,10 +192,10 @@ def draw_controls() -> study.Conditions:
                 disabled=not conditions.configs()[0],
                 help=limits_help(conditions.device),
             )
-    with st.container():
+    with picture:
         for sentence in conditions.configs()[1]:
             st.info(plain(sentence), icon=":material/block:")
-    return conditions
+    return conditions, picture
 
 
 # What the page computes as Python: the measurement of its curves, and the implied weights.
@@ -381,19 +384,25 @@ def kernel_name(kernel: str) -> str:
     return label if label in ("Performer", "Linformer", "Nyström") else label[0].lower() + label[1:]
 
 
-def conditions(result: study.Result, example: bool) -> str:
+def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> None:
     chosen = result.conditions
     keys = "the keys up to itself" if chosen.causal else "every key"
     banded = [kernel_name(kernel) for kernel in chosen.keys if kernel in study.BANDED]
     window = f", in {' and '.join(banded)} a window of {chosen.window} keys" if banded else ""
     passes = "forward and backward" if chosen.backward else "forward"
     where = "Measured by `make measured`, in processor time" if example else "Measured here"
-    return (
+    ends = [
+        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
+        for p in result.skipped()
+        if p.name in kernels
+    ]
+    rest = f" Not measured: {', '.join(ends)}." if ends else ""
+    caption(
         f"{where}: one sequence, {study.HEADS} heads of {study.HEAD_DIM} numbers, float32, {passes}, median of "
         f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
         f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
-        "output| on random q, k, v."
+        f"output| on random q, k, v.{rest}"
     )
 
 
@@ -411,8 +420,7 @@ POLLING = key("beating")
 def page() -> None:
     title(
         "Cost and speed",
-        "Twice as many tokens cost exact attention four times the work. Some kernels save memory "
-        "with the same output, others save work with an approximate one.",
+        "Twice as many tokens cost exact attention four times the work. Some kernels cost less.",
     )
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
@@ -432,29 +440,20 @@ def _benchmark() -> None:
         current.poll()
         if current.points:
             st.session_state[RESULT] = study.Result.of_race(st.session_state[CHOSEN], current)
-    chosen = draw_controls()
-    older = draw_progress(chosen)
-    result = st.session_state.get(RESULT) or study.load_result()
-    kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
-    _figures(result, kernels)
-    if sentence := fact_text(result, kernels):
-        fact(sentence)
-    ends = [
-        f"{kernel_name(p.name)} from {p.length:,} tokens ({p.skipped.partition(';')[0]})"
-        for p in result.skipped()
-        if p.name in kernels
-    ]
-    sentences = [conditions(result, RESULT not in st.session_state)]
-    if older:
-        sentences.insert(
-            0,
-            "The curves were measured before, with other controls. Press Measure to measure these.",
-        )
-    if ends:
-        sentences.append(f"Not measured: {', '.join(ends)}.")
-    caption(" ".join(sentences))
+    chosen, picture = draw_controls()
+    with picture:
+        older = draw_progress(chosen)
+        result = st.session_state.get(RESULT) or study.load_result()
+        kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
+        _figures(result, kernels)
+        if sentence := fact_text(result, kernels):
+            fact(sentence)
+        if older:
+            caption("These curves were measured before, with other controls. Press Measure.")
+    example = RESULT not in st.session_state
+    details("How this was measured", partial(_conditions, result, kernels, example), key("how"))
     if kernels:
-        add_script(partial(benchmark, result, kernels, RESULT not in st.session_state), "benchmark")
+        add_script(partial(benchmark, result, kernels, example), "benchmark")
     table(
         (
             "kernel",
