@@ -38,7 +38,6 @@ from dashboard.page import (
     Select,
     SelectSlider,
     Text,
-    Theme,
     Values,
     add_script,
     cached,
@@ -62,7 +61,7 @@ from dashboard.page import (
     theme,
     title,
 )
-from dashboard.ui.mechanism import params_in_session, params_popover
+from dashboard.ui.mechanism import params_in_session, params_panel
 from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
@@ -106,7 +105,7 @@ FIELDS = Fields(
         help="Normalizers with a temperature divide the scores by it. A small temperature makes the "
         "largest weight larger.",
     ),
-    # The sink's score stands in the row of controls, and starts at 1 on this page.
+    # starts at 1 on this page
     sink=ParamField(
         f"{SINK.name} b",
         replace(next(param for param in SINK.params if param.key == "start"), default=1.0),
@@ -139,7 +138,7 @@ FIELDS = Fields(
         NAMES,
         ("softmax", "sink", "sigmoid", "sparsemax"),
         max_options=MAX_CURVES,
-        help="Each normalizer is a curve of the figure below.",
+        help="Each is a figure above and a curve below.",
     ),
 )
 
@@ -149,7 +148,7 @@ def draw_controls() -> Values | None:
 
     `scaled` are the scores as they go into the normalizers, `picked` a key's index.
     """
-    values = FIELDS.draw("scores", "spread", "temperature", "sink")
+    values = FIELDS.draw("scores", "spread", "temperature")
     try:
         scores = parse(values.scores)
     except ValueError as error:
@@ -164,12 +163,22 @@ def draw_controls() -> Values | None:
     picked = FIELDS.draw("pill", "item", into=HERE, names=names, largest=top)
     name = picked.pill or picked.item
     factor = values.spread
+    # under the picture, and before it in this run, as it has what the picture is drawn from
+    picture = st.container()
+    with st.expander("Which normalizers, and their parameters"):
+        chosen = FIELDS.draw("curves", "sink", into=HERE)
+        # what has a control of its own
+        params_panel(
+            "normalizer",
+            key=key("params"),
+            exclude=lambda name: (TEMPERATURE, "start") if name == SINK.key else (TEMPERATURE,),
+        )
     choices = []
     for item in AXES["normalizer"]:
         # the values of its own widgets, and those in the row
         params = params_in_session(item, key=key("params"))
         if item.key == SINK.key:
-            params["start"] = values.sink
+            params["start"] = chosen.sink
         if any(param.key == TEMPERATURE for param in item.params):
             params[TEMPERATURE] = values.temperature
         choices.append(Choice.of(item.key, **params))
@@ -178,6 +187,8 @@ def draw_controls() -> Values | None:
         scores=scores,
         names=names,
         own=scores != first,
+        picture=picture,
+        shown=chosen.curves,
         factor=factor,
         scaled=tuple(None if score is None else score * factor for score in scores),
         choices=tuple(choices),
@@ -223,7 +234,7 @@ NO_KEY = "no key"
 MIN_UNASSIGNED = 5e-3  # a smaller weight, which two decimals would not show, is not drawn
 
 STYLE = """<style>
-.nb{display:grid;grid-template-columns:repeat(auto-fill,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
+.nb{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:20px 16px;--hair:color-mix(in srgb,
   currentColor 10%,transparent);--quiet:color-mix(in srgb,currentColor 62%,transparent)}
 .nb .figure{margin:0;min-width:0;display:flex;flex-direction:column}
 .nb .title{font-size:14px;line-height:18px;font-weight:600;margin-bottom:18px}
@@ -242,57 +253,50 @@ STYLE = """<style>
 </style>"""
 
 
-def weights_tile(
-    title: str,
-    note: str,
-    weights: Sequence[float | None],
-    names: Sequence[str],
-    picked: int,
-    unassigned: float,
-    foot: str,
-) -> str:
+def weights_tile(row: RowWeights, controls: Values) -> str:
     """One normalizer: a bar a key from 0 to 1, and a hollow one for the weight that goes to no key."""
-    rest = unassigned > MIN_UNASSIGNED
-    labels = [*names, NO_KEY] if rest else list(names)
+    weights = [
+        None if score is None else float(weight)
+        for score, weight in zip(controls.scores, row.weights, strict=True)
+    ]
+    rest = row.unassigned > MIN_UNASSIGNED
+    labels = [*controls.names, *[NO_KEY] * rest]
     top = max(range(len(weights)), key=lambda at: weights[at] or 0.0)
     bars = [
         bar(
             labels[at],
             weight,
             (0.0, min(max(weight or 0.0, 0.0), 1.0)),
-            named=at in (picked, top, len(names)),
-            css="pick" if at == picked else "none" if at == len(names) else "",
+            named=at in (controls.picked, top, len(weights)),
+            css="pick" if at == controls.picked else "none" if at == len(weights) else "",
         )
-        for at, weight in enumerate([*weights, *[unassigned] * rest])
+        for at, weight in enumerate([*weights, *[row.unassigned] * rest])
     ]
-    return figure(title, note, weights, bars, labels, picked, foot)
+    item = entry("normalizer", row.key)
+    zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
+    foot = f"Σ {number(row.total)}{zeros}"
+    return figure(item.name, item.short, weights, bars, labels, controls.picked, foot)
 
 
-def scores_tile(
-    title: str,
-    note: str,
-    scores: Sequence[float | None],
-    names: Sequence[str],
-    picked: int,
-    theme: Theme,
-) -> str:
+def scores_tile(controls: Values) -> str:
     """What goes in: signed bars around the line of 0, green above and purple below."""
-    values = [0.0 if score is None else score for score in scores]
+    values = [0.0 if score is None else score for score in controls.scaled]
     low, high = min(0.0, *values), max(0.0, *values)
     span = (high - low) or 1.0
     bars = [
         bar(
-            names[at],
+            controls.names[at],
             score,
             ((min(value, 0.0) - low) / span, (max(value, 0.0) - low) / span),
-            named=at == picked,
-            css="pick" if at == picked else "",
-            style=f";background:{SIGNED[theme][8 if value >= 0 else 2]};border-radius:2px",
+            named=at == controls.picked,
+            css="pick" if at == controls.picked else "",
+            style=f";background:{SIGNED[theme()][8 if value >= 0 else 2]};border-radius:2px",
             below=value < 0,
         )
-        for at, (score, value) in enumerate(zip(scores, values, strict=True))
+        for at, (score, value) in enumerate(zip(controls.scaled, values, strict=True))
     ]
-    return figure(title, note, scores, bars, names, picked, f"{number(low)} to {number(high)}")
+    foot = f"{number(low)} to {number(high)}"
+    return figure("Scores", "input", controls.scaled, bars, controls.names, controls.picked, foot)
 
 
 def bar(
@@ -402,16 +406,14 @@ def fact_text(results: Sequence[RowWeights], scores: Scores) -> str:
     if not visible:
         return "Every key is masked, so every normalizer gives weights of 0, and no score has a gradient."
     softmax = next((each for each in results if each.key == BASELINE), results[0])
-    sparse = max(
-        (each for each in results if "hard" not in entry("normalizer", each.key).traits),
-        key=lambda each: each.zeros,
-    )
+    soft = [each for each in results if "hard" not in entry("normalizer", each.key).traits]
+    sparse = max(soft, key=lambda each: each.zeros)
     partial = max(results, key=lambda each: each.unassigned)
     zeros = (
         f"{label(sparse)} gives **{sparse.zeros} of {visible}** keys a weight of exactly 0; "
         f"{label(softmax, False)} gives {softmax.zeros or 'none'} a weight of 0."
         if sparse.zeros
-        else "No soft normalizer gives a key a weight of exactly 0."
+        else "No soft normalizer here gives a key a weight of exactly 0."
     )
     rest = f" With {label(partial, False)}, **{number(partial.unassigned)}** of the weight goes to no key."
     return zeros + rest * (partial.unassigned > MIN_UNASSIGNED)
@@ -474,19 +476,7 @@ def numbers(row: RowWeights, j: int) -> str:
 
 def page() -> None:
     st.html(STYLE)
-    title(
-        "Normalizers",
-        "Every normalizer turns the same scores into weights: see which keys get 0, and how much "
-        "weight goes to no key.",
-        partial(
-            params_popover,
-            "normalizer",
-            key=key("params"),
-            help="Parameters that only one normalizer has",
-            # what stands in the row
-            exclude=lambda name: (TEMPERATURE, "start") if name == SINK.key else (TEMPERATURE,),
-        ),
-    )
+    title("Normalizers", "A normalizer turns scores into weights. Here each gets the same scores.")
     explore()
     next_page("normalizers")
 
@@ -500,93 +490,84 @@ def explore() -> None:
                 cached(normalize_row, choice, controls.scores, controls.factor)
                 for choice in controls.choices
             ]
-        bars(controls, rows)
-        fact(fact_text(rows, controls.scores))
-        where = (
-            "You typed these scores."
-            if controls.own
-            else (
-                f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
-                "head dimension 16 and seed 126."
+        shown = [row for row in rows if row.key in controls.shown]
+        with controls.picture:
+            bars(controls, shown)
+            fact(
+                fact_text(
+                    [row for row in rows if row in shown or row.key == BASELINE], controls.scores
+                )
             )
-        )
-        factor = controls.factor
-        times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
-        hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
-        borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
-        caption(
-            f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-            f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}"
-        )
-        with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-            name = FIELDS.draw("equation", into=HERE).equation
-            row = next(row for row in rows if row.key == name)
-            parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
-            st.markdown(
-                r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-            )
-        table(
-            (
-                "normalizer",
-                "sum of weights",
-                "to no key",
-                "weights of 0",
-                "entropy",
-                "largest weight",
-                "scores with gradient",
-            ),
-            [
-                [
-                    entry("normalizer", each.key).name,
-                    number(each.total),
-                    number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
-                    str(each.zeros),
-                    number(each.entropy),
-                    number(float(each.weights.max())),
-                    str(each.learning),
-                ]
-                for each in rows
-            ],
-            caption="What each normalizer's weights measure",
-            markers=False,
-        )
+            with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+                name = FIELDS.draw("equation", into=HERE).equation
+                row = next(row for row in rows if row.key == name)
+                parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
+                st.markdown(
+                    r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+                )
+        details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
         curves(controls, rows)
     details(
         "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
     )
 
 
-def bars(controls: Values, rows: list[RowWeights]) -> None:
-    tiles = [
-        scores_tile("Scores", "input", controls.scaled, controls.names, controls.picked, theme())
-    ]
-    for row in rows:
-        zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
-        item = entry("normalizer", row.key)
-        weights = [
-            None if score is None else float(weight)
-            for score, weight in zip(controls.scores, row.weights, strict=True)
-        ]
-        tiles.append(
-            weights_tile(
-                item.name,
-                item.short,
-                weights,
-                controls.names,
-                controls.picked,
-                row.unassigned,
-                f"Σ {number(row.total)}{zeros}",
-            )
-        )
+def bars(controls: Values, rows: Sequence[RowWeights]) -> None:
+    tiles = [scores_tile(controls), *(weights_tile(row, controls) for row in rows)]
     # STYLE is a separate element, which never changes
     colours = f"--ink:{WEIGHTS[theme()][5]};--pick:{PICK[theme()]}"
     st.html(f'<div class="nb" style="{colours}">{"".join(tiles)}</div>')
 
 
-def curves(controls: Values, rows: list[RowWeights]) -> None:
+def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
+    """The bars of every normalizer, and a table of what their weights measure."""
+    bars(controls, rows)
+    table(
+        (
+            "normalizer",
+            "sum of weights",
+            "to no key",
+            "weights of 0",
+            "entropy",
+            "largest weight",
+            "scores with gradient",
+        ),
+        [
+            [
+                entry("normalizer", each.key).name,
+                number(each.total),
+                number(each.unassigned) if each.unassigned > MIN_UNASSIGNED else "–",
+                str(each.zeros),
+                number(each.entropy),
+                number(float(each.weights.max())),
+                str(each.learning),
+            ]
+            for each in rows
+        ],
+        caption="What each normalizer's weights measure",
+        markers=False,
+    )
+    where = (
+        "You typed these scores."
+        if controls.own
+        else (
+            f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
+            "head dimension 16 and seed 126."
+        )
+    )
+    factor = controls.factor
+    times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
+    hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
+    borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
+    caption(
+        f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}"
+    )
+
+
+def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
     st.markdown("## Weight against score")
-    with st.popover("Curves", icon=":material/show_chart:"):
-        names = FIELDS.draw("curves", into=HERE).curves
+    names = controls.shown
     add_script(partial(script, controls, rows, names))
     series = [
         Curve(

@@ -59,7 +59,7 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.ui.mechanism import params_in_session, params_popover
+from dashboard.ui.mechanism import params_in_session, params_panel
 from dashboard.ui.models import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
@@ -163,6 +163,7 @@ show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), l
 
 
 MAX_TERMS = 3
+MIN_SHARE = 0.001
 HEAD = (
     "score",
     "rule",
@@ -192,10 +193,16 @@ def fact_text(
     low = min(scores, key=lambda each: float(each.weights[query, column]))
     sentence = (
         f"For the query :primary[{plain(tokens[query])}], {agree} of {len(scores)} scores put most weight on "
-        f"{plain(tokens[column])}: {lower(high)} **{number(high.weights[query, column])}**, {lower(low)} "
-        f"**{number(low.weights[query, column])}**. Uniform weights would be {number(1 / len(tokens))}."
+        f"{plain(tokens[column])}: {lower(high)} gives **{number(high.weights[query, column])}**, "
+        f"{lower(low)} ({plain(rule(low))}) **{share(low.weights[query, column])}**. "
+        f"Uniform weights would be {number(1 / len(tokens))}."
     )
     return sentence if stretch == 1.0 else f"{sentence} Each query is multiplied by {stretch:g}."
+
+
+def share(weight: float) -> str:
+    """A weight, where its digits say more than that it is small."""
+    return number(weight) if weight >= MIN_SHARE else f"less than {MIN_SHARE}"
 
 
 def snippet(choice: Choice, dims: int) -> str:
@@ -274,12 +281,6 @@ def page() -> None:
     title(
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
-        partial(
-            params_popover,
-            "score",
-            key=key("params"),
-            help="Numbers that only some of the scores have",
-        ),
     )
     explore()
     next_page("scores")
@@ -290,7 +291,10 @@ def explore() -> None:
     # Plug-ins that fail are left out; a note says which, and why.
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
     cut = tokenize(values.tokens, 64)
-    why = {}
+    # under the maps, and before them in this run, as it has what they are drawn from
+    picture, why = st.container(), {}
+    with st.expander("Parameters that only some scores have"):
+        params_panel("score", key=key("params"))
     for item in AXES["score"]:
         choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
         why[choice] = cached(
@@ -308,7 +312,8 @@ def explore() -> None:
             "There is no token here. Type a word, or a sentence: each word becomes one token."
         )
     else:
-        show(controls)
+        with picture:
+            show(controls)
     # Draw what each score learns, costs and can express: times as saved, or of this machine on
     # request
     st.markdown("## What each score costs and what it can express")
@@ -379,6 +384,13 @@ def show(controls: Values) -> None:
     add_script(partial(script, controls, scores))
     cell = maps(scores, controls, most_different_query(scores))
     fact(fact_text(scores, controls.names, cell[0], controls.stretch))
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
+        each = next(each for each in scores if each.key == name)
+        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
+        st.markdown(
+            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
+        )
     equal = [
         f"{entry('score', one.key).name} and {lower(other)} give the same numbers here."
         for at, one in enumerate(scores)
@@ -397,13 +409,6 @@ def show(controls: Values) -> None:
             ]
         )
     )
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
-        each = next(each for each in scores if each.key == name)
-        parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
-        st.markdown(
-            r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
-        )
 
 
 def score_maps(controls: Values) -> list[study.ScoreMaps]:
@@ -466,7 +471,7 @@ def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tup
             query=query,
             frames=moved if others else None,
             column=column,
-            height=260,  # at most
+            height=96,  # so that the sentence below is in the same screen
             signed=noun == "score",
             noun=noun,
             link=key("maps"),

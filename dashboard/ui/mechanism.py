@@ -91,15 +91,14 @@ def params_of(
     }
 
 
-def params_popover(
-    axis: str, *, key: str, help: str, exclude: Callable[[str], tuple[str, ...]] = lambda name: ()
+def params_panel(
+    axis: str, *, key: str, exclude: Callable[[str], tuple[str, ...]] = lambda name: ()
 ) -> None:
-    """Draw the popover of the parameters of all entries of an axis, but those that `exclude` names of an entry."""
-    with st.popover("Parameters", icon=":material/tune:", help=help):
-        for item in AXES[axis]:
-            if any(param.key not in exclude(item.key) for param in item.params):
-                paragraph(f"**{item.name}**")
-            params_of(item, key=key, exclude=exclude(item.key))
+    """Draw the parameters of all entries of an axis, but those that `exclude` names of an entry."""
+    for item in AXES[axis]:
+        if any(param.key not in exclude(item.key) for param in item.params):
+            paragraph(f"**{item.name}**")
+        params_of(item, key=key, exclude=exclude(item.key))
 
 
 def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:

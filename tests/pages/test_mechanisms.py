@@ -21,6 +21,7 @@ from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
+from dashboard.ui.fields import Values
 from pages import (
     masks as masks_page,
     mechanisms as mechanisms_page,
@@ -639,16 +640,33 @@ open_normalizers = partial(open_at, "normalizers", "normalizers:")
 put_normalizers = partial(set_control, "normalizers:")
 
 
-def test_a_figure_for_every_normalizer_follows_the_parameters_in_the_popover():
+def with_all(at, kind=None, name=None, value=None):
+    """The page with every normalizer in sight, after a control of a parameter took that value."""
+    at.session_state["normalizers:all"] = True
+    return put_normalizers(at, kind, f"params:{name}", value) if kind else at.run()
+
+
+def figures(at):
+    return re.findall('aria-label="([^:"]*): ', html_text(at))
+
+
+def test_the_picked_normalizers_are_figures_and_all_of_them_are_one_click_further():
+    first = ["Scores", "Softmax", "Sink", "Sigmoid", "Sparsemax"]
     at = open_normalizers()
-    assert all(f'aria-label="{item.name}: ' in html_text(at) for item in AXES["normalizer"])
+    assert figures(at) == first
+    at = put_normalizers(at, "multiselect", "curves", ["top_k"])
+    assert figures(at) == ["Scores", "Top-k"]
+    assert "Top-k gives" in html_text(at), "the sentence is of what is drawn"
+    assert figures(put_normalizers(at, "multiselect", "curves", [])) == ["Scores"]
+    at = with_all(open_normalizers())
+    assert figures(at) == [*first, "Scores", *(item.name for item in AXES["normalizer"])]
     for kind, name, value in (
         ("number_input", "softcap:cap", 1.0),
         ("number_input", "top_k:k", 1),
         ("slider", "entmax:alpha", 2.0),
     ):
         before = html_text(at)
-        assert html_text(put_normalizers(at, kind, f"params:{name}", value)) != before
+        assert html_text(with_all(at, kind, name, value)) != before
 
 
 @each(
@@ -683,6 +701,7 @@ test_what_normalizers_says = page_cases(
         "typed scores": Case(
             {"scores": "3, x, -1.5", "temperature": "0.5"},
             ["key 1: masked", "You typed these scores"],
+            do=[("session_state", "all", True)],
         ),
     },
     prefix="normalizers:",
@@ -742,15 +761,19 @@ def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_throug
             assert evaluated(line) == pytest.approx(row.weights[j], abs=0.02), line
 
 
+def drawn(scores, names, picked, key="softmax"):
+    row = normalizers.normalize_row(Choice.of(key), scores, 1.0)
+    return normalizers_page.weights_tile(row, Values(scores=scores, names=names, picked=picked))
+
+
 def test_of_equal_weights_the_picked_and_the_first_have_numbers():
-    tile = normalizers_page.weights_tile("even", "n", (0.25,) * 4, tuple("abcd"), 2, 0.0, "f")
-    assert tile.count("<b") == 2
+    assert drawn((0.0,) * 4, tuple("abcd"), 2).count("<b") == 2
 
 
 def test_names_are_escaped_and_weights_are_the_height_of_bars():
-    tile = normalizers_page.weights_tile("a<b", "n", (0.25, None), ("<i>", "y"), 0, 0.25, "f")
-    assert "<i>:" not in tile and "a&lt;b" in tile
-    assert "height:25.0%" in tile and "masked" in tile and normalizers_page.NO_KEY in tile
+    tile = drawn((0.0, None), ("<i>", "y"), 0, "softmax_one")
+    assert "<i>:" not in tile and "&lt;i&gt;" in tile
+    assert "height:50.0%" in tile and "masked" in tile and normalizers_page.NO_KEY in tile
 
 
 def test_the_example_is_a_real_row():
@@ -760,9 +783,9 @@ def test_the_example_is_a_real_row():
 
 
 def test_hard_has_one_gradient_which_the_caption_and_the_table_tell():
-    at = open_normalizers()
+    at = with_all(open_normalizers())
     assert "Hard trains with the" in at.caption[0].value and not at.code
-    put_normalizers(at, "selectbox", "params:hard:gradient", "none")
+    with_all(at, "selectbox", "hard:gradient", "none")
     assert "Hard trains" not in at.caption[0].value
     assert re.search(r"Hard</th>(<td>[^<]*</td>){5}<td>0</td>", html_text(at)), (
         "no score has a gradient"
