@@ -470,6 +470,23 @@ def head_fact(circuits: Circuits, head: Head) -> str:
     return f"{text} {takes}"
 
 
+def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most: int) -> str:
+    """Which compositions are lines of the graph, and what random matrices reach."""
+    edges = circuits.edges(kind)
+    drawn = edges[:at_most]
+    (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs(kind)), len(edges)
+    text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
+    if not drawn:
+        text = f"Neither is any of the {pairs:,} pairs of heads"
+    elif above > 1:
+        text += "; all are" if len(drawn) == above else f"; the {len(drawn):,} strongest are"
+        text += f" drawn, the thinnest with {signed(drawn[-1].score)}"
+    return (
+        f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
+        f"which the earlier head has its own singular values and random directions, none is above it. {text}."
+    )
+
+
 def equations(
     circuits: Circuits, head: Head, best: Mapping[core_circuits.CompositionKind, Edge]
 ) -> tuple[str, ...]:
@@ -596,29 +613,23 @@ def _circuits(ref: ModelRef) -> None:
             "No head comes after another here, or none reads by one matrix, so there is no composition to draw."
         )
     else:
-        edges = circuits.edges(kind)
-        drawn = edges[: controls.edges]
-        chart_title(f"Composition: from which earlier heads the {PARTS[kind]} of a head read")
+        chart_title(f"From which earlier heads the {PARTS[kind]} of a head read")
         _pickable(
-            graph(circuits, drawn, controls.head, theme()),
+            graph(circuits, circuits.edges(kind)[: controls.edges], controls.head, theme()),
             "circuits:graph",
             controls,
             circuits,
             "Heads by layer, connected where a later one reads what an earlier one writes",
         )
         fact(edges_fact(circuits, kind))
-        # Which compositions are lines, and what random matrices reach
-        (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs(kind)), len(edges)
-        text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
-        if not drawn:
-            text = f"Neither is any of the {pairs:,} pairs of heads"
-        elif above > 1:
-            text += "; all are" if len(drawn) == above else f"; the {len(drawn):,} strongest are"
-            text += f" drawn, the thinnest with {signed(drawn[-1].score)}"
-        caption(
-            f"A line is drawn only above {signed(most)}, the most that random matrices reach: of {count:,} pairs in "
-            f"which the earlier head has its own singular values and random directions, none is above it. {text}."
-        )
+    _grids(controls, circuits)
+    fact(head_fact(circuits, controls.head))
+    _page_head(controls, circuits)
+    for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
+        st.latex(line)
+    if kind is not None:
+        caption(drawn_lines(circuits, kind, controls.edges))
+    caption(conditions(circuits, ref.name, controls.head[0]))
     if (circuit := _induction(ref, circuits)) is not None:
         paragraph(twice(circuits, circuit))
     if ref == ModelRef("lab", "names"):
@@ -633,12 +644,6 @@ def _circuits(ref: ModelRef) -> None:
                 f"{signed(one.adds[0])} to {answers}; in the second text it adds {signed(one.adds[1])}."
             )
         paragraph(" ".join(lines))
-    _grids(controls, circuits)
-    fact(head_fact(circuits, controls.head))
-    _page_head(controls, circuits)
-    for line in equations(circuits, controls.head, circuits.best_into(controls.head)):
-        st.latex(line)
-    caption(conditions(circuits, ref.name, controls.head[0]))
     papers = (
         "Circuits, copying score and composition: "
         "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html). "
