@@ -355,10 +355,15 @@ def heads_fact(
             f"Without :primary[**{plain(names[picked])}**] it is {number(alone[picked].value)}, number "
             f"{ranked.index(picked) + 1}. "
         )
+    return text
+
+
+def sharpness_text(controls: Controls, alone: Mapping[flow.Head, evidence.Effect]) -> str:
+    """Whether the heads whose weights are sharpest are those that the answer needs."""
     sharpest = max(controls.sharp, key=controls.sharp.__getitem__)
-    rank = ranked.index(sharpest)
-    text += (
-        f"The sharpest head, **{plain(names[sharpest])}** with a mean largest weight of "
+    rank = list(alone).index(sharpest)
+    text = (
+        f"The sharpest head, **{plain(controls.heads[sharpest])}** with a mean largest weight of "
         f"{number(controls.sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
         f"{signed(alone[sharpest].change)}."
     )
@@ -603,16 +608,10 @@ def _grid(
         now = f"{number(effect.value)} instead of {number(baseline.value)}"
         change = {"layer": name, "change": effect.change, "by": signed(effect.change), "now": now}
         rows.append(cell | change)
-    with st.container(
-        horizontal=True, horizontal_alignment="distribute", vertical_alignment="bottom"
-    ):
-        st.markdown(
-            "**Without each head**",
-            width="content",
-            help="One forward pass per head, in which its output is "
-            "zero. The last column is the whole layer.",
-        )
-        _head_field(controls, picked)
+    st.markdown(
+        "**Without each head**",
+        help="One forward pass per head, in which its output is zero. The last column is the whole layer.",
+    )
     effect_chart(
         "evidence:grid",
         "What the answer loses without each head",
@@ -640,7 +639,8 @@ def _without(
     } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**Without {plain(name)}**", width="content")
-        with st.popover("More heads", icon=":material/power_settings_new:"):
+        with st.popover("Heads"):
+            _head_field(controls, picked)
             others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
@@ -708,7 +708,10 @@ def _ranking(
         caption="Heads by the change of the answer without them",
         markers=False,
     )
-    which = "All" if len(alone) == len(controls.heads) else "The measured"
+    which = "The measured"
+    if len(alone) == len(controls.heads):
+        which = "All"
+        caption(sharpness_text(controls, alone))
     st.download_button(
         f"{which} {len(alone)} heads, CSV",
         lambda: heads_csv(controls, alone),
@@ -1062,8 +1065,7 @@ PAPERS = r"""**‖α·v·W\_O‖** — the length of the vector that a head writ
 def page() -> None:
     title(
         "Evidence",
-        "A weight shows where a head attends. Compare it with what the head writes and what the answer "
-        "loses without it.",
+        "A weight shows where a head attends; switching it off shows what the answer needs.",
     )
     choice = choose_model()
     if choice is not None:

@@ -594,8 +594,8 @@ def section(controls: Values) -> None:
     if len(measure_with_progress(LENS_PARTS, key, parts, read, "parts", UNASKED)) < len(parts):
         return
     lens = shared(_lens, *key)
-    fact_place, grid_place = st.container(), st.container()
-    with st.container(horizontal=True, vertical_alignment="top"):
+    view = st.container()
+    with st.popover("More", help="Further tokens, and the layer whose attention is shown"):
         # Further tokens, of which those that lead in some layer are offered
         tokens, leaders = list[int](), tuple(study.leaders(baseline, lens))
         offered = output_names(ref, baseline.question, leaders)
@@ -603,7 +603,6 @@ def section(controls: Values) -> None:
             "More tokens",
             list(offered),
             key=f"lens:tokens:{ref.name}",
-            width=room(360),
             accept_new_options=True,
             max_selections=4,
             placeholder="pick or type",
@@ -625,10 +624,9 @@ def section(controls: Values) -> None:
     state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
     add_script(partial(when_script, controls, decision, words))
-    with fact_place:
-        fact(decided(controls, decision, words))
-    with grid_place:
+    with view:
         _grid(controls, decision, words, state)
+        fact(decided(controls, decision, words))
     _curves(controls, decision, words, state)
     details(
         "The layers at this position, as a table",
@@ -725,7 +723,6 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
             "</span> 1"
         ),
     )
-    caption("A row is a layer, a column a token that was read.")
     if length < len(controls.line):
         caption(
             f"Tokens {start} to {start + length - 1} of {len(controls.line)}, around the position that answers."
@@ -917,8 +914,7 @@ def _who_grid(
 def page() -> None:
     title(
         "When it decides",
-        "A model changes its answer layer by layer. Read every layer with the logit lens, as if "
-        "it were the last, and see which part wrote the answer.",
+        "A model changes its answer layer by layer. Read each layer as if it were the last.",
     )
     choice = choose_model(needs=("tokens",))
     if choice is not None:
