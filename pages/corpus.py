@@ -551,7 +551,7 @@ def draw_controls() -> Values | None:
     Returns the model, what is measured of it (`config`, None with the reason on the page while that is not known), both
     axes, and what the model reads, of which there are hundreds.
     """
-    row = st.columns([1.3, 1.3, 0.8, 1, 1], vertical_alignment="bottom")
+    row = st.columns([1.3, 1.3, 0.8, 0.8], vertical_alignment="bottom")
     name = model_box(row[0], EMBEDDED)
     with input_errors():
         if name == OTHER:
@@ -563,15 +563,14 @@ def draw_controls() -> Values | None:
         elif (ref := resolve_model(name)) is not None:
             pretrained = load_model(ref)
             config = _config(ref, pretrained, row[1], row[2])
-            axes = {
-                one: BY_KEY[FIELDS.draw(one, into=column)[one]]
-                for one, column in zip("xy", row[3:], strict=True)
-            }
+            with row[3].popover("Axes", width="stretch"):
+                drawn = FIELDS.draw("x", "y", into=HERE)
             return Values(
                 ref=ref,
                 config=config,
                 noun="picture" if pretrained.reads == "picture" else "text",
-                **axes,
+                x=BY_KEY[drawn.x],
+                y=BY_KEY[drawn.y],
             )
     return None
 
@@ -596,7 +595,6 @@ def _config(
     link_data(key("data"), "")
     panel = options_column.popover(
         "Corpus",
-        icon=":material/notes:",
         width="stretch",
         on_change="rerun",
         key=key("panel"),
@@ -647,14 +645,16 @@ def draw_head_controls(measurement: Measurement, ref: ModelRef) -> Values:
         state[key("known")] = ref, picked
         if (name := scores.name(picked)) in measurement.heads:
             state[key("head")] = st.query_params[key("head")] = name
-    row = st.columns([1, 1.4, 2.4], vertical_alignment="bottom")
-    values = FIELDS.draw("head", into=row[0], measurement=measurement, ref=ref)
-    head = measurement.heads[values.head]
-    of_role = measurement.role_measure(head)
-    own = f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}"
-    chosen = FIELDS.draw("measure", into=row[1], own=own, **values).measure
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        view = FIELDS.draw("view", into=HERE).view
+        with st.popover("Head", help="The head, and the measure that its texts are sorted by"):
+            values = FIELDS.draw("head", into=HERE, measurement=measurement, ref=ref)
+            head = measurement.heads[values.head]
+            of_role = measurement.role_measure(head)
+            own = f"{'Its role' if head in scores.head_roles else 'No role'}: {of_role.name}"
+            chosen = FIELDS.draw("measure", into=HERE, own=own, **values).measure
     measure = of_role if chosen == ROLE else BY_KEY[chosen]
-    return Values(head=head, measure=measure, view=FIELDS.draw("view", into=row[2]).view)
+    return Values(head=head, measure=measure, view=view)
 
 
 def _store_head(measurement: Measurement, ref: ModelRef) -> None:
@@ -810,25 +810,31 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     values = measurement.values(measure, head)
     half = float(corpus.interval(measure.key)[head])
     within = f" ± {number(half)}" if np.isfinite(half) else ""
-    low, high = (float(np.nanquantile(values, share)) for share in (0.1, 0.9))
     subject = f"its {in_sentence(measure)}"
     if measure.role is not None:
         subject = f"its weight on {measure.role.attends_to}"
         subject += "," * ("," in subject)
         if measure.role.targets is None:
             subject = "the share of its keys that it uses"
-    index, role = scores.head_roles.get(head), "It has no role: in none is it clearly above chance."
-    if index is not None:
-        score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
-        baseline = "shuffled keys" if ROLES[index].targets else "random scores"
-        role = (
-            f"Its role is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
-            f"{baseline} would give {number(chance)}."
-        )
     return (
         f":primary[**{scores.name(head)}**]: {subject} is **{number(float(corpus.mean(measure.key)[head]))}**{within}, "
-        f"the mean over {int((~np.isnan(values)).sum()):,} texts with its {percent(CONFIDENCE)} interval. Eight texts "
-        f"in ten lie between {number(low)} and {number(high)}. {role}"
+        f"the mean over {int((~np.isnan(values)).sum()):,} texts with its {percent(CONFIDENCE)} interval."
+    )
+
+
+def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
+    """Where most texts lie, and the role of the head over all of them."""
+    scores, name = measurement.scores, measurement.scores.name(head)
+    values = measurement.values(measure, head)
+    low, high = (number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
+    most = f"Eight texts in ten lie between {low} and {high}."
+    if (index := scores.head_roles.get(head)) is None:
+        return f"{most} {name} has no role: in none is it clearly above chance."
+    score, chance = (float(one[index][head]) for one in (scores.score, scores.chance))
+    baseline = "shuffled keys" if ROLES[index].targets else "random scores"
+    return (
+        f"{most} The role of {name} is {ROLES[index].name.lower()}: {number(score)} over {scores.rows[index]:,} rows, where "
+        f"{baseline} would give {number(chance)}."
     )
 
 
@@ -915,7 +921,7 @@ RUN = "corpus:run"
 def page() -> None:
     title(
         "Heads over a corpus",
-        "Every head on hundreds of texts: what is typical of it, and where it fails.",
+        "What each head does over hundreds of texts.",
     )
     fragment_unless_measuring(_view)
     papers = [
@@ -1032,7 +1038,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
     values = measurement.values(chosen.measure, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
-        chart_title(f"{chosen.measure.name} of {name} in every {noun}; ticks are deciles")
+        chart_title(f"{chosen.measure.name} of {name} in every {noun}")
         draw_chart(
             st,
             histogram(values, chosen.measure, f"{noun}s", theme()),
@@ -1083,6 +1089,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
                     | {MODEL: ref.written},
                 )
     add_script(partial(script, measurement, controls, chosen, vectors))
+    caption(about(spread_text(measurement, chosen.measure, chosen.head), noun))
     caption(plain(about(caption_text(measurement, load_model(ref)), noun)))
     st.download_button(
         "All heads, CSV",
@@ -1116,8 +1123,7 @@ def _scatter(measurement: Measurement, controls: Values, head: Head) -> None:
             _store_head(measurement, controls.ref)
 
     chart_title(
-        f"{controls.y.name} and {in_sentence(controls.x)} of every head: means over {controls.noun}s, "
-        f"{percent(CONFIDENCE)} intervals"
+        f"{controls.y.name} and {in_sentence(controls.x)} of every head, the mean over {controls.noun}s"
     )
     spec = head_scatter(measurement, x, y, head, theme())
     draw_chart(

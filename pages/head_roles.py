@@ -226,8 +226,7 @@ FIELDS = Fields(
 def page() -> None:
     title(
         "Head roles",
-        "What each head attends to, over many sentences: nine roles, each score compared with chance; "
-        "which heads follow syntax; and the standard tests.",
+        "See what each head attends to, over many sentences.",
     )
     choice = choose_model()
     with input_errors():
@@ -297,10 +296,11 @@ def head_map(
 @input_errors()
 def draw_roles(choice: ModelChoice) -> None:
     reads_text = choice.pretrained is not None and choice.pretrained.reads_text
-    kind, (role_column, head_column, *more) = kind_and_columns(choice, 2 + reads_text)
+    kind, (role_column, more_column) = kind_and_columns(choice, 2)
+    more = more_column.popover("More", help="The head, your own sentences, and where it is shown")
     sentences: tuple[str, ...] = ()
-    if more:
-        with more[0].popover("Sentences", icon=":material/notes:", width="stretch"):
+    if reads_text:
+        with more:
             typed = FIELDS.draw("own", into=HERE).own
             with st.container(height=180):
                 st.caption("The example sentences:  \n" + "  \n".join(SENTENCES))
@@ -328,7 +328,7 @@ def draw_roles(choice: ModelChoice) -> None:
         "head",
         {scores.name(head): head for head in scores.ranked(role)},
         (model, role),
-        head_column,
+        more,
         "how far they are above chance",
     )
     # Other pages get the head if the user picked it, that is, if it changed while the role did not
@@ -369,7 +369,7 @@ def draw_roles(choice: ModelChoice) -> None:
     ):
         for part in role_equation(scores, head, role):
             st.latex(part, width="content")
-    shown, example = _one_head(choice, inputs, scores, role, head)
+    shown, example = _one_head(choice, inputs, scores, role, head, more)
     add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
     left_out = len(set(sentences) - {each.text for each in inputs.givens})
     st.caption(plain(role_caption(scores, role, inputs, choice.reading.trace.source, left_out)))
@@ -399,7 +399,12 @@ def read_sentences(typed: str) -> tuple[tuple[str, ...], str | None]:
 
 
 def _one_head(
-    choice: ModelChoice, inputs: RoleInputs, scores: RoleScores, role: int, head: Head
+    choice: ModelChoice,
+    inputs: RoleInputs,
+    scores: RoleScores,
+    role: int,
+    head: Head,
+    more: Any,
 ) -> tuple[Reading, Example | None]:
     """Draw the head's map, on the user's input or the measured one, and its scores in all roles.
 
@@ -410,7 +415,7 @@ def _one_head(
     left, right = st.columns([1.1, 1], gap="medium", vertical_alignment="top")
     with left:
         shown, given, example = choice.reading, choice.inputs, None
-        if FIELDS.draw("where", into=HERE, noun=noun).where == "set":
+        if FIELDS.draw("where", into=more, noun=noun).where == "set":
             readings = readings_of(choice.ref, inputs, kind)
             example = clearest_example(readings, kind, ROLES[role], *head)
         if example is not None:
@@ -434,7 +439,9 @@ def _one_head(
             fact=f"Head {scores.name(head)} on {len(line)} tokens",
         )
     with right:
-        paragraph(f"**{scores.name(head)} in every role**; the line is chance ± 3 std")
+        paragraph(
+            f"**{scores.name(head)} in every role**; the line is chance, ± 3 standard deviations"
+        )
         draw_chart(
             st,
             head_bars(scores, head, theme()),
@@ -479,7 +486,8 @@ def rows_of(scores: RoleScores, index: int, inputs: RoleInputs) -> str:
 
 
 def role_fact(scores: RoleScores, head: Head, index: int, inputs: RoleInputs) -> str:
-    role, score, chance = ROLES[index], scores.score[index][head], _chance(scores, index, head)
+    role, score = ROLES[index], scores.score[index][head]
+    chance = number(scores.chance[index][head])
     measured = f"over {rows_of(scores, index, inputs)}"
     if role.targets is None:
         line = (
