@@ -354,7 +354,7 @@ Strips = Mapping[str, np.ndarray]  # vectors by name, each drawn as one line of 
 def page() -> None:
     title(
         "Inside one weight",
-        "See how a query and a key give one attention weight, number by number.",
+        "How a query and a key give one weight, number by number.",
     )
     chosen = choose_model(needs=("qkv",))
     if chosen is not None:
@@ -399,9 +399,7 @@ def _weight(chosen: ModelChoice) -> None:
         st.markdown(":small[**Scores of the row**]")
         spec = row(names, scores, cell.key, theme(), "score", named=False)
         _draw(spec, "scores", "Scores of the row")
-        st.markdown(
-            f":small[**Weights of the row**; the dotted line is uniform attention, {number(even)}]"
-        )
+        st.markdown(":small[**Weights of the row**; the dotted line is uniform attention]")
         spec = row(names, weights, cell.key, theme(), "weight", even)
         _draw(spec, "weights", "Weights of the row")
     # q and k dimension by dimension, before and after rotation where the family rotates

@@ -283,7 +283,7 @@ GRID, SMALLEST, LARGEST = 400, 34, 68  # pixels: the grid's width, and of a thum
 def page() -> None:
     title(
         "Pretrained models",
-        "See where every head of a trained model attends in your own sentence. Pick a head, then a word.",
+        "See where each head of a trained model looks in your sentence. Pick a head, then a word.",
     )
     chosen = choose_model()
     measure = None if chosen is None else _view(chosen)
@@ -399,7 +399,9 @@ def _figures(
         weight_link(chosen, controls.kind, head, ranked.transform.source_cell((row, column)))
         if roles:
             role_line(roles, sum(len(layer.weights) for layer in view.trace.maps))
-        return view, st.skeleton(height=56) if roles is None else None  # the line of roles
+        skeleton = st.skeleton(height=56) if roles is None else None  # the line of roles
+    caption(rivals_text(ranked.trace, *head, row, key))
+    return view, skeleton
 
 
 def _save_picks(
@@ -435,7 +437,7 @@ def called(tokens: tuple[str, ...], index: int) -> str:
 def head_fact(
     trace: analysis.AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
 ) -> str:
-    """What the head does with one query: its largest weight (or the pinned one), and the heads that do it too."""
+    """What the head does with one query: its largest weight (or the pinned one), and the next."""
     item = trace.map(layer)
     weights, keys = item.weights[head, row], item.keys
     order = [int(j) for j in np.argsort(-weights, kind="stable")]
@@ -444,34 +446,38 @@ def head_fact(
         f" and {number(weights[j])} on {called(keys, j)}"
         for j in [j for j in order if j != first][:1]
     )
-    # How many other heads put as much weight on the same cell, and which puts most
+    return (
+        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
+        f"uniform attention would give each key {number(even(item, row, head))}."
+    )
+
+
+def rivals_text(
+    trace: analysis.AttentionTrace, layer: int, head: int, row: int, pinned: int | None = None
+) -> str:
+    """How many other heads put as much weight on the cell of `head_fact`, and which puts most."""
+    weights = trace.map(layer).weights[head, row]
+    first = int(weights.argmax()) if pinned is None else pinned
     others = [
         (float(other.weights[h, row, first]), index, h)
         for index, other in enumerate(trace.maps)
         for h in range(len(other.weights))
         if (index, h) != (layer, head)
     ]
-    value, *best = max(others, default=(0.0, layer, head))
+    if not others:
+        return "The model has no other head."
+    value, *best = max(others)
     best_head, count = f"{trace.label(*best)} with {number(value)}", len(others)
     stronger = sum(other >= float(weights[first]) for other, *_ in others)
-    if not others:
-        rivals = "The model has no other head."
-    elif weights[first] < 0.005:
-        rivals = f"The head with the largest weight there is {best_head}."
-    elif stronger:
-        rivals = (
+    if weights[first] < 0.005:
+        return f"The head with the largest weight there is {best_head}."
+    if stronger:
+        return (
             f"{stronger} of {count} other head{'s' * (count != 1)} put{'s' * (stronger == 1)} at least as much there; "
             f"the largest is {best_head}."
         )
-    else:
-        rivals = (
-            f"None of the other {count} heads puts as much there; the next largest is {best_head}."
-        )
-    return (
-        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
-        f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
-        f"uniform attention would give each key {number(even(item, row, head))}. {rivals}"
-    )
+    return f"None of the other {count} heads puts as much there; the next largest is {best_head}."
 
 
 def pins_fact(item: analysis.AttentionMap, head: int, pins: tuple[tuple[int, int], ...]) -> str:

@@ -864,14 +864,14 @@ def _view(choice: ModelChoice) -> None:
         pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
         place = _maps(comparison, head, pin)
         with place:
-            fact(fact_text(comparison, head))
+            _figures(comparison)
             st.caption(conditions(comparison, mode))
         if isinstance(second, ModelInputs) and model.reads_text:
             section(choice, replace(choice.inputs, text=second.text))
 
 
 def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
-    """Draw layers × heads by how far each head is apart, from 0 (the same) to 1 (nothing shared), and three figures."""
+    """Draw layers × heads by how far each head is apart, from 0 (the same) to 1 (nothing shared), and the fact."""
     heads = comparison.heads
     names = {item.name: (item.layer, item.head) for item in heads}
     left, right = st.columns([0.64, 0.36], gap="medium", vertical_alignment="top")
@@ -909,25 +909,35 @@ def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
             has_sign=False,
             largest=1.0,
         )
-    moved, means = [item.moved for item in heads], [item.difference for item in heads]
-    for name, value, meaning in (
+    with right:
+        fact(fact_text(comparison, head))
+
+
+def _figures(comparison: Comparison) -> None:
+    moved = [item.moved for item in comparison.heads]
+    means = [item.difference for item in comparison.heads]
+    for column, (name, value, meaning) in zip(
+        st.columns(3),
         (
-            "Overlap",
-            number(1 - float(np.mean(moved))),
-            "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
+            (
+                "Overlap",
+                number(1 - float(np.mean(moved))),
+                "The share of the weight on the same tokens, the mean of all heads; 1 where nothing differs.",
+            ),
+            (
+                "Mean difference",
+                number(float(np.mean(means))),
+                "The mean absolute difference of a weight, over all cells of all heads.",
+            ),
+            (
+                "Heads that differ",
+                f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
+                "Heads with at least a quarter of their weight on other tokens.",
+            ),
         ),
-        (
-            "Mean difference",
-            number(float(np.mean(means))),
-            "The mean absolute difference of a weight, over all cells of all heads.",
-        ),
-        (
-            "Heads that differ",
-            f"{sum(one >= 0.25 for one in moved)} of {len(moved)}",
-            "Heads with at least a quarter of their weight on other tokens.",
-        ),
+        strict=True,
     ):
-        right.metric(name, value, help=meaning)
+        column.metric(name, value, help=meaning)
 
 
 def _maps(comparison: Comparison, head: difference.HeadChange, pin: Pair | None) -> DeltaGenerator:

@@ -30,7 +30,7 @@ from dashboard.draw.grids import bars
 from dashboard.draw.palette import LIGHT_INK
 from dashboard.ui.models import EMBEDDED, ModelRef, reading_of
 from pages import use_model
-from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact
+from pages.pretrained import all_heads_fact, called, head_fact, patches_of, pins_fact, rivals_text
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -192,7 +192,8 @@ def test_the_fact_tells_the_weight_its_rivals_and_its_baseline():
         "**a \\(0\\)** and 0.20 on b; uniform attention would give each key 0.25",
         "1 of 1 other head puts at least as much there; the largest is L0·H1 with 0.80.",
     )
-    assert [part for part in words if part not in head_fact(trace, 0, 0, 1)] == []
+    says = f"{head_fact(trace, 0, 0, 1)} {rivals_text(trace, 0, 0, 1)}"
+    assert [part for part in words if part not in says] == []
     assert "**0.20** of its weight on **b**" in head_fact(trace, 0, 0, 1, 1)
     facts = [pins_fact(item, 0, pins) for pins in (((1, 1), (1, 0)), ((1, 1),))]
     assert facts == ["Also pinned: y → b **0.20**.", ""]
