@@ -22,7 +22,7 @@ from core.pretrained.reading import tokenizer_of
 from core.runs.executor import line
 from core.runs.runs import Run, open_run
 from core.tasks import Batch, Task, Vocabulary, make_task, task_entry
-from core.tasks.base import SPECIALS
+from core.tasks.base import BOS, SPECIALS, UNK
 from core.training.record import Record
 
 # The model card of an exported run: README.md with the Hub's metadata, written from the run's own records.
@@ -207,11 +207,11 @@ def code_of(task: Task, hf_model: Any, tokenizer: Any) -> str:
         text = " ".join("".join(f"{int(ink):x}" for ink in row) for row in levels[0, 0])
         return IN_PICTURE.format(rows=text, levels=LEVELS, output=hf_model.config.id2label[label])
     words = [word for word in task.display_tokens(example)[0] if word != tokenizer.bos_token]
-    two, text = hf_model.config.is_encoder_decoder, task.separator.join(words)
-    count = NEW_TOKENS if task.form == "text" else task.max_target + 1
+    two, count = hf_model.config.is_encoder_decoder, task.max_target + 1
     if task.form == "text":
-        text = task.separator.join(words[: max(1, len(words) // 2)])
-    elif not two:  # the source, then the mark with which the target begins
+        words, count = words[: max(1, len(words) // 2)], NEW_TOKENS
+    text = task.text_of(words)
+    if task.form != "text" and not two:  # the source, then the mark with which the target begins
         text += tokenizer.bos_token
     inputs = tokenizer(text, return_tensors="pt")
     with torch.no_grad():
@@ -274,7 +274,7 @@ def export(run: Run, folder: Path, step: int | None = None, license: str = LICEN
             "size": {"height": rows * side, "width": columns * side},
         }
     else:
-        tokenizer = word_tokenizer(task, vocabulary, hf_model.config.max_position_embeddings)
+        tokenizer = hf_tokenizer(task, vocabulary, hf_model.config.max_position_embeddings)
         tokenizer.save_pretrained(folder)
     (folder / "README.md").write_text(
         card_text(run, step, task, hf_model, tokenizer, license), "utf-8"
@@ -348,8 +348,23 @@ def hf_inputs(
     )
 
 
-def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
-    """A tokenizer of words or letters that splits a text as the task does."""
+def hf_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
+    """A tokenizer that splits a text as the task does: the task's own, or one of words or letters."""
+    from transformers import PreTrainedTokenizerFast
+
+    pad, begin, end, unknown = SPECIALS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=task.tokenizer() or _word_tokenizer(task, vocabulary),
+        pad_token=pad,
+        bos_token=begin,
+        eos_token=end,
+        unk_token=unknown,
+        model_max_length=longest,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def _word_tokenizer(task: Task, vocabulary: Vocabulary) -> Any:
     from tokenizers import (
         Regex,
         Tokenizer,
@@ -359,9 +374,8 @@ def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         pre_tokenizers,
         processors,
     )
-    from transformers import PreTrainedTokenizerFast
 
-    pad, begin, end, unknown = SPECIALS
+    begin, unknown = SPECIALS[BOS], SPECIALS[UNK]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(vocabulary.tokens)}, unk_token=unknown)
     )
@@ -383,15 +397,7 @@ def word_tokenizer(task: Task, vocabulary: Vocabulary, longest: int) -> Any:
         tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
             single=f"{begin} $A", special_tokens=[(begin, vocabulary.encode([begin])[0])]
         )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=pad,
-        bos_token=begin,
-        eos_token=end,
-        unk_token=unknown,
-        model_max_length=longest,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    return tokenizer
 
 
 app = command_line.new_app(__doc__)

@@ -20,6 +20,7 @@ from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
 from core.tasks.pictures import DIGITS, PICTURES
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
+from core.tasks.stories import STORIES
 from core.tasks.tables import IRIS
 from core.tasks.text import REPEATS, SENTENCES, TOPICS
 from core.tasks.translation import DATES, LANGUAGE, NUMBERS
@@ -32,6 +33,7 @@ TASKS: tuple[TaskEntry, ...] = (
     INDUCTION,
     REPEATS,
     SENTENCES,
+    STORIES,
     ADDITION,
     NUMBERS,
     DATES,

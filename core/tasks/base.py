@@ -280,6 +280,15 @@ class Task:
         """The source tokens of a typed text."""
         return text.split() if self.separator else list(text.strip())
 
+    def text_of(self, tokens: Sequence[str]) -> str:
+        """The text that has these source tokens."""
+        return self.separator.join(tokens)
+
+    def tokenizer(self) -> Any | None:
+        """A tokenizer of the library `tokenizers` that splits a text as the task does, with the ids of its vocabulary;
+        None where its tokens are words or letters."""
+        return None
+
     def example(self, text: str) -> Example:
         """A typed source with an empty target; ValueError when it is empty or too long."""
         tokens = tuple(self.tokens(text))

@@ -39,9 +39,9 @@ from core.pretrained.export import (
     export,
     export_zip,
     hf_inputs,
+    hf_tokenizer,
     main,
     vocabulary_words,
-    word_tokenizer,
 )
 from core.pretrained.generate import generate
 from core.pretrained.hf_conversion import convert_to_hf
@@ -761,7 +761,7 @@ def test_what_has_no_twin_is_told_with_what_would_have_one(task, config, words):
 )
 def test_what_is_typed_is_read_as_the_task_reads_it(task, typed, tokens):
     task = make_task(task)
-    tokenizer = word_tokenizer(task, Vocabulary(vocabulary_words(task)), 40)
+    tokenizer = hf_tokenizer(task, Vocabulary(vocabulary_words(task)), 40)
     assert tokenizer.convert_ids_to_tokens(tokenizer(typed)["input_ids"]) == tokens
 
 
@@ -864,7 +864,7 @@ def test_the_code_of_a_card_loads_the_folder_and_prints_what_it_says(
     name, tmp_path, capsys, monkeypatch
 ):
     task, _, vocabulary, twin = made(name)
-    tokenizer = word_tokenizer(task, vocabulary, 99)
+    tokenizer = hf_tokenizer(task, vocabulary, 99)
     for part in (twin, tokenizer):
         part.save_pretrained(tmp_path)
     code = code_of(task, twin, tokenizer)
