@@ -114,12 +114,12 @@ def measure(folder: Path, count: int = 200) -> Writing:
             text = text[: max(text.rfind(mark) for mark in ".?!") + 1]
         results.append(continuation_is_right(text, opening.end))
     return Writing(
-        count,
-        sum(right == total > 0 for right, total in results) / count,
-        sum(right for right, _ in results) / max(1, sum(total for _, total in results)),
-        *(sum(right[name]) / len(right[name]) for name in ("referents", "indirect_objects")),
-        loss / pieces,
-        nats / pieces,
+        stories=count,
+        accepted=sum(right == total > 0 for right, total in results) / count,
+        sentences=sum(right for right, _ in results) / max(1, sum(total for _, total in results)),
+        loss=loss / pieces,
+        entropy=nats / pieces,
+        **{name: sum(marks) / len(marks) for name, marks in right.items()},
     )
 
 

@@ -279,6 +279,18 @@ def end(state: State, chosen: Values) -> None:
     state.ended = True
 
 
+OPPOSITES = {
+    "older": "younger",
+    "younger": "older",
+    "taller": "shorter",
+    "shorter": "taller",
+    "faster": "slower",
+    "slower": "faster",
+    "stronger": "weaker",
+    "weaker": "stronger",
+    "richer": "poorer",
+    "poorer": "richer",
+}
 OPENINGS = (
     Form(
         "One {w}, {A} and {B} went to the {p}.",
@@ -533,18 +545,6 @@ FORMS = (
         effects(focus="A"),
     ),
 )
-OPPOSITES = {
-    "older": "younger",
-    "younger": "older",
-    "taller": "shorter",
-    "shorter": "taller",
-    "faster": "slower",
-    "slower": "faster",
-    "stronger": "weaker",
-    "weaker": "stronger",
-    "richer": "poorer",
-    "poorer": "richer",
-}
 ENDINGS = (
     Form("In the end, {A} and {B} went home.", {"A": present, "B": present}, end),
     Form("In the end, {A} went home.", {"A": lambda s, c: s.people[:1]}, end),
@@ -562,7 +562,7 @@ class Story:
 
 def story(random: random.Random) -> Story:
     """One story."""
-    state, texts, nats = State(), [], 0.0
+    state, texts, nats = State(), list[str](), 0.0
     while not state.ended:
         ends = len(texts) > MIN_FORMS and random.random() < LAST
         if len(texts) > MIN_FORMS:
