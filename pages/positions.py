@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import (
     AXES,
@@ -64,12 +65,14 @@ from dashboard.page import (
     plain,
     predict,
     read_linked,
+    read_start,
     source_of,
     source_panel,
     theme,
     title,
     try_this,
     write_linked,
+    write_start,
 )
 from dashboard.ui.export import begin_before_title
 from dashboard.ui.layer_pattern import train_with
@@ -86,6 +89,10 @@ IDEAS = {
 }
 ENTRIES = {item.key: item for item in AXES["position"]}
 D_MODEL, HEADS, SEED, MAX_TOKENS = 64, 4, 126, 48
+STARTS = {
+    "dog": "dog bites man",
+    "animal": SENTENCE,
+}  # what a link leaves out, and what older links do
 PARAMS, ORDER = "positions:position", "positions:order"  # how often the words were shuffled
 
 
@@ -129,7 +136,7 @@ FIELDS = Fields(
     ),
     text=Text(
         "Sentence",
-        SENTENCE,
+        lambda _: STARTS[st.session_state["positions:start"]],
         key="tokens",
         span=2,
         when=needs_words,
@@ -156,8 +163,8 @@ FIELDS = Fields(
 )
 
 
-def draw_controls() -> Values:
-    """Draw the controls; returns their values with the tokens, notes about them, and the config.
+def draw_controls(settings: DeltaGenerator) -> Values:
+    """Draw the controls, rare ones in the grid `settings`; returns their values with the tokens, notes and the config.
 
     The config is None where the choices do not go together, and `problem` says why.
     """
@@ -166,20 +173,19 @@ def draw_controls() -> Values:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         values = FIELDS.draw("idea", into=HERE, **values)
         example = st.container(width=220)
-        corner = st.container(horizontal_alignment="right")
     item = ENTRIES[values.position]
-    with corner.popover("Sizes", icon=":material/tune:", help="Sizes, seed and more parameters"):
-        values = FIELDS.draw("d_model", "heads", "seed", into=HERE, **values)
-        note_heads("positions:d_model", values.d_model, values.heads)
-        rest = st.container()
     with row:
         parts = draw_parts("position", item.key, Choice(item.key), key=PARAMS, keep=BOUND)
     params = {}
     for param in item.params[:2]:
-        with row.cell(column_span=2 if is_text(param) else 1):
+        # What the picture of two orders does not need stands below it.
+        place = settings if values.idea == "shuffle" and not is_text(param) else row
+        with place.cell(column_span=2 if is_text(param) else 1):
             params[param.key] = param_widget(param, key=f"{PARAMS}:{item.key}:{param.key}")
-    with rest:
+    values = FIELDS.draw("d_model", "heads", "seed", into=settings, **values)
+    with settings:
         params |= params_of(item, key=PARAMS, exclude=tuple(params))
+        note_heads("positions:d_model", values.d_model, values.heads)
     values = FIELDS.draw("text", into=row, **values)
     with example:
         values = FIELDS.draw("shift", "places", into=HERE, **values)
@@ -188,7 +194,7 @@ def draw_controls() -> Values:
                 "Shuffle again",
                 icon=":material/shuffle:",
                 key="positions:again",
-                on_click=shuffle,
+                on_click=partial(shuffle, values),
                 help="Puts the words in another random order",
             )
     cut, config, problem = tokenize(values.text or "", MAX_TOKENS), None, ""
@@ -209,8 +215,11 @@ def draw_controls() -> Values:
     )
 
 
-def shuffle() -> None:
-    st.session_state[ORDER] = st.session_state.get(ORDER, 1) + 1
+def shuffle(values: Values) -> None:
+    """Take the next order that differs from the one on the page, where there is one."""
+    now, count = st.session_state.get(ORDER, 1), len(tokenize(values.text, MAX_TOKENS).tokens)
+    orders = {n: study.shuffle(count, values.seed, n).tolist() for n in range(now, now + 20)}
+    st.session_state[ORDER] = next((n for n in orders if orders[n] != orders[now]), now + 1)
 
 
 # What the pictures share: the type of an equation, maps with a pinned cell, a chart, and the picture as Python.
@@ -337,6 +346,8 @@ def encoding(values: Values) -> Equation:
         "position",
         [Curve(f"dimension {m}", list(enumerate(table[:, m].tolist()))) for m in sorted(indices)],
     )
+    if values.position == "sinusoidal":
+        hands(values, HANDS)
     fact(
         f"The vectors of neighbouring positions have a cosine of **{number(np.diagonal(similarity, 1).mean())}**, "
         f"those of the first and last of these {positions} positions {number(similarity[0, -1])}."
@@ -541,6 +552,23 @@ FIRST_NUMBERS = 12  # of each vector, in the picture of a sum: more leave no roo
 SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # of a share of the length, and of a score: rounding
 
 
+DRAW_SUM = f"""
+from core.show import show_maps
+
+shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
+maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))
+show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
+"""
+DRAW_HAND = """
+import altair as alt
+import pandas as pd
+
+hand = pd.DataFrame({"sine": table[:, 0].tolist(), "cosine": table[:, 1].tolist()}).reset_index()
+alt.Chart(hand).mark_line(point=True).encode(x="cosine", y="sine", order="index")
+"""
+BOTH = "positions:weights"  # the panel of the vectors and the weights in both orders
+
+
 def shuffled(values: Values) -> Equation:
     tokens, config = values.tokens, values.config
     effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
@@ -548,12 +576,15 @@ def shuffled(values: Values) -> Equation:
     draw = SHOW_MAPS.format(
         '{"In order": effect.ordered[0], "Sorted back": effect.restored[0]}', "tokens", "tokens"
     )
+    if "positions:cell" in st.query_params:
+        st.session_state.setdefault(BOTH, True)
+    seen = bool(st.session_state.get(BOTH))  # what is drawn in the panel
     cells = [
         called(
             "The same words in another order: how much each word's output changes, as a share of its length.",
             f"effect = shuffle_effect(config, tokens, seed, {values.order})  # weights (H, T, T)",
             "print(dict(zip(tokens, effect.change.tolist())))",
-            *("", "") if added else (draw, "maps"),
+            *(draw, "maps") if seen and not added else ("", ""),
         )
     ]
     results: dict[str, Any] = {
@@ -563,6 +594,45 @@ def shuffled(values: Values) -> Equation:
     st.html(sentence_rows(tokens, effect, values.item.name))
     fact(sentence(tokens, row, effect))
     if added:
+        cells.append(
+            called(
+                "What attention reads: the vector of each word plus that of its position.",
+                "words, places = added_vectors(config, tokens, seed)  # (T, C)",
+                "",
+                DRAW_SUM if seen else "",
+                "sum" if seen else "",
+            )
+        )
+        words, places = cached(study.added_vectors, config, tokens, values.seed)
+        results |= {"words": words, "places": places, "words + places": words + places}
+    parts = None
+    if values.position == "sinusoidal":
+        table, parts = waves(values)
+        results["table"] = table
+        cells.append(
+            called(
+                "What is added at each position; its first two numbers are the hand.",
+                f"table = table_of(config, seed, {len(table)})  # (T, C)",
+                "",
+                DRAW_HAND,
+                "hands",
+            )
+        )
+    note(values, *cells, results=results)
+    if parts:
+        return parts
+    same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
+    return (
+        rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
+        rf"\text{{largest difference}} = {latex(effect.largest)}",
+    )
+
+
+def both_orders(values: Values) -> None:
+    """Draw what attention reads, where positions are added to the words, and the weights in both orders."""
+    tokens, config = values.tokens, values.config
+    effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
+    if values.item.enters == "x":
         words, places = cached(study.added_vectors, config, tokens, values.seed)
         shown = [each[:, :FIRST_NUMBERS] for each in (words, places, words + places)]
         first, largest = shown[0].shape[1], number(np.abs(shown[1]).max())
@@ -581,38 +651,6 @@ def shuffled(values: Values) -> Equation:
             height=240,
             link="positions:added",
         )
-        cells.append(
-            called(
-                "What attention reads: the vector of each word plus that of its position.",
-                "words, places = added_vectors(config, tokens, seed)  # (T, C)",
-                "",
-                f"""
-from core.show import show_maps
-
-shown = words[:, :{FIRST_NUMBERS}], places[:, :{FIRST_NUMBERS}]  # of each vector
-maps = dict(zip(("Word vectors", "+ position vectors", "= what attention reads"), (*shown, sum(shown))))
-show_maps(maps, tokens, [str(m) for m in range(shown[0].shape[1])])
-""",
-                "sum",
-            )
-        )
-        results |= {"words": words, "places": places, "words + places": words + places}
-        if "positions:cell" in st.query_params:
-            st.session_state.setdefault("positions:weights", True)
-        details(
-            "The weights in both orders", partial(weights, tokens, effect, row), "positions:weights"
-        )
-    else:
-        weights(tokens, effect, row)
-    note(values, *cells, results=results)
-    same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
-    return (
-        rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
-        rf"\text{{largest difference}} = {latex(effect.largest)}",
-    )
-
-
-def weights(tokens: Sequence[str], effect: study.ShuffleEffect, row: int) -> None:
     ordered, mixed = " ".join(tokens), " ".join(tokens[index] for index in effect.order)
     short = [cut(text, 34) for text in (ordered, f"from {mixed}")]
     maps_with_difference(
@@ -621,70 +659,56 @@ def weights(tokens: Sequence[str], effect: study.ShuffleEffect, row: int) -> Non
         Tile("Sorted back", short[1], effect.restored[0]),
         tokens,
         fact=f"Largest change {number(effect.largest)}",
-        query=row,
+        query=int(effect.change.argmax()),
         height=240,
         link="positions:shuffled",
+    )
+    caption(
+        f"Without positions the outputs in both orders differ by at most {number(effect.baseline)}: the rounding of "
+        "float32."
     )
 
 
 def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> str:
-    change = float(effect.change[row])
     if len(names) < 2:
         return "A single word has no order: type a second one."
-    without = (
-        "Without positions, shuffling changes no output: the largest difference is "
-        f"{number(effect.baseline)}, which is rounding."
-    )
-    if change < SAME_OUTPUT:
+    without = "Without positions, both orders have the same set of outputs."
+    if effect.change[row] < SAME_OUTPUT:
         return without
     return (
-        f"{without} With positions, the output of :primary[{plain(names[row])}] changes by **{number(change)}** of "
-        "its length."
+        f"{without} With them, the output of :primary[{plain(names[row])}] changes by "
+        f"**{number(float(effect.change[row]))}** of its length."
     )
 
 
 def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: str) -> str:
     """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
-
-    def row(label: str, order: Sequence[int], change: np.ndarray | None) -> str:
-        words = []
-        for index in order:
-            below = (
-                ""
-                if change is None
-                else "same"
-                if change[index] < SAME_OUTPUT
-                else number(float(change[index]))
-            )
-            small = (
-                "" if change is None else f'<small style="display:block;opacity:.7">{below}</small>'
-            )
-            words.append(
-                '<span role="listitem" style="display:inline-block;padding:2px 8px 2px 0;text-align:center">'
-                f"{escape(names[index])}{small}</span>"
-            )
-        return (
-            f'<div style="margin-bottom:10px"><div style="font-size:14px;font-weight:600">{escape(label)}</div>'
-            f"<div role='list' aria-label='{escape(label)}'>{''.join(words)}</div></div>"
-        )
-
-    rows = [
-        row("In order", range(len(names)), None),
-        row(
-            "Shuffled, without positions: change of each word’s output",
-            effect.order,
-            effect.baseline_change,
-        ),
+    rows: list[tuple[str, Sequence[int], np.ndarray | None]] = [
+        ("In order", range(len(names)), None),
+        ("Shuffled, without positions", effect.order, effect.baseline_change),
     ]
     if encoding != ENTRIES["none"].name:
-        rows.append(
-            row(
-                f"Shuffled, with {encoding}: change of each word’s output, as a share of its vector’s length",
-                effect.order,
-                effect.change,
+        rows.append((f"Shuffled, with {encoding}", effect.order, effect.change))
+
+    def word(index: int, change: np.ndarray | None) -> str:
+        text = f'<span role="listitem" style="min-width:84px">{escape(names[index])}'
+        if change is not None:
+            share = float(change[index])
+            below = "same" if share < SAME_OUTPUT else number(share)
+            text += (
+                f'<small style="display:block;font-size:14px;opacity:.7">{below}</small><i style="display:block;'
+                f'height:4px;width:{min(share, 1) * 84:.0f}px;background:currentColor;opacity:.6"></i>'
             )
-        )
-    return "".join(rows)
+        return f"{text}</span>"
+
+    return "".join(
+        '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:18px">'
+        f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:28px">{escape(label)}</span>'
+        f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:1 1 300px;display:flex;'
+        f'flex-wrap:wrap;gap:8px 12px;font-size:19px;line-height:24px">{"".join(word(i, change) for i in order)}'
+        "</div></div>"
+        for label, order, change in rows
+    )
 
 
 def order_shift(values: Values) -> Equation:
@@ -902,6 +926,7 @@ SYMBOLS = {
 
 
 def page() -> None:
+    read_start("positions", "dog", "animal")
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
@@ -921,11 +946,14 @@ def explore() -> None:
     link_value(ORDER, 1, between(1, 9999))
     title(
         "Positions",
-        "Attention ignores the order of words; a position encoding adds it.",
+        "Without positions, attention reads “dog bites man” and “man bites dog” alike.",
         first=False,
     )
-    values = draw_controls()
-    with in_picture("positions"):
+    controls, picture = st.container(), in_picture("positions")
+    settings = st.expander("All settings", key="positions:settings").grid(6, min_column_width=120)
+    with controls:
+        values = draw_controls(settings)
+    with picture:
         parts = show(values)
     if values.tokens:
         few = values.tokens[:GUIDE_TOKENS]
@@ -960,32 +988,44 @@ def explore() -> None:
     )
     if parts is not None:
         st.markdown(f"## What it means\n\n{values.item.meaning}")
-        if values.idea == "shuffle" and values.position == "sinusoidal":
-            parts = waves(values)
         # One element of two parts, which a narrow page breaks between.
         st.markdown(
             " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
         )
         if values.item.latex in parts:
             caption(SYMBOLS.get(values.position, ""))
+        if values.idea == "shuffle":
+            details(
+                "The vectors and the weights in both orders",
+                partial(both_orders, values),
+                BOTH,
+            )
+    write_start("positions")
     st.session_state["positions:controls"] = values
 
 
-def waves(values: Values) -> Equation:
-    """Draw some pairs of sine and cosine as hands of a clock, and what one pair and all say of two positions."""
+def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
+    """Draw the fastest pairs of sine and cosine as hands of a clock; returns the table and all its pairs."""
     count = FIELDS.read("places", idea="encoding").places
     table = cached(study.table_of, values.config, values.seed, count)
     pairs = measure.sinusoid_pairs(table)
-    st.markdown("## Why waves of many lengths")
     moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count] or pairs[:1]
-    hands = sample_pairs(moving, HANDS)
+    drawn = sample_pairs(moving, HANDS)[:most]
     dials(
-        hands,
+        drawn,
         count,
         ink(),
         key="positions:hands",
-        label=f"{len(hands)} of {len(pairs)} pairs of sine and cosine over {count} positions",
+        label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
     )
+    return table, pairs
+
+
+def waves(values: Values) -> tuple[Any, Equation]:
+    """Draw the fastest pair of sine and cosine, and what it alone and all pairs say of two positions."""
+    st.markdown("**A position is a hand of a clock**")
+    table, pairs = hands(values, 1)
+    count = len(table)
     example = min(EXAMPLE, count - 1)
     alone = np.cos(pairs[0].angle * (np.arange(count) - example))
     alone[example] = -1.0
@@ -993,11 +1033,10 @@ def waves(values: Values) -> Equation:
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
     together = float(measure.cosines(table)[example, twin])
     fact(
-        f"Each pair of the numbers that are added rotates like the hand of a clock. By the fastest hand alone, "
-        f"position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). The slower hands "
-        f"tell them apart: with all {len(pairs)} the cosine is **{number(together)}**."
+        f"By one hand, position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). All "
+        f"{len(pairs)} hands tell them apart: **{number(together)}**."
     )
-    return example_row(values, table.numpy())
+    return table, example_row(values, table.numpy())
 
 
 def show(values: Values) -> Equation | None:

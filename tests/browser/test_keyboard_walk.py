@@ -163,7 +163,7 @@ def heads(page: Page, ear: Ear) -> None:
 
 def positions(page: Page, ear: Ear) -> None:
     # A position is picked on the dials.
-    dials = ear.tab_to("4 of 32 pairs of sine and cosine")
+    dials = ear.tab_to("1 of 32 pairs of sine and cosine")
     assert (dials.role, dials.value) == ("slider", "no position is picked")
     assert ear.press("ArrowRight", "ArrowRight").value.startswith("position 1 · pair 0, 1: 57.3°")
 

@@ -244,7 +244,7 @@ def test_the_back_button_takes_a_choice_back_and_another_page_does_not(maps, pag
 
 def test_a_value_that_the_link_has_lost_is_written_again(page):
     open_page(page, "positions", **{"positions:d_model": "64"})
-    page.get_by_role("button", name="Sizes").click()
+    page.get_by_text("All settings").click()
     slider = page.get_by_test_id("stSlider").filter(has_text=re.compile("^d_model"))
     slider.get_by_role("slider").press("ArrowRight")
     page.wait_for_url("**d_model=96*")

@@ -16,6 +16,7 @@ from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
 from core.studies import masks, mechanisms, normalizers, positions, scores as study
+from core.tokens import SENTENCE
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
@@ -282,7 +283,7 @@ def test_opens_with_words_shuffled_then_the_equation():
         next(index for index, text in enumerate(blocks) if words in text)
         for words in ("Shuffled, without positions", "displaystyle")
     )
-    assert blocks[first].count(">same<") == 6, "one for each of the six words"
+    assert blocks[first].count(">same<") == 3, "one for each of the three words"
     assert first < equation
 
 
@@ -307,7 +308,7 @@ test_what_positions_says = page_cases(
     "positions",
     {
         "without positions": Case(
-            named("none", "shuffle"), ["words} =", "shuffling changes no output"]
+            named("none", "shuffle"), ["words} =", "the same set of outputs"]
         ),
         "an odd head": Case(
             named("rope", "encoding"),
@@ -337,7 +338,10 @@ test_what_positions_says = page_cases(
             {"position": "Nowhere", "idea": "By distance"}, ["Nowhere", "expected one of None"]
         ),
         "a link": Case(named("alibi", "distance"), ["head"], controls={"position": "alibi"}),
-        "another order": Case(do=[("button", "again", None)], query={"positions:order": "2"}),
+        "another order, the next that differs": Case(
+            do=[("button", "again", None)], query={"positions:order": "3"}
+        ),
+        "an older link": Case(named("rope", "shuffle"), ["animal"], controls={"tokens": SENTENCE}),
     },
     prefix="positions:",
 )
@@ -370,8 +374,8 @@ def test_another_shuffle_is_in_the_link():
     at = open_positions()
     before = numbers(at)
     assert numbers(at.button(key="positions:again").click().run()) != before
-    assert numbers(open_positions(order="2")) == numbers(at)
-    assert numbers(open_positions(order="many")) == before
+    assert numbers(open_positions(order="3", start="dog")) == numbers(at)
+    assert numbers(open_positions(order="many", start="dog")) == before
 
 
 def test_the_prediction_is_measured():
@@ -386,11 +390,11 @@ def test_the_prediction_is_measured():
     assert "0.75" in wrong and "With RoPE it is 0.00" in wrong and "With RoPE" not in right
 
 
-def test_an_encoding_that_is_added_shows_the_sum_and_keeps_the_weights_one_click_away():
+def test_the_sum_of_an_encoding_that_is_added_and_the_weights_are_one_click_away():
     for at, drawn in (
-        (open_positions(), ["positions:sum"]),
+        (open_positions(), []),
         (open_positions(cell="0.1"), ["positions:sum", "positions:maps"]),
-        (choose(open_positions(), "rope", "shuffle"), ["positions:maps"]),
+        (choose(open_positions(cell="0.1"), "rope", "shuffle"), ["positions:maps"]),
     ):
         keys = {element.key for element in at.get("bidi_component")}
         assert [key for key in ("positions:sum", "positions:maps") if key in keys] == drawn
