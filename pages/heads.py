@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape
+from itertools import combinations
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError, entry, heads_that_divide
 from core.attention.basics import MultiHead
@@ -37,6 +37,7 @@ from dashboard.page import (
     Text,
     Theme,
     Tile,
+    Toggle,
     Values,
     add_script,
     attention_import,
@@ -120,11 +121,10 @@ FIELDS = Fields(
         lambda _: heads.MINILM_TEXT if st.session_state["heads:start"] == "minilm" else SENTENCE,
         key="tokens",
         # what the other controls leave
-        span=lambda values: {
-            "split": 4,
-            "shared": 2 + is_real(values),
-            "subtract": 3 + is_real(values),
-        }[values.idea],
+        # what the other controls leave of five columns
+        span=lambda values: (
+            2 if values.idea == "shared" else 2 + is_real(values) + (values.idea == "split")
+        ),
         help="MiniLM splits rare words into pieces and adds [CLS] and [SEP].",
     ),
     layer=SelectSlider(
@@ -206,6 +206,11 @@ FIELDS = Fields(
         when=lambda values: values.idea == "shared",
         help="How many numbers latent attention stores for the content of a token",
     ),
+    dim=Toggle(
+        "Dim [CLS] and [SEP]",
+        when=lambda values: is_real(values) and values.idea == "split",
+        help="Draws the columns of MiniLM's two marks faintly, so that the words stand out",
+    ),
     seed=Number(
         "Seed",
         SEED,
@@ -220,19 +225,18 @@ FIELDS = Fields(
 def draw_controls() -> Values:
     """Draw the controls; returns their values, the tokens with notes about them, and what the layer is read from."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        values = FIELDS.draw("idea", "weights", into=HERE)
-        corner = st.container(width="content")
-    values = FIELDS.draw(
-        "text", "layer", "d_model", "heads", "kv_heads", "length", "depth", **values
-    )
+        place = st.container()
+        with st.popover("More", icon=":material/tune:", help="The idea, the weights, the head"):
+            values = FIELDS.draw("idea", "weights", "dim", into=HERE)
+            more = st.container()
+    with place:
+        values = FIELDS.draw(
+            "text", "layer", "d_model", "heads", "kv_heads", "length", "depth", **values
+        )
     real = is_real(values)
     if not real:
         note_heads("heads:d_model", values.d_model, values.heads)
-    if not real or values.idea != "split":
-        with corner.popover(
-            "More", icon=":material/tune:", help="The head shown, the latent size, the seed"
-        ):
-            values = FIELDS.draw("head", "latent", "seed", into=HERE, **values)
+    values = FIELDS.draw("head", "latent", "seed", into=more, **values)
     cut = tokenize(values.text, MAX_TOKENS)
     tokens, text = labels(cut.tokens), " ".join(cut.tokens) if cut.notes else values.text
     values.setdefault("seed", None)
@@ -308,18 +312,32 @@ def conditions(values: Values) -> str:
     )
 
 
-def split_fact(values: Values, one: Split, many: Split, cell: TextCell) -> str:
+def split_fact(
+    values: Values, one: Split, many: Split, chosen: Sequence[int], cell: TextCell
+) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
     single = number(one.weights[0, row, column])
     if many.heads == 1:
         return f"One head has one map: {words[0]} gives {words[1]} **{single}**."
-    trained = f" (MiniLM was trained with {heads.MINILM_HEADS} heads, not with one)"
-    weights = many.weights[:, row, column]
+    most, least = (
+        pick(chosen, key=lambda head: many.weights[head, row, column]) for pick in (max, min)
+    )
     return (
-        f"{words[0]} gives {words[1]} **{number(weights.max())}** in head {int(weights.argmax())} and "
-        f"**{number(weights.min())}** in head {int(weights.argmin())}. One head "
-        f"gives it {single}{'' if values.layer is None else trained}."
+        f"{words[0]} gives {words[1]} **{number(many.weights[most, row, column])}** in head {most} and "
+        f"**{number(many.weights[least, row, column])}** in head {least}. As one head it gives {single}."
+    )
+
+
+def chosen_note(many: Split, chosen: Sequence[int]) -> str:
+    """Why these heads stand large."""
+    if len(chosen) == many.heads:
+        return ""
+    shares = analysis.overlap(many.weights)
+    mean = np.mean([shares[pair] for pair in combinations(chosen, 2)])
+    return (
+        f"Heads {', '.join(map(str, chosen))} of {many.heads} differ most: they have {number(mean)} of their weight in "
+        f"common, any two heads {number(many.overlap)}."
     )
 
 
@@ -396,6 +414,8 @@ def _optional(value: float | None) -> str:
 
 
 SMALL, LARGE = 260, 360  # pixels of a map: of one of many heads, and of three maps in a row
+ROW = 24  # pixels of a row of weights
+CELL = 28  # pixels, which two digits fill at the smallest size
 
 
 def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
@@ -406,33 +426,69 @@ def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Te
     return write_linked("heads", "heads:pin", drawn)
 
 
-def draw_split(values: Values, one: Split, many: Split) -> tuple[TextCell, DeltaGenerator]:
-    """Draw one head and several; returns the pinned cell, or else the one with the largest weight, and its place."""
-    cell = largest_word_cell((one if values.layer is None else many).weights, values.tokens)
-    options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
-    single = Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)  # no head of many
-    if many.heads == 1:
-        return draw([single], values, "one", **options) or cell, st.container()
+def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -> TextCell:
+    """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
+    large = many.weights[list(chosen)]
+    cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
+    names = [f"Head {head}" for head in chosen]
+    left, right = st.columns([0.62, 0.38], gap="medium", vertical_alignment="center")
+    dimmed = (0, len(values.tokens) - 1) if values.dim else ()
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     tiles = [
-        Tile(f"Head {head}", "", weights, marker=head if marked else (-1))
-        for head, weights in enumerate(many.weights)
+        Tile(name, "", weights, marker=head if marked else -1)
+        for name, head, weights in zip(names, chosen, large, strict=True)
     ]
-    options["fact"] = (
-        f"{many.heads} heads of {values.d_model // many.heads} numbers, "
-        f"compared with one head of {values.d_model}"
+    pin = draw(
+        tiles,
+        values,
+        "chosen",
+        query=cell[0],
+        column=cell[1],
+        height=LARGE,
+        first=int(large[:, cell[0], cell[1]].argmax()),  # which the sentence names
+        dimmed=dimmed,
+        fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
     )
-    with st.container(key="heads:split"):
-        # On a phone the map that the sentence names comes first, before the map of one head.
-        st.html("""<style>@media (max-width: 640px) {
-.st-key-heads-split > * > [data-testid=stHorizontalBlock] > :first-child { order: 1 }
-}</style>""")
-        left, right = st.columns([1, 3], gap="small")
+    row, column = cell = pin or cell
+    values["row"] = row
     with left:
+        rows = np.concatenate([one.weights[:, row], large[:, row]])
+        multiples(
+            [Tile(f"What “{values.tokens[row]}” attends to", "", rows, marker=-1)],
+            ["One head", *names],
+            values.tokens,
+            key="heads:row",
+            query=0,
+            column=column,
+            reads="head (row) attends to → key (column)",
+            height=ROW * len(rows),
+            dimmed=dimmed,
+            legend=False,
+        )
+    with right:
+        fact(split_fact(values, one, many, chosen, cell))
+        random = "" if is_real(values) else RANDOM.format(values.seed)
+        caption(f"{chosen_note(many, chosen)} {random}")
+    return cell
+
+
+def all_heads(values: Values, one: Split, many: Split, cell: TextCell) -> None:
+    """The map of one head, and those of all heads."""
+    options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
+    left, right = st.columns([1, 3], gap="small")
+    with left:
+        single = Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)  # no head of many
         draw([single], values, "one", reads="query → key", legend=False, **options)
     with right:
-        strongest = int(many.weights[:, cell[0], cell[1]].argmax())  # which the sentence names
-        return draw(tiles, values, "many", first=strongest, **options) or cell, left
+        tiles = [
+            Tile(f"Head {head}", "", weights, marker=head if many.heads <= len(MARKS) else -1)
+            for head, weights in enumerate(many.weights)
+        ]
+        draw(tiles, values, "many", **options)
+    if is_real(values):
+        caption(
+            f"{jobs(many, values.tokens)} It was trained with {many.heads} heads, not with one."
+        )
 
 
 def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
@@ -472,22 +528,21 @@ qkv = {read}({made})
     if values.idea == "split":
         words = "One head and several with the same queries and keys, and the length of what each adds to a token."
         code = f"""
-from core.studies.heads import split
+import numpy as np
+from core.studies.heads import most_different, split
 
 one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
-lengths = qkv.lengths  # (H, T)
-print("largest weight of each head", many.max((1, 2)))
+chosen, lengths = most_different(many), qkv.lengths  # (H, T)
+row = np.concatenate([one[:, {values.row}], many[list(chosen), {values.row}]])  # of one token
+print("heads that differ most", chosen, "largest weight of each", many.max((1, 2)))
 """
-        several = values.heads > 1
-        drawn = "many" if several else "one"
-        maps = (
-            '{f"Head {head}": each for head, each in enumerate(many)}'
-            if several
-            else '{"One head": one[0]}'
-        )
+        drawn, maps = "chosen", '{f"Head {head}": many[head] for head in chosen}'
+        one, many = (split_of(values, count).weights for count in (1, values.heads))
+        chosen = list(heads.most_different(many))
         results = {
-            "one": split_of(values, 1).weights,
-            "many": split_of(values, values.heads).weights,
+            "one": one,
+            "many": many,
+            "row": np.concatenate([one[:, values.row], many[chosen, values.row]]),
             "lengths": qkv_of(values.source).lengths,
         }
     elif values.idea == "shared":
@@ -536,8 +591,6 @@ show_maps({maps}, qkv.tokens, qkv.tokens)
 # The page: controls, maps, question and meaning.
 
 
-CELL = 28  # pixels, which two digits fill at the smallest size
-
 MEANING = {
     "split": "A head has its own queries, keys and values, so several heads attend to different words at the same "
     "time. Every head reads the whole vector $x$ of a word. The columns of $W_q$, $W_k$ and $W_v$ are "
@@ -570,7 +623,7 @@ def explore() -> None:
     begin_before_title()
     title(
         "Heads",
-        "You will understand why attention is divided into heads, and what heads can share.",
+        "A head that looks hard at one word hardly sees the others, so there are several.",
         first=False,
     )
     values = draw_controls()
@@ -608,10 +661,13 @@ def show(values: Values) -> tuple[Shown, Question | None] | None:
 
 def split(values: Values) -> Shown:
     one, many = (split_of(values, heads) for heads in (1, values.heads))
-    cell, place = draw_split(values, one, many)
-    with place:  # below the map of one head, which is the smaller picture
-        fact(split_fact(values, one, many, cell))
-        caption(RANDOM.format(values.seed) if values.layer is None else jobs(many, values.tokens))
+    cell = draw_split(values, one, many, heads.most_different(many.weights))
+    if many.heads > 1:
+        details(
+            f"All {many.heads} heads",
+            partial(all_heads, values, one, many, cell),
+            "heads:all",
+        )
     counts = one.parameters, many.parameters
     same = (
         f"Both have {counts[0]:,} parameters: the matrices $W_q$, $W_k$, $W_v$ and $W_o$ are the same. "

@@ -7,6 +7,7 @@ Each of the queries, keys and values of a random layer or of a layer of MiniLM; 
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +121,13 @@ def mean_overlap(weights: np.ndarray) -> float | None:
     """The share of weight that two heads have in common, mean of all pairs; None for one head."""
     pairs = analysis.overlap(weights)[np.triu_indices(len(weights), 1)]
     return float(pairs.mean()) if pairs.size else None
+
+
+def most_different(weights: np.ndarray, count: int = 3) -> tuple[int, ...]:
+    """The heads of (H, T, T) whose weights have the least in common, by the overlap of their pairs."""
+    shares = analysis.overlap(weights)
+    choices = combinations(range(len(weights)), min(count, len(weights)))
+    return min(choices, key=lambda heads: sum(shares[pair] for pair in combinations(heads, 2)))
 
 
 @dataclass(frozen=True, eq=False)

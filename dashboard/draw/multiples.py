@@ -175,6 +175,7 @@ def multiples(
     first: int = 0,
     frames: Frames | None = None,
     alone: bool = False,
+    dimmed: Sequence[int] = (),
 ) -> Pair | None:
     """Draw one to twelve maps (T, S) of the same queries and keys (the queries when None); return the pinned cell.
 
@@ -186,6 +187,7 @@ def multiples(
     ``legend=False`` leaves out the scale, where maps on the same scale are beside these.
     ``first`` is the map that a phone, which has room for one, shows first. ``frames`` are the maps at each value of a
     slider or list, drawn as it changes. ``alone`` draws the difference without the two maps.
+    ``dimmed`` are keys whose columns are drawn faintly.
     Calls with the same ``link`` share one pin. ValueError when a map does not fit the tokens, or there is none.
     """
     rows, columns = (
@@ -212,6 +214,7 @@ def multiples(
         "height": height,
         "noun": noun,
         "alone": alone,
+        "dimmed": list(dimmed),
         "absent": absent,
         "legend": legend,
         "first": first,

@@ -18,7 +18,7 @@ MAX_BYTES = 100_000
 PICTURES = {  # page → what Export calls the picture
     "start": "start:translation",
     "one_query": "one:view",
-    "heads": "heads:one",
+    "heads": "heads:chosen",
     "positions": "positions:hands",
     "masks": "masks:maps",
     "transformer": "transformer:stacks",

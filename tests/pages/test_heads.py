@@ -158,6 +158,12 @@ def test_the_heads_with_another_task_are_named_by_their_weights():
         assert f"In {first} of the 12 heads" in sentence
 
 
+def test_the_heads_that_stand_large_are_those_with_the_least_in_common():
+    eye, even = np.eye(4, dtype=np.float32), np.full((4, 4), 0.25, np.float32)
+    assert compute.most_different(np.stack([even, even, eye, eye[::-1], even])) == (0, 2, 3)
+    assert compute.most_different(eye[None]) == (0,)
+
+
 def test_the_square_holds_every_pair_once_each_way():
     html = overlap_square(np.array([[1.0, 0.25], [0.25, 1.0]]), "light")
     assert html.count(">.25</td>") == 2 and html.count("></td>") == 2

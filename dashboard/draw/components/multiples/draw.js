@@ -30,7 +30,7 @@ export function drawAll(board) {
     const room = single ? Math.min(board.width - plan.gutter, 420) : plan.room;
     placeTile(board, tile, room, lead);
     layTile(tile, single ? tile.width : plan.room + lead);
-    drawTile(tile);
+    drawTile(board, tile);
   });
   board.dom.reset.hidden = !isZoomed(board);
   board.dom.maps.style.columnGap = `${BETWEEN}px`;

@@ -61,9 +61,14 @@ export function placeTile(board, tile, room, lead) {
   tile.canvas = { width: tile.width, height: box.y + box.h + EDGE };
 }
 
-/** @param {Tile} tile */
-export function drawTile(tile) {
-  drawMap(resized(tile.dom.base, tile.canvas.width, tile.canvas.height, tile.ratio), tile, tile.box);
+/** @param {Board} board @param {Tile} tile */
+export function drawTile({ dimmed }, tile) {
+  const { box } = tile, { c0, c1 } = tile.window, ctx = resized(tile.dom.base, tile.canvas.width, tile.canvas.height, tile.ratio);
+  drawMap(ctx, tile, box);
+  ctx.fillStyle = tile.theme.ground;
+  ctx.globalAlpha = 0.75;
+  for (const column of dimmed ?? []) if (column >= c0 && column < c1) ctx.fillRect(box.x + (column - c0) * box.cw, box.y, box.cw, box.h);
+  ctx.globalAlpha = 1;
 }
 
 /** @param {Board} board @param {Tile} tile @param {Cell | null} picked */
