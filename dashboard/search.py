@@ -1,4 +1,4 @@
-"""What the search field in the sidebar finds: pages, choices of the six axes, terms, claims and model cards.
+"""What the search field in the sidebar finds: pages, choices of the six axes, terms, claims, model cards and models.
 
 The first page imports no torch, so that what is found is kept in search.json; `make search` writes it.
 """
@@ -42,6 +42,7 @@ def collect() -> list[Hit]:
     from core.attention import AXES
     from core.claims.catalogue import CLAIMS
     from core.models.cards import CARDS
+    from core.pretrained.load import MINILM, lab_models
     from dashboard.draw.glossary import TERMS
 
     return [
@@ -59,6 +60,10 @@ def collect() -> list[Hit]:
         *((f"{term.name} · term", "glossary", {"glossary:find": term.name}) for term in TERMS),
         *((f"{claim.name} · claim", "claims", {"claims:claim": claim.key}) for claim in CLAIMS),
         *((f"{one.name} · model card", "cards", {"cards:model": one.key}) for one in CARDS),
+        *(
+            (f"{name} · model", "pretrained", {"inside:model": name})
+            for name in (MINILM, *lab_models())
+        ),
     ]
 
 

@@ -142,6 +142,7 @@ def test_what_is_picked_opens(start):
         ("perplexity", "glossary:find", "perplexity"),
         ("One vector", "claims:choice", "bottleneck"),
         ("Llama 3.1", "cards:model", "llama3"),
+        ("induction · model", "inside:model", "induction"),
     ]:
         search = next(one for one in app.sidebar.selectbox if one.label == "Search the lab")
         search.select(next(one for one in hits() if typed in one)).run()
