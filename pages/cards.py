@@ -101,6 +101,10 @@ def size_text(size: int | None) -> str:
     return "–" if size is None else byte_size(size)
 
 
+def billions(count: int | None) -> str:
+    return "–" if count is None else f"{count / 1e9:.3g}"
+
+
 def read(one: ModelCard) -> int:
     """The number of tokens that a token attends to where FLOPs are given: SHORT, or the longest text."""
     return min(SHORT, one.longest or SHORT)
@@ -245,14 +249,14 @@ sizes = curves({source_of((values.model, *values.compared))})  # (tokens, bytes)
 STYLE = """<style>
 .cards{--hair:color-mix(in srgb,currentColor 10%,transparent);font-size:14px;line-height:20px}
 .cards table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-.cards th,.cards td{padding:3px 8px;border-bottom:1px solid var(--hair);text-align:right;font-weight:400;
+.cards th,.cards td{padding:1px 8px;border-bottom:1px solid var(--hair);text-align:right;font-weight:400;
   white-space:nowrap}
 .cards th:first-child,.cards td.strip{text-align:left} .cards td.strip{width:60%}
 .cards thead th{opacity:.62}
 .cards .layers{display:flex;align-items:flex-end;gap:1px;height:16px}
 .cards .layers i{flex:1 1 5px;max-width:9px;min-width:1px;border-radius:1px;box-sizing:border-box}
 .cards .large{height:32px;gap:2px} .cards .large i{max-width:22px;border-radius:2px}
-.cards p{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 8px;font-size:13px;line-height:18px}
+.cards p{display:flex;flex-wrap:wrap;gap:4px 12px;margin:0 0 8px;font-size:13px;line-height:18px}
 .cards p span{display:flex;align-items:flex-end;gap:6px} .cards p b{display:flex;align-items:flex-end;height:16px}
 .cards p i{display:block;width:10px;border-radius:2px;box-sizing:border-box}
 @media (max-width:640px){.cards table,.cards tbody{display:block}.cards thead{display:none}
@@ -264,8 +268,7 @@ STYLE = """<style>
 def page() -> None:
     title(
         "Model cards",
-        f"You will see which attention each layer of {len(CARDS)} published models has, and "
-        "what it costs.",
+        f"Which attention each layer of {len(CARDS)} published models has, and what it costs.",
     )
     st.html(STYLE)
     models()
@@ -284,9 +287,9 @@ def models() -> None:
         meanings = {
             "full": "all tokens",
             "window": "a window or chunk",
-            "latent": "all tokens, stored as small vectors",
-            "linear": "a state of fixed size",
-            "no positions": "all tokens, without positions",
+            "latent": "small vectors",
+            "linear": "a fixed state",
+            "no positions": "without order",
         }
         legend = "".join(
             f'<span><b><i style="{cell_style(kind, theme())}"></i></b>{kind}: {meanings[kind]}</span>'
@@ -303,14 +306,14 @@ def models() -> None:
                 "model",
                 "year",
                 '<span style="float:left">layers</span>',
-                "parameters",
-                "cache at 128k",
+                "parameters, 10⁹",
+                "GB at 128k tokens",
             )
         )
         body = "".join(
             f'<tr data-model="{one.key}"><th scope="row">{escape(one.name)}</th><td>{one.year}</td>'
-            f'<td class="strip">{strip(one, theme())}</td><td>{operations(one.parameters)}</td>'
-            f"<td>{size_text(cache(one, LONG))}</td></tr>"
+            f'<td class="strip">{strip(one, theme())}</td><td>{billions(one.parameters)}</td>'
+            f"<td>{billions(cache(one, LONG))}</td></tr>"
             for one in CARDS
         )
         st.html(
