@@ -37,7 +37,7 @@ from core.studies.decode import (
 )
 from core.tasks import Task, task_of
 from core.tokens import token_text
-from dashboard.draw.grids import bars, tiles
+from dashboard.draw.grids import tiles
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     BOUND,
@@ -52,7 +52,7 @@ from dashboard.page import (
     add_script,
     attention_view,
     between,
-    draw_chart,
+    caption,
     duration,
     fact,
     forget_other_runs,
@@ -74,11 +74,11 @@ from dashboard.page import (
 )
 from dashboard.server import cache
 from dashboard.ui.decoding import (
-    draw_row,
+    draw_search,
+    likeliest,
     outputs_table,
     search_equation,
     search_fields,
-    search_settings,
     sources,
 )
 from dashboard.ui.export import begin_before_title
@@ -98,25 +98,7 @@ EXAMPLES = {
 }
 FIELDS = Fields(
     "decode",
-    **search_fields(
-        "Beam",
-        "How the next tokens are selected.",
-        16,
-        (
-            "Penalty α",
-            0.0,
-            "Length penalty: 0 ranks outputs by probability, which favours short ones; larger values favour long "
-            "ones.",
-        ),
-        (20, 100),
-    ),
-    no_repeat=Number(
-        "No repeated n-grams",
-        0,
-        0,
-        5,
-        help="The same n tokens in a row may not occur twice; 0 allows all.",
-    ),
+    **search_fields("Beam", 16, 0.0, (20, 100)),
     longest=Number(
         "Most tokens",
         lambda values: most_tokens(values)[1],
@@ -193,7 +175,7 @@ def choose_run(runs: Mapping[str, Run]) -> tuple[Run, str]:
 
 def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
     """The run, its checkpoint, the source (typed, or the index of a held-out one), and the settings of the search."""
-    run_cell, way, *cells = st.columns([1.62, 1.43, 0.6, 0.6, 0.57], vertical_alignment="top")
+    run_cell, way, first = st.columns([1.4, 1.2, 1.2])
     run_cell.selectbox(
         "Run",
         list(runs),
@@ -202,23 +184,12 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
         on_change=lambda: st.query_params.update({LINKED: st.session_state[RUN]}),
         help="The trained model that decodes.",
     )
-    values = FIELDS.draw("strategy", into=way)
-    values = draw_row(FIELDS, values, cells)
-    first, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
-    with rest.popover(
-        "More",
-        icon=":material/tune:",
-        width="stretch",
-        help="Saved step, repeated tokens and length.",
-    ):
+    source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
+    with rest.popover("More", icon=":material/tune:", width="stretch"):
         checkpoint = _step(run)
         task = load(checkpoint)[1]
-        more = FIELDS.draw(
-            "no_repeat", "longest", "samples", "seed", into=HERE, task=task, **values
-        )
-    source = _source(checkpoint, task, first, other)
-    del more["task"]
-    settings = search_settings(more)
+        settings = draw_search(FIELDS, way, first, HERE, task=task)
+    source = _source(checkpoint, task, source_cell, other)
     return Values(run=run, checkpoint=checkpoint, source=source, settings=settings)
 
 
@@ -394,9 +365,9 @@ def _probability(logp: float) -> str:
 def fact_text(
     result: SearchResult, task: Task, settings: SearchSettings, greedy: Hypothesis
 ) -> str:
-    best, *others = result.tree.hypotheses
+    best = result.tree.hypotheses[0]
     output = f"**{_quoted(task, best)}**{_verdict(result, task, best)}"
-    chance, same = _probability(best.logp), best.tokens == greedy.tokens
+    chance = _probability(best.logp)
     if settings.strategy == "greedy":
         path = (result.tree.candidates[index] for index in result.tree.path(best.leaf))
         weak = min(path, key=lambda one: one.logp)
@@ -405,32 +376,16 @@ def fact_text(
             f"{chance}; the least certain token is {plain(names_text(task)[weak.token])}, with "
             f"{_probability(weak.logp)}."
         )
-    other = f"Greedy decoding gives {_quoted(task, greedy)}, with probability {_probability(greedy.logp)}."
-    if settings.strategy == "sampling":
-        samples = sum(one.samples for one in result.tree.hypotheses)
-        other = "Greedy decoding gives the same output." if same else other
-        if best.samples == 1 < samples:
-            return (
-                f"All {samples} samples are different; the most probable one, {output}, "
-                f"has probability {chance}. {other}"
-            )
-        more = f" There are {len(others) + 1} different outputs." if others else ""
-        return (
-            f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; "
-            f"the model gives it {chance}.{more} {other}"
-        )
-    if not same:
-        return (
-            f"A beam of {settings.width} gives {output}, with probability {chance}; "
-            f"greedy decoding gives {_quoted(task, greedy)}{_verdict(result, task, greedy)}, with "
-            f"{_probability(greedy.logp)}."
-        )
-    second = "".join(
-        f"; the next best, {_quoted(task, one)}, has {_probability(one.logp)}" for one in others[:1]
+    usual = (
+        f"{_quoted(task, greedy)}{_verdict(result, task, greedy)}, with {_probability(greedy.logp)}"
     )
+    other = f"greedy decoding gives {'the same' if best.tokens == greedy.tokens else usual}."
+    if settings.strategy == "beam":
+        return f"A beam of {settings.width} gives {output}, with probability {chance}; {other}"
+    samples = sum(one.samples for one in result.tree.hypotheses)
     return (
-        f"A beam of {settings.width} gives the same output as greedy decoding: {output}, with probability "
-        f"{chance}{second}."
+        f"{best.samples} of {samples} samples {'is' if samples == 1 else 'are'} {output}; the model gives it "
+        f"{chance}; {other}"
     )
 
 
@@ -469,8 +424,8 @@ def page() -> None:
 def _explore() -> None:
     begin_before_title()
     title(
-        "Decode",
-        "You will see which outputs a trained model considers, token by token, and why it chooses one of them.",
+        "Decode: which outputs a search finds",
+        "A model could write many outputs. A search tries some, and takes one.",
         first=False,
     )
     runs = decodable_runs((HALF_TRAINED, *EXAMPLE_RUNS))
@@ -508,16 +463,8 @@ def _explore() -> None:
         replace(controls.settings, strategy="greedy"),
     )
     fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    count, visible = len(result.tree.candidates), len(tree_spots(result.tree, path))
-    more = f" {count - visible} of them are not shown." if count > visible else ""
-    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
-    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
-    st.caption(
-        plain(
-            f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
-            f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token, given the "
-            f"tokens before it; dashed candidates were dropped.{target}{unknown if result.unknown else ''}"
-        )
+    caption(
+        "Each number is the probability of a token after those before it; dashed ones were dropped."
     )
     outputs = result.tree.hypotheses
     outputs_table(
@@ -525,6 +472,16 @@ def _explore() -> None:
         [output_text(task, one.tokens) for one in outputs],
         controls.settings.strategy == "sampling",
         [is_correct(result, task, one) for one in outputs] if result.target is not None else (),
+    )
+    count, visible = len(result.tree.candidates), len(tree_spots(result.tree, path))
+    more = f" {count - visible} of them are not shown." if count > visible else ""
+    unknown = f" Not in the vocabulary, read as <unk>: {', '.join(result.unknown)}."
+    target = "" if result.target is None else f" Target: {task.separator.join(result.target)}."
+    st.caption(
+        plain(
+            f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
+            f"{duration(result.seconds)} on one core.{more}{target}{unknown if result.unknown else ''}"
+        )
     )
     _along_path(controls, result, path)
     _comparison(controls)
@@ -556,14 +513,8 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
         logp = steps.logp[-1]
         shares = {"model": logp.exp()}
         if settings.strategy == "sampling":
-            shares["sampled from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
-        st.markdown(f"**Next token at step {len(steps.logp)}**")
-        draw_chart(
-            st,
-            bars(shares, names_text(task), tokens[-1], Ink.of(theme())),
-            key="decode:bars",
-            alt="The likeliest next tokens after the picked one",
-        )
+            shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
+        likeliest(shares, names_text(task), tokens[-1], len(steps.logp))
         base = r"\left(\frac{{5 + {}}}{{6}}\right)"
         st.latex(search_equation(settings, result.tree, path, -1, "t", base, penalty))
 

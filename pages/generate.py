@@ -34,7 +34,6 @@ from core.pretrained.generate import (
     step_probabilities,
     token_names,
 )
-from dashboard.draw.grids import bars
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     HERE,
@@ -49,7 +48,6 @@ from dashboard.page import (
     add_script,
     attention_view,
     begin,
-    draw_chart,
     duration,
     fact,
     fragment,
@@ -69,11 +67,11 @@ from dashboard.page import (
     write_pair,
 )
 from dashboard.ui.decoding import (
-    draw_row,
+    draw_search,
+    likeliest,
     outputs_table,
     search_equation,
     search_fields,
-    search_settings,
     sources,
 )
 from dashboard.ui.model_picker import (
@@ -90,19 +88,7 @@ from dashboard.ui.models import ModelRef, is_small, model_cell, one_thread, stud
 
 FIELDS = Fields(
     "generate",
-    **search_fields(
-        "Greedy",
-        "Greedy takes the most likely token at each step, Beam continues several outputs at once, Sampling "
-        "draws each token at random.",
-        8,
-        (
-            "Length penalty",
-            1.0,
-            "Outputs are ranked by log-probability / length^penalty: 0 favours short outputs, "
-            "larger values favour long ones.",
-        ),
-        (5, 20),
-    ),
+    **search_fields("Greedy", 8, 1.0, (5, 20)),
     longest=Number(
         "New tokens at most",
         20,
@@ -110,14 +96,6 @@ FIELDS = Fields(
         128,
         slider=True,
         help="The model stops here, or earlier where it ends its text.",
-    ),
-    no_repeat=Number(
-        "No n-gram twice, n",
-        0,
-        0,
-        5,
-        help="The same n tokens in a row are not written again, including those of the prompt; 0 allows "
-        "everything.",
     ),
     kind=Segmented(
         "Attends to",
@@ -140,20 +118,9 @@ class Controls:
 
 
 def draw_controls(choice: ModelChoice) -> Controls:
-    way, others = st.columns([1.3, 2.85], vertical_alignment="bottom")
-    values = FIELDS.draw("strategy", into=way)
-    *cells, rest = others.columns(
-        {
-            "Greedy": [1.0],
-            "Beam": [1.0, 1.0, 1.8],
-            "Sampling": [1.0, 1.0, 1.0, 0.8],
-        }[values.strategy],
-        vertical_alignment="bottom",
-    )
-    values = draw_row(FIELDS, values, cells)
-    with rest.popover("More", icon=":material/tune:"):
-        values = FIELDS.draw("longest", "no_repeat", "samples", "seed", into=HERE, **values)
-    return Controls(choice.ref, choice.inputs, search_settings(values))
+    way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
+    more = rest.popover("More", icon=":material/tune:", width="stretch")
+    return Controls(choice.ref, choice.inputs, draw_search(FIELDS, way, first, more))
 
 
 PATIENCE, BETWEEN = (
@@ -466,9 +433,8 @@ GAP = "<span>…</span>"  # in place of those that are not
 
 def page() -> None:
     title(
-        "Generate",
-        "A model writes one token after another. See its alternatives at each step, and where each new token "
-        "attends.",
+        "Generate: one token after another",
+        "A model writes a text. See what else it could write next, and where it looks.",
     )
     choice = choose_model(needs=("generate",))
     if choice is not None and choice.pretrained is not None:
@@ -539,6 +505,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     result = study_of(score_path, ref, search.controls.inputs, tokens)
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
+    sentence = st.container()
     kinds = result.trace.kinds
     kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
     view = step_view(search, pretrained, path, step, result, kind)
@@ -569,10 +536,9 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         if bad:
             st.warning(bad)
         st.html(step_strips(view, item, head, theme()))
-    fact(
-        f"{token_fact(view.logits, view.tokens[step], view.names, step)} "
-        f"{attention_fact(item, head, step, view.keys, view.tokens)}"
-    )
+    with sentence:
+        fact(token_fact(view.logits, view.tokens[step], view.names, step))
+    fact(attention_fact(item, head, step, view.keys, view.tokens))
     outputs_table(hypotheses, texts, view.settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
@@ -580,8 +546,8 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
             language=None,
             wrap_lines=True,
         )
-    if sentence := outputs_fact(view.settings, hypotheses, texts):
-        fact(sentence)
+    if differ := outputs_fact(view.settings, hypotheses, texts):
+        fact(differ)
     # The tree of all candidates; fewer of a step once there are so many steps
     ranks = 8 if search.length <= 40 else 4
     tree_view(
@@ -626,19 +592,10 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 
 def _likeliest(view: StepView) -> None:
     shares = {"model": view.logits.softmax(-1)}
-    label = "drawn from" if view.settings.strategy == "sampling" else "allowed"
     if float((view.used - shares["model"]).abs().max()) > 1e-6:
-        shares[label] = view.used
-    st.markdown(f"**Most likely tokens at step {view.step + 1}**")
-    draw_chart(
-        st,
-        bars(shares, view.names, view.tokens[view.step], Ink.of(theme()), LIKELIEST),
-        alt="The likeliest next tokens of this step",
-    )
-    if len(shares) > 1:
-        st.caption(
-            f"Faint: the model's own probability. Full: the probability that the search uses ({label})."
-        )
+        sampled = view.settings.strategy == "sampling"
+        shares["drawn from" if sampled else "allowed"] = view.used
+    likeliest(shares, view.names, view.tokens[view.step], view.step + 1, max_bars=LIKELIEST)
 
 
 # Text as tokens, shaded by the weights of one step; the new token in the accent, later ones faint.

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
+from torch import Tensor
 
 from core.models.decoding import (
     Hypothesis,
@@ -18,8 +19,11 @@ from core.models.decoding import (
     sample_steps,
 )
 from dashboard.draw.formats import number, shorten
-from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider, Values
-from dashboard.ui.panels import details, sources as sources_panel, table
+from dashboard.draw.grids import bars
+from dashboard.draw.page_views import Names
+from dashboard.draw.palette import Ink
+from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider
+from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
 
 # The table of outputs and the equation of one step, which Decode and Generate share.
 
@@ -128,27 +132,25 @@ PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, m
 TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
-IN_ROW = {
-    "Greedy": (),
-    "Beam": ("width", "length_penalty"),
-    "Sampling": ("temperature", "top_k", "top_p"),
-}  # the settings that stand beside the strategy
-
-
 def search_fields(
-    first: str, meaning: str, width: int, penalty: tuple[str, float, str], samples: tuple[int, int]
+    first: str, width: int, alpha: float, samples: tuple[int, int]
 ) -> dict[str, Field]:
     """The fields of a search that begins with the strategy `first`, each of a setting by its name.
 
-    `width` is the largest; `penalty` are label, default and help; `samples` the default and the most.
+    `width` is the largest, `alpha` the penalty at first; `samples` are the default and the most.
     """
 
     def of(strategy: str) -> dict[str, Any]:
         return {"when": lambda values: values.strategy == strategy}
 
-    label, alpha, penalty_help = penalty
     return {
-        "strategy": Segmented("Strategy", list(STRATEGIES), first, help=meaning),
+        "strategy": Segmented(
+            "Strategy",
+            list(STRATEGIES),
+            first,
+            help="Greedy takes the most likely token at each step, Beam continues several outputs at once, "
+            "Sampling draws each token at random.",
+        ),
         "width": Number(
             "Width",
             4,
@@ -159,7 +161,15 @@ def search_fields(
             **of("Beam"),
         ),
         "length_penalty": Number(
-            label, alpha, 0.0, 2.0, 0.1, slider=True, key="penalty", help=penalty_help, **of("Beam")
+            "Length penalty α",
+            alpha,
+            0.0,
+            2.0,
+            0.1,
+            slider=True,
+            key="penalty",
+            help="0 ranks outputs by their probability, which favours short ones; larger values favour long ones.",
+            **of("Beam"),
         ),
         "temperature": SelectSlider(
             "Temperature",
@@ -198,18 +208,43 @@ def search_fields(
         "seed": Number(
             "Seed", 0, 0, 10_000, help="The same seed gives the same samples.", **of("Sampling")
         ),
+        "no_repeat": Number(
+            "No n-gram twice, n",
+            0,
+            0,
+            5,
+            help="The same n tokens in a row are not written again; 0 allows everything.",
+        ),
     }
 
 
-def draw_row(fields: Fields, values: Values, cells: Sequence[Any]) -> Values:
-    for name, cell in zip(IN_ROW[values.strategy], cells, strict=False):
-        values = fields.draw(name, into=cell, **values)
-    return values
+def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -> SearchSettings:
+    """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
+    values = fields.draw("strategy", into=way, **given)
+    values = fields.draw("width", "temperature", into=first, **values)
+    rest = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
+    values = fields.draw(*rest, into=more, **values)
+    settings = {name: value for name, value in values.items() if value is not None}
+    for name in given:
+        del settings[name]
+    return SearchSettings(**settings | {"strategy": STRATEGIES[values.strategy]})
 
 
-def search_settings(values: Values) -> SearchSettings:
-    drawn = {name: value for name, value in values.items() if value is not None}
-    return SearchSettings(**drawn | {"strategy": STRATEGIES[values.strategy]})
+def likeliest(
+    shares: dict[str, Tensor], names: Names, token: int, step: int, **options: int
+) -> None:
+    """Bars of the likeliest tokens at a step, the `token` of the path in the accent: by the model, and as used."""
+    st.markdown(f"**Most likely tokens at step {step}**")
+    draw_chart(
+        st,
+        bars(shares, names, token, Ink.of(theme()), **options),
+        alt="The likeliest next tokens of this step",
+    )
+    if len(shares) > 1:
+        used = list(shares)[1]
+        st.caption(
+            f"Faint: the model's own probability. Full: the probability that the search uses ({used})."
+        )
 
 
 def sources(strategy: Strategy, key: str) -> None:

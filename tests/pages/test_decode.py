@@ -111,7 +111,7 @@ def test_another_source_and_one_that_is_typed():
     at.button(key="decode:another").click().run()
     assert at.text_input(key="decode:source").value != first
     set_control("decode:", at, "text_input", "source", "seven ; banana")
-    assert "Not in the vocabulary, read as <unk>: banana" in at.caption[0].value.replace("\\", "")
+    assert "Not in the vocabulary, read as <unk>: banana" in captions(at).replace("\\", "")
     assert "which is" not in html_text(at), "nobody knows what is right for it"
 
 
