@@ -347,9 +347,8 @@ MEASURED = key("measured")  # the model and count that were measured here, and t
 
 def page() -> None:
     title(
-        "Cache and decoding",
-        "You will see what a decoder computes for each new token, what it stores of the "
-        "earlier ones, and how large that grows.",
+        "Cache: what a decoder stores",
+        "A model that writes keeps some vectors of each token, and computes the rest anew.",
     )
     st.html(STYLE)
     draw_steps()
@@ -362,7 +361,8 @@ def page() -> None:
 
 @fragment
 def draw_steps() -> None:
-    typed = FIELDS.draw("prompt", into=HERE).prompt
+    left, middle, right = st.columns([2, 2, 1], gap="medium", vertical_alignment="bottom")
+    typed = FIELDS.draw("prompt", into=left).prompt
     try:
         with one_thread():
             result = shared(study.decode_steps, typed)
@@ -370,24 +370,21 @@ def draw_steps() -> None:
     except ValueError as error:
         st.warning(plain(str(error)))
         return
-    predict("cache", question(changes))
-    left, right = st.columns([3, 1], gap="medium", vertical_alignment="bottom")
-    step = FIELDS.draw("step", into=left).step
+    step = FIELDS.draw("step", into=middle).step
     head = FIELDS.draw("head", into=right, decoding=result).head
     add_script(partial(steps, typed, result, step, head), "steps")
     st.html(step_table(result, step, head, theme()))
     fact(step_fact(result, step))
-    unknown = (
-        f" Not in the vocabulary, read as unknown: {', '.join(result.unknown)}."
-        if result.unknown
-        else ""
-    )
-    last = plain(result.tokens[result.last(step)])
-    caption(
+    if result.unknown:
+        caption(f"Not in the vocabulary, read as unknown: {plain(', '.join(result.unknown))}.")
+    strips = (
         f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
         "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
-        f"keys and values. The last column is the weight that “{last}” gives to each token.{plain(unknown)}"
+        f"keys and values. The last column is the weight that “{plain(result.tokens[result.last(step)])}” gives to "
+        "each token."
     )
+    details("What the strips show", partial(caption, strips), key("strips"))
+    predict("cache", question(changes))
 
 
 @fragment
@@ -614,29 +611,21 @@ def step_table(decoding: study.Decoding, step: int, head: tuple[int, int], theme
         cells = "".join(_vector(each, name, state, theme) for name, each in values.items())
         weight = "<td></td>"
         if at <= last:
-            width = round(50 * float(weights[at]), 1)
-            weight = (
-                f'<td class="w"><i style="width:{width}%"></i>{number(float(weights[at]))}</td>'
-            )
+            share = float(weights[at])
+            words = number(share) if share >= 0.001 else "&lt; 0.001"
+            weight = f'<td class="w"><i style="width:{round(50 * share, 1)}%"></i>{words}</td>'
         rows.append(
             f'<tr class="{state}"><th scope="row">{escape(token_text(token))}</th>{cells}{weight}</tr>'
         )
     heads = "".join(f'<th scope="col">{name}</th>' for name in ("token", *study.NAMES, "weight"))
     strip = f' style="background:{_strip(np.linspace(-1, 1, 8), theme)}"'
-    parts = (
-        ("new", strip, "computed now"),
-        ("old", strip, "read from the cache"),
-        ("not", "", "not stored"),
-    )
-    _legend = (
-        "<p>"
-        + "".join(
-            f'<span><i class="{css}"{style}></i>{words}</span>' for css, style, words in parts
-        )
-        + "</p>"
+    legend = (
+        f'<p><span><i class="new"{strip}></i>computed now</span>'
+        f'<span><i class="old"{strip}></i>read from the cache</span>'
+        '<span><i class="not"></i>not stored</span></p>'
     )
     return (
-        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{_legend}'
+        f'<div class="kv" style="--pick:{PICK[theme]};--bar:{BAR[theme]}">{legend}'
         f'<table aria-label="What each token\'s q, k and v are at step {step}"><thead><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -706,29 +695,20 @@ def step_fact(decoding: study.Decoding, step: int) -> str:
             f"Prefill reads the prompt at once: the layer computes **{counts.computed['q']} queries, keys and "
             "values** and stores the keys and values. It reads nothing, as nothing is stored yet."
         )
-    vectors = ", ".join(
-        f"{count} {name}"
-        for name, count in zip(
-            ("query", "key"), (counts.computed["q"], counts.computed["k"]), strict=True
-        )
-    )
     return (
-        f"At step {step} the layer computes **{vectors} and {counts.computed['v']} value**, for “{last}”, and "
-        f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each. "
-        "No query is stored: only its own token reads it."
+        f"At step {step} the layer computes **{counts.computed['q']} query, {counts.computed['k']} key and "
+        f"{counts.computed['v']} value**, for “{last}”, and "
+        f"reads {counts.read} stored keys and values; without a cache it would compute {counts.without} of each."
     )
 
 
 def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
-    full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
-    return [
-        [
-            form.name,
-            "–" if form.state else byte_size(cache_bytes(model, form, 1, number_bytes)),
-            byte_size(cache_bytes(model, form, SHORT, number_bytes)),
-            byte_size(cache_bytes(model, form, LONG, number_bytes)),
-            percent(cache_bytes(model, form, LONG, number_bytes) / full),
-            number(intensity(model, form, LONG, number_bytes)),
-        ]
-        for form in FORMS.values()
-    ]
+    full, rows = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes), []
+    for form in FORMS.values():
+        sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
+        token, *later = map(byte_size, sizes)
+        cost = number(intensity(model, form, LONG, number_bytes))
+        rows.append(
+            [form.name, "–" if form.state else token, *later, percent(sizes[2] / full), cost]
+        )
+    return rows
