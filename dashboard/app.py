@@ -77,7 +77,9 @@ def page_list(current: Step) -> None:
 def section_row(current: Step) -> None:
     """Links to the pages of the same place, above the page."""
     if len(steps := sections(current.key)) > 1:
-        with st.container(horizontal=True, gap="small"):
+        row = st.container(gap=None)
+        row.space("xxsmall")  # the header covers what stands higher
+        with row.container(horizontal=True, gap="small"):
             for step in steps:
                 st.page_link(step.page(), label=step.section)
 
