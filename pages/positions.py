@@ -672,11 +672,11 @@ def both_orders(values: Values) -> None:
 def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> str:
     if len(names) < 2:
         return "A single word has no order: type a second one."
-    without = "Without positions, both orders have the same set of outputs."
+    without = "Without positions, both orders give the same set of outputs."
     if effect.change[row] < SAME_OUTPUT:
         return without
     return (
-        f"{without} With them, the output of :primary[{plain(names[row])}] changes by "
+        f"{without} With them, that of :primary[{plain(names[row])}] changes by "
         f"**{number(float(effect.change[row]))}** of its length."
     )
 
@@ -685,10 +685,10 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
     """The words in order and shuffled, each with the change of its output without positions and with them: HTML."""
     rows: list[tuple[str, Sequence[int], np.ndarray | None]] = [
         ("In order", range(len(names)), None),
-        ("Shuffled, without positions", effect.order, effect.baseline_change),
+        ("Without positions", effect.order, effect.baseline_change),
     ]
     if encoding != ENTRIES["none"].name:
-        rows.append((f"Shuffled, with {encoding}", effect.order, effect.change))
+        rows.append((f"With {encoding}", effect.order, effect.change))
 
     def word(index: int, change: np.ndarray | None) -> str:
         text = f'<span role="listitem" style="min-width:84px">{escape(names[index])}'
@@ -702,10 +702,10 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
         return f"{text}</span>"
 
     return "".join(
-        '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:18px">'
+        '<div style="display:flex;flex-wrap:wrap;gap:0 24px;margin-bottom:28px">'
         f'<span style="flex:0 0 212px;font-size:14px;font-weight:600;line-height:28px">{escape(label)}</span>'
         f'<div role="list" aria-label="{escape(label)}: change of each output" style="flex:1 1 300px;display:flex;'
-        f'flex-wrap:wrap;gap:8px 12px;font-size:19px;line-height:24px">{"".join(word(i, change) for i in order)}'
+        f'flex-wrap:wrap;gap:8px 12px;font-size:22px;line-height:28px">{"".join(word(i, change) for i in order)}'
         "</div></div>"
         for label, order, change in rows
     )
@@ -946,7 +946,7 @@ def explore() -> None:
     link_value(ORDER, 1, between(1, 9999))
     title(
         "Positions",
-        "Without positions, attention reads “dog bites man” and “man bites dog” alike.",
+        "Does attention read “dog bites man” and “man bites dog” alike?",
         first=False,
     )
     controls, picture = st.container(), in_picture("positions")
@@ -1023,7 +1023,7 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
 
 def waves(values: Values) -> tuple[Any, Equation]:
     """Draw the fastest pair of sine and cosine, and what it alone and all pairs say of two positions."""
-    st.markdown("**A position is a hand of a clock**")
+    st.markdown("**A position, as a clock**")
     table, pairs = hands(values, 1)
     count = len(table)
     example = min(EXAMPLE, count - 1)
@@ -1104,10 +1104,8 @@ def question(changes: Mapping[str, float]) -> Question:
         for key in keys
     )
     return Question(
-        f"Sinusoidal adds waves of fixed lengths to the words, Learned a vector that training finds for "
-        "each position. RoPE adds nothing: it rotates queries and keys, by an angle that grows with the "
-        f"position. Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the "
-        "scores between its own words stay the same?",
+        f"Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores between its "
+        "own words stay the same?",
         tuple(OPTIONS.values()),
         keys.index(right),
         reasons,
