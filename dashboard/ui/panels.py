@@ -216,7 +216,7 @@ def _as_html(text: str, accent: str) -> str:
         elif sign == ":primary[":
             picked = True
             out.append(f"<span style='color:{accent}'>")
-        elif sign == "]":
+        elif sign == "]" and picked:
             picked = False
             out.append("</span>")
         else:
