@@ -213,6 +213,7 @@ def draw_controls(
     same: Sequence[compute.ComparedRun],
     measures: Sequence[compute.Measure],
     top: DeltaGenerator,
+    below: DeltaGenerator,
 ) -> Values:
     """The measure, the step, the held-out example, a head of each run with maps (None where it has none).
 
@@ -224,32 +225,31 @@ def draw_controls(
         step = max((side.records[-1].step for side in sides if side.records), default=0)
         return Values(measure=measure, step=step, example=0, heads=(), slider="")
     examples, ids = compute.examples(same[0]), "-".join(side.run.id for side in same)
-    with st.grid("auto", min_column_width=room(190), gap="small", vertical_alignment="bottom"):
-        steps, slider = compute.steps(same), ""
-        step = steps[0]
-        if len(steps) > 1:
-            # the last of which all have maps; the first run's last where there is none
-            shared = set.intersection(*(set(side.steps) for side in same))
-            slider, usual = f"compare_runs:step:{ids}", max(shared or {same[0].steps[-1]})
-            link_value(slider, usual, one_of(steps), name="step")
-            step = st.select_slider(
-                "Training step",
-                steps,
-                usual,
-                key=slider,
-                format_func="{:,}".format,
-                **KEEP,
-                help="The training step of all maps.",
-            )
+    steps, slider = compute.steps(same), ""
+    step = steps[0]
+    if len(steps) > 1:
+        # the last of which all have maps; the first run's last where there is none
+        shared = set.intersection(*(set(side.steps) for side in same))
+        slider, usual = f"compare_runs:step:{ids}", max(shared or {same[0].steps[-1]})
+        link_value(slider, usual, one_of(steps), name="step")
+        step = top.select_slider(
+            "Training step",
+            steps,
+            usual,
+            key=slider,
+            format_func="{:,}".format,
+            width=room(300),
+            **KEEP,
+            help="The training step of all maps.",
+        )
+    heads = []
+    with below.popover("Heads and example", icon=":material/tune:"):
         example = FIELDS.draw("example", into=HERE, examples=examples, ids=ids).example
-        heads = []
         for side in same:
             on_offer = compute.heads(side)
             drawn = FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
             heads.append(drawn or next(iter(on_offer), None))
-        return Values(
-            measure=measure, step=step, example=example, heads=tuple(heads), slider=slider
-        )
+    return Values(measure=measure, step=step, example=example, heads=tuple(heads), slider=slider)
 
 
 # What the page computes as Python.
@@ -448,7 +448,7 @@ PAGE_LINK, READS, HEIGHT = "compare_runs", "output (row) attends to → input (c
 def page() -> None:
     title(
         "Compare runs",
-        "You will see which run is better at equal steps and at equal seconds, and how their attention differs.",
+        "Which run is better at equal steps, and at equal seconds? See how their attention differs.",
     )
     # Draw a list for each of the compared runs, of which the third and the fourth may stay empty
     summaries = list_summaries()
@@ -465,8 +465,11 @@ def page() -> None:
         ids = dict.fromkeys(state[key] for key in keys if state[key])
         st.query_params[LINK] = state[LAST] = ",".join(ids)
 
-    with st.grid(min_column_width=room(300), gap="small"):
-        for index, (label, key) in enumerate(zip(LABELS, keys, strict=True)):
+    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    for index, (label, key) in enumerate(zip(LABELS, keys, strict=True)):
+        if index == 2:
+            row = row.popover("More runs", icon=":material/add:")
+        with row:
             state[key] = runs[index].run.id if index < len(runs) else None
             st.selectbox(
                 label,
@@ -500,8 +503,8 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
         st.info("None of these runs has measured anything yet.", icon=":material/hourglass_empty:")
         return
     same, others = compute.split_by_task(sides)
-    top = st.container(gap="small")
-    controls = draw_controls(sides, same, measures, top)
+    top, board, below = (st.container(gap="small") for _ in range(3))
+    controls = draw_controls(sides, same, measures, top, below)
     example, heads, step = controls.example, controls.heads, controls.step
     maps, frames = compute.maps_at(same, step, example, heads), None
     if controls.slider:  # the maps at each of its steps, which the browser draws at once
@@ -513,23 +516,25 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
     if same and not maps.maps:
         st.caption("No run has a saved attention map of its source at this step.")
     elif same:
-        multiples(
-            _tiles(maps.maps),
-            maps.rows,
-            maps.columns,
-            key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
-            height=HEIGHT,
-            link=PAGE_LINK,
-            reads=READS,
-            frames=frames,
-            fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
-        )
+        with board:
+            multiples(
+                _tiles(maps.maps),
+                maps.rows,
+                maps.columns,
+                key=f"compare_runs:maps:{len(maps.rows)}:{len(maps.columns)}",
+                height=HEIGHT,
+                link=PAGE_LINK,
+                reads=READS,
+                frames=frames,
+                fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
+            )
         if maps.others:
             names = ", ".join(plain(side.name) for side in maps.others)
             st.caption(f"{names}: these maps have another size and are not shown.")
     with top:
         curves(sides, controls.measure, step)
-    pair = _difference(maps, step, fact_text(sides, controls.measure, step))
+        fact(fact_text(sides, controls.measure, step))
+    pair = _difference(maps, step)
     add_script(partial(script, sides, controls, maps, same, pair))
     names = ", ".join(plain(side.name) for side in others)
     if not same or others:
@@ -545,15 +550,11 @@ def _tiles(maps: Sequence[compute.RunMap]) -> list[Tile]:
     return [Tile(one.run.name, one.note, one.weights, None, one.run.index) for one in maps]
 
 
-def _difference(
-    maps: compute.Maps, step: int, sentence: str
-) -> tuple[compute.RunMap, compute.RunMap] | None:
+def _difference(maps: compute.Maps, step: int) -> tuple[compute.RunMap, compute.RunMap] | None:
     if len(maps.maps) < 2:
-        fact(sentence)
         return None
     left, right = st.columns([0.42, 0.58], gap="medium")
     with right:
-        fact(sentence)
         caption(
             f"Each map was saved at step {step:,}, or at the last step before it; the decoder reads the correct "
             "target (teacher forcing). Seconds count training only, on the machine of each run. Each side is one "
