@@ -34,6 +34,7 @@ from dashboard.page import (
     add_script,
     between,
     byte_size,
+    caption,
     details,
     duration,
     fact,
@@ -198,18 +199,6 @@ def actions(selected: Sequence[RunSummary]) -> None:
             else "Select two to four runs in the list",
         )
         _fork(first)
-        st.button(
-            "Duplicate",
-            icon=":material/content_copy:",
-            key="runs:duplicate",
-            on_click=_saying_errors(
-                lambda: select([copy_run(first.run, f"{first.plain_name}, copy").id])
-            ),
-            disabled=first.config is None,
-            help=FINE_TUNED
-            if first.tuned
-            else "Copy the run with its weights, such as to train the copy longer",
-        )
         model = result(first.run) if first.tuned else None
         st.download_button(
             "Download",
@@ -224,27 +213,58 @@ def actions(selected: Sequence[RunSummary]) -> None:
             if first.tuned
             else "A zip file of settings, records, maps and weights",
         )
-        _other_formats(first)
-        items = [
-            item
-            for item in selected
-            if not item.example and not item.live and people.mine(item.run)
-        ]
-        reason = "An example cannot be deleted." if first.example else "Stop the run first."
         # Each selection has another popover: one that stayed open would hold the button that deletes the next run.
-        with st.popover(
-            "Delete",
-            icon=":material/delete:",
-            key=f"runs:delete:{first.run.id}:{count}",
-            disabled=not items,
-            help=None if items else reason,
-        ):
-            names = f"**{plain(items[0].name)}**" if len(items) == 1 else f"these {len(items)} runs"
-            st.markdown(f"Delete {names}?" if items else "")
-            st.caption("You can restore it for an hour.")
-            st.button("Delete", key="runs:delete:go", on_click=_discard, args=(items,))
+        with st.popover("More", icon=":material/tune:", key=f"runs:more:{first.run.id}:{count}"):
+            _more(first, selected)
     if message := pop_flash("runs"):
         st.error(plain(message))
+
+
+def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
+    """What is done seldom: the name of the first selected run, its copy and formats, and the end of all selected."""
+    key = f"runs:name:{first.run.id}"
+
+    @_saying_errors
+    def rename() -> None:
+        if people.mine(first.run):
+            name = st.session_state[key].strip()[:LONGEST_NAME] or None
+            first.run.update_metadata(name=name)
+
+    st.text_input(
+        "Name",
+        first.name if first.named else "",
+        key=key,
+        max_chars=LONGEST_NAME,
+        on_change=rename,
+        placeholder=first.name,
+        disabled=first.example,
+        help="An example cannot be renamed." if first.example else "Named runs are deleted last.",
+    )
+    st.button(
+        "Duplicate",
+        icon=":material/content_copy:",
+        key="runs:duplicate",
+        on_click=_saying_errors(
+            lambda: select([copy_run(first.run, f"{first.plain_name}, copy").id])
+        ),
+        disabled=first.config is None,
+        help=FINE_TUNED
+        if first.tuned
+        else "Copy the run with its weights, such as to train the copy longer",
+    )
+    if not first.trouble:
+        details("TensorBoard and Hugging Face", partial(_other_formats, first), "runs:formats")
+    items = [item for item in selected if not (item.example or item.live) and people.mine(item.run)]
+    reason = "An example cannot be deleted." if first.example else "Stop the run first."
+    st.button(
+        f"Delete {len(items)} runs" if items[1:] else "Delete",
+        icon=":material/delete:",
+        key="runs:delete:go",
+        on_click=_discard,
+        args=(items,),
+        disabled=not items,
+        help=f"You can restore it for {GRACE / 3600:.0f} hour." if items else reason,
+    )
 
 
 def _fork(item: RunSummary) -> None:
@@ -306,48 +326,37 @@ def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> Run
 
 
 def _other_formats(item: RunSummary) -> None:
-    popover = st.popover(
-        "Other formats",
-        icon=":material/ios_share:",
-        key="runs:formats",
-        on_change="rerun",
-        disabled=bool(item.trouble),
-        help="The run for TensorBoard or for Hugging Face transformers",
-    )
-    if not popover.open:
-        return
     from core.pretrained.export import export_zip
 
-    with popover:
-        reason = hf_problem(item)
-        for label, make, disabled, help in (
-            (
-                "TensorBoard",
-                archive.tensorboard_zip,
-                not item.curve,
-                "The curves and the attention maps as event files, zipped. Unpack them and run "
-                "`tensorboard --logdir` with their folder.",
-            ),
-            (
-                "Hugging Face",
-                export_zip,
-                bool(reason),
-                "Config, weights, tokenizer and a model card, zipped: a folder for transformers.",
-            ),
-        ):
-            name = label.lower().replace(" ", "-")
-            st.download_button(
-                label,
-                partial(make, item.run),
-                f"{item.run.id}-{name}.zip",
-                "application/zip",
-                key=f"runs:{name.replace('-', '_')}",
-                on_click="ignore",
-                disabled=disabled,
-                help=help,
-            )
-        if reason:
-            st.caption(plain(reason))
+    reason = hf_problem(item)
+    for label, make, disabled, help in (
+        (
+            "TensorBoard",
+            archive.tensorboard_zip,
+            not item.curve,
+            "The curves and the attention maps as event files, zipped. Unpack them and run "
+            "`tensorboard --logdir` with their folder.",
+        ),
+        (
+            "Hugging Face",
+            export_zip,
+            bool(reason),
+            "Config, weights, tokenizer and a model card, zipped: a folder for transformers.",
+        ),
+    ):
+        name = label.lower().replace(" ", "-")
+        st.download_button(
+            label,
+            partial(make, item.run),
+            f"{item.run.id}-{name}.zip",
+            "application/zip",
+            key=f"runs:{name.replace('-', '_')}",
+            on_click="ignore",
+            disabled=disabled,
+            help=help,
+        )
+    if reason:
+        st.caption(plain(reason))
 
 
 def hf_problem(item: RunSummary) -> str:
@@ -473,6 +482,17 @@ def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> st
     return f"{text}."
 
 
+def space_text(board: Board) -> str:
+    """The disk space, and which runs are deleted when it is full."""
+    own = f"{plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
+    space = at_most("megabytes", max_disk_bytes() // MB) * MB
+    return (
+        f"{own}, {byte_size(board.bytes)} of {byte_size(space)}. At most {at_most('runs', MAX_RUNS):,} are "
+        "stored; at the limit, the oldest unnamed runs are deleted. A deleted run can be restored for "
+        f"{GRACE / 3600:.0f} hour."
+    )
+
+
 def state(item: RunSummary) -> str:
     name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
     going = item.live and planned and item.steps
@@ -509,8 +529,7 @@ def about_text(item: RunSummary) -> str:
 
 
 def page() -> None:
-    whose = "every run of yours" if hosted() else "every run of this machine"
-    title("Runs", f"You will find {whose} here: rename it, continue it, compare it or download it.")
+    title("Runs", f"Everything that {'you' if hosted() else 'this machine'} trained.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = FIELDS.draw("search", into=search_cell).search
     with upload_cell:
@@ -559,7 +578,12 @@ def page() -> None:
                 on_click=_delete,
                 help="What trains for you ends at once.",
             )
-    details("How an upload is checked", partial(source_panel, archive.unpack), "runs:source")
+
+    def about() -> None:
+        paragraph(space_text(load()))
+        source_panel(archive.unpack)
+
+    details("Disk space, and how an upload is checked", about, "runs:source")
     next_page("runs")
 
 
@@ -588,31 +612,7 @@ def _board(query: str, board: Board) -> None:
         # The first selected run, and the actions on all selected runs
         selected = board.selected
         first = selected[0]
-        with st.container(gap="small"):
-            name, about = st.columns([0.42, 0.58], gap="medium", vertical_alignment="bottom")
-            with name:
-                key = f"runs:name:{first.run.id}"
-
-                @_saying_errors
-                def rename() -> None:
-                    if people.mine(first.run):
-                        name = st.session_state[key].strip()[:LONGEST_NAME] or None
-                        first.run.update_metadata(name=name)
-
-                st.text_input(
-                    "Name",
-                    first.name if first.named else "",
-                    key=key,
-                    max_chars=LONGEST_NAME,
-                    on_change=rename,
-                    placeholder=first.name,
-                    disabled=first.example,
-                    help="An example cannot be renamed."
-                    if first.example
-                    else "Named runs are deleted last.",
-                )
-            about.caption(plain(about_text(first)))
-            actions(selected)
+        actions(selected)
         warn_of_damage(first.run)
         if first.trouble:
             st.error(plain(first.trouble))
@@ -621,20 +621,16 @@ def _board(query: str, board: Board) -> None:
             fact(fact_text(selected, board.others))
         else:
             st.caption("This run has no measurements yet.")
+        caption(plain(about_text(first)))
     else:
         st.info(
             f"No run matches “{plain(query)}” in its name, task, model or state.",
             icon=":material/search_off:",
         )
-    unread = f"The list is being read again: a search does not find {board.unread:,} of the older runs yet. "
-    own = f"{plural(board.own, 'run')} of your own" if board.own else "No runs of your own yet"
-    # the disk space, and which runs are deleted when it is full
-    space = at_most("megabytes", max_disk_bytes() // MB) * MB
-    st.caption(
-        f"{unread * bool(board.unread)}{own}, {byte_size(board.bytes)} of {byte_size(space)}. At most "
-        f"{at_most('runs', MAX_RUNS):,} are stored; at the limit, the oldest unnamed runs are deleted. A deleted "
-        f"run can be restored for {GRACE / 3600:.0f} hour."
-    )
+    if board.unread:
+        st.caption(
+            f"The list is being read again: a search does not find {board.unread:,} of the older runs yet."
+        )
     if (cluster := jobs.cluster_state()) is not None:
         st.caption(cluster_text(cluster))
 

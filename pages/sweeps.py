@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, ConfigError
 from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim, SweepClaim
@@ -274,14 +275,21 @@ FIELDS = Fields(
         lambda values: values.starts,
         key="from",
         when=lambda values: len(values.starts) > 1,
+        hidden=True,
         help="Where all other settings come from.",
     ),
-    task=Select("Task", {entry.key: entry.name for entry in TASKS}, help="What the models learn."),
+    task=Select(
+        "Task",
+        {entry.key: entry.name for entry in TASKS},
+        hidden=True,
+        help="What the models learn.",
+    ),
     kind=Select(
         "Model",
         lambda values: values.kinds,
         text=lambda kind: MODEL_NAMES.get(kind, kind),
         key=lambda values: f"kind:{values.task}",
+        hidden=True,
         help="The architecture that is trained.",
     ),
     axis=Select(
@@ -298,12 +306,14 @@ FIELDS = Fields(
         FIRST_SEEDS,
         *SEEDS,
         slider=True,
+        hidden=True,
         help="Each value is trained this many times; more seeds give narrower intervals.",
     ),
     equal=Segmented(
         "Equal for all runs",
         EQUAL,
         text=str.capitalize,
+        hidden=True,
         help="All runs have the same number of steps or the same seconds of training.",
     ),
     seconds=Number(
@@ -313,6 +323,7 @@ FIELDS = Fields(
         lambda values: float(min(BOUNDS["max_train_seconds"][1], max_run_seconds())),
         1.0,
         when=lambda values: values.equal == "seconds",
+        hidden=True,
         help="Evaluation is not counted. The learning rate is constant after the warm-up.",
     ),
     steps=Number(
@@ -323,6 +334,7 @@ FIELDS = Fields(
         50,
         key=lambda values: f"steps:{values.name}",
         when=lambda values: values.equal == "steps",
+        hidden=True,
         help="Training steps of each run.",
     ),
     measure=Select(
@@ -345,19 +357,24 @@ FIELDS = Fields(
 
 def controls(data: SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
-    base, name = _base(data)
+    main = st.container(gap="small")
+    settings = st.popover("All settings", icon=":material/tune:", width="stretch")
+    with settings:
+        picker()
+        base, name = _base(data)
     if base is None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
     _forget_unless("sweeps:axis", axes)  # another base had it
-    axis, most = FIELDS.draw("axis", into=HERE, axes=axes).axis, at_most("under_way", RUNS)
+    axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, at_most("under_way", RUNS)
     try:
-        selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
+        with main:
+            selected = _values(base, axis, f"sweeps:values:{name}:{axis}")
         example = EXAMPLE_SWEEP.config().base
         same = (base.task, base.model) == (example.task, example.model)
         usual = example.steps if same else base.steps  # of the picture beside it
         values = FIELDS.draw(
-            "seeds", "equal", "seconds", "steps", into=HERE, name=name, usual=usual
+            "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
         )
         if values.steps:
             base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
@@ -378,10 +395,10 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return None
-    st.caption(
-        f"{len(config.cells)} of at most {most} runs, {jobs.max_workers()} at a time. All other settings are "
-        "those of the base. No run ends early."
+    settings.caption(
+        f"All other settings are those of the base. No run ends early. At most {most} runs."
     )
+    st.caption(f"{len(config.cells)} runs, {jobs.max_workers()} at a time")
     return config
 
 
@@ -432,13 +449,8 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
         hint = f"You can type another value, such as {now}."
     elif axis in USUAL and _numbers(USUAL[axis]):
         hint = "You can type another number."
-    few = len(names) <= 6  # so many need no popover
     # The popover's label stays the same: it is part of its identity, and another popover would be closed.
-    with (
-        st.container()
-        if few
-        else st.popover("Values", width="stretch", icon=":material/checklist:")
-    ):
+    with st.popover("Values", width="stretch", icon=":material/checklist:"):
         selected = st.multiselect(
             "Values",
             names,
@@ -449,8 +461,7 @@ def _values(base: RunConfig, axis: str, key: str) -> list[Any]:
             accept_new_options=bool(hint),
             **BOUND,
         )
-    if not few:
-        caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
+    caption(f"{len(selected)} values: {', '.join(map(plain, selected))}")
     return [read(base, axis, name) for name in selected]
 
 
@@ -526,13 +537,13 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     pairs = {pair.second: pair for pair in of_best if pair.first == best}
     if not pairs:
         return ""
-    equal, method = "which does not prove that they are equal", _method(tests)
+    equal = "which does not prove that they are equal"
     if len(data.config.values) == 2:
         (pair,) = pairs.values()
         what = "ratio" if pair.unit == "times" else "difference"
         return (
             f"The {what} of {_signed(pair.difference, pair, measure)} (95{SPACE}% interval "
-            f"{_interval(pair, measure)}, {_probability(pair.p)}, {method}) is "
+            f"{_interval(pair, measure)}, {_probability(pair.p)}) is "
             f"{'significant' if pair.significant else f'not significant, {equal}'}."
         )
     ahead, level = (
@@ -550,23 +561,11 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     if level:
         parts.append(f"no difference from {others} is significant, {equal}")
     text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]} ({method}, {len(tests)} pairs, Bonferroni's correction)."
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _join(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _method(tests: list[Comparison]) -> str:
-    counts, paired = sorted({pair.count for pair in tests}), {pair.paired for pair in tests}
-    name = (
-        "paired and Welch's t tests"
-        if len(paired) > 1
-        else "paired t test"
-        if True in paired
-        else "Welch's t test"
-    )
-    return f"{name}, n = {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'}"
 
 
 def _probability(p: float) -> str:
@@ -719,19 +718,16 @@ def fact_text(data: SweepData, measure: str) -> str:
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
     }.get(measure, f"{f'{SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
-    text = (
+    tested = (
+        "Differences are tested when all runs have ended."
+        if data.live
+        else verdict(data, measure, ranked)
+    )
+    return (
         f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
         f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
-        f"{'Differences are tested when all runs have ended. ' if data.live else ''}{verdict(data, measure, ranked)} "
-    )
-    wide = max(ranked, key=lambda value: stats[value].high - stats[value].low)
-    low, high = (scaled(end, measure) for end in (stats[wide].low, stats[wide].high))
-    if high > low:
-        text += (
-            f"The seeds of {data.names[wide]} range from {plain_number(low, measure)} to "
-            f"{plain_number(high, measure)}."
-        )
-    return text.replace("  ", " ").strip()
+        f"{tested}"
+    ).strip()
 
 
 def caption_text(data: SweepData, over: str) -> str:
@@ -754,7 +750,7 @@ def caption_text(data: SweepData, over: str) -> str:
     ]
     end = " Over seconds, a line ends where the first of its seeds ends."
     return (
-        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. Below, "
+        f"{' · '.join(parts)}. Lines are means over seeds; bands reach from the lowest seed to the highest. At the top, "
         f"each mark is one seed and the bar, as the bracket in the text, is the 95 % confidence interval of the "
         f"mean (Student's t on a scale that keeps it within the bounds of the measure).{end * (over == 'train_seconds')}"
     )
@@ -858,7 +854,7 @@ held-out item."""
 def page() -> None:
     title(
         "Sweeps",
-        "You will see which values of one setting differ by more than the random seeds do.",
+        "Which values of a setting differ by more than chance? Each is trained from several random seeds.",
     )
     sweep = linked_sweep()
     data, own = load_sweep(sweep), people.mine(sweep)
@@ -868,7 +864,6 @@ def page() -> None:
         _poll(sweep, data, _draw, "sweeps:figures")
     with left:
         first = st.container()  # on a phone Stop comes before everything else
-        picker()
         config = controls(readable)
         with first:
             start_run(
@@ -950,12 +945,12 @@ def _draw(data: SweepData) -> None:
             else "No run of this sweep has measured anything. Press Continue to start them again."
         )
         return
-    row = st.container(horizontal=True, vertical_alignment="bottom", gap="medium")
-    values = FIELDS.draw("measure", "over", into=row, data=data)
-    measure, over = values.measure, values.over
-    add_script(partial(script, data, measure, over))
-    _figures(data, measure, over)
+    measure = FIELDS.draw("measure", into=HERE, data=data).measure
+    final = st.container()
     fact(fact_text(data, measure))
+    over = FIELDS.draw("over", into=HERE, data=data).over
+    add_script(partial(script, data, measure, over))
+    _figures(data, measure, over, final)
     head, rows = table_text(data)
     table(
         head,
@@ -986,7 +981,8 @@ def _differences(data: SweepData, measure: str) -> None:
     )
 
 
-def _figures(data: SweepData, measure: str, over: str) -> None:
+def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) -> None:
+    """The lines over training, and in `final` the last value of every seed, on the same scale."""
     means, ends = data.lines(measure, over), data.stats(measure)
     if not means:
         return
@@ -1013,7 +1009,7 @@ def _figures(data: SweepData, measure: str, over: str) -> None:
     if ends:
         title = f"Final value of every seed: {name if name[:2].isupper() else name[0].lower() + name[1:]}"
         draw_chart(
-            st,
+            final,
             seeds(title, data.names, ends, scale, theme(), write),
             key="sweeps:seeds",
             alt=f"Final {name} of every seed, by {data.setting}.",
@@ -1044,7 +1040,7 @@ def draw_progress(data: SweepData) -> None:
         st.progress(*progress(data, jobs.max_workers()))
     else:
         st.caption(
-            "This is an example sweep. Press Start sweep to run your own."
+            "An example sweep. Press Start sweep for your own."
             if data.is_example
             else f"All {count} runs have finished."
             if data.finished == count
@@ -1060,8 +1056,7 @@ def picker() -> None:
     st.session_state["sweeps:shown"] = (
         current.id if current in sweeps and current is not None else ""
     )
-    row = st.container(horizontal=True, vertical_alignment="bottom", gap="small")
-    row.selectbox(
+    st.selectbox(
         "Sweep",
         ["", *(sweep.id for sweep in sweeps)],
         format_func=_page_label,
@@ -1072,9 +1067,14 @@ def picker() -> None:
         ),
     )
     if current is not None:
-        with row.popover("", icon=":material/delete:", help="Delete this sweep"):
-            st.markdown("This deletes the sweep and its numbers. Its runs stay on the page Runs.")
-            st.button("Delete", key="sweeps:delete", on_click=_delete, args=(current,))
+        st.button(
+            "Delete this sweep",
+            icon=":material/delete:",
+            key="sweeps:delete",
+            on_click=_delete,
+            args=(current,),
+            help="Its numbers are deleted, too. Its runs stay on the page Runs.",
+        )
 
 
 def _page_label(sweep_id: str) -> str:
