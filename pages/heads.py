@@ -433,13 +433,8 @@ def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -
     names = [f"Head {head}" for head in chosen]
     left, right = st.columns([0.62, 0.38], gap="medium", vertical_alignment="center")
     dimmed = (0, len(values.tokens) - 1) if values.dim else ()
-    marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
-    tiles = [
-        Tile(name, "", weights, marker=head if marked else -1)
-        for name, head, weights in zip(names, chosen, large, strict=True)
-    ]
     pin = draw(
-        tiles,
+        head_tiles(many, chosen),
         values,
         "chosen",
         query=cell[0],
@@ -472,6 +467,14 @@ def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -
     return cell
 
 
+def head_tiles(many: Split, chosen: Sequence[int]) -> list[Tile]:
+    marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
+    return [
+        Tile(f"Head {head}", "", many.weights[head], marker=head if marked else -1)
+        for head in chosen
+    ]
+
+
 def all_heads(values: Values, one: Split, many: Split, cell: TextCell) -> None:
     """The map of one head, and those of all heads."""
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
@@ -480,11 +483,7 @@ def all_heads(values: Values, one: Split, many: Split, cell: TextCell) -> None:
         single = Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)  # no head of many
         draw([single], values, "one", reads="query → key", legend=False, **options)
     with right:
-        tiles = [
-            Tile(f"Head {head}", "", weights, marker=head if many.heads <= len(MARKS) else -1)
-            for head, weights in enumerate(many.weights)
-        ]
-        draw(tiles, values, "many", **options)
+        draw(head_tiles(many, range(many.heads)), values, "many", **options)
     if is_real(values):
         caption(
             f"{jobs(many, values.tokens)} It was trained with {many.heads} heads, not with one."
@@ -752,16 +751,19 @@ def differences(values: Values, many: Split) -> None:
         if many.heads > 1:
             table(
                 ["head", "entropy", "distance"],
-                head_rows(many),
+                [
+                    [str(head), number(entropy), number(distance)]
+                    for head, (entropy, distance) in enumerate(
+                        zip(
+                            analysis.entropy(many.weights).mean(1),
+                            analysis.mean_distance(many.weights),
+                            strict=True,
+                        )
+                    )
+                ],
                 markers=False,
                 caption="Each head",
             )
-
-
-def head_rows(split: Split) -> list[list[str]]:
-    entropy = analysis.entropy(split.weights).mean(1)
-    distance = analysis.mean_distance(split.weights)
-    return [[str(h), number(entropy[h]), number(distance[h])] for h in range(split.heads)]
 
 
 def shared(values: Values) -> Shown:
@@ -924,27 +926,28 @@ def sources(idea: str) -> None:
         source_panel(built)
 
 
+IDEA_MOVES = {
+    "split": Move(
+        "One head or many",
+        {"heads:idea": "split"},
+        "The same numbers are shown as one head and as several heads.",
+    ),
+    "shared": Move(
+        "Later: share keys and values",
+        {"heads:idea": "shared"},
+        "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
+        "similar the maps of two heads are then.",
+    ),
+    "subtract": Move(
+        "Later: subtract two maps",
+        {"heads:idea": "subtract"},
+        "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
+    ),
+}
+
+
 def moves(idea: str) -> list[Move]:
     """What to try with an idea: other weights, and the other ideas."""
-    ideas = {
-        "split": Move(
-            "One head or many",
-            {"heads:idea": "split"},
-            "The same numbers are shown as one head and as several heads.",
-        ),
-        "shared": Move(
-            "Later: share keys and values",
-            {"heads:idea": "shared"},
-            "Fewer heads of keys and values need a smaller cache. The last column of the table says how "
-            "similar the maps of two heads are then.",
-        ),
-        "subtract": Move(
-            "Later: subtract two maps",
-            {"heads:idea": "subtract"},
-            "In the map A₁ − λA₂, purple cells are weights below 0. A softmax alone cannot make them.",
-        ),
-    }
-    del ideas[idea]
     random = Move(
         "Random weights",
         {"heads:weights": "random"},
@@ -955,7 +958,8 @@ def moves(idea: str) -> list[Move]:
         {"heads:weights": "minilm", "heads:layer": 0},
         "In head 2 of layer 0 nearly all weight is on the token before.",
     )
-    return [*([first] if idea == "split" else []), random, *ideas.values()]
+    others = [move for name, move in IDEA_MOVES.items() if name != idea]
+    return [*([first] if idea == "split" else []), random, *others]
 
 
 def overlap_square(overlap: np.ndarray, theme: Theme) -> str:

@@ -26,8 +26,10 @@ from dashboard.page import (
     details,
     fact,
     fragment,
+    link_value,
     next_page,
     number,
+    one_of,
     paragraph,
     picture,
     plain,
@@ -470,11 +472,11 @@ def _pictures(data: dict) -> dict:
         item["weights"],
         key=key("translation"),
         picked=_picked(item["weights"]),
-        on_pick=_pick,
+        on_pick=partial(st.session_state.__setitem__, WORD),
     )
     mean = sum(map(max, item["weights"])) / len(item["weights"])
     fact(
-        f"The strongest arrows weigh **{number(mean)}** on average; uniform weights would be "
+        f"The strongest arrows average **{number(mean)}**; uniform weights would be "
         f"{number(1 / len(item['source']))}."
     )
     return item
@@ -530,22 +532,12 @@ def _box(name: str, who: str, label: str, button: str, text: str = "", *, help: 
 
 
 def _picked(weights: list[list[float]]) -> int:
-    """The output word of the link or the session; where there is none, the first that attends beyond the next one."""
+    """The output word of the link or the session; else the first that attends beyond the next one."""
     count, strongest = len(weights), [row.index(max(row)) for row in weights]
-    linked = st.query_params.get(WORD)
-    if linked is not None and linked in map(str, range(count)):
-        st.session_state[WORD] = int(linked)
-    elif st.session_state.get(WORD, count) < count:
-        st.query_params[WORD] = str(st.session_state[WORD])
-    else:
-        st.query_params.pop(WORD, None)
-        return next((at for at in range(count - 1) if strongest[at] > strongest[at + 1]), 0)
-    return st.session_state[WORD]
-
-
-def _pick(word: int) -> None:
-    st.session_state[WORD] = word
-    st.query_params[WORD] = str(word)
+    first = next((at for at in range(count - 1) if strongest[at] > strongest[at + 1]), 0)
+    link_value(WORD, first, one_of(range(count)))
+    picked: int = st.session_state.get(WORD, first)
+    return picked if picked < count else first
 
 
 def _links() -> None:

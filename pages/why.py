@@ -40,7 +40,7 @@ from core.studies.why import (
 )
 from core.training.record import Prediction
 from core.training.seed_stats import SeedStats
-from dashboard.draw.tables import marked, missing, wrong_tokens
+from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
 from dashboard.page import (
     CATEGORIES,
     HERE,
@@ -545,7 +545,6 @@ def equations(
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
     """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
-    cell = f"border:1px solid {line};padding:6px 9px;text-align:left;vertical-align:top;font-weight:400"
     source, target = sentence.source, sentence.target
     rows = [
         ("source", html.escape(" ".join(source)), ""),
@@ -559,18 +558,8 @@ def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, l
             for model, output in sentence.outputs.items()
         ),
     ]
-    head = "".join(
-        f'<th scope="col" style="{cell};opacity:.75">{text}</th>'
-        for text in ("", "sentence", "wrong or missing")
-    )
-    body = "".join(
-        f'<tr><th scope="row" style="{cell};white-space:nowrap">{name}</th><td style="{cell}">{text}</td>'
-        f'<td style="{cell};text-align:right">{count}</td></tr>'
-        for name, text, count in rows
-    )
-    return (
-        f'<table style="width:100%;border-collapse:collapse;font-size:14px"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table>"
+    return html_table(
+        ("", "sentence", "wrong or missing"), rows, line, ("white-space:nowrap", "", RIGHT)
     )
 
 
@@ -867,10 +856,8 @@ def question(learned: Sequence[TrainedModel]) -> Question:
 
 def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
     """Runs to try; `learned` are the models of the saved measurement, with which a run is compared."""
-    # The lead of attention at the shortest and the longest sentences, and how far both are half-
-    # way; all as saved
     without, attention = pair_of(learned)
-    ends = (
+    short, long = (
         f"{percent(attention[at][1].mean / 100)} against {percent(without[at][1].mean / 100)} of sentences of "
         f"{attention[at][0]} words"
         for at in (0, -1)
@@ -888,10 +875,10 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
             "Short sentences",
             {"why:d_model": 128, "why:longest": 20, "why:seconds": 20},
             (
-                f"In the saved measurement attention translates {' and '.join(ends)} without a mistake. **Run it** trains "
-                "on sentences of at most 20 words: compare the two lines there. After few steps the lead can be larger, "
-                f"because the model with one vector learns more slowly: at step {step:,.0f} of the saved measurement "
-                f"its BLEU is {score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
+                f"In the saved measurement attention translates {short} and {long} without a mistake. **Run it** "
+                "trains on sentences of at most 20 words: compare the two lines there. After few steps the lead can "
+                f"be larger, because the model with one vector learns more slowly: at step {step:,.0f} its BLEU is "
+                f"{score(half.mean)}, with attention {score(dict(fast)[step].mean)}."
             ),
         ),
         Move(

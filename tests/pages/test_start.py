@@ -46,7 +46,7 @@ test_what_it_says = page_cases(
             {"why:d_model": "32 numbers"},
             ["# Why attention"],
             controls={"why:d_model": 32},
-            query={"why:d_model": "32 numbers"},
+            query={"why:d_model": "32"},
         ),
         "an old link to runs": Case({"runs": "a.b"}, ["# Why attention"], query={"runs": "a.b"}),
         "the picked output word": Case({"start:word": "3"}, controls={"start:word": 3}),
