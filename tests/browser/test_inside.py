@@ -328,11 +328,11 @@ def test_the_timeline_and_the_tree_move_one_another_and_the_link_keeps_it(page):
 
 def test_a_pressed_candidate_is_followed_and_a_phone_scrolls_the_tree(page):
     open_page(page, "decode", DRAWN)
-    click(page.locator(".tv g[data-step='1'][data-rank='1']"), "Next token at step 2")
+    click(page.locator(".tv g[data-step='1'][data-rank='1']"), "Most likely tokens at step 2")
     expect(page.locator(".tv g.picked[data-step='1'][data-rank='1']")).to_have_count(1)
     page.locator(".tv").focus()
     page.keyboard.press("ArrowLeft")
-    sees(page, "Next token at step 1")
+    sees(page, "Most likely tokens at step 1")
     wait_ready(page)
     page.keyboard.press("ArrowDown")
     expect(page.locator(".tv g.picked[data-step='0'][data-rank='1']")).to_have_count(1)
