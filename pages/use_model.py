@@ -356,7 +356,7 @@ def pair_fact(
 ) -> str:
     """The similarity of the picked pair, the mean of all pairs, and the head with the largest effect on it."""
     others = table[np.triu_indices(len(names), 1)]
-    first, second = (plain(short(names[index], 90)) for index in pair)
+    first, second = (plain(short(names[index], 40)) for index in pair)
     out = (
         f":primary[**“{first}”**] is most similar to **“{second}”**: their cosine is "
         f"**{number(float(table[pair]))}**; the mean of all {len(others)} pairs is {number(float(others.mean()))}."
@@ -407,8 +407,7 @@ PAGE = "use_model"
 def page() -> None:
     title(
         "Use a model",
-        "Let a model do the task it was trained for, and see the head that its answer depends on "
-        "most.",
+        "Let a model do its task, and see the head that its answer depends on most.",
     )
     _view()
     next_page(PAGE)
@@ -422,7 +421,6 @@ def _view() -> None:
         pretrained, own = choice.pretrained, None
         with input_errors():
             job = task_of(pretrained)
-            st.markdown(f"**{job.name}**: {plain(pretrained.name)} {job.does}.")
             {
                 "embed": embed,
                 "fill": fill,
@@ -436,7 +434,8 @@ def _view() -> None:
         def others() -> None:
             if own is not None:
                 st.markdown(
-                    plain(f"{pretrained.name} has {own.needs}. Other tasks need other models.")
+                    f"**{own.name}**: {plain(pretrained.name)} {own.does}. It has {own.needs}. Other tasks need "
+                    "other models."
                 )
             for other in MODEL_TASKS:
                 if own is None or other.name != own.name:
@@ -471,7 +470,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
     pair = most_similar(torch.from_numpy(table), 0)
     question = Question(choice.inputs, against="" if choice.inputs.picture else names[pair[1]])
     with chart:
-        st.markdown("**Similarity of each pair** (cosine)")
+        st.markdown(f"**{task_of(pretrained).name}**: how similar each pair is")
         spec = similarity_chart(table, names, pair, theme())
         draw_chart(
             st,
@@ -543,6 +542,7 @@ def _answer(
     columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
     left, right = reversed(columns) if token else columns
     with left:
+        st.markdown(f"**{task_of(pretrained).name}**")
         draw_chart(
             st,
             bars({"model": chances}, words, 0, Ink.of(theme()), limit=220),
