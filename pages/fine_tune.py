@@ -127,13 +127,11 @@ OURS = {
 
 def gained(both: BeforeAfter, head: HeadChange) -> str:
     """The cell (query, key) of a head that gained most, and how far the head moved."""
-    if head.moved < 0.005:  # unmoved
-        return ""
     now = both.now.map(head.layer)
     before, weights = (tile.weights for tile in both.tiles(head))
     row, column = map(int, np.unravel_index((weights - before).argmax(), weights.shape))
     return (
-        f" In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
+        f"In head **{head.name}**, :primary[**{plain(now.queries[row])}**] now puts "
         f"**{number(weights[row, column])}** of its weight on **{plain(now.keys[column])}**, "
         f"{number(before[row, column])} before; {number(head.moved)} of the head's weight has moved to other tokens."
     )
@@ -501,9 +499,7 @@ HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked
 
 
 def page() -> None:
-    title(
-        "Fine-tune", "Fine-tune a pretrained model on your rows, and see how its attention changes."
-    )
+    title("Fine-tune", "Train a pretrained model on your rows, and see how its attention changes.")
     jobs.warm_up()
     fine_tuned.read_link()
     task, config = controls()
@@ -577,13 +573,20 @@ def _figures(data: fine_tuned.FineTuneData) -> None:
 
 def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
     ink, rows, records = Ink.of(theme()), data.rows(), data.records
-    losses, accuracies = st.columns(2, gap="medium")
-    both, head = before_and_after(data, config)
+    curves, row = st.container(), st.columns([1, 2.4], vertical_alignment="bottom")
+    both, head = before_and_after(data, config, row[0])
     step = both.step if both else records[-1].step
     now, start, labels = data.at(step), records[0].sequence_accuracy, config.task == "classify"
     add_script(partial(script, data, both, head))
+    name = "accuracy" if labels else "sequence accuracy"
+    beaten, word, majority = start or 0.0, "before training", ""
+    if labels:
+        label, beaten = rows.majority
+        word = "majority class"
+        majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
     last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    draw = partial(run_controls.draw_curves, last_x=last, step=step, height=190)
+    draw = partial(run_controls.draw_curves, last_x=last, step=step, height=150)
+    losses, accuracies = curves.columns(2, gap="medium")
     draw(
         losses,
         "Loss",
@@ -591,12 +594,6 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
         key="fine_tune:loss",
         alt="Validation and training loss over fine-tuning",
     )
-    name = "accuracy" if labels else "sequence accuracy"
-    beaten, word, majority = start or 0.0, "before training", ""
-    if labels:
-        label, beaten = rows.majority
-        word = "majority class"
-        majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
     scores = [
         Curve(name, points(records, "sequence_accuracy", 100)),
         Curve("balanced accuracy", balanced_points(records)),
@@ -614,17 +611,16 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
     )
     # The scores at a step, compared with those before training and of the majority class
     balanced = f". Balanced accuracy is **{percent(now.balanced)}**"
-    sentence = (
-        f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out "
-        f"{'texts' if labels else 'sources'}; before training it was {percent(start)}"
-        f"{'' if now.balanced is None else balanced}{majority}."
-    )
-    if now.cut:
-        sentence += f" {now.cut:,} outputs were cut at the length of the longest target, before an end token."
+    cut = f" {now.cut or 0:,} outputs were cut at the length of the longest target, before an end token."
+    with row[1]:
+        fact(
+            f"At step {now.step:,}, {name} is **{percent(now.sequence_accuracy)}** on {now.held_out} held-out "
+            f"{'texts' if labels else 'sources'}; before training it was {percent(start)}"
+            f"{'' if now.balanced is None else balanced}{majority}.{cut if now.cut else ''}"
+        )
     left, right = st.columns(2, gap="medium")
     if both is not None and head is not None:
         item, (before, after) = both.now.map(head.layer), both.tiles(head)
-        sentence += gained(both, head)
         with left:  # what the selected head gained and lost
             difference_map(
                 after,
@@ -637,7 +633,8 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
                 fact=f"Change of the weights of head {head.name} until step {both.step:,}",
             )
     with right:
-        fact(sentence)
+        if both and head and head.moved >= 0.005:  # else it did not move
+            fact(gained(both, head))
         caption(conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
     columns = (*TASKS[config.task], "before", f"step {step:,}")
     chart_title("Held-out rows and predictions")
@@ -663,10 +660,11 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
 
 
 def before_and_after(
-    data: fine_tuned.FineTuneData, config: FineTuneConfig
+    data: fine_tuned.FineTuneData, config: FineTuneConfig, timeline: Any
 ) -> tuple[BeforeAfter | None, HeadChange | None]:
-    """Draw one head of one sentence before training and at the selected step; returns both and the head."""
-    row, state = st.columns([1.6, 1, 1.1], vertical_alignment="bottom"), st.session_state
+    """Draw one head of one sentence before training and at the step of the `timeline`; returns both and the head."""
+    maps, state = st.container(), st.session_state
+    row = st.columns([1.6, 1], vertical_alignment="bottom")
     if config.task == "pairs":
         text = FIELDS.draw("source", into=row[0], watched=data.watched, run=data.run.id).source
     else:  # any that is typed, too
@@ -678,7 +676,7 @@ def before_and_after(
             persist_state="session",
             help="The next run records its attention.",
         )
-    both = _readings(data, str(text or ""), row)
+    both = _readings(data, str(text or ""), maps, timeline)
     if both is None or not both.now.maps:
         return both, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
@@ -715,21 +713,24 @@ def before_and_after(
         frames = Frames(
             slider, data.steps.index(both.step), [moment.tiles(head) for moment in moments]
         )
-    multiples(
-        both.tiles(head),
-        item.queries,
-        item.keys,
-        key=f"fine_tune:maps:{item.kind}",
-        reads=READS[item.kind],
-        link=LINK,
-        height=HIGH,
-        fact=f"Head {head.name} before training and at step {both.step:,}",
-        frames=frames,
-    )
+    with maps:
+        multiples(
+            both.tiles(head),
+            item.queries,
+            item.keys,
+            key=f"fine_tune:maps:{item.kind}",
+            reads=READS[item.kind],
+            link=LINK,
+            height=HIGH,
+            fact=f"Head {head.name} before training and at step {both.step:,}",
+            frames=frames,
+        )
     return both, head
 
 
-def _readings(data: fine_tuned.FineTuneData, text: str, row: list) -> BeforeAfter | None:
+def _readings(
+    data: fine_tuned.FineTuneData, text: str, maps: Any, timeline: Any
+) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
@@ -741,7 +742,7 @@ def _readings(data: fine_tuned.FineTuneData, text: str, row: list) -> BeforeAfte
     if text in watched and steps:
         index, step = watched.index(text), steps[-1]
         # a slider over the saved steps; of a live run the last step until the toggle is off
-        follows = data.live and row[2].toggle(
+        follows = data.live and timeline.toggle(
             "Follow the latest step",
             True,
             key=fine_tuned.FOLLOW,
@@ -751,7 +752,7 @@ def _readings(data: fine_tuned.FineTuneData, text: str, row: list) -> BeforeAfte
             step = int(
                 FIELDS.draw(
                     "step",
-                    into=row[2],
+                    into=timeline,
                     steps=steps,
                     slider=_slider(data).removeprefix("fine_tune:"),
                 ).step
@@ -769,9 +770,9 @@ def _readings(data: fine_tuned.FineTuneData, text: str, row: list) -> BeforeAfte
             f"{plain(name)} **{number(share)}**"
             for name, share in fine_tuned.labels(data, text)[:4]
         ]
-        row[2].markdown(f":small[{' · '.join(shares)}]")
+        timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
-    kind = FIELDS.draw("kind", into=HERE, kinds=now.kinds).kind or now.kinds[0]
+    kind = FIELDS.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
     first, now = first.of(kind), now.of(kind)
     return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 
@@ -787,8 +788,7 @@ def _is_last(data: fine_tuned.FineTuneData, step: int) -> bool:
 def _progress(data: fine_tuned.FineTuneData) -> None:
     if data.is_example:
         st.caption(
-            "This is an example run. Press Fine-tune to start your own: about 20 s for the lab's rows on one "
-            "core."
+            "An example run. Fine-tune starts your own: about 20 s for the lab's rows on one core."
         )
         return
     run_controls.show_progress(
