@@ -157,6 +157,7 @@ from dashboard.ui.panels import (
     presenting,
     pressed_point,
     room,
+    settings_panel,
     source_panel,
     sources,
     table,

@@ -69,11 +69,14 @@ from dashboard.page import (
 )
 from dashboard.ui.mechanism import (
     AXIS_NAMES,
+    Built,
     from_text,
     keep_heads,
     mechanism,
     note_heads,
     preset_of,
+    set_built,
+    take_built,
     to_text,
 )
 from dashboard.ui.models import EMBEDDED, one_thread, study_of
@@ -559,6 +562,7 @@ def _take(name: str) -> None:
     try:
         if name == "add":
             new = mechanism_of(picked, controls.sizes)
+            set_built("compare", {axis: getattr(new, axis) for axis in AXES})
             controls = replace(controls, mechanisms=(*controls.mechanisms, new))
         else:
             attentions = tuple(dict.fromkeys(card(picked).small(*controls.sizes)))
@@ -570,6 +574,26 @@ def _take(name: str) -> None:
             if name == "add"
             else f"The layers of {card(picked).name} are not compared. {error}"
         )
+
+
+def adopt(built: Built) -> None:
+    """Compare what was built elsewhere with the first mechanism; of none, what was compared before."""
+    controls = st.session_state[CONTROLS]
+    before, changed = st.session_state.pop("compare:before_yours", (None, None))
+    if controls.mechanisms == changed:
+        controls = replace(controls, mechanisms=before, minus=(1, 0))
+    try:
+        config = AttentionConfig(*controls.sizes, **built)
+    except ConfigError as error:
+        st.session_state["compare:refused"] = f"Your mechanism is not compared. {plain(str(error))}"
+        built = {}
+    first, *rest = old = controls.mechanisms
+    if built and config not in old:
+        # four maps stand in one row
+        new = (first, config, *rest)[: max(len(old), 4)]
+        st.session_state["compare:before_yours"] = old, new
+        controls = replace(controls, mechanisms=new, minus=(1, 0))
+    store_controls(controls)
 
 
 def _reorder(order: Sequence[int]) -> None:
@@ -599,6 +623,7 @@ def _dialog(controls: study.Comparison, index: int) -> None:
         and config is not None
     ):
         before = st.session_state[CONTROLS]
+        set_built("compare", {axis: getattr(config, axis) for axis in AXES})
         mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1 :])
         st.session_state[SENT] = replace(before, mechanisms=mechanisms)
         st.rerun()
@@ -689,7 +714,10 @@ def page() -> None:
     sent = st.session_state.pop(SENT, None)
     if sent is not None:
         store_controls(sent)
-    controls, errors = load_controls()
+    head = st.container()  # over what is said of a mechanism that comes from another page
+    _, errors = load_controls()
+    take_built("compare", adopt, linked=bool(link_query()))
+    controls = st.session_state[CONTROLS]
     # The controls with the values of all widgets, also of those in a closed popover and further down the page
 
     def value_of(name: str, default: Any) -> Any:
@@ -723,11 +751,13 @@ def page() -> None:
     st.session_state[WRITTEN] = query
     names = names_of(controls.mechanisms)
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
-    title(
-        "Side by side",
-        f"Compare the attention maps of {('two', 'three', 'four', 'five', 'six')[len(names) - 2]} mechanisms on the same "
-        + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
-    )
+    count = ("two", "three", "four", "five", "six")[len(names) - 2]
+    with head:
+        title(
+            "Side by side",
+            f"Compare the attention maps of {count} mechanisms on the same "
+            + ("tokens. Shared parameters are equal." if controls.seeded else "queries and keys."),
+        )
     for sentence in errors:
         st.warning(sentence)
     # The row of controls under the title

@@ -62,6 +62,7 @@ from dashboard.page import (
     right_margin,
     separate,
     series_encoding,
+    settings_panel,
     source_of,
     source_panel,
     table,
@@ -70,7 +71,7 @@ from dashboard.page import (
     titled_figure,
     write_linked,
 )
-from dashboard.ui.mechanism import params_of
+from dashboard.ui.mechanism import Built, choice_state, params_of, take_built
 from dashboard.ui.run_controls import POLL_INTERVAL
 
 # The page's controls: the kernels and their conditions, and those of the implied weights.
@@ -153,7 +154,7 @@ def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
-    with st.expander("Which kernels, and their parameters"):
+    with settings_panel("Which kernels, and their parameters"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
             if any(param.key != study.TABLE for param in item.params):
@@ -422,11 +423,20 @@ def page() -> None:
         "Cost and speed",
         "Twice as many tokens cost exact attention four times the work. Some kernels cost less.",
     )
+    take_built("efficient", adopt, axes=("kernel",))
     # one fragment, which polls while a race runs
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
     details("Equations, papers and the code that just ran", _sources, key("sources"))
     next_page("efficient")
+
+
+def adopt(built: Built) -> None:
+    """Measure the kernel that was built elsewhere beside the usual ones."""
+    kernels = list(dict.fromkeys(["exact", *(one.key for one in built.values()), *study.USUAL]))
+    st.session_state[key("kernels")] = kernels[:MAX_KERNELS]
+    for choice in built.values():
+        st.session_state.update(choice_state(key("params"), choice))
 
 
 def running() -> study.Race | None:

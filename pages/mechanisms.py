@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from core.attention import AXES, AttentionConfig, ConfigError, Entry, Param, entry
+from core.attention import AXES, AttentionConfig, Choice, ConfigError, Entry, Param, entry
 from core.attention.config import example, example_config, needs, refusals
 from core.attention.cost import parameters
 from core.entries import Value, complete
@@ -52,7 +52,7 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.ui.mechanism import params_of
+from dashboard.ui.mechanism import Built, choice_state, params_of, take_built, watch_built
 from dashboard.ui.models import one_thread
 
 # The page's controls: an axis, a choice on it with its parameters, and the configs with and without it.
@@ -137,6 +137,7 @@ def page() -> None:
         "All mechanisms",
         f"Attention is one formula with six axes. Pick one of {count} choices to see its effect.",
     )
+    take_built("mechanisms", adopt)
     for sentence in FIELDS.refused():
         st.warning(sentence)
     axis = FIELDS.draw("axis", into=HERE).axis
@@ -178,6 +179,14 @@ def page() -> None:
     next_page("mechanisms")
 
 
+def adopt(built: Built) -> None:
+    """Show the first choice that was built elsewhere; of none, what the page opens with."""
+    plain_ones = {axis: choice for axis, choice in built.items() if not choice.parts}
+    axis = next(iter(plain_ones), "position")
+    choice = plain_ones.get(axis) or Choice(first_choice(axis))
+    st.session_state.update({key("axis"): axis, **choice_state(key(axis), choice)})
+
+
 @fragment
 def explore(axis: str) -> None:
     with st.grid(min_column_width=210, gap="small"):
@@ -186,6 +195,7 @@ def explore(axis: str) -> None:
     config = None
     try:
         config = config_of(axis, item.key, params)
+        watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         with one_thread():
             maps(axis, item, config, cached(compare, config))
     except (ConfigError, ValueError) as error:

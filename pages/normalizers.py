@@ -55,13 +55,14 @@ from dashboard.page import (
     number,
     plain,
     room,
+    settings_panel,
     source_of,
     source_panel,
     table,
     theme,
     title,
 )
-from dashboard.ui.mechanism import params_in_session, params_panel
+from dashboard.ui.mechanism import Built, params_in_session, params_panel, take_built, watch_built
 from dashboard.ui.models import one_thread
 
 # The page's controls: typed scores, their factor, the temperature, and the key that is picked.
@@ -71,6 +72,7 @@ MAX_SCORES, LARGEST = 32, 1e4
 NAMES = {item.key: item.name for item in AXES["normalizer"]}
 BASELINE = "softmax"
 MAX_CURVES = 4
+USUAL = "softmax", "sink", "sigmoid", "sparsemax"
 MAX_PILLS = 12  # keys; with more their names fit neither in pills nor under the bars
 MASKED = "x"
 TEMPERATURE = "temperature"
@@ -136,7 +138,7 @@ FIELDS = Fields(
     curves=MultiSelect(
         f"Up to {MAX_CURVES} normalizers",
         NAMES,
-        ("softmax", "sink", "sigmoid", "sparsemax"),
+        USUAL,
         max_options=MAX_CURVES,
         help="Each is a figure above and a curve below.",
     ),
@@ -165,7 +167,7 @@ def draw_controls() -> Values | None:
     factor = values.spread
     # under the picture, and before it in this run, as it has what the picture is drawn from
     picture = st.container()
-    with st.expander("Which normalizers, and their parameters"):
+    with settings_panel("Which normalizers, and their parameters"):
         chosen = FIELDS.draw("curves", "sink", into=HERE)
         # what has a control of its own
         params_panel(
@@ -477,8 +479,22 @@ def numbers(row: RowWeights, j: int) -> str:
 def page() -> None:
     st.html(STYLE)
     title("Normalizers", "A normalizer turns scores into weights. Here each gets the same scores.")
+    take_built("normalizers", adopt, axes=("normalizer",))
     explore()
     next_page("normalizers")
+
+
+def adopt(built: Built) -> None:
+    """Draw the normalizer that was built elsewhere first, and write its equation."""
+    choice = built.get("normalizer", Choice(BASELINE))
+    own = {TEMPERATURE: key(TEMPERATURE)} | (
+        {"start": key("sink")} if choice.key == SINK.key else {}
+    )
+    st.session_state.update(
+        {own.get(name, key(f"params:{choice.key}:{name}")): value for name, value in choice.params}
+    )
+    shown = dict.fromkeys([choice.key, *USUAL])
+    st.session_state.update({key("equation"): choice.key, key("curves"): list(shown)[:MAX_CURVES]})
 
 
 @fragment
@@ -501,6 +517,10 @@ def explore() -> None:
             with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
                 name = FIELDS.draw("equation", into=HERE).equation
                 row = next(row for row in rows if row.key == name)
+                watch_built(
+                    "normalizers",
+                    {"normalizer": next(c for c in controls.choices if c.key == name)},
+                )
                 parts = equation(row, controls.names, controls.picked, Ink.of(theme()).pick)
                 st.markdown(
                     r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"

@@ -51,6 +51,7 @@ from dashboard.page import (
     remembered,
     reruns_alone,
     room,
+    settings_panel,
     shared,
     source_of,
     source_panel,
@@ -59,7 +60,14 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.ui.mechanism import params_in_session, params_panel
+from dashboard.ui.mechanism import (
+    Built,
+    choice_state,
+    params_in_session,
+    params_panel,
+    take_built,
+    watch_built,
+)
 from dashboard.ui.models import one_thread
 
 # The page's controls: the sentence, the size of a head, the queries' length, and what the cells show.
@@ -282,8 +290,15 @@ def page() -> None:
         "Scores",
         "A score says how well a query and a key match. Here every rule scores the same queries and keys.",
     )
+    take_built("scores", adopt, axes=("score",))
     explore()
     next_page("scores")
+
+
+def adopt(built: Built) -> None:
+    """Write the equation of the score that was built elsewhere."""
+    choice = built.get("score", Choice(BASELINE))
+    st.session_state.update({key("equation"): choice.key, **choice_state(key("params"), choice)})
 
 
 @fragment
@@ -293,7 +308,7 @@ def explore() -> None:
     cut = tokenize(values.tokens, 64)
     # under the maps, and before them in this run, as it has what they are drawn from
     picture, why = st.container(), {}
-    with st.expander("Parameters that only some scores have"):
+    with settings_panel("Parameters that only some scores have"):
         params_panel("score", key=key("params"))
     for item in AXES["score"]:
         choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
@@ -387,6 +402,7 @@ def show(controls: Values) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         name = FIELDS.draw("equation", into=HERE, scores=[each.key for each in scores]).equation
         each = next(each for each in scores if each.key == name)
+        watch_built("scores", {"score": next(c for c in controls.choices if c.key == name)})
         parts = equation(each, controls.names, *cell, Ink.of(theme()).pick)
         st.markdown(
             r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"

@@ -248,6 +248,7 @@ def write_linked(page: str, name: str, pair: Pair | None) -> Pair | None:
 CURRENT = "page_reset:current"  # the key of the page that is drawn
 PENDING = "page_reset:pending"  # the key of the page to reset, the names in its link, and the values it gets
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
+BUILT = "built"  # the page on which a mechanism was last built, and its choices by axis
 INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
 PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they are not its name
 
@@ -276,6 +277,7 @@ def reset_page(target: st.Page, query: Mapping[str, Any]) -> None:
     page, link, values = st.session_state[PENDING]
     del st.session_state[PENDING], st.session_state[EMPTIED]
     forget_page(page, link)
+    st.session_state.pop(BUILT, None)
     st.session_state.update(values)
     st.switch_page(target, query_params=query)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,9 +24,9 @@ from core.attention import (
 )
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete
-from dashboard.draw.formats import plain
+from dashboard.draw.formats import choice_name, plain
 from dashboard.ui.fields import is_text, param_widget, unreadable
-from dashboard.ui.links import BOUND, KEEP
+from dashboard.ui.links import BOUND, BUILT, KEEP
 from dashboard.ui.panels import details, paragraph
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -610,3 +610,65 @@ def _take_preset(key: str) -> None:
         adopt(key, preset(name).config(current.d_model, current.num_heads))
     except ConfigError as error:
         store["refused"] = str(error)
+
+
+# One mechanism: what was last built on a page is what the next page opens with, until it is put back.
+
+
+Built = dict[str, Choice]  # by axis, without what the default attention has
+
+
+def set_built(page: str, choices: Mapping[str, Choice]) -> None:
+    """Note what was built on a page, for the pages after it."""
+    whole = {axis: complete(choice, AXES[axis], axis) for axis, choice in choices.items()}
+    built = {axis: choice for axis, choice in whole.items() if choice != getattr(PLAIN, axis)}
+    st.session_state[BUILT] = page, built
+
+
+def watch_built(page: str, choices: Mapping[str, Choice]) -> None:
+    """Note what a page shows once a control changes it: what it opens with was not built there."""
+    before, state = f"{page}:before", st.session_state
+    if state.setdefault(before, choices) != choices:
+        state[before] = choices
+        set_built(page, choices)
+
+
+def take_built(
+    page: str,
+    adopt: Callable[[Built], None],
+    *,
+    axes: Collection[str] = tuple(AXES),
+    linked: bool | None = None,
+) -> None:
+    """Open a page with what was built on another one, and say so; call it before the page's widgets are drawn.
+
+    `adopt` sets the widgets to these choices of `axes`, with none to the page's own. What the link says of the page
+    (`linked`) wins.
+    """
+    state, taken = st.session_state, f"{page}:taken"
+    origin, built = state.get(BUILT, ("", {}))
+    built = {axis: choice for axis, choice in built.items() if axis in axes}
+    if linked is None:
+        linked = any(name.startswith(f"{page}:") for name in st.query_params)
+
+    def put(choices: Built) -> None:
+        state[taken] = choices
+        state.pop(f"{page}:before", None)  # so that taking it over does not count as building it
+        adopt(choices)
+
+    def put_back() -> None:
+        state.pop(BUILT, None)
+        put({})
+
+    if origin == page:
+        state[taken] = built  # nothing to take over
+        return
+    if built != state.get(taken, {}):
+        if linked:
+            return
+        put(built)
+    if built:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            names = " + ".join(choice_name(axis, choice) for axis, choice in built.items())
+            st.markdown(f"Your mechanism: **{plain(names)}**", width="content")
+            st.button("Put back", key=f"{page}:put_back", type="tertiary", on_click=put_back)

@@ -251,6 +251,11 @@ def details(label: str, draw: Callable[[], object], key: str | None = None) -> N
             draw()
 
 
+def settings_panel(label: str) -> Any:
+    """An expander of controls: they run while it is closed, too, as the link holds their values."""
+    return st.expander(label)
+
+
 def placeholder(text: str, height: int = 420) -> None:
     with st.container(
         border=True, height=height, vertical_alignment="center", horizontal_alignment="center"

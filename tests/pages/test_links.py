@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import Choice
 from core.tasks import TaskConfig, make_task
 from core.training import recommended
-from dashboard.ui.links import PENDING, forget_page
+from dashboard.ui.links import BUILT, PENDING, forget_page
 from dashboard.ui.panels import SHOW
 from tests.pages.app import (
     Case,
@@ -290,12 +290,13 @@ def test_the_keys_of_a_page_are_those_of_its_name_and_of_its_link(monkeypatch):
 def test_a_reset_page_opens_as_at_first():
     app = open_at("mechanisms", "mechanisms:", axis="Kernels")
     app.session_state["masks:other"] = "stays"
+    app.session_state[BUILT] = "scores", {"score": Choice("cosine")}
     assert_case(app, Case(controls={"mechanisms:axis": "kernel"}))
     app.session_state[PENDING] = ("mechanisms", ["mechanisms:axis"], {})
     assert not app.run().button_group  # the widgets leave the browser
     at_first = {"mechanisms:axis": "position", "masks:other": "stays"}
     assert_case(app.run(), Case(controls=at_first, query={"mechanisms:axis": None}))
-    assert PENDING not in app.session_state
+    assert PENDING not in app.session_state and BUILT not in app.session_state
 
 
 # A button that starts runs starts one for the same settings, however often it is pressed while that one goes on.

@@ -848,3 +848,73 @@ test_what_mechanisms_says = page_cases(
     },
     prefix="mechanisms:",
 )
+
+
+# One mechanism: what was built on a page is what the next one opens with, until it is put back.
+
+
+def go(at, page):
+    """The page as the sidebar opens it, which leaves the link behind."""
+    for name in list(at.query_params):
+        del at.query_params[name]
+    return at.switch_page(f"../pages/{page}.py").run()
+
+
+YOURS = "Your mechanism: **{}**"
+
+
+def test_what_was_built_on_one_page_opens_the_next():
+    at = open_mechanisms()
+    assert "Your mechanism" not in page_text(go(at, "scores")), "nothing was built"
+    at = go(at, "mechanisms")
+    at.segmented_control(key="mechanisms:axis").set_value("score").run()
+    at = set_control("mechanisms:", at, "selectbox", "score", "cosine")
+    assert "Your mechanism" not in page_text(at), "it was built here"
+    at = go(at, "scores")
+    assert YOURS.format("Cosine") in page_text(at)
+    assert at.selectbox(key="scores:equation").value == "cosine"
+    assert "Your mechanism" not in page_text(go(at, "normalizers")), "a score is no normalizer"
+    at = go(at, "compare")
+    assert YOURS.format("Cosine") in page_text(at)
+    names = ["Dot product", "Cosine", "ALiBi", "Local window"]
+    assert at.selectbox(key="compare:minuend").options == names
+    assert at.selectbox(key="compare:minuend").value == 1
+    at = at.button(key="compare:put_back").click().run()
+    assert at.selectbox(key="compare:minuend").options == [names[0], *names[2:], "Linear"]
+    at = go(at, "scores")
+    assert "Your mechanism" not in page_text(at)
+    assert at.selectbox(key="scores:equation").value == "scaled_dot"
+
+
+def test_a_normalizer_and_a_kernel_go_along_with_their_parameters():
+    at = put_normalizers(open_normalizers(), "number_input", "params:top_k:k", 2)
+    at = put_normalizers(at, "selectbox", "equation", "top_k")
+    at = go(at, "mechanisms")
+    assert YOURS.format("Top-k") in page_text(at)
+    assert at.selectbox(key="mechanisms:normalizer").value == "top_k"
+    assert at.number_input(key="mechanisms:normalizer:top_k:k").value == 2
+    at.segmented_control(key="mechanisms:axis").set_value("kernel").run()
+    at = set_control("mechanisms:", at, "selectbox", "kernel", "nystrom")
+    at = set_control("mechanisms:", at, "number_input", "kernel:nystrom:landmarks", 3)
+    at = go(at, "efficient")
+    assert YOURS.format("Nyström") in page_text(at)
+    assert "nystrom" in at.multiselect(key="efficient:kernels").value
+    assert at.number_input(key="efficient:params:nystrom:landmarks").value == 3
+    assert (
+        "nystrom"
+        not in at.button(key="efficient:put_back")
+        .click()
+        .run()
+        .multiselect(key="efficient:kernels")
+        .value
+    )
+
+
+def test_the_link_of_a_page_wins_over_what_was_built():
+    at = put_normalizers(open_normalizers(), "selectbox", "equation", "hard")
+    for name in list(at.query_params):
+        del at.query_params[name]
+    at.query_params["mechanisms:axis"] = "Masks"
+    at = at.switch_page("../pages/mechanisms.py").run()
+    assert at.segmented_control(key="mechanisms:axis").value == "mask"
+    assert "Your mechanism" not in page_text(at)
