@@ -286,6 +286,13 @@ GROUPS: dict[str, tuple[Step | Place, ...]] = {
                     "Look up a term.",
                     section="Glossary",
                 ),
+                Step(
+                    "quiz",
+                    "Quiz",
+                    ":material/quiz:",
+                    "Answer eight questions about the path.",
+                    section="Quiz",
+                ),
             ),
         ),
         Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),

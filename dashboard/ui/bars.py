@@ -323,6 +323,7 @@ def _introduce(lesson: Lesson) -> None:
 
 TOUR_SENTENCE = "The cat chased a mouse"
 TOUR_LINK = "tour"  # the stop in the link
+RECAP = "quiz:recap"  # the session's key of the panel that says what each stop showed; open after the tour
 TOUR_AT = "tour:at"  # the session key of the stop; None or absent while no tour runs
 TOUR_BEFORE = "tour:before"  # the session's values of the stop's page before the tour set them; absent where it set none
 
@@ -334,10 +335,11 @@ TOUR_STYLE = """<style>@media (max-width: 640px) and (min-height: 600px) {
 
 @dataclass(frozen=True)
 class Stop:
-    """A page, the query parameters that set its controls, and a sentence about what is seen."""
+    """A page, the query parameters that set its controls, a sentence about what is seen, and one for the recap."""
 
     page: str
     sentence: str
+    showed: str
     query: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
@@ -346,12 +348,14 @@ STOPS = (
         "why",
         "Each point is a translator, with **one vector** or with **attention**. All of them translate most "
         "short sentences without a mistake. Predict below what happens to long sentences.",
+        "One vector forgets long sentences; attention reads every word again.",
     ),
     Stop(
         "one_query",
         "Here **cat** is the query: it is compared with every word. Predict below which word gets the "
         "largest weight, then pick **5 Normalize**: the blue bars are the weights. This model is not "
         "trained yet.",
+        "A query is compared with every key; the softmax makes weights of the scores.",
         {"one:start": "simple", "one:tokens": TOUR_SENTENCE, "one:query": "cat"},
     ),
     Stop(
@@ -359,11 +363,13 @@ STOPS = (
         "A trained model has many heads: Head 0, Head 1 and so on, each with its own map. A row is a word "
         "that attends; the more a cell stands out, the larger its weight. In Head 1, **it** attends most "
         "to **animal**.",
+        "Each head has its own map, and can follow its own relation.",
     ),
     Stop(
         "positions",
         "Attention alone does not know the order of words: shuffle them, and the output of each word "
         "stays the same. With positions it changes, by the numbers below the words.",
+        "Without positions, attention does not see the order of words.",
         {
             "positions:position": "Sinusoidal · 2017",
             "positions:idea": "Shuffle the words",
@@ -374,17 +380,20 @@ STOPS = (
         "masks",
         "A model that predicts the next word must not see it. ✓ means may attend, ✕ may not: each word "
         "attends to itself and to the words before it.",
+        "A causal mask hides the words that come later.",
         {"masks:tokens": TOUR_SENTENCE},
     ),
     Stop(
         "transformer",
         "A whole model: the input enters at the bottom, the output leaves at the top. Some of the "
         "blocks are attention. Press a block to see what it computes.",
+        "A Transformer stacks attention and feed-forward blocks.",
     ),
     Stop(
         "train",
         "This small model learned to write letters in reverse order. The map shows which letter it attends "
         "to for each that it writes: an anti-diagonal. Press Train to watch one form.",
+        "Training forms the weights: the map of reversing is an anti-diagonal.",
     ),
 )
 
@@ -429,12 +438,13 @@ def tour_bar(page: str) -> None:
             "Finish" if at == last else "Next stop",
             key="tour:next",
             icon=":material/arrow_forward:",
-            help="End the tour on Start here" if at == last else "The next stop of the tour",
+            help="End the tour with a quiz" if at == last else "The next stop of the tour",
         ):
             if at < last:
                 open_stop(at + 1)
             _tour_end()
-            st.switch_page(step_of("start").page(), query_params={})
+            st.session_state[RECAP] = True
+            st.switch_page(step_of("quiz").page(), query_params={})
         st.button(
             "Skip",
             key="tour:skip",

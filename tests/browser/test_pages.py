@@ -62,7 +62,7 @@ CHECK = r"""() => {
 
 NAMES = {"" if step.default else step.key: step.title for step in STEPS}
 # Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
-WORDS = ("cards", "claims", "glossary", "lessons", "questions", "report")
+WORDS = ("cards", "claims", "glossary", "lessons", "questions", "quiz", "report")
 # Pages with every kind of control between them; the snapshots have all pages.
 LINKED = ("one_query", "train")
 # Pages with every component and every kind of figure between them: these are seen on a second screen, in the other theme.

@@ -58,6 +58,7 @@ WITHOUT = (
     "glossary",
     "lessons",
     "questions",
+    "quiz",
 )  # pages of words, strips and links
 # A label that several pages explain in different words, and the one thing that all of them mean by it.
 SHARED_LABELS = {

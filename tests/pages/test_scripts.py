@@ -19,7 +19,7 @@ from tests.close import tolerance
 from tests.pages.app import assert_results, open_at, pictures_of, script_of
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTHING = ("glossary", "lessons", "report")  # pages that compute nothing
+NOTHING = ("glossary", "lessons", "quiz", "report")  # pages that compute nothing
 SOURCE = Source("Page", "2026-11-23", {}, {})
 # What is left, mostly modules, is garbage no more: going through all of it would take half a second a notebook.
 RESET = "%reset -f\nimport gc\ngc.freeze()\ndel gc"

@@ -121,7 +121,7 @@ def test_the_tour_sets_the_controls_of_each_page_and_ends():
         for name, value in stop.query.items():  # the link leaves a default out
             assert app.query_params.get(name, [value]) in (value, [value]), (stop.page, name)
         app.button(key="tour:next").click().run()
-    assert_says(app, "# Start here", "0 of 6 stops visited, without the tour")
+    assert_says(app, "# Quiz", "1 of 8.", *(stop.showed for stop in bars.STOPS))
     assert "Tour, " not in page_text(app)
 
 

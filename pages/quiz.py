@@ -1,0 +1,143 @@
+"""Quiz: eight questions about the path, with numbers drawn anew; the end of the tour, and what each stop showed."""
+
+import streamlit as st
+
+from core.studies.quiz import Drawn, quiz
+from dashboard.page import (
+    READS,
+    Tile,
+    between,
+    cached,
+    caption,
+    details,
+    fact,
+    fragment,
+    link_value,
+    multiples,
+    next_page,
+    paragraph,
+    plain,
+    step_of,
+    sync_visits,
+    title,
+)
+from dashboard.ui.bars import RECAP, STOPS
+
+key = "quiz:{}".format  # a widget's key, which is also its name in the link
+SEED, ANSWERS, AT = key("seed"), key("answers"), key("at")
+COUNT, OPTIONS, MAX_SEED = 8, 4, 999
+
+
+def given(text: str) -> str:
+    """The picked options of a link, a digit for each answered question."""
+    if len(text) > COUNT or not set(text) <= set("0123"):
+        raise ValueError(f"expected at most {COUNT} digits from 0 to {OPTIONS - 1}")
+    return text
+
+
+def page() -> None:
+    title("Quiz", "Eight questions about the path, with new numbers each time.")
+    answer_questions()
+    details("What each stop of the path showed", recap, RECAP)
+    next_page("quiz")
+
+
+@fragment
+def answer_questions() -> None:
+    link_value(SEED, 0, between(0, MAX_SEED, int))
+    link_value(ANSWERS, "", given)
+    link_value(AT, 0, between(0, COUNT, int))
+    state = st.session_state
+    seed, answers = state.setdefault(SEED, 0), state.setdefault(ANSWERS, "")
+    at = min(state.setdefault(AT, 0), len(answers))  # one opens once those before it are answered
+    drawn = cached(quiz, seed)
+    if at < COUNT:
+        answer_question(drawn[at], seed, answers, at)
+    else:
+        result(drawn, answers)
+
+
+def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
+    paragraph(f"**{at + 1} of {COUNT}.** {question.text}", width=540)
+    if question.maps is not None:
+        multiples(
+            [Tile(f"Head {head}", "", each) for head, each in enumerate(question.maps.weights)],
+            question.maps.rows,
+            question.maps.columns,
+            key=key("maps"),
+            reads=READS["cross"],
+        )
+    answered = at < len(answers)
+    name = key(f"{seed}:{at}")
+    st.pills(
+        "Your answer",
+        range(OPTIONS),
+        default=int(answers[at]) if answered else None,
+        format_func=question.options.__getitem__,
+        key=name,
+        label_visibility="collapsed",
+        disabled=answered,
+        on_change=take,
+        args=(name,),
+    )
+    if answered:
+        fact(f"**{verdict(question, answers[at])}** {plain(question.why)}")
+        st.button(
+            "Next question" if at + 1 < COUNT else "Your result",
+            key=key("next"),
+            icon=":material/arrow_forward:",
+            type="primary",
+            on_click=begin,
+            args=(seed, answers, at + 1),
+        )
+
+
+def verdict(question: Drawn, answer: str) -> str:
+    return "Right." if int(answer) == question.answer else "Not right."
+
+
+def take(name: str) -> None:
+    """Note the picked option of the question that is open."""
+    if (picked := st.session_state[name]) is not None:
+        st.session_state[ANSWERS] += str(picked)
+
+
+def begin(seed: int, answers: str, at: int) -> None:
+    """Open a question of a seed, after these answers."""
+    st.session_state.update({SEED: seed, ANSWERS: answers, AT: at})
+
+
+def result(drawn: tuple[Drawn, ...], answers: str) -> None:
+    pairs = list(zip(drawn, answers, strict=True))
+    wrong = [question for question, answer in pairs if int(answer) != question.answer]
+    fact(f"**{COUNT - len(wrong)} of {COUNT}** answers are right.")
+    if wrong:
+        st.markdown("**What to see again**")
+    for question in wrong:
+        step = step_of(question.page)
+        st.page_link(step.page(), label=step.title, icon=step.icon)
+        caption(f"{question.text} **{plain(question.options[question.answer])}**. {question.why}")
+    st.button(
+        "New numbers",
+        key=key("again"),
+        icon=":material/shuffle:",
+        on_click=begin,
+        args=((st.session_state[SEED] + 1) % (MAX_SEED + 1), "", 0),
+    )
+
+
+def recap() -> None:
+    """What each stop showed, with a link back, and which were opened."""
+    visited = sync_visits()
+    caption(f"{len(visited)} of {len(STOPS)} pages opened.")
+    for stop in STOPS:
+        step = step_of(stop.page)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.page_link(
+                step.page(),
+                label=f"{'✓ ' if stop.page in visited else ''}{step.title}",
+                icon=step.icon,
+                width=240,
+                query_params=dict(stop.query),
+            )
+            paragraph(stop.showed, width=540)
