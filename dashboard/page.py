@@ -138,6 +138,7 @@ from dashboard.ui.links import (
     write_start,
 )
 from dashboard.ui.panels import (
+    PROSE,
     Move,
     Question,
     answered,

@@ -33,6 +33,7 @@ from core.studies import compare as study
 from core.tokens import tokenize
 from dashboard.page import (
     KEEP,
+    PROSE,
     Cell,
     Script,
     Tile,
@@ -867,7 +868,8 @@ def _draw_result(
         _difference(controls, results, names, tokens, cell, tiles)
         measure = cost_table(controls, names, results)
         labels = [names[index] for index in tiles]
-        caption(caption_text(controls, tokens, [results[index] for index in tiles], labels))
+        said = caption_text(controls, tokens, [results[index] for index in tiles], labels)
+        caption(said, width=PROSE)
         details(
             "Equations with their numbers, papers and the code that just ran",
             partial(sources, controls, names, results, tokens, cell),
@@ -1007,7 +1009,7 @@ def cost_table(
         f"{study.ROUNDS} runs. FLOPs: its matrix products. Entropy is in nats; distance is the mean distance of the "
         "weight, in tokens."
     )
-    caption(" ".join([conditions, *notes]))
+    caption(" ".join([conditions, *notes]), width=PROSE)
     new = not st.session_state.get(VISITED) and any(
         (config, controls.length) not in done for config in possible
     )

@@ -26,6 +26,7 @@ from core.tokens import labels, tokenize
 from dashboard.page import (
     CATEGORIES,
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -403,7 +404,8 @@ def _conditions(result: study.Result, kernels: Sequence[str], example: bool) -> 
         f"{study.ROUNDS} runs. A query sees {keys}{window}. {result.machine}. Dotted lines are calculated from the "
         "formula of a forward pass: FLOPs of its matrix products at the speed of the last point, and memory on a CPU, "
         f"within about a quarter. “Grows as” is fitted to the last {LAST} lengths. Error: |output − exact output| / |exact "
-        f"output| on random q, k, v.{rest}"
+        f"output| on random q, k, v.{rest}",
+        width=PROSE,
     )
 
 
@@ -734,5 +736,6 @@ def implied_weights() -> None:
                 "values. Error: the mean difference from the weights of exact attention.",
                 *errors,
             ]
-        )
+        ),
+        width=PROSE,
     )

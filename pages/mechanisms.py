@@ -27,6 +27,7 @@ from core.studies.mechanisms import (
 )
 from dashboard.page import (
     HERE,
+    PROSE,
     Cell,
     Fields,
     Script,
@@ -128,6 +129,7 @@ show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": af
 # The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
 
 
+MEASURE = 540  # pixels: 75 signs of a paragraph
 MIN_NUMBER = 5e-3  # a smaller change of a number is not written
 
 
@@ -192,17 +194,19 @@ def explore(axis: str) -> None:
     with st.grid(min_column_width=210, gap="small"):
         item = entry(axis, FIELDS.draw(axis, into=HERE)[axis])
         params = params_of(item, key=key(axis))
-    config = None
+    config, conditions = None, ""
     try:
         config = config_of(axis, item.key, params)
         watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         with one_thread():
-            maps(axis, item, config, cached(compare, config))
+            conditions = maps(axis, item, config, cached(compare, config))
     except (ConfigError, ValueError) as error:
         st.error(str(error))
     st.latex(item.latex)
     paper = f" [{item.paper} {item.year}]({item.url})." if item.url else ""
-    paragraph(f"{item.meaning}{paper}")
+    paragraph(f"{item.meaning}{paper}", width=MEASURE)
+    if conditions:
+        caption(conditions, width=PROSE)
     if item.params:
         # Each parameter with its meaning and bounds, as Markdown
         rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
@@ -216,7 +220,8 @@ def explore(axis: str) -> None:
         details("The code that just ran", partial(source, axis, item, config), key("code"))
 
 
-def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) -> None:
+def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) -> str:
+    """Draw the maps and their sentence; returns the conditions under which they hold."""
     add_script(partial(script, item, config, result))
     size = len(TOKENS)
     linked = read_linked("mechanisms", key("pin"), (size, size))
@@ -252,7 +257,7 @@ def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) ->
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
     fact(entry_sentence(item, result.before, result.after, *(pin or (query, column))))
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
-    caption(
+    return (
         f"Head {result.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
         f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
         f"numbers are computed, but which key a query prefers has no meaning.{implied * result.implied}"

@@ -26,6 +26,7 @@ from dashboard.draw.curves import Curve, curve_table, fixed_chart
 from dashboard.page import (
     HERE,
     PICK,
+    PROSE,
     SIGNED,
     WEIGHTS,
     Cell,
@@ -581,7 +582,8 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
     borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
     caption(
         f"{where}{times} Temperature τ = {controls.temperature:g}. A dashed bar is weight that goes to {NO_KEY}. "
-        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}"
+        f"Entropy is in nats. A score has a gradient if training changes it.{borrowed if hard else ''}",
+        width=PROSE,
     )
 
 

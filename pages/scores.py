@@ -20,6 +20,7 @@ from core.tokens import SENTENCE, labels, tokenize
 from dashboard.page import (
     HERE,
     MAX_TILES,
+    PROSE,
     Cell,
     Fields,
     Frames,
@@ -375,7 +376,8 @@ def explore() -> None:
         f"score with random parameters, on {PROBE_TOKENS} random queries and keys of D = "
         f"{PROBE_DIMS}: the rank of the matrix of scores; whether s(a, b) = s(b, a); the factor by which a "
         "score grows when the query is doubled; the mean change of a score, in standard deviations, when queries "
-        "and keys are rotated by the same rotation."
+        "and keys are rotated by the same rotation.",
+        width=PROSE,
     )
     st.button(
         "Measure on this machine",
@@ -423,7 +425,8 @@ def show(controls: Values) -> None:
                 *equal,
                 *controls.notes,
             ]
-        )
+        ),
+        width=PROSE,
     )
 
 

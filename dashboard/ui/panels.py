@@ -177,8 +177,11 @@ def paragraph(text: str, **layout: Any) -> None:
     st.markdown(explain_markdown(text), unsafe_allow_html=True, **layout)
 
 
-def caption(text: str) -> None:
-    st.caption(explain_markdown(text), unsafe_allow_html=True)
+PROSE = 460  # pixels: 75 signs of a caption
+
+
+def caption(text: str, **layout: Any) -> None:
+    st.caption(explain_markdown(text), unsafe_allow_html=True, **layout)
 
 
 def field_error(error: object) -> None:
