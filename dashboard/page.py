@@ -34,6 +34,7 @@ from dashboard.draw.formats import (
     percent,
     plain,
     plural,
+    rounded,
     rule,
     score,
     shorten,

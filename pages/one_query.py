@@ -27,6 +27,7 @@ from core.attention.positions import enters, entries_of
 from core.entries import complete
 from core.seeding import seeded_layer
 from core.studies import one_query as study
+from core.studies.heads import MINILM_TEXT
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.step_view import (
@@ -54,7 +55,6 @@ from dashboard.page import (
     Values,
     add_script,
     added,
-    answered,
     attention_import,
     between,
     cached,
@@ -81,6 +81,7 @@ from dashboard.page import (
     predict,
     read_start,
     room,
+    rounded,
     rule,
     series_encoding,
     source_of,
@@ -167,10 +168,9 @@ def names_of(values: Values) -> tuple[str, ...]:
     return labels(tokenize(values.tokens).tokens)
 
 
-def quiet(values: Values, width: int, is_list: bool) -> dict[str, Any]:
-    """Further arguments of a control that stands beside its label: pills that wrap, or a list of this width."""
-    more = {"width": room(width)} if is_list else {"wrap": True}
-    return {"label_visibility": "collapsed", **more}
+def fitted(width: int, is_list: bool) -> dict[str, Any]:
+    """Further arguments of a control beside others: pills that wrap, or a list of this width."""
+    return {"width": room(width)} if is_list else {"wrap": True}
 
 
 def change_source() -> None:
@@ -252,21 +252,24 @@ FIELDS = Fields(
         pills=True,
         max_options=MAX_ROW_PILLS,
         when=names_of,
-        also=lambda values: quiet(values, 260, len(values.names) > MAX_ROW_PILLS),
+        also=lambda values: fitted(260, len(values.names) > MAX_ROW_PILLS),
+        help="The word whose attention is computed step by step",
     ),
     head=Segmented(
         "Head",
         lambda values: range(values.heads or 1),  # typed matrices are one head
         pills=True,
         max_options=MAX_HEAD_PILLS,
-        also=lambda values: quiet(values, 90, (values.heads or 1) > MAX_HEAD_PILLS),
+        also=lambda values: fitted(90, (values.heads or 1) > MAX_HEAD_PILLS),
+        help="The head that is shown, counted from 0",
     ),
     half=Segmented(
-        "Half",
+        "Map",
         lambda values: range(values.maps),
         pills=True,
         max_options=MAX_HEAD_PILLS,
-        also=lambda values: quiet(values, 90, values.maps > MAX_HEAD_PILLS),
+        also=lambda values: fitted(90, values.maps > MAX_HEAD_PILLS),
+        help="The projection combines these maps into one; steps 1 to 4 show the picked one.",
     ),
 )
 
@@ -386,8 +389,9 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         st.query_params[key("matrices")] = text
 
 
-def _draw_more() -> None:
-    source = FIELDS.draw("source", into=HERE).source
+def draw_settings(grid: DeltaGenerator) -> None:
+    with grid.cell(column_span=2):
+        source = FIELDS.draw("source", into=HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
     put("preset", preset_of(values.config) or CUSTOM)
@@ -398,19 +402,21 @@ def _draw_more() -> None:
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
         item.key: preset_label(item.key) for item in PRESETS
     }
-    st.selectbox(
-        "Preset",
-        list(names),
-        key=key("preset"),
-        format_func=names.__getitem__,
-        on_change=_apply_preset,
-        help="A published mechanism; it sets all six choices below",
-    )
-    for line in sentences(values):
-        st.caption(plain(line))
-    sizes = FIELDS.draw("d_model", "heads", into=HERE, source=source)
-    if not typed:
-        note_heads(key("d_model"), sizes.d_model, sizes.heads)
+    with grid.cell(column_span=2):
+        st.selectbox(
+            "Preset",
+            list(names),
+            key=key("preset"),
+            format_func=names.__getitem__,
+            on_change=_apply_preset,
+            help="A published mechanism; it sets all six choices below",
+        )
+        for line in sentences(values):
+            st.caption(plain(line))
+    with grid.cell(column_span=2):
+        sizes = FIELDS.draw("d_model", "heads", "seed", into=HERE, source=source)
+        if not typed:
+            note_heads(key("d_model"), sizes.d_model, sizes.heads)
     for axis in AXES:
         if axis == "projection" and typed:
             continue
@@ -420,50 +426,36 @@ def _draw_more() -> None:
             hidden = {
                 item.key for item in AXES[axis] if item.enters == "x" or "reads x" in item.traits
             }
-        draw_choice(
-            axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
-        )
-        if axis == "mask":
-            FIELDS.draw("real", into=HERE, **read_controls())
-    FIELDS.draw("seed", into=HERE)
+        with grid.cell(column_span=2):
+            draw_choice(
+                axis, axis.capitalize(), base_of(axis), key=key(axis), help=note, without=hidden
+            )
+            if axis == "mask":
+                FIELDS.draw("real", into=HERE, **read_controls())
 
 
-def draw_picks(values: Values) -> None:
+def draw_picks(values: Values, row: DeltaGenerator) -> None:
+    """Draw the query, the head and the map beside the sentence, in `row`, and the steps below."""
     last = last_word(values.names)
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
     put("default_query", last)
-    projection = entry("projection", values.config.projection.key).name
-    picks = {"query": ("Query", "The word whose attention is computed step by step")}
+    FIELDS.draw("query", into=row, **values)
     if values.config.num_heads > 1:
-        picks["head"] = "Head", "The head that is shown, counted from 0"
+        FIELDS.draw("head", into=row, **values)
     if values.maps > 1:
-        note = f"{projection} combines these maps into one; steps 1 to 4 show the picked one."
-        picks["half"] = "Map", note
-    with st.container(
-        horizontal=True, vertical_alignment="center", gap="small", key=key("selection")
-    ):
-        for name, (label, meaning) in picks.items():
-            if name == "head":
-                st.space("stretch")
-            st.markdown(label, width="content", help=meaning)
-            FIELDS.draw(name, into=HERE, **values)
-    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key=key("steps")):
-        st.markdown(
-            "Step", width="content", help="The six steps from the word vectors to the output"
-        )
+        FIELDS.draw("half", into=row, **values)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=key("steps")):
         stage = FIELDS.draw("stage", into=HERE).stage
         put("shown_stage", stage)
-        st.space("stretch")
-        for name, step, end in (("back", -1, 1), ("next", 1, 6)):
-            st.button(
-                name.capitalize(),
-                icon=f":material/arrow_{'back' if step < 0 else 'forward'}:",
-                # From the server's own stage: a second press that interrupts a run brings the browser's older one.
-                on_click=lambda step=step: move_stage(get("shown_stage") + step),
-                disabled=stage == end,
-                key=key(name),
-            )
+        st.button(
+            "Next",
+            icon=":material/arrow_forward:",
+            # From the server's own stage: a second press that interrupts a run brings the browser's older one.
+            on_click=lambda: move_stage(get("shown_stage") + 1),
+            disabled=stage == 6,
+            key=key("next"),
+        )
 
 
 def move_stage(stage: int) -> None:
@@ -670,15 +662,24 @@ def project(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tu
     return symbols, pick(f"q_{{{latex_name(reading.name, i)}}}") + " = " + vector(reading.q[i])
 
 
-def products(left: np.ndarray, right: np.ndarray, most: int) -> list[str]:
-    """The first products of two vectors, and the sum of the others, so that what is shown adds up."""
+def equals(shown: float, result: float) -> str:
+    """= where the numbers as they are drawn give the result as it is drawn, else ≈."""
+    return "=" if number(shown) == number(result) else r"\approx"
+
+
+def products(
+    left: np.ndarray, right: np.ndarray, most: int, result: float
+) -> tuple[list[str], str]:
+    """The first products of two vectors and the sum of the others, then = or ≈, as what is shown adds up to the result."""
+    shown = [rounded(a) * rounded(b) for a, b in zip(left[:most], right[:most], strict=True)]
     terms = [
         rf"{signed(a)} \cdot {signed(b)}" for a, b in zip(left[:most], right[:most], strict=True)
     ]
     if len(left) > most:
-        rest = signed(float(left[most:] @ right[most:]))
-        terms.append(rf"\underbrace{{{rest}}}_{{{len(left) - most}\text{{ more}}}}")
-    return terms
+        rest = float(left[most:] @ right[most:])
+        shown.append(rounded(rest))
+        terms.append(rf"\underbrace{{{signed(rest)}}}_{{{len(left) - most}\text{{ more}}}}")
+    return terms, equals(sum(shown), result)
 
 
 def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -687,20 +688,20 @@ def score(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     if not math.isclose(float(reading.q[i] @ reading.k[j]), result, rel_tol=1e-4, abs_tol=1e-4):
         rule = re.sub(r" */ *\\sqrt\{D\}$", "", first_latex("score", config.score))
         return f"s_{{ij}} = {rule}", f"{left} = {value}"
-    return (
-        r"s_{ij} = q_i \cdot k_j",
-        f"{left} = {' + '.join(products(reading.q[i], reading.k[j], 4))} = {value}",
-    )
+    terms, sign = products(reading.q[i], reading.k[j], 4, result)
+    return r"s_{ij} = q_i \cdot k_j", f"{left} = {' + '.join(terms)} {sign} {value}"
 
 
 def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i, dims = reading.query, reading.q.shape[1]
-    symbols, live = "s_{ij}", latex(reading.raw[i, j])
+    symbols, live, shown = "s_{ij}", latex(reading.raw[i, j]), rounded(reading.raw[i, j])
     if reading.scale != 1 and is_root(reading):
         symbols, live = r"\frac{s_{ij}}{\sqrt{D}}", rf"\frac{{{live}}}{{\sqrt{{{dims}}}}}"
+        shown /= dims**0.5
     elif reading.scale != 1:
         factor = latex(reading.scale)
         symbols, live = rf"{factor}\, s_{{ij}}", rf"{factor} \cdot {signed(reading.raw[i, j])}"
+        shown *= rounded(reading.scale)
     rules = [
         first_latex("position", leaf)
         for leaf in config.position.leaves()
@@ -709,6 +710,7 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
     rule = (r",\quad " if any("arrow" in rule for rule in rules) else " + ").join(rules)
     if reading.bias is not None:
         live += added(float(reading.bias[i, j]))
+        shown += rounded(reading.bias[i, j])
         if not reading.adjusted:
             symbols += rule if rule.startswith("-") else f" + {rule}"
     left, result = (
@@ -720,7 +722,8 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
             rule if "=" in rule or "arrow" in rule else f"b_{{ij}} = {rule}",
             rf"{left}:\ {live} \;\to\; {result}",
         )
-    return f"b_{{ij}} = {symbols}", f"{left} = {live} = {result}"
+    sign = equals(shown, reading.scores[i, j])
+    return f"b_{{ij}} = {symbols}", f"{left} = {live} {sign} {result}"
 
 
 def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -784,8 +787,12 @@ def softmax(
     terms += r" + \cdots" if len(allowed) > MAX_TERMS else ""
     live = rf"{left} ={BREAK}\frac{{e^{{{latex(powers[j])}}}}}{{{terms}}}"
     if max(abs(p) for p in powers.values()) < 8:  # above it e^s is a long number
-        total = sum(math.exp(p) for p in powers.values())
-        live += rf"{BREAK}= \frac{{{latex(math.exp(powers[j]))}}}{{{latex(total)}}}"
+        top_value, total = math.exp(powers[j]), sum(math.exp(p) for p in powers.values())
+        drawn = math.exp(rounded(powers[j])), sum(math.exp(rounded(p)) for p in powers.values())
+        sign = max(equals(drawn[0], top_value), equals(drawn[1], total))  # ≈ where either differs
+        live += rf"{BREAK}{sign} \frac{{{latex(top_value)}}}{{{latex(total)}}}"
+        sign = equals(rounded(top_value) / rounded(total), reading.weights[i, j])
+        return symbols, f"{live} {sign} {value}"
     return symbols, f"{live} = {value}"
 
 
@@ -1159,7 +1166,6 @@ MEANING = {
 }
 
 NAMES = ["without √D", "divided by √D"]
-WEIGHTS = 5  # the stage whose picture tells the answer of the question
 STRUT = r"\rule[-1em]{0pt}{2.35em}"
 
 
@@ -1170,27 +1176,15 @@ def page() -> None:
     )  # before a widget takes its value out of the link
     title(
         "One query, step by step",
-        "You will understand how one word's query, key and value lead to its output.",
+        "How one word's query, key and value lead to its output.",
     )
     explore()
     root_of_d()
     next_page("one_query")
 
 
-@fragment
-def explore() -> None:
-    refused = st.container()
-    source = FIELDS.read("source").source
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        FIELDS.draw("tokens", into=HERE, source=source)
-        with st.popover(
-            "More",
-            icon=":material/tune:",
-            key=key("more"),
-            width="content",
-            help="Typed matrices, sizes, score, position, mask, normalizer, kernel and seed",
-        ):
-            _draw_more()
+def draw_controls(row: DeltaGenerator) -> Values:
+    """Draw the matrices, if they are typed, and what is picked, beside the sentence; returns all values."""
     if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
     values = read_controls()
@@ -1199,8 +1193,22 @@ def explore() -> None:
     elif error := refusal(fields := {**values.fields, "dropout": 0.0}):
         show_refusal(fields, error, "one", write_choice)
     elif values.config is not None:
-        draw_picks(values)
+        draw_picks(values, row)
         values = read_controls()
+    return values
+
+
+@fragment
+def explore() -> None:
+    refused, controls, figure = st.container(), st.container(), in_picture("one")
+    row = controls.container(horizontal=True, vertical_alignment="bottom", gap="small")
+    FIELDS.draw(
+        "tokens", into=row, source=FIELDS.read("source").source
+    )  # the settings depend on it
+    with st.expander("All settings", key=key("more")):
+        draw_settings(st.grid(6, min_column_width=120))
+    with controls:
+        values = draw_controls(row)
     # The errors of the link until a control is changed
     if errors := get("link_errors"):
         put("link_errors", [])
@@ -1208,12 +1216,11 @@ def explore() -> None:
     errors, before = get("refused", ([], None))
     for sentence in errors if before == values else ():
         refused.warning(sentence)
-    with in_picture("one"):
+    with figure:
         reading = picture(values)
     if reading is not None:
         config = values.config.with_(kernel=EXACT)
-        if (values.stage < WEIGHTS or answered("one")) and (question := weight_question(reading)):
-            predict("one", question)
+        predict("one", trained_question())
         try_this("one", moves(reading))
         st.markdown("## What it means")
         st.markdown(MEANING[values.stage])
@@ -1221,12 +1228,15 @@ def explore() -> None:
         colour = Ink.of(theme()).pick
         parts = equation(reading, config, values.stage, focus_of(reading, values.focus), colour)
         if (made := get("made")) is not None:
-            first, *terms = products(made.x[reading.query], made.w[0][:, 0], MAX_TERMS)
+            result = reading.q[reading.query, 0]
+            (first, *terms), sign = products(
+                made.x[reading.query], made.w[0][:, 0], MAX_TERMS, result
+            )
             parts += (
                 r"\quad\text{Its first number: }",
                 first,
                 *(f"+ {term}" for term in terms),
-                rf"= \mathbf{{{latex(reading.q[reading.query, 0])}}}",
+                rf"{sign} \mathbf{{{latex(result)}}}",
             )
         # A part in braces never breaks, and the strut keeps the lines of a narrow page apart.
         symbols, *live = (rf"$\displaystyle {{{STRUT} {part}}}$" for part in parts)
@@ -1264,15 +1274,15 @@ def picture(values: Values) -> Reading | None:
     made = study.projected(config, given, seed, values.head, steps) if stage == 1 else None
     put("made", made)
     drawn = (
-        f"x is the vector of {reading.name}, a row that is drawn from top to bottom: each of its numbers stands "
-        "beside the row of W that it multiplies. The products in a column add up to one number of q, k or v."
+        f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
+        "and a column adds up to one number of q, k or v."
     )
     first = (
         "Q, K and V are the typed ones, so every number can be checked by hand."
         if weightless
         else (
-            f"Word vectors and matrices are random (seed {seed}). Every number is computed, and rounded only "
-            "where it is drawn, but which word gets more weight has no meaning before training."
+            f"Word vectors and matrices are random (seed {seed}): before training, which word gets more weight has no "
+            "meaning."
         )
     )
     notes = [first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]
@@ -1489,27 +1499,24 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
     }
 
 
-# The questions and the things to try on this page; each answer is computed from what the page shows.
+# The question and the things to try on this page; each answer is computed.
 
 
-def weight_question(reading: Reading) -> Question | None:
-    """Which key gets most weight: the query's own or another; None where there is no choice."""
-    if reading.queries != reading.keys or reading.sees < 2:
-        return None
-    i, best = reading.query, reading.best
-    name, other = plain(reading.name), plain(reading.keys[best])
-    own = number(reading.weights[i, i])
-    if best == i:
-        result = f"{name} gives itself {own}, more than any other word"
-    else:
-        result = f"{name} gives {own} to itself and {number(reading.weights[i, best])} to {other}"
-    why = "A word's query and key come from different matrices, so its own key need not fit its query best."
-    reason = f"{result} (step 5). {why}"
+def trained_question() -> Question:
+    """To which word "it" attends in a head of a trained model, measured."""
+    words = cached(study.trained_weights)
+    options = ("animal", "street", "tired")
+    best = max(options, key=words.__getitem__)
+    given = ", ".join(f"{number(words[word])} to {word}" for word in options)
+    reason = (
+        f"In that head, “it” gives {given}. Training made the matrices so; those above are random."
+    )
     return Question(
-        f"Each word has a query and a key. Which word gets the largest weight from {name}?",
-        ("the word itself", "another word"),
-        0 if best == i else 1,
-        (reason, reason),
+        f"“{MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
+        "word gets the largest weight from “it”?",
+        options,
+        options.index(best),
+        (reason,) * len(options),
     )
 
 

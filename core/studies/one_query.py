@@ -14,6 +14,7 @@ from core.attention import AttentionConfig, ConfigError, Steps, attend
 from core.attention.basics import MultiHead
 from core.entries import quote
 from core.seeding import seeded_generator, seeded_layer
+from core.studies.heads import saved_qkv
 from core.tokens import embed, labels
 
 WORKED = "1,2|1,0;0,1;1,1|0.5,0.3;0.8,0.2;0.1,0.9"
@@ -168,6 +169,17 @@ def projected(
     ):
         return None  # a position added to x or rotated q and k, or the score scaled them
     return Projected(x.numpy(), tuple(each.numpy() for each in w))  # type: ignore[arg-type]
+
+
+TRAINED_LAYER, TRAINED_HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
+
+
+@torch.inference_mode()
+def trained_weights() -> dict[str, float]:
+    """What "it" gives each word of MINILM_TEXT in that head, by the word (the last of its repetitions)."""
+    saved = saved_qkv(TRAINED_LAYER)
+    weights = attend(saved.q, saved.k, saved.v).weights[0, TRAINED_HEAD]
+    return dict(zip(saved.tokens, weights[saved.tokens.index("it")].tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,13 @@ def number(value: float) -> str:
     return f"{MINUS}{text}" if value < 0 else text
 
 
+def rounded(value: float) -> float:
+    """The number that `number` writes."""
+    return (
+        float(number(value).replace(MINUS, "-").replace(",", "")) if math.isfinite(value) else value
+    )
+
+
 def signed(value: float) -> str:
     """A change or a correlation: `number` with its sign, which zero has not."""
     return f"+{number(value)}" if value > 0 else number(value)
@@ -192,7 +199,8 @@ def name(token: str, index: int) -> str:
 
 def listed(values: Sequence[float], max_values: int = 4) -> str:
     terms = [latex(float(value)) for value in values[:max_values]]
-    return r",\ ".join([*terms, r"\ldots"] if len(values) > max_values else terms)
+    more = len(values) - len(terms)
+    return r",\ ".join([*terms, rf"\ldots\ {more}\text{{ more}}"] if more else terms)
 
 
 def coloured(text: str, colour: str) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from core.attention import Steps
 from dashboard.draw.attention_view import READS, encode
 from dashboard.draw.components import draw
-from dashboard.draw.formats import cell as in_grid, number
+from dashboard.draw.formats import cell as in_grid, number, rounded
 from dashboard.draw.maps import PictureMap
 from dashboard.draw.page_exports import add
 from dashboard.draw.pictures import MapsPicture
@@ -179,12 +179,16 @@ def payload(
     keys = f"{seen} of {count}" if seen < count else f"{count} key{'s' if count > 1 else ''}"
     raw, scaled = reading.raw[rows, columns], reading.scores[rows, columns]
     sign = "signed" if reading.signed else "weight"
+    total = number(float(reading.weights[i].sum()))
+    # What the weights as they are written add up to
+    shown = sum(rounded(float(w)) for w in np.nan_to_num(reading.weights[i, listed]))
     against = "every key" if count > 1 else "the only key"
     if len(listed) < count and reading.sees:
         share = max(0.0, 1 - float(np.nan_to_num(reading.weights[i, listed]).sum()))
         against = (
             f"the {len(listed)} of {count} keys with most weight; the others share {number(share)}"
         )
+        shown += rounded(share)
     elif len(listed) < count:
         against = f"{len(listed)} of {count} keys, the nearest"
     # Weights are blue from 0, or signed where any is below zero; up to 1 unless one is larger.
@@ -214,13 +218,14 @@ def payload(
             "ends": ends,
             "words": f"weights {ends[0]} … {ends[2]}",
         },
+        "sizes": [dims, reading.out.shape[1]],
         "q": vector(reading.q[i], vectors),
         "out": vector(reading.out[i], vectors),
         "keys": [
             key_line(reading, j, focus, whys.get(j, ""), (vectors, scores, most)) for j in listed
         ],
         "against": against,
-        "sum": number(float(reading.weights[i].sum())),
+        "sum": "≈ " * (number(shown) != total) + total,
         "legend": f"signed: vectors ±{plain(vectors)}, scores ±{plain(scores)}",
         "fact": "".join(text for text, _ in fact),
         "parts": fact,

@@ -244,7 +244,7 @@ def test_the_picture_follows_presses_keys_query_stage_and_text(page):
         page.keyboard.press(key)
         expect(fact(page)).to_contain_text(says)
     for name, says in (
-        ("Back", "too gives"),
+        ("5 Normalize", "too gives"),
         ("animal", "animal gives"),
         ("Next", "The output of animal"),
     ):
@@ -269,7 +269,7 @@ def test_a_press_on_a_row_of_step_1_picks_the_query_step_2_has_no_weights_and_a_
     below = page.get_by_role("heading", name="What √D does")
     below.evaluate("node => { node.dataset.kept = 'yes' }")
     before = fact(page).text_content()
-    page.get_by_role("button", name="More").click()
+    page.get_by_text("All settings").click()
     page.get_by_role("slider").first.press("ArrowRight")
     expect(fact(page)).not_to_have_text(before)
     wait_ready(page)

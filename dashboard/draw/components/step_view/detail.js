@@ -20,17 +20,18 @@ function drawNumber(view, x, y, w, cell, { small = false, mute = false } = {}) {
   drawText(view, x + (w - 1) / 2, y + HEIGHT / 2 + 4, small ? "cell small" : "cell", cell.text, attributes);
 }
 
-/** Draw as many cells as there is room for; their width. @param {Picture} view @param {Cell[]} cells */
-function drawVector(view, x, y, cells, mute = false) {
+/** Draw as many cells as there is room for, and how many more there are; their width. @param {Picture} view @param {Cell[]} cells */
+function drawVector(view, x, y, cells, size, mute = false) {
   const { dim, dims } = view.layout;
-  const visible = cells.slice(0, dims);
+  const visible = cells.slice(0, dims), wide = visible.length * dim;
   visible.forEach((cell, d) => drawNumber(view, x + d * dim, y, dim, cell, { small: true, mute }));
-  return visible.length * dim;
+  if (size > visible.length) drawText(view, x + wide + 4, y + 16, "faint tick", `+${size - visible.length}`);
+  return wide;
 }
 
 /** A vector in a ring, its name on its left. @param {Picture} view @param {Cell[]} cells */
-function drawRinged(view, x, y, cells) {
-  const wide = drawVector(view, x, y, cells);
+function drawRinged(view, x, y, cells, size) {
+  const wide = drawVector(view, x, y, cells, size);
   drawRect(view, x - 2, y - 2, wide + 3, HEIGHT + 4, { rx: 2, fill: "none", class: "ring" });
 }
 
@@ -56,7 +57,7 @@ function drawBar(view, x, y, w, weight, strong) {
 
 /** @type {Record<string, (view: Picture, row: any, x: number, y: number) => void>} */
 const DRAW_COLUMN = {
-  project: (view, row, x, y) => drawVector(view, x, y, row.k),
+  project: (view, row, x, y) => drawVector(view, x, y, row.k, view.data.sizes[0]),
   score: (view, row, x, y) => drawNumber(view, x, y, view.layout.number, row.raw),
   scale: (view, row, x, y) => {
     const { pitch, number } = view.layout;
@@ -70,7 +71,7 @@ const DRAW_COLUMN = {
     if (row.why && widthOf(view, row.why, 12) < room - 6) drawText(view, x + number + 6, y + 16, "faint tick", row.why);
   },
   normalize: (view, row, x, y) => drawBar(view, x, y, view.layout.bar, row.weight, row.best),
-  combine: (view, row, x, y) => drawVector(view, x, y, row.wv, row.weight.value === 0),
+  combine: (view, row, x, y) => drawVector(view, x, y, row.wv, view.data.sizes[1], row.weight.value === 0),
 };
 
 // On a phone the table shows the columns that the active stage needs; four numbers are what fits.
@@ -128,7 +129,7 @@ function drawHeading(view, key, x, baseline, y) {
   const at = COLUMNS.indexOf(key);
   if (at === 0 && !phone) {
     drawText(view, layout.gutter - 12, baseline, "pick name", "q", END);
-    drawRinged(view, x, y, data.q);
+    drawRinged(view, x, y, data.q, data.sizes[0]);
     return;
   }
   const room = (phone ? Math.max(60, layout.number + 12) : layout.pitch) - 8;
@@ -144,7 +145,7 @@ function drawFooter(view, columns, y) {
     const beside = phone && data.stage > NORMALIZE ? 14 : 0; // the name of the output is there
     if (key === "normalize") drawText(view, x + layout.bar - beside, y + 17, "muted number", (phone ? "Σ " : "") + data.sum, END);
     if (key !== "combine") continue;
-    drawRinged(view, x, y, data.out);
+    drawRinged(view, x, y, data.out, data.sizes[1]);
     drawText(view, x - 7, y + 17, "pick name", "out", END);
   }
   const { signed, words: title, ends } = data.weights;

@@ -13,6 +13,7 @@ import { TALLEST, drawThumbs } from "./thumbs.js";
 const WIDEST = 2400, PHONE = 560; // px
 const KEYS = "Left and right arrows change the step, up and down the query, brackets the key in the equation.";
 const LEAST = 29.25, MOST = 40; // px of a number in a vector
+const MORE = 24; // px that say how many more numbers there are
 
 /** @param {Picture} view @returns {Picture["layout"]} */
 function layoutOf(view) {
@@ -21,8 +22,10 @@ function layoutOf(view) {
   const longest = Math.max(0, ...labels.map((label) => widthOf(view, label, 13)));
   const gutter = phone ? 0 : Math.min(96, Math.max(62, Math.ceil(longest) + 14));
   const pitch = (width - gutter) / 6;
-  const dims = phone ? (width < 340 ? 3 : 4) : Math.max(1, Math.min(data.q.length, Math.floor((pitch - 12) / LEAST)));
-  const dim = phone ? 33 : Math.min(MOST, (pitch - 14) / dims);
+  const inRoom = (room) => Math.max(1, Math.min(data.q.length, Math.floor(room / LEAST)));
+  const hides = inRoom(pitch - 12) < Math.max(...data.sizes) ? MORE : 0;
+  const dims = phone ? (width < 340 ? 3 : 4) : inRoom(pitch - 12 - hides);
+  const dim = phone ? 33 : Math.min(MOST, (pitch - 14 - hides) / dims);
   const number = phone ? Math.max(44, (width - 62) / 4 - 14) : Math.min(Math.max(60, pitch / 3), pitch - 16);
   const bar = phone ? (width - 62) * (data.stage === 6 ? 0.34 : 0.25) - 4 : Math.min(pitch - 32, Math.max(110, pitch * 0.7));
   return { gutter, pitch, dim, dims, number, bar, thumbs: phone ? 40 : 46, column: (at) => gutter + at * pitch };
