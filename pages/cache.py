@@ -348,7 +348,7 @@ MEASURED = key("measured")  # the model and count that were measured here, and t
 def page() -> None:
     title(
         "Cache: what a decoder stores",
-        "A model that writes keeps some vectors of each token, and computes the rest anew.",
+        "A model keeps some vectors of each token, and computes the rest anew.",
     )
     st.html(STYLE)
     draw_steps()
@@ -703,12 +703,15 @@ def step_fact(decoding: study.Decoding, step: int) -> str:
 
 
 def size_rows(model: ModelCard, number_bytes: int) -> list[list[str]]:
-    full, rows = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes), []
-    for form in FORMS.values():
-        sizes = [cache_bytes(model, form, length, number_bytes) for length in (1, SHORT, LONG)]
-        token, *later = map(byte_size, sizes)
-        cost = number(intensity(model, form, LONG, number_bytes))
-        rows.append(
-            [form.name, "–" if form.state else token, *later, percent(sizes[2] / full), cost]
-        )
-    return rows
+    full = cache_bytes(model, FORMS["multi_head"], LONG, number_bytes)
+    return [
+        [
+            form.name,
+            "–" if form.state else byte_size(cache_bytes(model, form, 1, number_bytes)),
+            byte_size(cache_bytes(model, form, SHORT, number_bytes)),
+            byte_size(cache_bytes(model, form, LONG, number_bytes)),
+            percent(cache_bytes(model, form, LONG, number_bytes) / full),
+            number(intensity(model, form, LONG, number_bytes)),
+        ]
+        for form in FORMS.values()
+    ]

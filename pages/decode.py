@@ -52,7 +52,6 @@ from dashboard.page import (
     add_script,
     attention_view,
     between,
-    caption,
     duration,
     fact,
     forget_other_runs,
@@ -463,9 +462,6 @@ def _explore() -> None:
         replace(controls.settings, strategy="greedy"),
     )
     fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
-    caption(
-        "Each number is the probability of a token after those before it; dashed ones were dropped."
-    )
     outputs = result.tree.hypotheses
     outputs_table(
         outputs,
@@ -480,7 +476,8 @@ def _explore() -> None:
     st.caption(
         plain(
             f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
-            f"{duration(result.seconds)} on one core.{more}{target}{unknown if result.unknown else ''}"
+            f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token "
+            f"after those before it; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
         )
     )
     _along_path(controls, result, path)
@@ -582,8 +579,9 @@ def _comparison(controls: Values) -> None:
     )
     with st.spinner("Decoding"):
         count, scores = study(compare_strategies, controls.checkpoint, strategies)
-    optional = {"BLEU": "bleu", "chrF": "chrf"}
-    optional = {name: key for name, key in optional.items() if getattr(scores[0], key) is not None}
+    both = {"BLEU": "bleu", "chrF": "chrf"}
+    optional = {name: key for name, key in both.items() if getattr(scores[0], key) is not None}
+    overlap = " BLEU and chrF say from 0 to 100 how many words and letters an output shares with its target."
     rows = [
         [
             strategy_name(settings),
@@ -606,6 +604,9 @@ def _comparison(controls: Values) -> None:
         f" Cut at {min(controls.settings.longest or longest, longest)} tokens, before an end token: "
         f"{' and '.join(str(one.cut) for one in scores)} outputs."
     )
-    st.caption(f"Means over the same {held_out}.{cut if any(one.cut for one in scores) else ''}")
+    st.caption(
+        f"Means over the same {held_out}.{overlap if optional else ''}"
+        f"{cut if any(one.cut for one in scores) else ''}"
+    )
     if len(scores) == 2:
         fact(scores_fact(*scores))

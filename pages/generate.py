@@ -75,7 +75,6 @@ from dashboard.ui.decoding import (
     sources,
 )
 from dashboard.ui.model_picker import (
-    ModelChoice,
     choose_head,
     choose_model,
     current_head_of,
@@ -117,12 +116,6 @@ class Controls:
     settings: SearchSettings
 
 
-def draw_controls(choice: ModelChoice) -> Controls:
-    way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
-    more = rest.popover("More", icon=":material/tune:", width="stretch")
-    return Controls(choice.ref, choice.inputs, draw_search(FIELDS, way, first, more))
-
-
 PATIENCE, BETWEEN = (
     0.35,
     0.2,
@@ -161,11 +154,6 @@ class Search:
             finally:
                 self.seconds += time.monotonic() - started
             return self.steps is not None
-
-    def share(self) -> None:
-        """Give a finished search to all sessions."""
-        if self.done and len(self.tree.candidates) <= 2000:
-            measurements(FINISHED, self.controls).setdefault("search", (self.start, self.tree))
 
     @property
     def done(self) -> bool:
@@ -440,12 +428,17 @@ def page() -> None:
     if choice is not None and choice.pretrained is not None:
         pretrained = choice.pretrained
         try:
-            search = current_search(draw_controls(choice), pretrained)
+            way, first, rest = st.columns([1.3, 2, 0.85], vertical_alignment="bottom")
+            more = rest.popover("More", icon=":material/tune:", width="stretch")
+            settings = draw_search(FIELDS, way, first, more)
+            search = current_search(Controls(choice.ref, choice.inputs, settings), pretrained)
             slot = st.empty()  # the progress takes the place of the results, so that nothing moves
             if not search.done:
                 with one_thread(is_small(pretrained)):
                     run(search, partial(_progress, pretrained, slot, []))
-                search.share()
+                if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
+                    found = (search.start, search.tree)
+                    measurements(FINISHED, search.controls).setdefault("search", found)
             with slot.container():
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):
