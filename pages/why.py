@@ -835,16 +835,13 @@ def question(learned: Sequence[TrainedModel]) -> Question:
     ends = [(points[0], points[-1]) for points in pair_of(learned)]
     gap, minus = (first.mean - last.mean for (_, first), (_, last) in ends)
     gap -= minus
-    counts = "; ".join(
-        f"{name} translates {percent(first.mean / 100)} of sentences of {short} words without a "
-        f"mistake and {percent(last.mean / 100)} of those of {long} words"
-        for name, ((short, first), (long, last)) in zip(
-            ("one vector", "attention"), ends, strict=True
-        )
+    falls = (
+        f"{name} falls from {percent(first.mean / 100)} to {percent(last.mean / 100)}"
+        for name, ((_, first), (_, last)) in zip(("one vector", "attention"), ends, strict=True)
     )
     reason = (
-        f"Measured: {counts}. A vector has the same size for every sentence, while attention has one vector for "
-        "each word."
+        f"Measured: {', '.join(falls)}. A vector has the same size for every sentence, while attention has one "
+        "vector for each word."
     )
     return Question(
         "Sentences grow from 10 to 60 words. Which model loses more exact translations?",

@@ -212,7 +212,7 @@ def test_runs_of_a_few_steps_are_not_compared():
 
 def test_the_prediction_is_computed_from_the_saved_measurement():
     question, two = why.question(SAVED), why.Controls().pair
-    assert question.answer == 0 and "of 51–60 words" in question.reasons[0]
+    assert question.answer == 0 and "attention falls from" in question.reasons[0]
     swapped = [
         replace(one, model=two[one.model.score is None]) for one in SAVED if one.model in two
     ]
