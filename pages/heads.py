@@ -325,7 +325,7 @@ def split_fact(
     )
     return (
         f"{words[0]} gives {words[1]} **{number(many.weights[most, row, column])}** in head {most} and "
-        f"**{number(many.weights[least, row, column])}** in head {least}. As one head it gives {single}."
+        f"**{number(many.weights[least, row, column])}** in head {least}. The same layer as one head gives {single}."
     )
 
 
@@ -486,7 +486,7 @@ def all_heads(values: Values, one: Split, many: Split, cell: TextCell) -> None:
         draw(head_tiles(many, range(many.heads)), values, "many", **options)
     if is_real(values):
         caption(
-            f"{jobs(many, values.tokens)} It was trained with {many.heads} heads, not with one."
+            f"{jobs(many, values.tokens)} MiniLM was trained with {many.heads} heads, not with one."
         )
 
 
