@@ -358,7 +358,8 @@ FIELDS = Fields(
 def controls(data: SweepData | None) -> SweepConfig | None:
     """Draw the controls; the config of the sweep, or None with the reason on the page."""
     main = st.container(gap="small")
-    settings = st.popover("All settings", icon=":material/tune:", width="stretch")
+    popover = st.popover("All settings", icon=":material/tune:", width="stretch")
+    settings = popover.container(width=room(320))  # narrow, beside the figures
     with settings:
         picker()
         base, name = _base(data)
@@ -435,11 +436,8 @@ def own_runs() -> dict[str, RunSummary]:
 
 
 def _label(item: RunSummary) -> str:
-    assert item.config is not None
-    kind = item.config.model.kind
     day, clock = item.run.id.split("-")[:2]
-    when = item.name if item.named else f"{day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
-    return f"{item.task}, {MODEL_NAMES.get(kind, kind)} · {when}"
+    return f"{item.name} · {day[6:]}.{day[4:6]}., {clock[:2]}:{clock[2:4]}"
 
 
 def _values(base: RunConfig, axis: str, key: str) -> list[Any]:

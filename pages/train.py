@@ -81,6 +81,7 @@ from dashboard.page import (
     plain,
     plural,
     predict,
+    room,
     score,
     source_of,
     source_panel,
@@ -1123,12 +1124,13 @@ IN_POPOVER = "told param more model sizes mechanism axes pattern rate seed train
 def controls() -> RunConfig | None:
     with st.container(gap="small"):
         cells = {name: st.container() for name in IN_SIGHT}
-        with st.popover(
+        popover = st.popover(
             "All settings",
             icon=":material/tune:",
             width="stretch",
             help="Of the next run: its task, model, attention and training.",
-        ):
+        )
+        with popover.container(width=room(320), gap="small"):  # narrow, beside the map
             cells |= {name: st.container() for name in IN_POPOVER}
     keys = [entry.key for entry in TASKS]
     link_value(
@@ -1228,10 +1230,9 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     ).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
-    given = {"name": f"{task.key}:{kind}"}
-    size_key = FIELDS.key("size", given)
-    size = FIELDS.read("size", **given).size
-    given["resized"] = name, size_key, base, sizes_of(base, size)
+    given: dict[str, Any] = {"name": f"{task.key}:{kind}"}
+    before = sizes_of(base, FIELDS.read("size", **given).size)
+    given["resized"] = name, f"{name}:size", base, before
     sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **given).size)
     usual = sizes["d_model"]
     with cells["sizes"]:
