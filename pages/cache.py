@@ -28,6 +28,7 @@ from dashboard.page import (
     CATEGORIES,
     HERE,
     PICK,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -376,7 +377,10 @@ def draw_steps() -> None:
     st.html(step_table(result, step, head, theme()))
     fact(step_fact(result, step))
     if result.unknown:
-        caption(f"Not in the vocabulary, read as unknown: {plain(', '.join(result.unknown))}.")
+        caption(
+            f"Not in the vocabulary, read as unknown: {plain(', '.join(result.unknown))}.",
+            width=PROSE,
+        )
     strips = (
         f"Each strip is a vector of 16 numbers of head L{head[0]}·H{head[1]} of the lab's trained decoder, purple "
         "below 0 and green above; k and v as the cache holds them. In this model two query heads share one head of "
@@ -441,7 +445,8 @@ def draw_race() -> None:
     caption(
         f"{where} The first step reads the prompt, the same work both ways. Step {count} computes {with_cache[0]} "
         f"token with the cache, in {with_cache[1]}, and {without[0]} tokens without it, in {without[1]}: a machine "
-        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}"
+        f"computes many tokens at once, so that the time grows less than the tokens do. Written: {plain(words)}",
+        width=PROSE,
     )
 
 
@@ -492,7 +497,8 @@ def draw_size() -> None:
         f"{values.bytes} bytes each. Published with "
         f"{attention.kv_heads if form != 'latent' else 'latent vectors instead of'} KV heads. "
         "Calculated: numbers a token, times layers, times bytes; no model is built. Both axes are logarithmic. The "
-        "last column divides the operations of attention for one new token by the bytes of cache that it reads."
+        "last column divides the operations of attention for one new token by the bytes of cache that it reads.",
+        width=PROSE,
     )
     paragraph(
         "## What bounds a step\n\nA machine reads bytes and computes operations side by side. Decoding reads all "
@@ -537,7 +543,8 @@ def draw_size() -> None:
     caption(
         f"{percent(step.cache_bytes / total)} of what a step reads is the cache, the rest the parameters. All "
         "sequences share the parameters, so more sequences give more FLOPs a byte of them; each has its own cache, "
-        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect."
+        f"whose FLOPs a byte stay the same.{experts} Calculated, as if reading and computing were perfect.",
+        width=PROSE,
     )
 
 
@@ -590,7 +597,8 @@ def draw_pages() -> None:
     caption(
         f"Each square holds {page_size} tokens; its filled part holds keys and values. Left, in the order of the "
         "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
-        "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B."
+        "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
+        width=PROSE,
     )
 
 

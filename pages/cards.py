@@ -16,6 +16,7 @@ from dashboard.page import (
     CATEGORIES,
     HERE,
     PICK,
+    PROSE,
     Cell,
     Fields,
     MultiSelect,
@@ -344,7 +345,7 @@ def models() -> None:
         markers=False,
     )
     fact(fact_text(one))
-    caption(note(one))
+    caption(note(one), width=PROSE)
     attentions(one)
     st.markdown("### Its cache beside others")
     if sizes := curves((values.model, *values.compared)):
@@ -356,7 +357,8 @@ def models() -> None:
         )
         caption(
             "Bytes of the cache of one sequence, numbers of 2 bytes; both axes are logarithmic. A curve ends where "
-            "a model has no more positions; caches below 1 MB lie on the lowest line."
+            "a model has no more positions; caches below 1 MB lie on the lowest line.",
+            width=PROSE,
         )
 
 

@@ -42,6 +42,7 @@ from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     BOUND,
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -478,7 +479,8 @@ def _explore() -> None:
             f"{run_name(controls.run)}, step {controls.checkpoint.step:,}. {count:,} candidates computed in "
             f"{duration(result.seconds)} on one core.{more} Each number is the probability of a token "
             f"after those before it; dashed ones were dropped.{target}{unknown if result.unknown else ''}"
-        )
+        ),
+        width=PROSE,
     )
     _along_path(controls, result, path)
     _comparison(controls)
@@ -519,7 +521,8 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:
     if not steps.source_attention:
         st.caption(
-            "This model has no attention: at each step it reads only the encoder's last state."
+            "This model has no attention: at each step it reads only the encoder's last state.",
+            width=PROSE,
         )
         return
     generated = tuple(names_text(task)[token] for token in tokens)
@@ -606,7 +609,8 @@ def _comparison(controls: Values) -> None:
     )
     st.caption(
         f"Means over the same {held_out}.{overlap if optional else ''}"
-        f"{cut if any(one.cut for one in scores) else ''}"
+        f"{cut if any(one.cut for one in scores) else ''}",
+        width=PROSE,
     )
     if len(scores) == 2:
         fact(scores_fact(*scores))

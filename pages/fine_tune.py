@@ -35,6 +35,7 @@ from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.tables import confusion, html_table
 from dashboard.page import (
     HERE,
+    PROSE,
     READS,
     Cell,
     Fields,
@@ -635,7 +636,10 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
     with right:
         if both and head and head.moved >= 0.005:  # else it did not move
             fact(gained(both, head))
-        caption(conditions(config, data.about, rows, line(data.run.metadata().get("machines"))))
+        caption(
+            conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
+            width=PROSE,
+        )
     columns = (*TASKS[config.task], "before", f"step {step:,}")
     chart_title("Held-out rows and predictions")
     st.html(table(records[0].examples, now.examples, columns, ink))

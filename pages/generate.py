@@ -37,6 +37,7 @@ from core.pretrained.generate import (
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -556,7 +557,10 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         ranks=ranks,
     )
     st.latex(search_equation(view.settings, tree, path, step, f"{{{step + 1}}}"))
-    st.caption(plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)))
+    st.caption(
+        plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)),
+        width=PROSE,
+    )
     sources(view.settings.strategy, key="generate:source-code")
 
 

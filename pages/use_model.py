@@ -31,6 +31,7 @@ from dashboard.draw import palette
 from dashboard.draw.grids import bars
 from dashboard.page import (
     HERE,
+    PROSE,
     SIGNED,
     Cell,
     Fields,
@@ -488,7 +489,7 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
         rf"\cos(\mathbf a, \mathbf b) = \frac{{\mathbf a \cdot \mathbf b}}{{\lVert \mathbf a \rVert \, "
         rf"\lVert \mathbf b \rVert}} = {number(float(table[pair]))}"
     )
-    caption(conditions(answer, head))
+    caption(conditions(answer, head), width=PROSE)
 
 
 def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
@@ -558,7 +559,7 @@ def _answer(
         _, head = head_map(choice, question, f"“{plain(token or predictions[0].word)}”")
         add_script(partial(answer_script, choice, answer, predictions, head))
     fact(tell(answer, predictions, head))
-    caption(conditions(answer, head))
+    caption(conditions(answer, head), width=PROSE)
 
 
 def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
