@@ -627,7 +627,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
         ),
     ]
-    return titled_figure(f"{title}, {unit}", layers, 300, Ink.of(theme), **right_margin(4))
+    return titled_figure(f"{title}, {unit}", layers, 360, Ink.of(theme), **right_margin(4))
 
 
 def _ends(lines: Lines) -> tuple[float, float]:

@@ -526,8 +526,8 @@ def explore() -> None:
                 st.markdown(
                     r"$\quad$ ".join(rf"$\displaystyle {part}$ " for part in parts), width="content"
                 )
-        details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
         curves(controls, rows)
+        details(f"All {len(rows)} normalizers", partial(everything, controls, rows), key("all"))
     details(
         "Equations, papers and the code that just ran", partial(sources, controls), key("sources")
     )

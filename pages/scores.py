@@ -490,7 +490,7 @@ def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tup
             query=query,
             frames=moved if others else None,
             column=column,
-            height=96,  # so that the sentence below is in the same screen
+            height=108,  # so that the sentence below is in the same screen
             signed=noun == "score",
             noun=noun,
             link=key("maps"),
