@@ -331,7 +331,7 @@ def split_fact(
 
 def chosen_note(many: Split, chosen: Sequence[int]) -> str:
     """Why these heads stand large."""
-    if len(chosen) == many.heads:
+    if many.overlap is None or len(chosen) == many.heads:
         return ""
     shares = analysis.overlap(many.weights)
     mean = np.mean([shares[pair] for pair in combinations(chosen, 2)])
@@ -633,7 +633,7 @@ def explore() -> None:
         if question is not None:
             predict(f"heads:{values.idea}", question)
         try_this("heads", moves(values.idea))
-        paragraph(f"## What it means\n\n{MEANING[values.idea]}")
+        paragraph(f"## What it means\n\n{MEANING[values.idea]}", width=560)
         next(rest, None)
         details("Equation, paper and code", partial(sources, values.idea), "heads:source")
     write_start("heads")
