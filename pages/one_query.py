@@ -41,6 +41,7 @@ from dashboard.draw.step_view import (
 )
 from dashboard.page import (
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -1364,7 +1365,8 @@ def root_of_d() -> None:
     )
     st.caption(
         f"Measured on {study.QUERIES} random queries and {study.KEYS} random keys (standard normal numbers, "
-        f"seed {SEED})."
+        f"seed {SEED}).",
+        width=PROSE,
     )
     details("The same, measured for D from 1 to 512", partial(curves, points), key("curves"))
 

@@ -28,6 +28,7 @@ from dashboard.draw.page_views import dials, sample_pairs, wavelength_text
 from dashboard.page import (
     BOUND,
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -665,7 +666,8 @@ def both_orders(values: Values) -> None:
     )
     caption(
         f"Without positions the outputs in both orders differ by at most {number(effect.baseline)}: the rounding of "
-        "float32."
+        "float32.",
+        width=PROSE,
     )
 
 
@@ -845,7 +847,8 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
     why = f" Each pair has {layouts[layout]} (Layout: {layout})." if layout in layouts else ""  # type: ignore[index]
     caption(
         f"“{first.first}, {first.second}” are the numbers {first.first} and {first.second} of a query or key, which "
-        f"rotate together.{why}"
+        f"rotate together.{why}",
+        width=PROSE,
     )
     fact(
         f"The fastest pair completes a circle in **{wavelength_text(first.wavelength)}** positions, the slowest in "
@@ -993,7 +996,7 @@ def explore() -> None:
             " $\\quad$ ".join(rf"$\displaystyle {part}$" for part in parts), text_alignment="center"
         )
         if values.item.latex in parts:
-            caption(SYMBOLS.get(values.position, ""))
+            caption(SYMBOLS.get(values.position, ""), width=PROSE)
         if values.idea == "shuffle":
             details(
                 "The vectors and the weights in both orders",
@@ -1079,7 +1082,8 @@ def source(values: Values) -> None:
     caption(
         f"{values.item.name} {learned}; the rest of the layer has {others:,} (d_model {values.d_model}, "
         f"{values.heads} heads). There is no mask: a causal mask would also tell the order."
-        f"{note * bool(count)}"
+        f"{note * bool(count)}",
+        width=PROSE,
     )
     built = type(layer.position)
     source_panel(built)
