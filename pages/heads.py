@@ -26,6 +26,7 @@ from dashboard.page import (
     HERE,
     MARKS,
     MINUS,
+    PROSE,
     Cell,
     Fields,
     Move,
@@ -847,7 +848,8 @@ def shared(values: Values) -> Shown:
         f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
         "means of the multi-head layer's heads, as when a grouped-query model is made from a multi-head model. "
         "Latent attention has its own random weights and a rotated key next to the latent vector. Overlap is the "
-        f"weight that two heads put on the same words. {' '.join([conditions(values), *values.notes])}"
+        f"weight that two heads put on the same words. {' '.join([conditions(values), *values.notes])}",
+        width=PROSE,
     )
 
 
@@ -901,7 +903,8 @@ def subtract(values: Values) -> Shown:
         f"Each head has two queries and two keys of {size // 2} numbers instead of one of {size}, and one "
         f"value. λ depends on the layer set above, which is counted from 1: in layer {values.depth} it starts near "
         f"{start} and is then learned. A row has the sum 1 {MINUS} λ = {number(1 - two.weight)}; a norm "
-        f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}"
+        f"in each head corrects this. {conditions(values)} {halves * is_real(values)}{' '.join(values.notes)}",
+        width=PROSE,
     )
 
 

@@ -44,6 +44,7 @@ from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_toke
 from dashboard.page import (
     CATEGORIES,
     HERE,
+    PROSE,
     Cell,
     Fields,
     Ink,
@@ -739,7 +740,7 @@ def _figures(shown: bool, data: Comparison) -> None:
             )
             caption(BLEU)
     if data.parts:
-        caption(conditions(data, None))
+        caption(conditions(data, None), width=PROSE)
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
@@ -772,7 +773,7 @@ def _numbers(data: Comparison) -> None:
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        caption(conditions(data, shared(why.load)))
+        caption(conditions(data, shared(why.load)), width=PROSE)
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
