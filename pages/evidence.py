@@ -637,11 +637,11 @@ def _without(
     options = {
         f"all of {layer}": frozenset({(*about, None)}) for about, layer in controls.layers.items()
     } | {name: frozenset({controls.ids[head]}) for head, name in controls.heads.items()}
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f"**Without {plain(name)}**", width="content")
-        with st.popover("Heads"):
-            _head_field(controls, picked)
-            others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
+    st.markdown(f"**Without {plain(name)}**")
+    bars = st.container()
+    with st.popover("Heads"):
+        _head_field(controls, picked)
+        others = FIELDS.draw("off", into=HERE, heads=list(options), model=controls.ref.name).off
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
@@ -655,7 +655,7 @@ def _without(
     ]
     logits = baseline.id is not None and baseline.quantity != "probability"
     draw_chart(
-        st,
+        bars,
         before_after(rows, words, Ink.of(theme()), logits),
         key="evidence:bars",
         alt="The likeliest tokens with and without the picked head",
