@@ -517,6 +517,41 @@ def test_a_head_that_was_picked_goes_from_page_to_page():
     assert visit.selectbox(key=HEAD).value == "L1·H2" and "L0·H1</b>" in opened("pretrained")
 
 
+# For each page of Look inside with heads, its field of a head; pages on a corpus or on weights alone read no text.
+HEAD_FIELDS = {
+    "inside_weight": weight.HEAD,
+    "head_roles": HEAD,
+    "circuits": "circuits:head",
+    "corpus": "corpus:head",
+    "evidence": "evidence:head:induction",
+    "lens": "lens:head:induction",
+    "two_models": "two_models:head",
+}
+
+
+@pytest.mark.parametrize("first", sorted(HEAD_FIELDS.keys() - {"lens"}))
+def test_every_page_shows_one_model_one_text_and_one_head(first):
+    """What a page changes of them, all others show, whichever page it is."""
+    visit, text = AppTest.from_file(APP, default_timeout=60), "the old dog walked . the old dog"
+    visit.session_state["lens:view"] = "who"
+
+    def opened(page: str) -> AppTest:
+        visit.query_params.clear()
+        visit.session_state["inside:model"] = "induction"  # which AppTest, unlike a browser, drops
+        return visit.switch_page(f"../pages/{page}.py").run()
+
+    visit.session_state["inside:text"] = text
+    opened("pretrained")
+    opened(first).selectbox(key=HEAD_FIELDS[first]).set_value("L0·H0").run()
+    assert visit.session_state["inside:head"][2] == (0, 0)
+    for page, key in HEAD_FIELDS.items():
+        opened(page)
+        assert visit.selectbox(key=key).value == "L0·H0", page
+        assert [box.value for box in visit.text_input if box.key == "inside:text"] in ([], [text])
+    assert "L0·H0</b>" in html_text(opened("pretrained"))
+    assert visit.text_input(key="inside:text").value == text
+
+
 def test_another_model_and_another_kind_have_other_heads(monkeypatch):
     monkeypatch.setattr("streamlit.session_state", {})
     choose_head(EMBEDDED, "self", (4, 7))
