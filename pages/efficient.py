@@ -155,7 +155,7 @@ def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
     grid = st.grid(4 + (len(devices()) > 1), min_column_width=120, vertical_alignment="bottom")
     values = FIELDS.draw("longest", "causal", "backward", "device", into=grid)
     picture = st.container()
-    with settings_panel("Which kernels, and their parameters"):
+    with settings_panel("Kernels"):
         picked, choices = FIELDS.draw("kernels", "window", into=HERE), list[Choice]()
         for item in map(study.ENTRIES.__getitem__, picked.kernels):
             if any(param.key != study.TABLE for param in item.params):
@@ -627,7 +627,7 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
             "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"
         ),
     ]
-    return titled_figure(f"{title}, {unit}", layers, 360, Ink.of(theme), **right_margin(4))
+    return titled_figure(f"{title}, {unit}", layers, 380, Ink.of(theme), **right_margin(4))
 
 
 def _ends(lines: Lines) -> tuple[float, float]:

@@ -168,7 +168,7 @@ def draw_controls() -> Values | None:
     factor = values.spread
     # under the picture, and before it in this run, as it has what the picture is drawn from
     picture = st.container()
-    with settings_panel("Which normalizers, and their parameters"):
+    with settings_panel("Choose normalizers"):
         chosen = FIELDS.draw("curves", "sink", into=HERE)
         # what has a control of its own
         params_panel(
