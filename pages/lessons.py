@@ -1,6 +1,9 @@
 """Lessons: pages with a text and questions round them, to work through, to make, and to hand in."""
 
-from collections.abc import Mapping
+import csv
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import streamlit as st
@@ -8,10 +11,10 @@ import streamlit as st
 from dashboard.page import (
     BOUND,
     KEEP,
-    caption,
     fragment,
     link_value,
     next_page,
+    percent,
     plain,
     step_of,
     table,
@@ -34,8 +37,11 @@ from dashboard.ui.lessons import (
     MAX_TITLE,
     MAX_TRIES,
     TYPES,
+    Code,
     Lesson,
     LessonError,
+    Question,
+    Result,
     decode,
     encode,
     from_json,
@@ -324,10 +330,11 @@ def make() -> None:
 
 
 MAX_LINES = 500
+Handed = tuple[Code, Lesson]
 
 
 def read() -> None:
-    """Draw the field and the table. Names stay in the session: they are in no link."""
+    """Draw the fields and the tables. Names stay in the session: they are in no link."""
     lessons = known_lessons()
     typed = st.text_area(
         "Codes, one on each line",
@@ -338,23 +345,111 @@ def read() -> None:
         placeholder="Ada Lovelace 2E7C-…",
         help="The lines that students handed in: name, then code.",
     )
-    rows, errors = read_lines(typed or "", lessons)
-    if rows:
+    uploaded = uploaded_codes()
+    handed, errors = read_lines(f"{typed or ''}\n{uploaded}", lessons)
+    if handed:
         table(
             ("name", "lesson", "right", "questions", "tries", "date"),
-            rows,
+            [row_of(*one) for one in handed],
             caption="What students solved",
             left={0, 1, 3, 4},
             markers=False,
         )
+        table(
+            ("question", "right", "wrong options that were picked"),
+            by_question(handed),
+            caption="What the class solved",
+            left={0, 2},
+            markers=False,
+            wrap=True,
+        )
+        st.download_button(
+            "CSV",
+            csv_file(handed),
+            "class.csv",
+            "text/csv",
+            key=key("csv"),
+            icon=":material/download:",
+            on_click="ignore",
+            help="A row for each student and question.",
+        )
     for sentence in errors:
         st.warning(plain(sentence))
     st.caption(
-        "The column tries has a number for each question: how many answers the student checked, up to the right "
-        f"one. {MAX_TRIES} means {MAX_TRIES} or more; – means that no answer was checked. A line is refused "
-        "when its code was mistyped, belongs to another name, or to another lesson. A code is no proof "
-        "against cheating. Nothing is stored on the server."
+        "The latest code of a student counts. The column tries has a number for each question: how many answers "
+        f"the student checked, up to the right one. {MAX_TRIES} means {MAX_TRIES} or more; – means that no answer "
+        "was checked. A line is refused when its code was mistyped, belongs to another name, or to another lesson. "
+        "A code is no proof against cheating. Nothing is stored on the server."
     )
+
+
+def uploaded_codes() -> str:
+    file = st.file_uploader(
+        "Or a file with a code on each line",
+        ["txt", "csv"],
+        key=key("codes_file"),
+        max_upload_size=1,
+        help="Its lines are read as those above.",
+    )
+    if file is None:
+        return ""
+    try:
+        admit_upload(file)
+    except LimitReached as error:
+        st.warning(plain(str(error)))
+        return ""
+    return file.getvalue().decode("utf-8-sig", "replace")
+
+
+def row_of(code: Code, lesson: Lesson) -> list[str]:
+    right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
+    return [
+        code.name or "–",
+        lesson.title,
+        f"{len(right)} of {len(code.results)}",
+        ", ".join(right) or "–",
+        ", ".join(str(result.tries or "–") for result in code.results),
+        code.day.isoformat(),
+    ]
+
+
+def wrong_options(question: Question, result: Result) -> list[str]:
+    return [option for at, option in enumerate(question.options) if result.wrong >> at & 1]
+
+
+def by_question(handed: Sequence[Handed]) -> list[list[str]]:
+    """For each question of each lesson, the share of students who solved it, and how many picked each wrong option."""
+    rows = []
+    for lesson in {lesson.id: lesson for _, lesson in handed}.values():
+        codes = [code for code, other in handed if other.id == lesson.id]
+        for at, question in enumerate(lesson.questions):
+            results = [code.results[at] for code in codes]
+            picks = Counter(option for one in results for option in wrong_options(question, one))
+            rows.append(
+                [
+                    f"{lesson.title}, {at + 1}. {question.text}",
+                    percent(sum(one.right for one in results) / len(codes)),
+                    "; ".join(f"{option} ({count})" for option, count in picks.most_common())
+                    or "–",
+                ]
+            )
+    return rows
+
+
+def csv_file(handed: Sequence[Handed]) -> str:
+    out = io.StringIO()
+    rows = csv.writer(out)
+    rows.writerow(("name", "lesson", "date", "question", "right", "tries", "wrong options"))
+    for code, lesson in handed:
+        for at, (question, one) in enumerate(zip(lesson.questions, code.results, strict=True), 1):
+            wrong = "; ".join(wrong_options(question, one))
+            told = (code.day, at, int(one.right), one.tries)
+            texts = (  # a spreadsheet would run a formula
+                f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
+                for cell in (code.name, lesson.title)
+            )
+            rows.writerow((*texts, *told, wrong))
+    return out.getvalue()
 
 
 def known_lessons() -> dict[str, Lesson]:
@@ -364,7 +459,7 @@ def known_lessons() -> dict[str, Lesson]:
         "Link of your lesson",
         key=key("link"),
         **KEEP,
-        help="Needed for a lesson of your own. The five lessons of the lab are known.",
+        help="Needed for a lesson of your own. The lessons of the lab are known.",
     )
     try:
         if link:
@@ -378,9 +473,10 @@ def known_lessons() -> dict[str, Lesson]:
     return {lesson.id: lesson for lesson in lessons}
 
 
-def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str]], list[str]]:
-    """A row for each code of a known lesson, and a sentence for every other line."""
-    rows, errors = [], []
+def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[Handed], list[str]]:
+    """The latest code of each student for each known lesson, and a sentence for every other line."""
+    handed: dict[tuple[str, str], Handed] = {}
+    errors = []
     lines = [(number, line) for number, line in enumerate(typed.splitlines(), 1) if line.strip()]
     for number, line in lines[:MAX_LINES]:
         try:
@@ -391,22 +487,15 @@ def read_lines(typed: str, lessons: Mapping[str, Lesson]) -> tuple[list[list[str
                     f"The code of {code.name or 'no name'} belongs to another lesson, or to one that was "
                     "changed since. Give its link above."
                 )
-            right = [str(index) for index, result in enumerate(code.results, 1) if result.right]
-            rows.append(
-                [
-                    code.name or "–",
-                    lesson.title,
-                    f"{len(right)} of {len(code.results)}",
-                    ", ".join(right) or "–",
-                    ", ".join(str(result.tries or "–") for result in code.results),
-                    code.day.isoformat(),
-                ]
-            )
         except LessonError as error:
             errors.append(f"Line {number}: {error}")
+            continue
+        student = code.name.casefold(), code.lesson
+        if student not in handed or handed[student][0].day <= code.day:
+            handed[student] = code, lesson
     if len(lines) > MAX_LINES:
         errors.append(f"The first {MAX_LINES} of {len(lines)} codes are read.")
-    return rows, errors
+    return list(handed.values()), errors
 
 
 PARTS = ("Work through", MAKE, "Read codes")
@@ -449,9 +538,9 @@ def work() -> None:
                     label=plain(lesson.title),
                     icon=":material/play_arrow:",
                     query_params={"lesson": name},
-                    help=teacher_markdown(lesson.text.partition("\n")[0]),
+                    help=f"{step_of(lesson.page).title}: {teacher_markdown(lesson.text.partition(chr(10))[0])}",
                 )
-                caption(f"{len(lesson.questions)} questions · {step_of(lesson.page).title}")
+                st.caption(f"{len(lesson.questions)} questions")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
         uploaded = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")

@@ -518,7 +518,7 @@ def _doors() -> None:
             st.switch_page(step_of("compare").page(), query_params={"m": texts})
     with lessons:
         st.markdown("**I teach.**")
-        paragraph("Put your text and questions round a page. Five lessons are ready.")
+        paragraph("Put your text and questions round a page. Seven lessons are ready.")
         step = step_of("lessons")
         st.page_link(step.page(), label=f"Open {step.title}", icon=step.icon)
 

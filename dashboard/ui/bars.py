@@ -172,15 +172,17 @@ def _check(lesson: Lesson, index: int, key: str) -> None:
     results = _results(lesson)
     before = results[index]
     st.session_state.pop(f"{key}:error", None)
+    question, answer = lesson.questions[index], str(st.session_state.get(key) or "")
     try:
-        right = lesson.questions[index].check(str(st.session_state.get(key) or ""))
+        right = question.check(answer)
         if before.right and not right:
             raise LessonError("This answer is not right; your right one counts.")
     except LessonError as error:
         st.session_state[f"{key}:error"] = str(error)
         return
     if not before.right:
-        results[index] = Result(right, before.tries + 1)
+        pick = 0 if right or question.type != "choice" else 1 << question.options.index(answer)
+        results[index] = Result(right, before.tries + 1, before.wrong | pick)
         st.session_state[f"lesson:{lesson.id}:results"] = results
 
 

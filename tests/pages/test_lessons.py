@@ -1,6 +1,8 @@
 """The page Lessons, a lesson round another page, and the codes: what a teacher and a student see and do."""
 
+import csv
 import datetime
+import io
 import json
 import zlib
 from base64 import urlsafe_b64encode
@@ -38,6 +40,7 @@ from dashboard.ui.lessons import (
 )
 from dashboard.ui.lessons.exercises import LESSONS
 from dashboard.ui.links import PENDING
+from pages import lessons
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -123,10 +126,34 @@ def test_answers_are_checked_counted_and_handed_in_as_a_code_that_the_teacher_re
         teacher, Case(do=[link, codes], says=["Ada Lovelace", "2 of 2", "2, 1"]), "lessons:"
     )
     first, second, third = (item.value.replace("\\", "") for item in teacher.warning)
-    assert html_text(teacher).count("<tr") == 2
-    assert first.startswith("Line 3") and "does not belong to this code" in first
+    assert html_text(teacher).count("<tr") == 2 + 3, "and a row for each question"
+    assert first.startswith("Line 3") and "a part of it is missing" in first
     assert second.startswith("Line 4")
     assert third.startswith("Line 5") and "another lesson" in third
+
+
+def test_a_class_has_its_latest_codes_shares_wrong_options_and_a_csv():
+    lesson = decode("first_masks")
+    right, none = Result(True, 1), Result(False, 0)
+
+    def line(name: str, first: Result, day: int = 2) -> str:
+        code = Code(name, lesson.id, (first, right, none), datetime.date(2026, 1, day))
+        return f"{name} {make_code(code)}"
+
+    wrong = Result(False, 1, 1 << 2)  # a, mouse
+    lines = [line("Ada", right, 3), line("ada", wrong), line("Eve", wrong), line("=Bob", right)]
+    handed, errors = lessons.read_lines("\n".join(lines), {lesson.id: lesson})
+    assert not errors and [code.name for code, _ in handed] == ["Ada", "Eve", "=Bob"]
+    shares = [
+        (share.replace("\xa0", " "), options) for _, share, options in lessons.by_question(handed)
+    ]
+    assert shares == [("67 %", "a, mouse (1)"), ("100 %", "–"), ("0 %", "–")]
+    rows = list(csv.DictReader(io.StringIO(lessons.csv_file(handed))))
+    assert len(rows) == 9 and rows[3]["wrong options"] == "a, mouse" and rows[6]["name"] == "'=Bob"
+    teacher = open_page(part="Read codes")
+    file = ("file_uploader", "codes_file", ("codes.txt", "\n".join(lines).encode(), "text/plain"))
+    case = Case(do=[file], says=["a, mouse (1)", "67\xa0%", "Eve"], never=["does not belong"])
+    assert_case(teacher, case, "lessons:")
 
 
 @pytest.mark.parametrize("right", [False, True])
@@ -277,7 +304,9 @@ OWN_LESSON = Lesson(
     (QUESTION,),
 )
 HEX = st.text("0123456789abcdef", min_size=6, max_size=6)
-RESULTS = st.lists(st.builds(Result, st.booleans(), st.integers(0, 7)), max_size=10).map(tuple)
+RESULTS = st.lists(
+    st.builds(Result, st.booleans(), st.integers(0, 7), st.integers(0, 63)), max_size=10
+).map(tuple)
 CODES = st.builds(
     Code, TEXT.map(clean_name), HEX, RESULTS, st.dates(START, datetime.date(2200, 1, 1))
 )

@@ -230,7 +230,7 @@ def _digest(value: str, text: str) -> str:
 
 FORMAT = "attention-lab-lesson-1"
 FOLDER = Path(__file__).parent  # of the lessons that ship, each under its key
-KEYS = ("attention", "patterns", "variants", "positions", "efficient")
+KEYS = ("first_steps", "first_masks", "attention", "patterns", "variants", "positions", "efficient")
 MAX_LINK, MAX_FILE = (
     8_000,
     100_000,
@@ -390,8 +390,8 @@ def page_query(parameters: Mapping[str, list[str]]) -> tuple[tuple[str, str], ..
 
 
 CODE = re.compile(
-    "([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,10})([0-9a-f]{6})"
-)  # id, day, results, checksum
+    "([0-9a-f]{6})([0-9a-f]{4})([0-9a-f]{0,10})(w(?:[0-9a-f]{2}){0,10})?([0-9a-f]{6})"
+)  # id, day, results, wrong options where there are any, checksum
 SAME = str.maketrans("oil", "011")  # letters that are taken for digits
 START = datetime.date(2025, 1, 1)
 MAX_TRIES = 7
@@ -399,10 +399,14 @@ MAX_NAME = 60
 
 
 class Result(NamedTuple):
-    """Whether a question was answered rightly, and after how many tries; 7 also stands for more."""
+    """Whether a question was answered rightly, and after how many tries; 7 also stands for more.
+
+    `wrong` has a bit for each option of a choice that was picked and is not right.
+    """
 
     right: bool
     tries: int
+    wrong: int = 0
 
 
 @dataclass(frozen=True)
@@ -417,8 +421,10 @@ def make_code(code: Code) -> str:
     """The code without the name, in groups of four hexadecimal digits."""
     days = min(max((code.day - START).days, 0), 0xFFFF)
     digits = f"{code.lesson}{days:04x}" + "".join(
-        f"{8 * right + min(tries, MAX_TRIES):x}" for right, tries in code.results
+        f"{8 * right + min(tries, MAX_TRIES):x}" for right, tries, _ in code.results
     )
+    if any(result.wrong for result in code.results):
+        digits += "w" + "".join(f"{result.wrong:02x}" for result in code.results)
     return "-".join(re.findall(".{1,4}", (digits + _checksum(digits, code.name)).upper()))
 
 
@@ -430,13 +436,17 @@ def read_code(line: str) -> Code:
     match = CODE.fullmatch(text.lower().replace("-", "").translate(SAME))
     if match is None:
         raise LessonError("There is no code at the end of this line, or a part of it is missing.")
-    lesson, day, digits, checksum = match.groups()
+    lesson, day, digits, picked, checksum = match.groups("")
+    wrong = bytes.fromhex(picked[1:]) or bytes(len(digits))
     _refuse_if(
-        _checksum(lesson + day + digits, name) != checksum,
+        _checksum(lesson + day + digits + picked, name) != checksum or len(wrong) != len(digits),
         f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
         "another name, or one of the two was mistyped.",
     )
-    results = tuple(Result(int(digit, 16) >= 8, int(digit, 16) % 8) for digit in digits)
+    results = tuple(
+        Result(int(digit, 16) >= 8, int(digit, 16) % 8, picks)
+        for digit, picks in zip(digits, wrong, strict=True)
+    )
     return Code(clean_name(name), lesson, results, START + datetime.timedelta(int(day, 16)))
 
 

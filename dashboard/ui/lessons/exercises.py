@@ -1,4 +1,4 @@
-"""The five lessons that ship. `make lessons` writes their files; the right answers are computed by core."""
+"""The lessons that ship. `make lessons` writes their files; the right answers are computed by core."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,6 +18,85 @@ QUERIES, KEYS, VALUES = (
 SENTENCE = "The cat chased a mouse because it was hungry."
 HEADS, SIZE = 4, 64  # of Positions and of Cost and speed
 SEED = 126
+
+
+FIRST = "The cat chased a mouse"
+
+
+def first_steps() -> Lesson:
+    weights = torch.tensor([1.0, 2.0]).softmax(0)
+    keys = ("the keys of all words", "the values of all words", "the queries of the other words")
+    return Lesson(
+        "Query, key and value",
+        "One word looks at all words.\n\nIts query is compared with every key, which gives scores. The softmax makes "
+        "weights of them, and the output is the sum of the values times these weights. Go through the steps on the "
+        "page.",
+        "one_query",
+        (("one:tokens", FIRST), ("one:query", "cat")),
+        (),
+        (
+            make_question(
+                "choice",
+                "What is the query of *cat* compared with?",
+                keys[0],
+                options=keys,
+                hint="See the step Score.",
+            ),
+            make_question(
+                "numbers",
+                "Two keys have the scores 1 and 2. Which weight does the softmax give to the second?",
+                f"{weights[1]:.4f}",
+                tolerance=0.006,
+                hint="Divide e² by e¹ + e².",
+            ),
+            make_question(
+                "numbers",
+                "With these weights and the values 10 and 20, what is the output?",
+                f"{float(weights @ torch.tensor([10.0, 20.0])):.4f}",
+                tolerance=0.1,
+                hint="Add up each value times its weight.",
+            ),
+        ),
+    )
+
+
+def first_masks() -> Lesson:
+    causal = torch.ones(5, 5, dtype=torch.bool).tril()
+    words = FIRST.split()
+    seen = ", ".join(word for word, allowed in zip(words, causal[2], strict=True) if allowed)
+    weights = torch.tensor([0.5, 0.3, 0.2])
+    masked = weights.log().masked_fill(torch.tensor([True, False, False]), -torch.inf).softmax(0)
+    return Lesson(
+        "What a mask hides",
+        "A mask says which words each word may attend to.\n\nOn the page ✓ means may attend, ✕ may not. A row is the "
+        "word that attends, a column the word that it attends to.",
+        "masks",
+        (("masks:tokens", FIRST),),
+        (),
+        (
+            make_question(
+                "choice",
+                "With a causal mask, which words may *chased* attend to?",
+                seen,
+                options=(", ".join(words[:2]), seen, ", ".join(words[3:]), ", ".join(words)),
+                hint="Look at the row of *chased*.",
+            ),
+            make_question(
+                "numbers",
+                "How many of the 25 cells does a causal mask leave for five words?",
+                str(int(causal.sum())),
+                hint="Count the ✓ of each row: 1, 2, …",
+            ),
+            make_question(
+                "numbers",
+                "The weights of three words are 0.5, 0.3 and 0.2. A mask hides the first word before the softmax. "
+                "Which weight does the second get?",
+                f"{masked[1]:.4f}",
+                tolerance=0.006,
+                hint="The weights that are left still add up to 1, in the same proportion.",
+            ),
+        ),
+    )
 
 
 def attention() -> Lesson:
@@ -293,6 +372,8 @@ def efficient() -> Lesson:
 
 
 LESSONS: dict[str, Callable[[], Lesson]] = {
+    "first_steps": first_steps,
+    "first_masks": first_masks,
     "attention": attention,
     "patterns": patterns,
     "variants": variants,
