@@ -119,6 +119,8 @@ def test_the_list_of_runs_is_ones_own_names_no_path_and_is_deleted_by_one_button
         text = script_of(app).text("")
         assert his.id in text and not re.search(f"{server_folder()}|{folder_of('ben').name}", text)
         app.button(key="runs:everything:go").click().run()
+        app.session_state["runs:source"] = True
+        app.run()
     assert (
         "No runs of your own yet" in page_text(app)
         and hers.exists()
