@@ -390,7 +390,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
         st.query_params[key("matrices")] = text
 
 
-def draw_settings(grid: DeltaGenerator) -> None:
+def draw_settings(grid: Any) -> None:
     with grid.cell(column_span=2):
         source = FIELDS.draw("source", into=HERE).source
     values, typed = read_controls(), source == "matrices"
