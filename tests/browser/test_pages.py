@@ -62,8 +62,8 @@ CHECK = r"""() => {
 
 
 NAMES = {"" if step.default else step.key: step.title for step in STEPS}
-# Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims has images in its cards.
-WORDS = ("cards", "claims", "glossary", "lessons", "questions", "quiz", "report")
+# Pages without a picture that is drawn after them; cards has strips of 16 pixels, claims images, positions dials and words.
+WORDS = ("cards", "claims", "glossary", "lessons", "positions", "questions", "quiz", "report")
 # Pages with every kind of control between them; the snapshots have all pages.
 LINKED = ("one_query", "train")
 # Pages with every component and every kind of figure between them: these are seen on a second screen, in the other theme.
