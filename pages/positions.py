@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import (
     AXES,
@@ -164,7 +163,7 @@ FIELDS = Fields(
 )
 
 
-def draw_controls(settings: DeltaGenerator) -> Values:
+def draw_controls(settings: Any) -> Values:
     """Draw the controls, rare ones in the grid `settings`; returns their values with the tokens, notes and the config.
 
     The config is None where the choices do not go together, and `problem` says why.
