@@ -216,7 +216,7 @@ def singular_bars(values: np.ndarray, theme: Theme) -> Spec:
 # The controls: the kind of composition, the number of edges, the head, and the token that is followed.
 
 
-KIND, EDGES, HEAD, TOKEN = (f"circuits:{name}" for name in ("kind", "edges", "head", "token"))
+HEAD = "circuits:head"
 OF = "circuits:of"  # the model that the head belongs to
 PARTS: dict[core_circuits.CompositionKind, str] = {"Q": "queries", "K": "keys", "V": "values"}
 
