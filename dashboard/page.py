@@ -151,6 +151,7 @@ from dashboard.ui.panels import (
     fact,
     field_error,
     guide_is_hidden,
+    lazy_panel,
     next_page,
     paragraph,
     picture,

@@ -579,12 +579,12 @@ def _take(name: str) -> None:
 
 def adopt(built: Built) -> None:
     """Compare what was built elsewhere with the first mechanism; of none, what was compared before."""
-    controls = st.session_state[CONTROLS]
+    controls, choices = st.session_state[CONTROLS], dict[str, Any](built)
     before, changed = st.session_state.pop("compare:before_yours", (None, None))
     if controls.mechanisms == changed:
         controls = replace(controls, mechanisms=before, minus=(1, 0))
     try:
-        config = AttentionConfig(*controls.sizes, **built)
+        config = AttentionConfig(*controls.sizes, **choices)
     except ConfigError as error:
         st.session_state["compare:refused"] = f"Your mechanism is not compared. {plain(str(error))}"
         built = {}
@@ -868,8 +868,8 @@ def _draw_result(
         _difference(controls, results, names, tokens, cell, tiles)
         measure = cost_table(controls, names, results)
         labels = [names[index] for index in tiles]
-        said = caption_text(controls, tokens, [results[index] for index in tiles], labels)
-        caption(said, width=PROSE)
+        conditions = caption_text(controls, tokens, [results[index] for index in tiles], labels)
+        caption(conditions, width=PROSE)
         details(
             "Equations with their numbers, papers and the code that just ran",
             partial(sources, controls, names, results, tokens, cell),

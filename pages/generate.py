@@ -438,8 +438,8 @@ def page() -> None:
                 with one_thread(is_small(pretrained)):
                     run(search, partial(_progress, pretrained, slot, []))
                 if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
-                    found = (search.start, search.tree)
-                    measurements(FINISHED, search.controls).setdefault("search", found)
+                    outputs = (search.start, search.tree)
+                    measurements(FINISHED, search.controls).setdefault("search", outputs)
             with slot.container():
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):

@@ -443,12 +443,12 @@ def csv_file(handed: Sequence[Handed]) -> str:
     for code, lesson in handed:
         for at, (question, one) in enumerate(zip(lesson.questions, code.results, strict=True), 1):
             wrong = "; ".join(wrong_options(question, one))
-            told = (code.day, at, int(one.right), one.tries)
+            cells = (code.day, at, int(one.right), one.tries)
             texts = (  # a spreadsheet would run a formula
                 f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
                 for cell in (code.name, lesson.title)
             )
-            rows.writerow((*texts, *told, wrong))
+            rows.writerow((*texts, *cells, wrong))
     return out.getvalue()
 
 

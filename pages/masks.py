@@ -52,6 +52,7 @@ from dashboard.page import (
     predict,
     read_linked,
     rule,
+    settings_panel,
     source_of,
     source_panel,
     table,
@@ -365,7 +366,7 @@ def page() -> None:
 @fragment
 def explore() -> None:
     figure, below, words = st.container(), st.container(), st.container()
-    settings = st.expander("All settings", key=key("settings"))
+    settings = settings_panel("All settings", key("settings"))
     with figure:
         controls = draw_controls(below, settings)
         with picture("masks"):

@@ -85,6 +85,7 @@ from dashboard.page import (
     rounded,
     rule,
     series_encoding,
+    settings_panel,
     source_of,
     source_panel,
     theme,
@@ -1206,7 +1207,7 @@ def explore() -> None:
     FIELDS.draw(
         "tokens", into=row, source=FIELDS.read("source").source
     )  # the settings depend on it
-    with st.expander("All settings", key=key("more")):
+    with settings_panel("All settings", key("more")):
         draw_settings(st.grid(6, min_column_width=120))
     with controls:
         values = draw_controls(row)

@@ -66,6 +66,7 @@ from dashboard.page import (
     predict,
     read_linked,
     read_start,
+    settings_panel,
     source_of,
     source_panel,
     theme,
@@ -952,7 +953,7 @@ def explore() -> None:
         first=False,
     )
     controls, picture = st.container(), in_picture("positions")
-    settings = st.expander("All settings", key="positions:settings").grid(6, min_column_width=120)
+    settings = settings_panel("All settings", "positions:settings").grid(6, min_column_width=120)
     with controls:
         values = draw_controls(settings)
     with picture:

@@ -68,6 +68,7 @@ from dashboard.page import (
     forget_other_runs,
     is_new,
     layer,
+    lazy_panel,
     link_param,
     link_value,
     next_page,
@@ -602,7 +603,7 @@ def choose_attention(
         config = config and config.with_(d_model=d_model, num_heads=heads)
     except ConfigError as error:
         config, problem = usual, error
-    panel = axes.expander("Six axes of the mechanism", on_change="rerun", key=f"{name}:axes")
+    panel = lazy_panel("Six axes of the mechanism", f"{name}:axes", axes)
     if panel.open:
         before = config or AttentionConfig(d_model, heads, "identity")
         with panel:
@@ -913,7 +914,6 @@ TRAINING_SETTINGS = {  # by group
 
 
 # a panel whose body runs only while it is open
-group = partial(st.expander, on_change="rerun")
 
 
 def setting_key(name: str, param: Param) -> str:
@@ -1194,7 +1194,7 @@ def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
             values |= parameters_values(entry.params[:1], name, True)
         if others:
             with cells["more"]:
-                panel = group("Task settings", key=f"{name}:group")
+                panel = lazy_panel("Task settings", f"{name}:group")
             with panel:
                 values |= parameters_values(others, name, panel.open)
         return TaskConfig.of(entry.key, seed=0, **values)
@@ -1237,7 +1237,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     usual = sizes["d_model"]
     with cells["sizes"]:
         # The panel of the model: its width, and the parameters of its type
-        panel = group("Model settings", key=f"{name}:sizes")
+        panel = lazy_panel("Model settings", f"{name}:sizes")
         params = of_model(base.model, sizes)
         link_value(f"{name}:d_model", usual, between(1, MAX_WIDTH))
         with panel:
@@ -1263,7 +1263,7 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
         note_heads(f"{name}:d_model", width, heads)
     with cells["training"]:
         # The panel of the training, in its groups
-        panel = group("Training settings", key=f"{name}:training")
+        panel = lazy_panel("Training settings", f"{name}:training")
         groups = of_training(replace(base, steps=sizes["steps"]), task.form)
         training = dict[str, Any]()
         with panel:

@@ -28,7 +28,7 @@ from dashboard.draw.palette import CATEGORIES, Theme
 from dashboard.navigation import STEPS
 from dashboard.ui.links import KEEP, between, link_value
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
-from dashboard.ui.panels import theme
+from dashboard.ui.panels import lazy_panel, theme
 
 # The buttons that take a mask, a position or a model's pattern from another page to Train, for the next run.
 
@@ -135,7 +135,7 @@ def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[s
     first = model.required_attention
     _link(name, model)
     problems: list[str] = []
-    panel = cell.expander("Layers with unlike attentions", on_change="rerun", key=f"{name}:pattern")
+    panel = lazy_panel("Layers with unlike attentions", f"{name}:pattern", cell)
     if panel.open:
         with panel:
             _edit(name, model, problems)

@@ -248,15 +248,20 @@ def sources(text: str, *functions: object) -> None:
 
 def details(label: str, draw: Callable[[], object], key: str | None = None) -> None:
     """An expander whose content is drawn only while it is open."""
-    panel = st.expander(label, on_change="rerun", key=key)
+    panel = lazy_panel(label, key)
     if panel.open:
         with panel:
             draw()
 
 
-def settings_panel(label: str) -> Any:
+def lazy_panel(label: str, key: str | None, into: Any = st) -> Any:
+    """An expander that the caller fills only while it is `open`."""
+    return into.expander(label, on_change="rerun", key=key)
+
+
+def settings_panel(label: str, key: str | None = None) -> Any:
     """An expander of controls: they run while it is closed, too, as the link holds their values."""
-    return st.expander(label)
+    return st.expander(label, key=key)
 
 
 def placeholder(text: str, height: int = 420) -> None:
