@@ -81,7 +81,7 @@ def section_row(current: Step) -> None:
         row.space("xxsmall")  # the header covers what stands higher
         with row.container(horizontal=True, gap="small"):
             for step in steps:
-                st.page_link(step.page(), label=step.section)
+                st.page_link(step.page(), label=step.section, help=step.invite)
 
 
 def open_pressed() -> None:

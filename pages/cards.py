@@ -32,6 +32,7 @@ from dashboard.page import (
     fact,
     fragment,
     next_page,
+    number,
     operations,
     paragraph,
     percent,
@@ -103,7 +104,7 @@ def size_text(size: int | None) -> str:
 
 
 def billions(count: int | None) -> str:
-    return "–" if count is None else f"{count / 1e9:.3g}"
+    return "–" if count is None else number(count / 1e9)
 
 
 def read(one: ModelCard) -> int:

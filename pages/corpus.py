@@ -861,7 +861,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
         (
             True,
             f"{pretrained.name}, {kind}, {corpus.read:,} texts, measured on {day}. A measure is the mean over the "
-            "rows of a text's own tokens; its mean and 95 % interval, the lines at its point, are "
+            "rows of a text's own tokens; its mean and confidence interval, the lines at its point, are "
             "taken over texts, which all count the same.",
         ),
         (

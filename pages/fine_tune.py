@@ -500,7 +500,7 @@ HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked
 
 
 def page() -> None:
-    title("Fine-tune", "Train a pretrained model on your rows, and see how its attention changes.")
+    title("Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention.")
     jobs.warm_up()
     fine_tuned.read_link()
     task, config = controls()

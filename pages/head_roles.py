@@ -552,13 +552,13 @@ def role_caption(scores: RoleScores, index: int, inputs: RoleInputs, model: str,
     )
     attention = "self-attention" if scores.kind == "self" else "causal self-attention"
     measured = (
-        f"rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c and σ are the mean and std of s when the "
-        "keys of each text are shuffled, in the same way for all of its rows."
+        f"rows that can show the role, Mᵢ is {ROLES[index].attends_to}; c and σ are the mean and standard "
+        "deviation of s when the keys of each text are shuffled, in the same way for all of its rows."
     )
     if ROLES[index].targets is None:
         measured = (
-            "rows of four keys or more, nᵢ the number of keys that row i may attend to; c and σ are the mean and std "
-            f"of rows of random scores. A head with {number(UNIFORM)} or more is nearly even, as before training."
+            "rows of four keys or more, nᵢ the number of keys that row i may attend to; c and σ are the mean and standard "
+            f"deviation of rows of random scores. A head with {number(UNIFORM)} or more is nearly even, as before training."
         )
     left_out = f" {cut} of your sentences {'is' if cut == 1 else 'are'} left out: the model knows too few of the words."
     return (

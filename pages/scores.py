@@ -309,7 +309,7 @@ def explore() -> None:
     cut = tokenize(values.tokens, 64)
     # under the maps, and before them in this run, as it has what they are drawn from
     picture, why = st.container(), {}
-    with settings_panel("Parameters that only some scores have"):
+    with settings_panel("Settings that only some scores have"):
         params_panel("score", key=key("params"))
     for item in AXES["score"]:
         choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
@@ -368,7 +368,7 @@ def explore() -> None:
         if measured
         else f"measured on this machine, {torch.get_num_threads()} threads"
     )
-    st.caption(
+    caption(
         f"Parameters: learned numbers of the score at head size D = {controls.dims}. Time: of a forward and a backward "
         f"pass, {study.TIMED_HEADS} heads of size {size}, {study.TIMED_TOKENS} tokens, processor time of the "
         f"fastest round; {where}. × dot: the time divided by that of scaled dot product. Memory: the most in "

@@ -1300,10 +1300,12 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     model = replace(model, **pattern)
     count = run_data.count_parameters(model, task.shape)
     steps = f"{training['steps']:,} steps"
-    cells["size"].caption(
-        f"d_model {width} · {plural(model.layers, 'layer')} · {steps} · {count:,} parameters"
-    )
-    cells["summary"].caption(summary(model))
+    with cells["size"]:
+        caption(
+            f"d_model {width} · {plural(model.layers, 'layer')} · {steps} · {count:,} parameters"
+        )
+    with cells["summary"]:
+        caption(summary(model))
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
