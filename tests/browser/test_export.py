@@ -166,11 +166,10 @@ def test_a_student_answers_in_a_course_page_and_hands_in_a_code(page, width):
     expect(page.locator("[data-testid=stSidebar]")).to_have_count(0)
     expect(page.locator(".st-key-positions-idea")).to_be_visible()
     expect(page.locator(".st-key-positions-position")).to_be_hidden()
-    page.get_by_role("button", name="Sizes").click()
+    page.get_by_text("All settings", exact=True).click()
     expect(page.locator("[class*=st-key-positions-heads]")).to_be_visible()
     expect(page.locator(".st-key-positions-seed")).to_be_hidden()
     expect(page.locator(".st-key-positions-d_model")).to_be_hidden()
-    page.keyboard.press("Escape")
     answer = page.get_by_label("Your number", exact=True)
     for number, verdict in (("8", "Not yet."), ("7", "after 2 tries")):
         enter(answer, number, verdict)

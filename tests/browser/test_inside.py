@@ -372,10 +372,13 @@ def test_a_pressed_head_of_a_corpus_stays_after_a_reload(page: Page):
     head = figure.locator("path[aria-label^='L0·H1: Distance ']").first
     pressed = re.compile("L0·H1: its weight on the token before is")
     click(head, pressed)
+    page.get_by_role("button", name="Head", exact=True).click()
     choose(page, "Head", "L1·H2")
+    page.keyboard.press("Escape")
     expect(page.get_by_text(pressed)).to_have_count(0)
     click(head, pressed)  # the same head again, which another one took the place of
     drawing = figure.locator("svg").element_handle()
+    page.get_by_role("button", name="Axes").click()
     choose(page, "Across", "Induction")
     expect(figure).to_contain_text("Induction, weight")
     assert drawing.evaluate("svg => svg.isConnected && !svg.textContent.includes('Distance')"), (

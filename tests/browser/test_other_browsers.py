@@ -10,7 +10,8 @@ from dashboard.navigation import step_of
 from tests.browser.other_browsers import OPENERS, OtherBrowser, installed
 
 PAGES = {
-    key: f"{step_of(key).title} · Attention Lab" for key in ("start", "one_query", "inside_weight")
+    key: f"{step_of(key).title} · Attention Lab"
+    for key in ("start", "one_query", "pretrained", "inside_weight")
 }
 READY = """(() => {
   const app = document.querySelector("[data-testid=stApp]")?.dataset ?? {};
@@ -62,8 +63,9 @@ def test_pages_are_drawn_and_a_map_answers_keys_and_clicks(other, server):
     other.goto(server.url)
     for key, name in PAGES.items():
         other.run(
-            f'[...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
-            f'.forEach((host) => host.shadowRoot.querySelector("a[data-key={key}]")?.click())'
+            f'([...document.querySelectorAll("[data-testid=stSidebar] [data-testid=stBidiComponentIsolated]")]'
+            f'.map((host) => host.shadowRoot.querySelector("a[data-key={key}]")).find(Boolean) ?? '
+            f"document.querySelector(\"[data-testid=stPageLink-NavLink][href*='{key}']\"))?.click()"
         )
         other.wait(f"document.title === {name!r} && {READY}")
         assert other.run(EXCEPTION) == ""
