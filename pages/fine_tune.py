@@ -500,7 +500,9 @@ HEAD, SET, PICK = "fine_tune:head", "fine_tune:head-set", "fine_tune:head-picked
 
 
 def page() -> None:
-    title("Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention.")
+    title(
+        "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
+    )
     jobs.warm_up()
     fine_tuned.read_link()
     task, config = controls()
