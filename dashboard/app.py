@@ -118,7 +118,8 @@ panels.apply_look()
 if not st.context.is_embedded:
     page_list(step)
 bars.tour_bar(step.key)
-section_row(step)
+if not st.context.is_embedded:
+    section_row(step)
 if is_pending():
     reset_page(step.page(), bars.begin_again(step.key))
 else:
