@@ -196,6 +196,25 @@ def text(length: int, tokens: int) -> Recipes:
     return {"decoder": recipe(model, steps, 3e-3, 32)}
 
 
+def stories() -> Recipes:
+    """A decoder as language models are built today: RMSNorm, RoPE, SwiGLU, and heads that share keys and values."""
+    model = ModelConfig.transformer(
+        64,
+        num_heads=4,
+        layers=2,
+        d_ff=160,
+        kind="decoder",
+        norm="pre",
+        normalization="rms",
+        activation="swiglu",
+        position="rope",
+        projection="grouped_query",
+        tied=True,
+        output_bias=False,
+    )
+    return {"decoder": recipe(model, 600, 3e-3, 16)}
+
+
 def sentences(rows: int, several: bool) -> Recipes:
     """Thirty passes over the texts; a hierarchical model only where they have `several` sentences."""
     model = ModelConfig.transformer(

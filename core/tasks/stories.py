@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from core.entries import Param
-from core.models.config import ModelConfig
+from core.tasks import recipes
 from core.tasks.base import (
     EOS,
     Batch,
@@ -26,7 +26,6 @@ from core.tasks.base import (
     choose,
 )
 from core.tasks.grammar import story
-from core.tasks.recipes import recipe
 
 FOR_PIECES = 2_000  # stories from which the pieces are learned
 HELD_OUT = 1_500  # stories
@@ -87,21 +86,7 @@ class Stories(Task):
         vocabulary, self.ids, self.starts = ids_of(self.count, config.seed, self.pieces)
         self.source_vocab = self.target_vocab = vocabulary
         self.max_source = self.max_target = self.length
-        model = ModelConfig.transformer(
-            64,
-            num_heads=4,
-            layers=2,
-            d_ff=160,
-            kind="decoder",
-            norm="pre",
-            normalization="rms",
-            activation="swiglu",
-            position="rope",
-            projection="grouped_query",
-            tied=True,
-            output_bias=False,
-        )
-        self.recommended = {"decoder": recipe(model, 600, 3e-3, 16)}
+        self.recommended = recipes.stories()
 
     def tokens(self, text: str) -> list[str]:
         return byte_pairs(self.pieces).encode(text).tokens
@@ -118,23 +103,24 @@ class Stories(Task):
         return Tokenizer.from_str(json.dumps(data))
 
     def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
-        able = self.starts[self.starts + self.length < len(self.ids)]
+        able = self.begins(self.ids, self.starts)
         picked = able[torch.randint(len(able), (batch_size, 1), generator=generator)]
         windows = self.ids[picked + torch.arange(self.length + 1)]  # (B, S + 1)
         source, target = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
         return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
 
     def draw(self, generator: torch.Generator, held_out: bool) -> Example:
-        count, seed = (
-            (HELD_OUT, self.config.seed + HELD_OUT_SEED)
-            if held_out
-            else (self.count, self.config.seed)
-        )
-        vocabulary, ids, starts = ids_of(count, seed, self.pieces)
-        able = starts[starts + self.length < len(ids)]
+        vocabulary, ids, starts = self.source_vocab, self.ids, self.starts
+        if held_out:
+            _, ids, starts = ids_of(HELD_OUT, self.config.seed + HELD_OUT_SEED, self.pieces)
+        able = self.begins(ids, starts)
         start = int(able[choose(generator, len(able))])
         window = [vocabulary.tokens[id] for id in ids[start : start + self.length + 1].tolist()]
         return Example(tuple(window[:-1]), tuple(window[1:]))
+
+    def begins(self, ids: Int[Tensor, " N"], starts: Int[Tensor, " M"]) -> Int[Tensor, " K"]:
+        """Where a story begins that a whole window follows."""
+        return starts[starts + self.length < len(ids)]
 
 
 STORIES: TaskEntry = TaskEntry(
