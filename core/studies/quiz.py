@@ -5,6 +5,7 @@ The right option and the wrong ones are computed: a wrong one is what a usual mi
 
 import random
 import re
+import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -18,7 +19,6 @@ from core.models.base import Shape
 from core.seeding import seeded_rng
 
 WORDS = ("The", "cat", "chased", "a", "mouse")
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,6 @@ def make_question(
     return Drawn(page, text, tuple(options), options.index(right), why, maps)
 
 
-def row(values: list[float]) -> torch.Tensor:
-    return torch.tensor([[[values]]])
-
-
-def softmax(scores: list[float]) -> list[float]:
-    """The weights of these scores by `attend`: one query of size 1, scored against keys that are the scores."""
-    keys = row(scores).transpose(2, 3)
-    return attend(row([1.0]), keys, keys, scale=1.0).weights.flatten().tolist()
-
-
 def listed(values: list[float] | list[int]) -> str:
     return f"({', '.join(f'{value:g}' for value in values)})"
 
@@ -110,7 +100,7 @@ def score(rng: random.Random) -> Drawn | None:
 
 def weight(rng: random.Random) -> Drawn | None:
     first, second = (rng.randint(1, 8) / 2 for _ in range(2))
-    right, other = softmax([first, second])
+    right, other = torch.tensor([first, second]).softmax(-1).tolist()
     return make_question(
         rng,
         "one_query",
@@ -170,7 +160,7 @@ def rotation(rng: random.Random) -> Drawn | None:
 
 def causal(rng: random.Random) -> Drawn | None:
     scores = [*(rng.randint(0, 4) / 2 for _ in WORDS[:-1]), rng.randint(4, 6) / 2]
-    before, after = softmax(scores), softmax(scores[:-1])
+    before, after = (torch.tensor(part).softmax(-1).tolist() for part in (scores, scores[:-1]))
     asks, key = len(WORDS) - 2, rng.randrange(len(WORDS) - 1)
     return make_question(
         rng,
@@ -207,7 +197,7 @@ def attentions(rng: random.Random) -> Drawn | None:
 
 
 def reversing(rng: random.Random) -> Drawn | None:
-    letters = tuple(rng.sample(LETTERS, 6))
+    letters = tuple(rng.sample(string.ascii_lowercase, 6))
     size, noise = len(letters), np.random.default_rng(rng.randrange(2**32))
     ideals = [np.eye(size)[::-1], np.eye(size), np.eye(size, k=-1), np.zeros((size, size))]
     order = rng.sample(range(len(ideals)), len(ideals))
