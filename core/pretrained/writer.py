@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from core import command_line
 from core.pretrained.load import load_folder
 from core.pretrained.reading import tokenizer_of
 from core.tasks.grammar import PRONOUNS, SLOT, Judged, Story, judge, story
@@ -86,8 +87,8 @@ def measure(folder: Path, count: int = 200) -> Writing:
     model, tokenizer = pretrained.model, tokenizer_of(pretrained)
     right: dict[str, list[bool]] = {"referents": [], "indirect_objects": []}
     loss = pieces = nats = 0.0
-    held = held_out(count)
-    for one in held:
+    written = held_out(count)
+    for one in written:
         encoded = tokenizer(one.text, return_tensors="pt", return_offsets_mapping=True)
         ids, starts = (
             encoded["input_ids"],
@@ -103,7 +104,7 @@ def measure(folder: Path, count: int = 200) -> Writing:
             right[name].append(one.text.startswith(best, at))
     results = []
     torch.manual_seed(0)
-    for one in held:
+    for one in written:
         (_, opening), *_ = forms_of(one.text)
         inputs = tokenizer(one.text[: opening.end], return_tensors="pt")
         tokens = model.generate(
@@ -123,5 +124,14 @@ def measure(folder: Path, count: int = 200) -> Writing:
     )
 
 
+app = command_line.new_app(__doc__)
+
+
+@app.command()
+def figures(folder: Path, stories: int = 200) -> None:
+    """Print the figures of an exported folder as JSON."""
+    print(json.dumps(asdict(measure(folder, stories)), indent=1))
+
+
 if __name__ == "__main__":
-    print(json.dumps(asdict(measure(Path(sys.argv[1]))), indent=1))
+    sys.exit(command_line.run(app))
