@@ -152,7 +152,6 @@ from dashboard.ui.panels import (
     field_error,
     guide_is_hidden,
     lazy_panel,
-    next_page,
     paragraph,
     picture,
     placeholder,

@@ -53,7 +53,6 @@ from dashboard.page import (
     fact,
     fragment,
     model as loaded_model,
-    next_page,
     number,
     operations,
     paragraph,
@@ -357,7 +356,6 @@ def page() -> None:
     draw_size()
     draw_pages()
     details("The code that just ran", partial(source_panel, Attention.step), key("sources"))
-    next_page("cache")
 
 
 @fragment

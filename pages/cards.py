@@ -31,7 +31,6 @@ from dashboard.page import (
     draw_chart,
     fact,
     fragment,
-    next_page,
     number,
     operations,
     paragraph,
@@ -275,7 +274,6 @@ def page() -> None:
     st.html(STYLE)
     models()
     details("The code that just ran", partial(source_panel, ModelCard), key("sources"))
-    next_page("cards")
 
 
 @fragment

@@ -58,7 +58,6 @@ from dashboard.page import (
     layer,
     measure_with_progress,
     measurements,
-    next_page,
     number,
     paragraph,
     percent,
@@ -563,7 +562,6 @@ def page() -> None:
             )
             if len(measured) == len(rows):
                 _circuits(choice.ref)  # Stop cannot interrupt a fragment
-    next_page("circuits")
 
 
 def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:

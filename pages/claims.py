@@ -63,7 +63,6 @@ from dashboard.page import (
     guide_is_hidden,
     is_new,
     link_value,
-    next_page,
     number,
     one_of,
     paragraph,
@@ -615,7 +614,6 @@ def page() -> None:
         _index()
     else:
         _one(claim_of(chosen))
-    next_page(PAGE)
 
 
 @fragment

@@ -53,7 +53,6 @@ from dashboard.page import (
     measurements,
     multiples,
     name as tex,
-    next_page,
     number,
     operations,
     plain,
@@ -801,7 +800,6 @@ def page() -> None:
         panels(controls, names)
     else:
         measure = _draw_result(controls, names, maps)
-    next_page("compare")
     index = st.session_state.pop(EDITING, None)
     if index is not None and index < len(controls.mechanisms):
         _dialog(controls, index)

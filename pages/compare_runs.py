@@ -35,7 +35,6 @@ from dashboard.page import (
     forget_other_runs,
     link_value,
     multiples,
-    next_page,
     number,
     one_of,
     percent,
@@ -494,7 +493,6 @@ def page() -> None:
         partial(source_panel, fact_text),
         "compare_runs:source",
     )
-    next_page("compare_runs")
 
 
 def _board(sides: Sequence[compute.ComparedRun]) -> None:

@@ -99,7 +99,6 @@ from dashboard.page import (
     literal,
     measure_with_progress,
     measurements,
-    next_page,
     number,
     percent,
     placeholder,
@@ -939,7 +938,6 @@ def page() -> None:
         partial(sources, "\n\n".join(papers), measure_texts, RunningMean, joint_map),
         key("source-code"),
     )
-    next_page("corpus")
 
 
 def _view() -> None:

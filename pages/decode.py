@@ -58,7 +58,6 @@ from dashboard.page import (
     forget_other_runs,
     fragment,
     link_value,
-    next_page,
     number,
     one_of,
     percent,
@@ -417,7 +416,6 @@ PICKED, OF, COMPARED = "decode:picked", "decode:picked-of", "decode:measured"
 
 def page() -> None:
     _explore()
-    next_page("decode")
 
 
 @fragment

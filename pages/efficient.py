@@ -54,7 +54,6 @@ from dashboard.page import (
     filtered_layer,
     fragment,
     multiples,
-    next_page,
     number,
     operations,
     percent,
@@ -430,7 +429,6 @@ def page() -> None:
     st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
     implied_weights()
     details("Equations, papers and the code that just ran", _sources, key("sources"))
-    next_page("efficient")
 
 
 def adopt(built: Built) -> None:

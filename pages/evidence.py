@@ -40,7 +40,6 @@ from dashboard.page import (
     measure_with_progress,
     measurements,
     multiples,
-    next_page,
     number,
     paragraph,
     percent,
@@ -1085,7 +1084,6 @@ def page() -> None:
             ),
             "evidence:papers",
         )
-    next_page("evidence")
 
 
 def _view(choice: ModelChoice) -> None:

@@ -58,7 +58,6 @@ from dashboard.page import (
     forget_other_runs,
     link_value,
     multiples,
-    next_page,
     number,
     one_of,
     percent,
@@ -551,7 +550,6 @@ def page() -> None:
         "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most."
     )
     details("Source code and papers", partial(sources, papers, make_trainer), "fine_tune:how")
-    next_page("fine_tune")
 
 
 def _figures(data: fine_tuned.FineTuneData) -> None:

@@ -53,7 +53,6 @@ from dashboard.page import (
     fact,
     fragment,
     measurements,
-    next_page,
     number,
     plain,
     read_linked,
@@ -453,7 +452,6 @@ def page() -> None:
                 _outputs(search, pretrained)
         except (PretrainedError, ValueError) as error:
             st.info(plain(str(error)), icon=":material/edit:")
-    next_page("generate")
 
 
 def _progress(

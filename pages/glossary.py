@@ -3,7 +3,7 @@
 import streamlit as st
 
 from dashboard.draw.glossary import TERMS, Term
-from dashboard.page import HERE, Fields, Text, details, next_page, plain, room, step_of, title
+from dashboard.page import HERE, Fields, Text, details, plain, room, step_of, title
 
 FIELDS = Fields(
     "glossary",
@@ -39,7 +39,6 @@ def page() -> None:
             f"No term contains {plain(typed)}. Shorten the text, or clear it to see all {len(TERMS)} terms.",
             icon=":material/search:",
         )
-    next_page("glossary")
 
 
 def show(terms: list[Term]) -> None:

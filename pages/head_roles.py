@@ -85,7 +85,6 @@ from dashboard.page import (
     link_value,
     measure_with_progress,
     measurements,
-    next_page,
     number,
     paragraph,
     percent,
@@ -242,7 +241,6 @@ def page() -> None:
                 "Syntax": draw_syntax,
                 "Standard tests": draw_tests,
             }[FIELDS.draw("view", into=HERE).view](choice)
-    next_page("head_roles")
 
 
 def kind_and_columns(choice: ModelChoice, count: int) -> tuple[Kind, list[Any]]:

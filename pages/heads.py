@@ -51,7 +51,6 @@ from dashboard.page import (
     fact,
     fragment,
     multiples,
-    next_page,
     number,
     paragraph,
     picture,
@@ -615,7 +614,6 @@ def page() -> None:
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
-    next_page("heads")
 
 
 @fragment

@@ -41,7 +41,6 @@ from dashboard.page import (
     latex_signed as signed,
     layer,
     name,
-    next_page,
     number,
     plain,
     plural,
@@ -359,7 +358,6 @@ def page() -> None:
     chosen = choose_model(needs=("qkv",))
     if chosen is not None:
         _weight(chosen)
-    next_page("inside_weight")
 
 
 @fragment

@@ -71,7 +71,6 @@ from dashboard.page import (
     layer,
     measure_with_progress,
     measurements,
-    next_page,
     number,
     paragraph,
     percent,
@@ -937,7 +936,6 @@ def page() -> None:
         ),
         "lens:how",
     )
-    next_page("lens")
 
 
 def _view(choice: ModelChoice) -> None:

@@ -13,7 +13,6 @@ from dashboard.page import (
     KEEP,
     fragment,
     link_value,
-    next_page,
     percent,
     plain,
     step_of,
@@ -508,7 +507,6 @@ def page() -> None:
         copy_link="Copy draft (with answers)",
     )
     parts()
-    next_page("lessons")
 
 
 @fragment

@@ -43,7 +43,6 @@ from dashboard.page import (
     mask_latex,
     multiples,
     name as latex_name,
-    next_page,
     number,
     param_widget,
     percent,
@@ -360,7 +359,6 @@ def page() -> None:
     for sentence in FIELDS.refused():
         st.warning(sentence)
     explore()
-    next_page("masks")
 
 
 @fragment

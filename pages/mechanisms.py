@@ -43,7 +43,6 @@ from dashboard.page import (
     fact,
     fragment,
     multiples,
-    next_page,
     number,
     paragraph,
     plain,
@@ -178,7 +177,6 @@ def page() -> None:
         },
         alt=f"All {len(entries)} choices of {NAMES[axis]}",
     )
-    next_page("mechanisms")
 
 
 def adopt(built: Built) -> None:

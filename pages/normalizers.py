@@ -52,7 +52,6 @@ from dashboard.page import (
     latex,
     latex_signed as signed,
     name,
-    next_page,
     number,
     plain,
     room,
@@ -482,7 +481,6 @@ def page() -> None:
     title("Normalizers", "A normalizer turns scores into weights. Here each gets the same scores.")
     take_built("normalizers", adopt, axes=("normalizer",))
     explore()
-    next_page("normalizers")
 
 
 def adopt(built: Built) -> None:

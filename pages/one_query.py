@@ -74,7 +74,6 @@ from dashboard.page import (
     listed,
     mask_latex,
     name as latex_name,
-    next_page,
     number,
     paragraph,
     picture as in_picture,
@@ -1182,7 +1181,6 @@ def page() -> None:
     )
     explore()
     root_of_d()
-    next_page("one_query")
 
 
 def draw_controls(row: DeltaGenerator) -> Values:

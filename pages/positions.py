@@ -58,7 +58,6 @@ from dashboard.page import (
     link_value,
     listed,
     multiples,
-    next_page,
     number,
     param_widget,
     picture as in_picture,
@@ -940,7 +939,6 @@ def page() -> None:
         details(
             "Equation, paper and code of the encoding", partial(source, values), "positions:source"
         )
-    next_page("positions")
 
 
 @fragment

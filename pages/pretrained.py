@@ -39,7 +39,6 @@ from dashboard.page import (
     details,
     fact,
     fragment,
-    next_page,
     number,
     plain,
     read_pair,
@@ -287,7 +286,6 @@ def page() -> None:
     )
     chosen = choose_model()
     measure = None if chosen is None else _view(chosen)
-    next_page("pretrained")
     if measure is not None:
         measure()
 

@@ -21,7 +21,6 @@ from dashboard.page import (
     details,
     fact,
     fragment,
-    next_page,
     number,
     operations,
     paragraph,
@@ -296,7 +295,6 @@ FIELDS = Fields(
 def page() -> None:
     title("Questions", "What learners ask, answered with numbers.")
     explore()
-    next_page("questions")
 
 
 @fragment

@@ -14,7 +14,6 @@ from dashboard.page import (
     fragment,
     link_value,
     multiples,
-    next_page,
     paragraph,
     plain,
     step_of,
@@ -39,7 +38,6 @@ def page() -> None:
     title("Quiz", "Eight questions about the path, with new numbers each time.")
     answer_questions()
     details("What each stop of the path showed", recap, RECAP)
-    next_page("quiz")
 
 
 @fragment

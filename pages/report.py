@@ -31,7 +31,6 @@ from dashboard.page import (
     caption,
     fact,
     flash_errors,
-    next_page,
     number,
     paragraph,
     plain,
@@ -222,7 +221,6 @@ def page() -> None:
         )
         for at, view in enumerate(report.views):
             _draw_view(view, at + 1, len(report.views))
-    next_page("report")
 
 
 def _draw_view(view: ReportView, number: int, count: int = 0) -> None:

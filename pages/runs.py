@@ -41,7 +41,6 @@ from dashboard.page import (
     flash,
     flash_errors,
     link_value,
-    next_page,
     number,
     paragraph,
     percent,
@@ -584,7 +583,6 @@ def page() -> None:
         source_panel(archive.unpack)
 
     details("Disk space, and how an upload is checked", about, "runs:source")
-    next_page("runs")
 
 
 def _board(query: str, board: Board) -> None:

@@ -45,7 +45,6 @@ from dashboard.page import (
     latex_signed as signed,
     multiples,
     name,
-    next_page,
     number,
     plain,
     read_linked,
@@ -293,7 +292,6 @@ def page() -> None:
     )
     take_built("scores", adopt, axes=("score",))
     explore()
-    next_page("scores")
 
 
 def adopt(built: Built) -> None:

@@ -27,7 +27,6 @@ from dashboard.page import (
     fact,
     fragment,
     link_value,
-    next_page,
     number,
     one_of,
     paragraph,
@@ -450,7 +449,6 @@ def page() -> None:
                     )
     details("The addresses of these pages, to copy", _links, key("links"))
     _doors()
-    next_page(PAGE)
 
 
 def _pictures(data: dict) -> dict:

@@ -76,7 +76,6 @@ from dashboard.page import (
     fact,
     field_error,
     flash_errors,
-    next_page,
     number,
     paragraph,
     placeholder,
@@ -913,7 +912,6 @@ def page() -> None:
         partial(sources, HOW, vary, compare),
         "sweeps:source",
     )
-    next_page("sweeps")
     jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
 
 

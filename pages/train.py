@@ -71,7 +71,6 @@ from dashboard.page import (
     lazy_panel,
     link_param,
     link_value,
-    next_page,
     number,
     one_of,
     paragraph,
@@ -1437,7 +1436,6 @@ def page() -> None:
         source_panel(train)
 
     details("Equation, paper and training loop", source, "train:source")
-    next_page("train")
 
 
 def _figures(data: run_data.RunData) -> None:

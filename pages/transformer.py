@@ -64,7 +64,6 @@ from dashboard.page import (
     fragment,
     is_new,
     link_value,
-    next_page,
     number,
     one_of,
     operations,
@@ -447,7 +446,6 @@ HEAD, CELL, DEPTH = "transformer:head", "transformer:cell", "transformer:depth"
 def page() -> None:
     _explore()
     details("Papers and the code that just ran", _sources, "transformer:source")
-    next_page("transformer")
 
 
 @fragment

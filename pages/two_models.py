@@ -52,7 +52,6 @@ from dashboard.page import (
     fragment_unless_measuring,
     measure_with_progress,
     multiples,
-    next_page,
     number,
     paragraph,
     percent,
@@ -826,7 +825,6 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
         ),
         "two_models:how",
     )
-    next_page("two_models")
 
 
 def _view(choice: ModelChoice) -> None:

@@ -55,7 +55,6 @@ from dashboard.page import (
     fragment,
     layer,
     link_value,
-    next_page,
     number,
     one_of,
     plain,
@@ -411,7 +410,6 @@ def page() -> None:
         "Let a model do its task, and see the head that its answer depends on most.",
     )
     _view()
-    next_page(PAGE)
 
 
 @fragment

@@ -67,7 +67,6 @@ from dashboard.page import (
     filtered_layer,
     flash_errors,
     latex,
-    next_page,
     number,
     paragraph,
     percent,
@@ -620,7 +619,6 @@ def page() -> None:
     st.session_state["why:seen"] = True
     poll(lambda: load_comparison(pair), partial(_board, shown), live, "why:figures")
     details("Papers, equations and the code of the model", _sources, "why:sources")
-    next_page("why")
 
 
 def _results(shown: bool, live: Comparison) -> None:
