@@ -582,7 +582,6 @@ def _head_field(controls: Controls, picked: flow.Head) -> None:
     head_field(
         {name: head for head, name in controls.heads.items()},
         picked,
-        partial(write_pair, "head"),
         f"evidence:head:{controls.ref.name}",
     )
 

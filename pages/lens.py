@@ -836,7 +836,6 @@ def who_section(controls: Values) -> None:
         head_field(
             {f"{layers[rows[row]]}·H{head}": (row, head) for row, head in values},
             picked,
-            partial(write_pair, "head"),
             f"lens:head:{ref.name}",
         )
         _who_grid(layers, attribution, list(values), picked)

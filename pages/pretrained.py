@@ -41,23 +41,27 @@ from dashboard.page import (
     fragment,
     number,
     plain,
-    read_pair,
     read_pairs,
     reruns_alone,
     shared,
     sources,
     title,
-    write_link,
     write_pair,
 )
-from dashboard.ui.heads import HeadRoles, role_line, roles_are_cached, roles_of, weight_link
+from dashboard.ui.heads import (
+    HeadRoles,
+    link_head,
+    role_line,
+    roles_are_cached,
+    roles_of,
+    weight_link,
+)
 from dashboard.ui.model_picker import (
     KIND_HELP,
     KINDS,
     ModelChoice,
     choose_head,
     choose_model,
-    current_head_of,
 )
 from dashboard.ui.models import EMBEDDED, ModelRef, model_cell, reading_of
 
@@ -326,12 +330,10 @@ def _figures(
     chosen: ModelChoice, controls: Values, roles: HeadRoles | None
 ) -> tuple[TraceView, st.delta_generator.DeltaGenerator | None]:
     """Draw the grid, one head and its facts; returns the maps, and a skeleton where the roles are not measured."""
-    # Remove the link's head and pins, which belong to one model and one kind of map, when another is chosen
-    now = (repr(chosen.ref), controls.kind)
-    if st.session_state.setdefault("pretrained:of", now) != now:
-        for name in ("head", "pin"):
-            write_link(name, None)
-        st.session_state["pretrained:of"] = now
+    # The link's head and pins belong to one model and one kind of map
+    now = (chosen.ref, controls.kind)
+    if st.session_state.get("pretrained:of", now) != now:
+        write_pair("pin", None)
     # The maps as the controls transform them; shared, since they are as large as the maps
     if chosen.reading.trace.kinds != (controls.kind,) or chosen.reading.sinks or controls.options:
         view = shared(
@@ -339,18 +341,15 @@ def _figures(
         )
     else:  # the reading's own trace: the same object each time, as caches hash it
         view = view_of(chosen.reading, controls.kind)
-    # The head of the link, or of another page, or the default, and the link's pins
-    linked, bad_head = read_pair("head", view.trace.shape)
+    heads = {head: (controls.kind, head) for head in np.ndindex(*view.trace.shape)}
+    usual = first_head(view, COREFERENCE if chosen.ref == EMBEDDED else None)
+    first = link_head("pretrained", now, chosen.ref, heads, usual)
     pins, bad_pin = read_pairs("pin", (len(view.rows), len(view.columns)))
-    for sentence in filter(None, (bad_head, bad_pin)):
-        st.warning(sentence)
-    if current := linked or current_head_of(chosen.ref, controls.kind, view.trace.shape):
-        choose_head(chosen.ref, controls.kind, current)
-        write_pair("head", current)
-    first = current or first_head(view, COREFERENCE if chosen.ref == EMBEDDED else None)
+    if bad_pin:
+        st.warning(bad_pin)
     left, right = st.columns([1.05, 1], gap="large")
     with left:
-        layers, heads = view.trace.shape
+        layers, count = view.trace.shape
         of = f" of {KINDS[controls.kind].lower()} attention"
         picked = attention_view(
             view.trace,
@@ -358,10 +357,10 @@ def _figures(
             layout="grid",
             layer=first[0],
             head=first[1],
-            thumb=max(SMALLEST, min(LARGEST, GRID // heads)),
+            thumb=max(SMALLEST, min(LARGEST, GRID // count)),
             roles=roles or {},
             link=LINK,
-            fact=f"{layers} layers of {heads} heads{of if len(chosen.reading.trace.kinds) > 1 else ''}",
+            fact=f"{layers} layers of {count} heads{of if len(chosen.reading.trace.kinds) > 1 else ''}",
         )
     # One head in the chosen order, by the last pin
     pin = next(reversed(shown_pins(view, pins)), None)

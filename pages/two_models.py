@@ -890,7 +890,6 @@ def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:
         head_field(
             names,
             (head.layer, head.head),
-            partial(write_pair, "head"),
             HEAD,
             order=", sorted by their difference",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import streamlit as st
 
@@ -42,7 +42,7 @@ from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached, shared
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
 from dashboard.server.visitors import me
-from dashboard.ui.links import BOUND, link_value, one_of, write_link
+from dashboard.ui.links import BOUND, Pair, link_value, one_of, write_link, write_pair
 from dashboard.ui.models import (
     EMBEDDED,
     SUGGESTED,
@@ -63,8 +63,6 @@ from dashboard.ui.models import (
     stored_bytes,
 )
 from dashboard.ui.panels import room
-
-T = TypeVar("T")
 
 MISSING = {
     "model": "has attention weights only; this page needs a model.",
@@ -797,16 +795,11 @@ def current_head_of(ref: ModelRef, kind: Kind, shape: tuple[int, int]) -> Head |
 
 
 def head_field(
-    heads: Mapping[str, T],
-    picked: T | None,
-    choose: Callable[[T], None],
-    key: str,
-    *,
-    order: str = "",
+    heads: Mapping[str, Pair], picked: Pair | None, key: str, *, order: str = ""
 ) -> None:
     """Draw a field that picks a head by its name, for those without a pointer; a press in a figure picks one, too.
 
-    It shows `picked`, None where that is no head; `choose` takes another one before the page runs again.
+    It shows `picked`, None where that is no head; another one is written into the link, which `link_head` reads.
     """
     name = st.session_state[key] = next(
         (name for name, head in heads.items() if head == picked), None
@@ -815,7 +808,7 @@ def head_field(
     def changed() -> None:
         name = st.session_state[key]
         if name in heads:  # a browser may still name a head of the model before
-            choose(heads[name])
+            write_pair("head", heads[name])
 
     st.selectbox(
         "Head",
