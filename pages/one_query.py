@@ -99,10 +99,10 @@ from dashboard.ui.mechanism import (
     choice_in_session,
     choice_state,
     choice_text,
+    dated,
     draw_choice,
     keep_heads,
     note_heads,
-    preset_label,
     preset_of,
     refusal,
     show_refusal,
@@ -401,7 +401,7 @@ def draw_settings(grid: Any) -> None:
         is_worked = get("is_worked", True) and values.config == worked
         put("preset", WORKED if is_worked else CUSTOM)
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
-        item.key: preset_label(item.key) for item in PRESETS
+        item.key: dated(item) for item in PRESETS
     }
     with grid.cell(column_span=2):
         st.selectbox(

@@ -98,12 +98,12 @@ from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.mechanism import (
+    dated,
     fit_heads,
     from_text,
     keep_heads,
     mechanism,
     note_heads,
-    preset_label,
     preset_of,
     to_text,
 )
@@ -621,7 +621,7 @@ def choose_attention(
     )
     options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
     labels = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"} | {
-        item.key: preset_label(item.key) for item in PRESETS
+        item.key: dated(item) for item in PRESETS
     }
 
     def select() -> None:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import (
     AXES,
@@ -18,12 +17,13 @@ from core.attention import (
     AttentionConfig,
     Choice,
     ConfigError,
+    Preset,
     entry,
     preset,
     preset_of,
 )
 from core.attention.masks import COMPOSITIONS
-from core.entries import Entry, Value, complete
+from core.entries import Entry, Value, complete, refuse_if
 from dashboard.draw.formats import choice_name, plain
 from dashboard.ui.fields import is_text, param_widget, unreadable
 from dashboard.ui.links import BOUND, BUILT, KEEP
@@ -146,7 +146,7 @@ def draw_choice(
         options.index(base.key),
         key=key,
         help=help,
-        format_func=lambda name: entry(axis, name).name if depth else entry_label(axis, name),
+        format_func=lambda name: entry(axis, name).name if depth else dated(entry(axis, name)),
         **keep,
     )
     parts = draw_parts(axis, name, base, key=key, keep=keep, depth=depth)
@@ -217,12 +217,13 @@ def choice_state(key: str, choice: Choice) -> dict[str, Any]:
     return values
 
 
-def entry_label(axis: str, name: str) -> str:
-    item = entry(axis, name)
-    return f"{item.name} · {item.year}" if item.paper else item.name
-
-
-# The widget of one parameter.
+def dated(item: Entry | Preset) -> str:
+    """The name with the year of its paper, where it has one that the name does not say."""
+    return (
+        f"{item.name} · {item.year}"
+        if item.paper and str(item.year) not in item.name
+        else item.name
+    )
 
 
 # A mechanism as a short text for a link, and back: only choices other than the default attention's are written.
@@ -237,8 +238,9 @@ NEXT, DEFAULT = (
     "kernel=exact",
 )  # between the attentions of a pattern; the text of one with the default choices
 
-_BARE = re.compile(r"[A-Za-z0-9._+-]+")
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9._+-]+")
+_TOKEN = re.compile(rf"\s*('(?:[^'\\]|\\.)*'|{_WORD.pattern}|.|$)", re.DOTALL)
+_VALUE = re.compile(rf"'.+|{_WORD.pattern}", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
@@ -257,10 +259,7 @@ def to_text(config: AttentionConfig, sizes: bool = True) -> str:
 def from_text(text: str, sizes: tuple[int, int] | None = None) -> AttentionConfig:
     """The config of such a text, with `sizes` (d_model, heads) for one without any; ConfigError for an invalid one."""
     config, *more = pattern_from_text(text, sizes)
-    if more:
-        raise ConfigError(
-            "A mechanism cannot be read past its semicolon: expected an axis or the end."
-        )
+    refuse_if(more, "A mechanism cannot be read past its semicolon: expected an axis or the end.")
     return config
 
 
@@ -271,29 +270,10 @@ def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
 def pattern_from_text(text: str, sizes: tuple[int, int] | None) -> tuple[AttentionConfig, ...]:
     """The configs of such a text; ConfigError for an invalid one."""
     reader = _Reader(text)
-    configs = [_config(reader, sizes)]
-    while not reader.ended:
-        reader.take(NEXT)
-        reader.skip()
-        configs.append(_config(reader, sizes))
+    configs = [reader.config(sizes)]
+    while reader.accept(NEXT):
+        configs.append(reader.config(sizes))
     return tuple(configs)
-
-
-def _config(reader: _Reader, sizes: tuple[int, int] | None) -> AttentionConfig:
-    values: dict[str, Any] = {}
-    defaults = {} if sizes is None else dict(zip(("d_model", "num_heads"), sizes, strict=True))
-    while not reader.ended and not reader.peek(NEXT):
-        name = reader.word("d, h or an axis")
-        reader.take("=")
-        if name in values or (name not in SIZES and name not in AXES):
-            expected = ", ".join([*SIZES, *AXES])
-            raise reader.error(
-                f"{name} occurs twice" if name in values else f"{name}: expected one of {expected}"
-            )
-        values[name] = reader.value() if name in SIZES else reader.choice()
-    return AttentionConfig(
-        **{**defaults, **{SIZES.get(name, name): value for name, value in values.items()}}
-    )
 
 
 def choice_text(choice: Choice, axis: str) -> str:
@@ -310,17 +290,15 @@ def choice_from_text(text: str, axis: str) -> Choice:
     """The choice of such a text, completed and validated; ConfigError for an invalid one."""
     reader = _Reader(text)
     choice = reader.choice()
-    if not reader.ended:
+    if reader.next:
         raise reader.error("expected the end")
     return complete(choice, AXES[axis], axis)
 
 
 def _value(value: Value) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if _BARE.fullmatch(value) and value not in ("true", "false") and not _NUMBER.fullmatch(value):
+    if not isinstance(value, str):
+        return repr(value).lower()
+    if _WORD.fullmatch(value) and value not in ("true", "false") and not _NUMBER.fullmatch(value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -329,16 +307,17 @@ class _Reader:
     """A parser from left to right; its errors name the position and what was expected."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > MAX_LENGTH:
-            raise ConfigError(
-                f"A mechanism in a link has at most {MAX_LENGTH:,} signs; this one has {len(text):,}."
-            )
-        self.text, self.at = text, 0
-        self.skip()
+        refuse_if(
+            len(text) > MAX_LENGTH,
+            f"A mechanism in a link has at most {MAX_LENGTH:,} signs; this one has {len(text):,}.",
+        )
+        self.text = text
+        self.move(0)
 
-    @property
-    def ended(self) -> bool:
-        return self.at >= len(self.text)
+    def move(self, at: int) -> None:
+        """Go on from a character: `next` is the next word, quoted text or sign, empty at the end."""
+        token = next(_TOKEN.finditer(self.text, at))
+        self.at, self.end, self.next = token.start(1), token.end(), token[1]
 
     def error(self, why: str) -> ConfigError:
         nearby = self.text[max(0, self.at - 12) : self.at + 12]
@@ -346,64 +325,64 @@ class _Reader:
             f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}."
         )
 
-    def skip(self) -> None:
-        self.at = len(self.text) - len(self.text[self.at :].lstrip())
+    def accept(self, sign: str) -> bool:
+        """Whether the next token is this sign, which is then taken."""
+        fits = self.next == sign
+        if fits:
+            self.move(self.end)
+        return fits
 
-    def peek(self, sign: str) -> bool:
-        return self.text.startswith(sign, self.at)
-
-    def take(self, sign: str) -> None:
-        if not self.peek(sign):
-            raise self.error(f"expected {sign}")
-        self.at += 1
-
-    def word(self, expected: str, pattern: re.Pattern[str] = _BARE) -> str:
-        match = pattern.match(self.text, self.at)
-        if match is None:
+    def take(self, expected: str, pattern: re.Pattern[str] = _WORD) -> str:
+        token = self.next
+        if not pattern.fullmatch(token):
             raise self.error(f"expected {expected}")
-        self.at = match.end()
-        return match.group()
+        self.move(self.end)
+        return token
+
+    def config(self, sizes: tuple[int, int] | None) -> AttentionConfig:
+        values: dict[str, Any] = {}
+        while self.next not in ("", NEXT):
+            name = self.take("d, h or an axis")
+            if not self.accept("="):
+                raise self.error("expected =")
+            if name in values or name not in (*SIZES, *AXES):
+                why = f"expected one of {', '.join([*SIZES, *AXES])}"
+                raise self.error(f"{name} occurs twice" if name in values else f"{name}: {why}")
+            values[name] = self.value() if name in SIZES else self.choice()
+        named = {SIZES.get(name, name): value for name, value in values.items()}
+        d_model, num_heads = sizes or (PLAIN.d_model, PLAIN.num_heads)
+        return AttentionConfig(**{"d_model": d_model, "num_heads": num_heads, **named})
 
     def choice(self, depth: int = 0) -> Choice:
         """A choice with its arguments, each either name=value, or a part."""
         if depth > MAX_DEPTH:
             raise self.error(f"choices are nested more than {MAX_DEPTH} deep")
-        key = self.word("a choice's key")
-        parts: list[Choice] = []
-        params: dict[str, Value] = {}
-        if self.peek("("):
-            self.at += 1
-            while not self.peek(")"):
-                start, name = self.at, self.word("a parameter or a part")
+        key, parts, params = self.take("a choice's key"), list[Choice](), dict[str, Value]()
+        if self.accept("("):
+            while not self.accept(")"):
+                start, name = self.at, self.take("a parameter or a part")
                 if name in params:
                     raise self.error(f"{name} occurs twice")
-                if self.peek("="):
-                    self.at += 1
+                if self.accept("="):
                     params[name] = self.value()
                 else:
-                    self.at = start
+                    self.move(start)
                     parts.append(self.choice(depth + 1))
-                if not self.peek(")"):
-                    self.take(",")
-            self.at += 1
-        if not depth:
-            self.skip()
+                if self.next != ")" and not self.accept(","):
+                    raise self.error("expected ,")
         return Choice.of(key, *parts, **params)
 
     def value(self) -> Value:
-        if self.peek("'"):
-            quoted = self.word("a closing quote", _QUOTED)[1:-1]
-            return re.sub(r"\\(.)", r"\1", quoted, flags=re.DOTALL)
-        word = self.word("a value")
-        self.skip()
+        word = self.take("a closing quote" if self.next == "'" else "a value", _VALUE)
+        if word.startswith("'"):
+            return re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
         if word in ("true", "false"):
             return word == "true"
         if not _NUMBER.fullmatch(word):
             return word
         if len(word) < 20 and word.lstrip("+-").isdigit():
             return int(word)
-        if math.isinf(float(word)):
-            raise ConfigError(f"{word[:40]} is too large a number.")
+        refuse_if(math.isinf(float(word)), f"{word[:40]} is too large a number.")
         return float(word)
 
 
@@ -445,9 +424,7 @@ def mechanism(
             adopt(key, start)
     base: AttentionConfig = store["base"]
     top = st.container() if presets else None
-    fields: Fields = {
-        name: getattr(base, name) for name in ("d_model", "num_heads", "dropout", *AXES)
-    }
+    fields: Fields = dict(vars(base))
     grid = st.grid(min_column_width=210, gap="small")
     cells, broken = {}, False
     for axis in (name for name in AXES if name in axes):
@@ -460,8 +437,24 @@ def mechanism(
                 key=f"{key}:{axis}",
                 help=AXIS_HELP[axis],
             )
-        broken |= _broken(axis, fields[axis])
-    config = None if broken else _build(key, fields, cells)
+        broken |= any(
+            unreadable(param, part.kwargs[param.key])
+            for part in fields[axis].walk()
+            for param in entry(axis, part.key).params
+            if is_text(param) and param.key in part.kwargs
+        )
+    config = None
+    try:
+        config = None if broken else AttentionConfig(**fields)
+    except ConfigError as error:  # beside the first control that it names
+        named = [cells[axis] for axis in error.axes if axis in cells]
+        with named[0] if named else st.container():
+            show_refusal(
+                fields,
+                error,
+                key,
+                lambda axis, choice: adopt(key, AttentionConfig(**{**fields, axis: choice})),
+            )
     if top is not None:
         with top:
             # Draw the preset that the choices are, if any; choosing another sets all six axes
@@ -474,7 +467,7 @@ def mechanism(
                 on_change=_take_preset,
                 args=(key,),
                 help="A published mechanism. Choosing one sets all six axes.",
-                format_func=lambda name: "Your own choices" if name == OWN else preset_label(name),
+                format_func=lambda name: "Your own choices" if name == OWN else dated(preset(name)),
             )
             if config is not None and (known := preset_of(config)):
                 changed = preset(known).changed(config.d_model, config.num_heads)
@@ -534,9 +527,7 @@ def clashes(
     config: AttentionConfig, axes: Collection[str] = tuple(AXES)
 ) -> list[tuple[str, Entry, str]]:
     """Every choice that the others rule out: its axis, its entry and the reason."""
-    fields: Fields = {
-        name: getattr(config, name) for name in ("d_model", "num_heads", "dropout", *AXES)
-    }
+    fields: Fields = dict(vars(config))
     pairs = [
         (axis, item, refusal({**fields, axis: Choice(item.key)}))
         for axis in AXES
@@ -545,32 +536,6 @@ def clashes(
         if item.key not in COMPOSITIONS
     ]
     return [(axis, item, str(error)) for axis, item, error in pairs if error]
-
-
-def _broken(axis: str, choice: Choice) -> bool:
-    item = entry(axis, choice.key)
-    own = any(
-        unreadable(param, dict(choice.params)[param.key])
-        for param in item.params
-        if is_text(param) and param.key in dict(choice.params)
-    )
-    return own or any(_broken(axis, part) for part in choice.parts)
-
-
-def _build(key: str, fields: Fields, cells: dict[str, DeltaGenerator]) -> AttentionConfig | None:
-    """The config, or its error beside the first control that it names, with repairs."""
-    error = refusal(fields)
-    if error is None:
-        return AttentionConfig(**fields)
-    named = [cells[axis] for axis in error.axes if axis in cells]
-    with named[0] if named else st.container():
-        show_refusal(
-            fields,
-            error,
-            key,
-            lambda axis, choice: adopt(key, AttentionConfig(**{**fields, axis: choice})),
-        )
-    return None
 
 
 def show_refusal(
@@ -594,11 +559,6 @@ def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
         for axis, item, error in clashes(config, axes)
     ]
     st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
-
-
-def preset_label(name: str) -> str:
-    item = preset(name)
-    return item.name if str(item.year) in item.name else f"{item.name} · {item.year}"
 
 
 def _take_preset(key: str) -> None:
