@@ -41,10 +41,20 @@ from core.interpret.corpus import (
 )
 from core.interpret.corpus_run import (
     LONGEST,
+    MAP_TEXTS,
+    MAP_TOKENS,
+    SAVED,
+    Axis,
+    Measurement,
+    TextExample,
     corpora_folder,
+    fits,
     has_training_data,
     load_inputs,
+    read_measurement,
     split_texts,
+    text_examples,
+    texts_of_map,
 )
 from core.interpret.roles import ROLES
 from core.interpret.trace import Head, Kind
@@ -52,18 +62,6 @@ from core.pretrained import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.example_inputs import text_of
 from core.pretrained.load import maps_bytes
 from core.runs.runs import Run, list_runs
-from core.studies.corpus import (
-    MAP_TEXTS,
-    MAP_TOKENS,
-    SAVED,
-    Axis,
-    Measurement,
-    TextExample,
-    fits,
-    read_measurement,
-    text_examples,
-    texts_of_map,
-)
 from core.tasks import reading
 from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
@@ -748,7 +746,7 @@ def shown_cell(
     if chosen.view != "map":
         examples = examples_of(measurement, controls.ref, chosen.measure, chosen.head, chosen.view)
         code = f"""
-from core.studies.corpus import text_examples
+from core.interpret.corpus_run import text_examples
 
 examples = text_examples(model, str(run.path), {chosen.measure.key!r}, head, {chosen.view!r}, {measurement.corpus.texts})
 for one in examples:

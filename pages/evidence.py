@@ -14,7 +14,6 @@ from core.pretrained.answers import display_names
 from core.pretrained.attention_recorder import NO_HEADS, HeadSet
 from core.pretrained.reading import with_sink
 from core.ranks import kendall
-from core.studies import evidence as study
 from dashboard.draw.grids import bar_figure
 from dashboard.page import (
     HERE,
@@ -170,11 +169,11 @@ class Controls:
 
     @cached_property
     def sharp(self) -> dict[flow.Head, float]:
-        return study.sharpness(self.maps)
+        return evidence.sharpness(self.maps)
 
     @cached_property
     def estimates(self) -> dict[flow.Head, float]:
-        return study.gradient_estimates(self.maps, self.contributions)
+        return evidence.gradient_estimates(self.maps, self.contributions)
 
     @property
     def scores(self) -> dict[str, np.ndarray]:
@@ -225,8 +224,8 @@ def _scores(ref: ModelRef, question: evidence.Question) -> dict[str, np.ndarray]
     )
 
 
-def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> study.Flow:
-    return study.flow_map(reading_of(ref, inputs).trace, row, query)
+def _flow(ref: ModelRef, inputs: ModelInputs, row: int, query: int | None) -> evidence.Flow:
+    return evidence.flow_map(reading_of(ref, inputs).trace, row, query)
 
 
 def flow_query(item: flow.AttentionMap, query: int) -> tuple[int | None, ...]:
@@ -261,11 +260,11 @@ def before_after(
         ink,
         domain=domain,
         height={"step": 15},
-        colour=series_encoding("of", study.WAYS, [ink.quiet, ink.series[0], ink.pick])
-        | {"sort": list(study.WAYS), "legend": legend},
+        colour=series_encoding("of", evidence.WAYS, [ink.quiet, ink.series[0], ink.pick])
+        | {"sort": list(evidence.WAYS), "legend": legend},
         tips=[text_tip("word", "answer"), text_tip("of", "heads"), text_tip("text", "value")],
         mark={"type": "point", "filled": True, "size": 60, "opacity": 1} if logits else None,
-        offset={"field": "of", "sort": list(study.WAYS)},
+        offset={"field": "of", "sort": list(evidence.WAYS)},
         dx=8 if logits else 4,
     )
 
@@ -366,7 +365,7 @@ def sharpness_text(controls: Controls, alone: Mapping[flow.Head, evidence.Effect
         f"{number(controls.sharp[sharpest])}, is {f'number {rank + 1}' if rank else 'first'}: "
         f"{signed(alone[sharpest].change)}."
     )
-    by_weight, by_slope = study.rank_agreement(alone, controls.sharp, controls.estimates)
+    by_weight, by_slope = evidence.rank_agreement(alone, controls.sharp, controls.estimates)
     if by_weight is None:
         return text
     slope = (
@@ -381,7 +380,7 @@ def sharpness_text(controls: Controls, alone: Mapping[flow.Head, evidence.Effect
 
 
 def cell_fact(
-    head: str, pair: tuple[str, str], measures: study.HeadMaps, row: int, column: int
+    head: str, pair: tuple[str, str], measures: evidence.HeadMaps, row: int, column: int
 ) -> str:
     values = {name: float(each[row, column]) for name, each in measures.maps.items()}
     (query, key), weight, lengths = map(plain, pair), values["weights"], measures.lengths
@@ -643,7 +642,7 @@ def _without(
     others = [other for other in others if other != name]
     alone: HeadSet = options[name]
     off: HeadSet = alone.union(*(options[other] for other in others))
-    answers = answer_study(study.answers_without, *controls.key, off)
+    answers = answer_study(evidence.answers_without, *controls.key, off)
     ids = [id for id in answers if id is not None]
     words = distinct(display_names(baseline.pretrained, baseline.answer, ids)) or ["similarity"]
     rows = [
@@ -727,7 +726,7 @@ KEY = "evidence:maps"
 MAX_DRAWN = 640  # tokens up to which whole maps are drawn side by side
 
 
-def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> study.HeadMaps:
+def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> evidence.HeadMaps:
     item, name = controls.maps[head[0]], controls.heads[head]
     shape: Pair = item.weights.shape[1:]  # type: ignore[assignment]
     pinned = settle_pin(
@@ -742,7 +741,7 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> study.HeadM
     for query in flow_query(item, row):
         flowing = shared(_flow, controls.ref, controls.question.inputs, head[0], query)
     contributions = controls.contributions
-    measures = study.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
+    measures = evidence.head_maps(controls.reading.trace, item, head[1], contributions, flowing)
     paragraph(f"**{name} on the same tokens**")
     if max(item.weights.shape) > MAX_DRAWN:
         sizes = [np.abs(each[row]) for each in measures.maps.values()]
@@ -805,9 +804,9 @@ def maps_section(controls: Controls, head: flow.Head, cell: Pair) -> study.HeadM
     return measures
 
 
-def agreement(measures: study.HeadMaps) -> None:
+def agreement(measures: evidence.HeadMaps) -> None:
     def text(one: str, other: str) -> str:
-        ρ = study.key_agreement(measures, one, other)
+        ρ = evidence.key_agreement(measures, one, other)
         return "–" if ρ is None else number(ρ) if other == one else signed(ρ)
 
     table(
@@ -875,7 +874,7 @@ def script(
     controls: Controls,
     head: flow.Head,
     cell: Pair,
-    measures: study.HeadMaps,
+    measures: evidence.HeadMaps,
     off: HeadSet,
     answers: Answers,
 ) -> Script:
@@ -893,7 +892,7 @@ def script(
             Cell(
                 "The likeliest answers with all heads, with these heads uniform, and with them off.",
                 f"""
-from core.studies.evidence import answers_without
+from core.interpret.evidence import answers_without
 
 off = frozenset({sorted(off, key=str)!r})  # (kind, layer, head); None is the whole layer
 answers = answers_without(baseline, off)  # by token, with all heads on, these uniform, and off
@@ -917,8 +916,7 @@ for token, values in answers.items():
         Cell(
             f"One head on the same tokens by each measure: {', '.join(measures.maps)}.",
             f"""
-from core.interpret.evidence import {contributions.partition("(")[0]}
-from core.studies.evidence import flow_map, head_maps
+from core.interpret.evidence import {contributions.partition("(")[0]}, flow_map, head_maps
 {"from core.pretrained.reading import with_sink" if sink else ""}
 contributions = {contributions}
 item = {"with_sink(reading.trace)" if sink else "reading.trace"}.maps[{head[0]}]
@@ -1100,7 +1098,7 @@ def _view(choice: ModelChoice) -> None:
             )
             head = _head(controls, next(iter(controls.heads)))
             _head_field(controls, head)
-        row, column = cell = study.default_cell(
+        row, column = cell = evidence.default_cell(
             controls.maps[head[0]], head[1], controls.contributions, baseline
         )
         measures = maps_section(controls, head, cell)

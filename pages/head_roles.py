@@ -16,6 +16,7 @@ from core.interpret.head_tests import (
     RepeatScores,
     RepeatTest,
     SuccessorScores,
+    default_test,
     join_lines,
     line_scores,
     random_lines,
@@ -34,23 +35,31 @@ from core.interpret.roles import (
     RoleInputs,
     RoleScores,
     clearest_example,
+    default_role,
     share_used,
     weight_on_targets,
 )
 from core.interpret.syntax import (
+    CHOICES,
     MAX_CHARACTERS,
+    MAX_PARSES,
+    NAMES,
     Relation,
     RelationScore,
     SyntaxReadings,
+    SyntaxResult,
+    known_sentences,
     parse_conllu,
+    parses,
+    queries_by_sentence,
     reduce_parse,
     score_relation,
+    score_syntax,
     word_trace,
     word_weights,
 )
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind
 from core.pretrained import ModelInputs, Reading
-from core.studies import head_roles as study
 from core.tasks import reading
 from core.tasks.reading import decode_text
 from dashboard.draw.grids import (
@@ -180,7 +189,7 @@ FIELDS = Fields(
             for role, rows in zip(ROLES, values.scores.rows, strict=True)
             if rows
         },
-        lambda values: ROLES[study.default_role(values.scores)].key,
+        lambda values: ROLES[default_role(values.scores)].key,
         of=lambda values: values.of,
         help="The role whose scores are shown for every head.",
     ),
@@ -189,10 +198,10 @@ FIELDS = Fields(
         "Relation",
         lambda values: [
             name
-            for name, score in zip(study.NAMES, values.result.scores, strict=True)
+            for name, score in zip(NAMES, values.result.scores, strict=True)
             if score is not None
         ],
-        lambda values: study.NAMES[values.result.default()],
+        lambda values: NAMES[values.result.default()],
         of=lambda values: values.of,
         help="From which word the head attends, and which word is the right one.",
     ),
@@ -207,7 +216,7 @@ FIELDS = Fields(
     test=Select(
         "Test",
         TEST_NAMES,
-        lambda values: TEST_NAMES[study.default_test(values.scores)],
+        lambda values: TEST_NAMES[default_test(values.scores)],
         of=lambda values: values.of,
         help="Induction, duplicate and previous token: to which token each token of a repetition attends. "
         "Successor: what the head's matrices make of ordered items.",
@@ -312,7 +321,7 @@ def draw_roles(choice: ModelChoice) -> None:
     # The head that was picked on another page since, and its role where it has one
     state, elsewhere = st.session_state, current_head_of(choice.ref, kind, scores.score.shape[1:])  # type: ignore[arg-type]
     if elsewhere in scores.heads and state.get(KNOWN) != (choice.ref, elsewhere):
-        own = ROLES[scores.head_roles.get(elsewhere, study.default_role(scores))]
+        own = ROLES[scores.head_roles.get(elsewhere, default_role(scores))]
         state[KNOWN] = choice.ref, elsewhere
         state[ROLE], state[HEAD] = own.key, scores.name(elsewhere)
         # A widget writes into the link what a person sets in it, not what it was set to here.
@@ -613,7 +622,7 @@ def draw_syntax(choice: ModelChoice) -> None:
     kind, (relation_column, head_column, file_column) = kind_and_columns(choice, 3)
     reference = _file_field(file_column)
     # Read the sentences one by one; wait while more can be read, and no relation has ten instances yet
-    model, known = load_model(choice.ref), study_of(study.known_sentences, choice.ref, reference)
+    model, known = load_model(choice.ref), study_of(known_sentences, choice.ref, reference)
 
     def read_one(index: int) -> SyntaxReadings | None:
         with one_thread(is_small(model)):
@@ -630,7 +639,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             )
         return
     of = f"{choice.ref} {kind} {reference}"
-    relation = study.NAMES.index(
+    relation = NAMES.index(
         FIELDS.draw("relation", into=relation_column, result=result, of=of).relation
     )
     score = result.scores[relation]
@@ -639,11 +648,11 @@ def draw_syntax(choice: ModelChoice) -> None:
         result.readings.name(head): head
         for head in sorted(result.heads(), key=lambda head: -score.accuracy[head])
     }
-    about_head = (of, study.CHOICES[relation][0].key, study.CHOICES[relation][1])
+    about_head = (of, CHOICES[relation][0].key, CHOICES[relation][1])
     head = head_field("word_head", options, about_head, head_column, "accuracy")
     left, right = st.columns(2, gap="medium")
     with left:
-        paragraph(f"**{study.NAMES[relation]}**, accuracy of every head")
+        paragraph(f"**{NAMES[relation]}**, accuracy of every head")
         offset = float(score.offset_hits.mean(-1).max())
         shares = {
             each: f"{percent(score.accuracy[each])} of {score.count}" for each in result.heads()
@@ -653,7 +662,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             share_grid(result.readings, score.accuracy, shares, faint, head, theme(), "accuracy"),
             "head_roles:accuracies",
             WORD_HEAD,
-            f"Layers by heads, each with its accuracy for {study.NAMES[relation]}",
+            f"Layers by heads, each with its accuracy for {NAMES[relation]}",
         )
     with right:
         paragraph("**The best head of each relation**; the tick is the best fixed offset")
@@ -702,12 +711,12 @@ def draw_syntax(choice: ModelChoice) -> None:
     )
 
 
-def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> study.SyntaxResult:
+def _score_syntax(ref: ModelRef, reference: str, kind: Kind, count: int) -> SyntaxResult:
     """The scores over the first `count` sentences that were read."""
-    return study.score_syntax(
+    return score_syntax(
         load_model(ref),
         [one for _, one in sorted(measurements(READ, (ref, reference, kind)).items())[:count]],
-        len(shared(study.parses, reference)) - len(study_of(study.known_sentences, ref, reference)),
+        len(shared(parses, reference)) - len(study_of(known_sentences, ref, reference)),
     )
 
 
@@ -715,7 +724,7 @@ def _file_field(column: Any) -> str:
     def stored(text: str) -> str:
         """The reference in a link; ConfigError where its data is not on this machine, or no reference."""
         refuse_if(not reading.is_reference(text), "This is no reference to stored sentences.")
-        shared(study.parses, text)
+        shared(parses, text)
         return text
 
     state = st.session_state
@@ -727,7 +736,7 @@ def _file_field(column: Any) -> str:
             key=file_key(FILE),
             on_change=_take_file,
             max_upload_size=at_most("upload_megabytes", MAX_CHARACTERS // 10**6),
-            help=f"Sentences with their syntactic trees, at most {study.MAX_PARSES} of them and 2 MB. "
+            help=f"Sentences with their syntactic trees, at most {MAX_PARSES} of them and 2 MB. "
             f"{where_stored()}",
         )
         st.caption(
@@ -743,7 +752,7 @@ def _file_field(column: Any) -> str:
             )
     reference, trouble = str(state.get(FILE, "")), state.get(TROUBLE)
     try:
-        shared(study.parses, reference)
+        shared(parses, reference)
     except ConfigError as error:  # deleted since
         reference, trouble = "", str(error)
     if trouble:
@@ -763,22 +772,22 @@ def _take_file() -> None:
     except ConfigError as error:
         state[TROUBLE] = f"{file.name}: {error}"
         return
-    if count > study.MAX_PARSES:
+    if count > MAX_PARSES:
         state[TROUBLE] = (
-            f"{file.name} has {count:,} sentences; the first {study.MAX_PARSES} are measured."
+            f"{file.name} has {count:,} sentences; the first {MAX_PARSES} are measured."
         )
     state[FILE] = reading.put(text)
     state[f"{FILE}:files"] = state.get(f"{FILE}:files", 0) + 1
 
 
 def _sentence(
-    choice: ModelChoice, result: study.SyntaxResult, score: RelationScore, head: Head
+    choice: ModelChoice, result: SyntaxResult, score: RelationScore, head: Head
 ) -> tuple[int, int, AttentionTrace]:
     """Draw a sentence with the weights from its queries, and its map of words; returns it, its query and the maps.
 
     The sentences in which the head is wrong come first.
     """
-    queries = study.queries_by_sentence(result, score, head)
+    queries = queries_by_sentence(result, score, head)
     name, sentences = result.readings.name(head), result.readings.sentences
     # A link has the sentence's number: its label has the verdict on this head.
     texts = {
@@ -828,7 +837,7 @@ def _sentence(
     return sentence, query, trace
 
 
-def syntax_caption(result: study.SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
+def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
     readings, (source, target) = result.readings, score.ends
     causal = " A causal model attends only to earlier words, so only these are asked for."
     left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
@@ -844,7 +853,7 @@ def syntax_caption(result: study.SyntaxResult, score: RelationScore, model: str,
     )
 
 
-def syntax_rows(result: study.SyntaxResult) -> list[list[str]]:
+def syntax_rows(result: SyntaxResult) -> list[list[str]]:
     """A row a relation and direction: the heads chosen on either half, their accuracy and that of the best offset."""
     return [
         [name, "fewer than 10", *"–––––"]
@@ -858,11 +867,11 @@ def syntax_rows(result: study.SyntaxResult) -> list[list[str]]:
             _offset(score.best_offset),
             percent(float(score.offset_held_out.mean())),
         ]
-        for name, score in zip(study.NAMES, result.scores, strict=True)
+        for name, score in zip(NAMES, result.scores, strict=True)
     ]
 
 
-def syntax_csv(result: study.SyntaxResult) -> bytes:
+def syntax_csv(result: SyntaxResult) -> bytes:
     return csv_file(
         ["layer", "head", "relation", "direction", "hits", "instances", "accuracy"],
         [
@@ -875,7 +884,7 @@ def syntax_csv(result: study.SyntaxResult) -> bytes:
                 score.count,
                 f"{score.accuracy[head]:.6f}",
             ]
-            for (relation, reverse), score in zip(study.CHOICES, result.scores, strict=True)
+            for (relation, reverse), score in zip(CHOICES, result.scores, strict=True)
             if score is not None
             for head in result.heads()
         ],
@@ -1184,7 +1193,7 @@ print(example)
 def syntax_script(
     choice: ModelChoice,
     reference: str,
-    result: study.SyntaxResult,
+    result: SyntaxResult,
     score: RelationScore,
     head: Head,
     sentence: int,
@@ -1198,8 +1207,7 @@ def syntax_script(
             Cell(
                 "Every head on parsed sentences: how often its top word is the one that a relation asks for.",
                 f"""
-from core.interpret.syntax import RELATIONS, read_parse, read_parses, score_relation, word_trace
-from core.studies.head_roles import parses
+from core.interpret.syntax import RELATIONS, parses, read_parse, read_parses, score_relation, word_trace
 
 readings = read_parses(model, parses({reference!r}), {kind!r})
 relation = next(one for one in RELATIONS if one.key == {score.relation.key!r})

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from core.interpret import lens
+from core.interpret import lens as study
 from core.interpret.evidence import Question
 from core.interpret.lens import (
     PASSES,
@@ -32,7 +32,6 @@ from core.interpret.trace import LayerKey, to_numpy
 from core.pretrained import PretrainedError
 from core.pretrained.answers import mask_position, output_id
 from core.pretrained.generate import token_names
-from core.studies import lens as study
 from dashboard.draw import vega
 from dashboard.draw.grids import bar_figure
 from dashboard.page import (
@@ -927,11 +926,11 @@ def page() -> None:
             "2021/framework/index.html); [Wang et al. 2023](https://arxiv.org/abs/2211.00593), section 3. In "
             "models that normalize after each addition, such as the original Transformer, a part passes every "
             "later norm with its scale held.",
-            lens.read_part,
-            lens._readout,
-            lens.attribute_passes,
-            lens._stream_parts,
-            lens._scaled_copy,
+            study.read_part,
+            study._readout,
+            study.attribute_passes,
+            study._stream_parts,
+            study._scaled_copy,
         ),
         "lens:how",
     )

@@ -9,8 +9,7 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import map_transform, trace as analysis
-from core.pretrained import ModelInputs, Reading
-from core.studies.pretrained import (
+from core.interpret.map_transform import (
     COREFERENCE,
     Pair,
     TraceView,
@@ -21,6 +20,7 @@ from core.studies.pretrained import (
     shown_pins,
     view_of,
 )
+from core.pretrained import ModelInputs, Reading
 from dashboard.page import (
     HERE,
     Cell,
@@ -242,8 +242,8 @@ def script(
             f"""
 import numpy as np
 
+from core.interpret.map_transform import in_order, view_of
 from core.interpret.trace import previous_token, strongest
-from core.studies.pretrained import in_order, view_of
 
 view = view_of(reading, {values.kind!r}{options})
 heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer

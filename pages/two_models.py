@@ -11,22 +11,20 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
+from core.interpret.map_transform import (
+    Comparison,
+    Side,
+    align_sides,
+    kinds,
+    maps_of,
+    most_different_cell,
+)
+from core.interpret.patching import Patching, likely_outputs, patch_texts
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, example_inputs
 from core.pretrained.answers import output_id
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
-from core.studies.two_models import (
-    Comparison,
-    Patching,
-    Side,
-    align_sides,
-    kinds,
-    likely_outputs,
-    maps_of,
-    most_different_cell,
-    patch_texts,
-)
 from dashboard.page import (
     BOUND,
     HERE,

@@ -89,6 +89,12 @@ class RepeatScores(NumberedHeads):
         return self.score - self.margin > self.uniform[:, None, None]
 
 
+def default_test(scores: RepeatScores) -> int:
+    """The first test in which a head has half of its weight on the keys of the test, else that of the top score."""
+    best = [float(np.nanmax(each)) for each in scores.score]
+    return next((index for index, score in enumerate(best) if score >= 0.5), best.index(max(best)))
+
+
 def score_repeats(pretrained: Pretrained, kind: Kind = "self") -> RepeatScores:
     """The score of every head in every test: its mean weight on the test's keys, over eight lines of random tokens.
 

@@ -1,4 +1,4 @@
-"""Attention maps changed and compared: pieces merged into words, tokens hidden, two lines of tokens aligned. Pure numpy.
+"""Attention maps changed and compared: pieces merged into words, tokens hidden, two lines of tokens aligned.
 
 A `MapTransform` lists which tokens of the source map make up each shown row and column."""
 
@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Weights, head_name
-from core.pretrained.base import Line
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind, Weights, head_name
+from core.pretrained.base import Line, Reading, reject_if
+from core.pretrained.reading import sink_line, with_sink
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -351,3 +352,196 @@ def place_on_grid(
     to = np.array([(j, b) for j, b in enumerate(columns) if b is not None])
     out[at[:, :1], to[:, 0]] = values[at[:, 1:], to[:, 1]]
     return out
+
+
+# A reading's maps with tokens merged, hidden and sorted, and the head and row that are worth reading first.
+
+
+Pair = tuple[int, int]
+Order = Literal["text", "keys", "queries", "both"]
+
+SEARCHED = 24  # rows of a long text, in search for the most telling row
+COREFERENCE = (3, 1)  # the head of the embedded model that links "it" to "animal"
+NEAR = 2  # positions: a weight on a neighbour is no news
+
+
+@dataclass(frozen=True, eq=False)
+class TraceView:
+    """The transformed trace of one kind, and the lines of its tokens before the transform."""
+
+    trace: AttentionTrace
+    transform: MapTransform
+    rows: Line
+    columns: Line
+
+    @property
+    def hides(self) -> bool:
+        """Whether some keys are hidden, so that rows were divided by what is left."""
+        return sum(map(len, self.transform.columns)) < len(self.columns)
+
+    def ordinary(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which rows and columns hold a token that is not special."""
+        rows, columns = (
+            np.array([not all(line.special[index] for index in group) for group in groups])
+            for line, groups in (
+                (self.rows, self.transform.rows),
+                (self.columns, self.transform.columns),
+            )
+        )
+        return rows, columns
+
+
+def view_of(reading: Reading, kind: Kind, **options: Any) -> TraceView:
+    """The reading's maps of one kind, with a learned sink's column, its tokens merged and hidden by `token_transform`."""
+    own = reading.trace.kinds == (kind,)
+    trace, (rows, columns) = reading.trace if own else reading.trace.of(kind), reading.lines(kind)
+    if reading.sinks:
+        trace, columns = with_sink(trace), sink_line(columns)
+    transform = token_transform(trace, rows, columns, **options)
+    if transform.changes(trace.maps[0]):
+        trace = transform_trace(trace, transform)
+    return TraceView(trace, transform, rows, columns)
+
+
+def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | None) -> TraceView:
+    """The same, the picked layer's map sorted; `pin` is the cell by whose row and column it is sorted."""
+    if order == "text":
+        return view
+    item, maps = view.trace.map(layer), list(view.trace.maps)
+    weights = item.weights[head]
+    down, across = map(single_tokens, weights.shape)
+    if order != "queries":
+        values = weights[pin[0]] if pin else received_weight(item)[head]
+        across = sort_groups(across, values)
+    if order != "keys":
+        down = sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
+    maps[layer] = transform_map(item, MapTransform(down, across))
+    ranked = MapTransform(
+        tuple(view.transform.rows[row] for (row,) in down),
+        tuple(view.transform.columns[key] for (key,) in across),
+    )
+    return TraceView(
+        AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns
+    )
+
+
+def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
+    """The row to read first, and its reason: most weight on one ordinary key that is no neighbour of the query."""
+    item, (rows, columns) = view.trace.map(layer), view.ordinary()
+    candidates = np.flatnonzero(rows) if rows.any() else np.arange(len(rows))
+    candidates = candidates[:: -(-len(candidates) // SEARCHED)]
+    weights = item.weights[head, candidates].copy()
+    weights[:, ~columns] = -1.0
+    if item.kind != "cross":
+        own = np.array([view.transform.rows[row][0] for row in candidates])
+        keys = np.array([group[0] for group in view.transform.columns])
+        weights[np.abs(own[:, None] - keys) < NEAR] = -1.0
+    row, _ = np.unravel_index(weights.argmax(), weights.shape)
+    return int(candidates[row]), float(weights.max())
+
+
+def first_head(view: TraceView, prefer: Pair | None) -> Pair:
+    """The preferred head where it exists, else the one with the most telling row."""
+    if prefer and all(one < size for one, size in zip(prefer, view.trace.shape, strict=True)):
+        return prefer
+    heads = (
+        (layer, head)
+        for layer, item in enumerate(view.trace.maps)
+        for head in range(len(item.weights))
+    )
+    return max(heads, key=lambda at: default_row(view, *at)[1])
+
+
+def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:
+    """Pins by own tokens as cells of the transformed map, without hidden ones."""
+    return [cell for pin in own if (cell := view.transform.shown_cell(pin)) is not None]
+
+
+def even(item: AttentionMap, row: int, head: int = 0) -> float:
+    """The weight of each visible key if a row were uniform."""
+    return 1 / max(1, int(item.visible[head, row].sum()))
+
+
+# Two readings of one text or two, head beside head.
+
+
+MAX_CELLS = 512 * 512 * 2  # of a pair of maps that is still drawn cell by cell
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of the two sides: its name, a note on it, and its reading."""
+
+    name: str
+    note: str
+    reading: Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Both sides, their aligned traces, and every head with its partner, the largest difference first.
+
+    `merged`: pieces were merged into words. `in_place`: the partner is the head of the same position, else the nearest.
+    """
+
+    sides: tuple[Side, Side]
+    pair: Aligned
+    merged: bool
+    in_place: bool
+
+    @property
+    def kind(self) -> Kind:
+        return self.pair.first.map(0).kind
+
+    @cached_property
+    def heads(self) -> list[HeadChange]:
+        return self.pair.in_place() if self.in_place else self.pair.nearest()
+
+
+def kinds(first: Side, second: Side) -> list[Kind]:
+    """The kinds of attention that both have; where they share none, the first of the first one."""
+    one, other = first.reading.trace.kinds, second.reading.trace.kinds
+    order: tuple[Kind, ...] = ("cross", "self", "causal")
+    return [kind for kind in order if kind in one and kind in other] or list(one[:1])
+
+
+def align_sides(sides: tuple[Side, Side], kind: Kind) -> tuple[Aligned, bool]:
+    """Both traces of a kind aligned, and whether pieces were merged into words (two models share only words).
+
+    PretrainedError when the texts are too long.
+    """
+    first, second = sides
+    second_kind = kind if kind in second.reading.trace.kinds else second.reading.trace.kinds[0]
+    one, two = first.reading.trace.of(kind), second.reading.trace.of(second_kind)
+    merged = first.name == "Model A" and one.map(0).keys != two.map(0).keys
+    if merged:
+        one, two = (
+            transform_trace(trace, token_transform(trace, *side.reading.lines(of), words=True))
+            for trace, side, of in ((one, first, kind), (two, second, second_kind))
+        )
+    pair = Aligned.of(one, two)
+    reject_if(
+        len(pair.rows) * len(pair.columns) > MAX_CELLS,
+        f"Side by side these texts have {len(pair.rows):,} × {len(pair.columns):,} "
+        "cells; at most 512 × 1,024 are drawn. Use shorter texts.",
+    )
+    return pair, merged
+
+
+def maps_of(pair: Aligned, head: HeadChange) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Of both sides, the head's weights and where it may attend, each (T, S) on the aligned tokens."""
+    return pair.on_grid(0, head.layer, head.head), pair.on_grid(1, *head.to)
+
+
+def most_different_cell(pair: Aligned, head: HeadChange) -> tuple[int, int] | None:
+    """The cell of two shared tokens in which the two maps of a head are furthest apart; None where they share none."""
+    (first, _), (second, _) = maps_of(pair, head)
+    rows, columns = (
+        [index for index, both in enumerate(line) if None not in both]
+        for line in (pair.rows, pair.columns)
+    )
+    if not rows or not columns:
+        return None
+    shared = np.abs(second - first)[np.ix_(rows, columns)]
+    row, column = np.unravel_index(shared.argmax(), shared.shape)
+    return rows[int(row)], columns[int(column)]

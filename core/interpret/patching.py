@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, Question, ask
-from core.interpret.trace import Kind, LayerKey, to_numpy
-from core.pretrained.answers import answer_of
-from core.pretrained.attention_recorder import STACK, AttentionCall, Patch
+from core.interpret.trace import Kind, LayerKey, layer_names, to_numpy
+from core.pretrained.answers import Answer, answer_of, output_name, top_candidates
+from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.reading import forward, tokenizer_of
 
@@ -381,3 +381,57 @@ def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacemen
         for row in range(len(part))
     )
     return [pair.recovered(float(base.target_value(answer))) for answer in answers]
+
+
+# Two texts of one model, prepared for a page that caches them.
+
+
+OFFERED = 10  # outputs among which an answer is chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Patching:
+    """Two texts that are patched without their model, which a cached result would keep in memory; `at` attaches it.
+
+    `names`: L0, L1 …, the model's own numbers, with the kind where there are several. `estimates`: the effect of each
+    head (H,) of a layer, to first order.
+    """
+
+    source: PatchSource
+    names: dict[LayerKey, str]
+    estimates: dict[LayerKey, np.ndarray]
+
+    def at(self, model: Pretrained) -> PatchSource:
+        """The source with its model, from which layers are patched."""
+        return _with_model(self.source, model)
+
+
+def patch_texts(
+    model: Pretrained,
+    clean: ModelInputs,
+    corrupted: ModelInputs,
+    answers: tuple[int | None, int | None],
+    direction: Direction,
+) -> Patching:
+    """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
+    source = patch_source(pair_of(model, clean, corrupted, *answers), direction)
+    numbers = numbers_by_layer(model.model, source.calls.values())
+    names = layer_names({key: numbers[key] for key in source.calls})
+    return Patching(_with_model(source, None), names, estimate_heads(source))
+
+
+def _with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
+    clean, corrupted = (
+        replace(one, pretrained=cast(Pretrained, model))
+        for one in (source.pair.clean, source.pair.corrupted)
+    )
+    base = clean if source.base is source.pair.clean else corrupted
+    return replace(source, pair=TextPair(clean, corrupted), base=base)
+
+
+def likely_outputs(model: Pretrained, inputs: ModelInputs) -> tuple[Answer, tuple[str, ...]]:
+    """The answer to a text, and the names of its most likely outputs."""
+    answer = ask(model, Question(inputs)).answer
+    return answer, tuple(
+        output_name(model, answer, one.id) for one in top_candidates(model, answer, OFFERED)
+    )

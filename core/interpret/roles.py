@@ -452,6 +452,13 @@ class RoleScores(NumberedHeads):
         return next(iter(self.ranked(role)), None)
 
 
+def default_role(scores: RoleScores) -> int:
+    """The index of the role with the largest share above chance, of the active roles that some head has; else of all."""
+    best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
+    acts = np.asarray([role.acts for role in ROLES])
+    return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
+
+
 def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
     """The heads that have a score (not nan), the one with the highest first."""
     heads = ((int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score)))

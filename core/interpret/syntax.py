@@ -1,6 +1,6 @@
 """Heads and grammar: annotated sentences in CoNLL-U, their relations, and the heads that follow them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -14,6 +14,7 @@ from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
 from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.reading import read, tokenized, tokenizer_of
+from core.tasks import reading as stored
 
 # Sentences with a syntactic tree, read from CoNLL-U (Universal Dependencies, version 2); errors name the line.
 
@@ -526,3 +527,78 @@ def wilson_interval(hits: int, count: int) -> tuple[float, float]:
     share, z2 = hits / count, Z * Z / count
     centre, half = share + z2 / 2, Z * sqrt(share * (1 - share) / count + z2 / (4 * count))
     return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
+
+
+# Every relation in both directions over the sentences of a file, and the words that a head finds in one.
+
+
+MAX_PARSES = 500
+CHOICES: tuple[tuple[Relation, bool], ...] = tuple(
+    (each, reverse) for each in RELATIONS for reverse in (False, True)
+)
+NAMES = tuple(relation.name(reverse) for relation, reverse in CHOICES)
+
+
+@dataclass(frozen=True, eq=False)
+class SyntaxResult:
+    """The readings, and the score of each of CHOICES; None where it cannot be measured."""
+
+    readings: SyntaxReadings
+    scores: tuple[RelationScore | None, ...]
+
+    def heads(self) -> Iterator[Head]:
+        """All heads (layer, head) of the model."""
+        for layer, heads in enumerate(self.readings.heads):
+            yield from ((layer, head) for head in range(heads))
+
+    def default(self) -> int:
+        """The choice whose best head is furthest above the best offset, both on sentences that did not pick them."""
+        gains = [
+            -2.0 if one is None else float(one.held_out[1].mean() - one.offset_held_out.mean())
+            for one in self.scores
+        ]
+        return int(np.argmax(gains))
+
+
+@dataclass(frozen=True)
+class Query:
+    """A word, the words that the relation asks for, and the head's top word; −1 for none."""
+
+    word: int
+    targets: tuple[int, ...]
+    top: int
+
+    @property
+    def right(self) -> bool:
+        return self.top in self.targets
+
+
+def parses(reference: str) -> tuple[Parse, ...]:
+    """The project's own sentences for "", or those of stored data, at most 500; ConfigError if they are malformed."""
+    return (parse_conllu(stored.read(reference)) if reference else own_parses())[:MAX_PARSES]
+
+
+def known_sentences(pretrained: Pretrained, reference: str) -> tuple[Parse, ...]:
+    """Those of `parses` that the model knows. PretrainedError as in `known_parses`."""
+    return known_parses(pretrained, parses(reference))
+
+
+def score_syntax(
+    pretrained: Pretrained, read: Sequence[SyntaxReadings | None], unknown: int
+) -> SyntaxResult:
+    """The scores over sentences that were read by `reduce_parse`; `unknown` is the count of those left out."""
+    readings = join_readings(pretrained, list(read), unknown)
+    return SyntaxResult(readings, tuple(score_relation(readings, *choice) for choice in CHOICES))
+
+
+def queries_by_sentence(
+    result: SyntaxResult, score: RelationScore, head: Head
+) -> dict[int, tuple[Query, ...]]:
+    """The queries of each sentence that has some, those with a wrong answer first, each group in the file's order."""
+    out: dict[int, list[Query]] = {}
+    for sentence, word in zip(score.sentence.tolist(), score.query.tolist(), strict=True):
+        one = result.readings.sentences[sentence]
+        targets = tuple(sorted(score.relation.targets(one.parse, score.reverse)[word]))
+        out.setdefault(sentence, []).append(Query(word, targets, int(one.top[*head, word])))
+    ranked = sorted(out.items(), key=lambda item: all(query.right for query in item[1]))
+    return {sentence: tuple(queries) for sentence, queries in ranked}

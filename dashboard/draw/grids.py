@@ -12,9 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from core.interpret.roles import ROLES, RoleScores
-from core.interpret.syntax import Parse
+from core.interpret.syntax import NAMES, Parse, Query, SyntaxResult
 from core.interpret.trace import Head, NumberedHeads
-from core.studies.head_roles import NAMES, Query, SyntaxResult
 from dashboard.draw.formats import cell, distinct, number, percent, signed
 from dashboard.draw.palette import (
     BAR,

@@ -14,9 +14,9 @@ from sklearn.datasets import load_digits
 
 from core.attention import AXES, AttentionConfig, Choice
 from core.attention.presets import PRESETS
+from core.interpret.evidence import WAYS
 from core.models import ModelConfig
 from core.models.decoding import SearchSettings
-from core.studies.evidence import WAYS
 from core.tasks import TASKS, TaskConfig, make_task
 from core.training import RunConfig
 from core.training.evaluate import source_weights

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from core.interpret.corpus import BY_KEY, CorpusConfig
-from core.interpret.corpus_run import corpora_folder, create, work
+from core.interpret.corpus_run import SAVED, corpora_folder, create, read_measurement, work
 from core.runs.runs import Run, list_runs
-from core.studies.corpus import SAVED, read_measurement
 from dashboard.server import jobs
 from pages import corpus
 from pages.corpus import find_measurement

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from core.interpret import evidence as study, lens
 from core.interpret.evidence import Question, ablate_heads, ask
 from core.pretrained import ModelInputs
-from core.studies import evidence as study, lens
 from dashboard.draw.grids import short
 from dashboard.ui import progress
 from dashboard.ui.models import ModelRef, load_model, reading_of

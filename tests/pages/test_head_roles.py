@@ -3,7 +3,7 @@ import io
 import numpy as np
 import pytest
 
-from core.interpret.head_tests import TESTS, score_repeats
+from core.interpret.head_tests import TESTS, default_test, score_repeats
 from core.interpret.roles import (
     ROLES,
     UNIFORM,
@@ -13,9 +13,17 @@ from core.interpret.roles import (
     role_inputs,
     score_roles,
 )
-from core.interpret.syntax import OWN, own_parses, read_parses, score_relation
+from core.interpret.syntax import (
+    CHOICES,
+    NAMES,
+    OWN,
+    SyntaxResult,
+    own_parses,
+    queries_by_sentence,
+    read_parses,
+    score_relation,
+)
 from core.pretrained import ModelInputs, load_lab_model, load_minilm
-from core.studies.head_roles import CHOICES, NAMES, SyntaxResult, default_test, queries_by_sentence
 from core.tasks import reading
 from dashboard.draw import grids as charts
 from pages import head_roles as page

@@ -11,20 +11,22 @@ from streamlit.testing.v1 import AppTest
 
 from core.interpret import patching
 from core.interpret.evidence import Effect, Question
-from core.interpret.map_transform import MapTransform, token_transform, transform_map
-from core.interpret.trace import AttentionMap, AttentionTrace
-from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
-from core.pretrained.answers import Candidate, answer
-from core.studies import use_model as study
-from core.studies.pretrained import (
+from core.interpret.map_transform import (
     COREFERENCE,
+    MapTransform,
     TraceView,
     default_row,
     even,
     first_head,
     in_order,
     shown_pins,
+    token_transform,
+    transform_map,
 )
+from core.interpret.trace import AttentionMap, AttentionTrace
+from core.pretrained import Array, Line, ModelInputs, PretrainedError, load_lab_model
+from core.pretrained.answers import Candidate, answer
+from core.studies import use_model as study
 from dashboard.draw.formats import distinct
 from dashboard.draw.grids import bars
 from dashboard.draw.palette import LIGHT_INK
