@@ -1,6 +1,7 @@
 """Two models, two texts: attention held against attention, head by head and token by token."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import ConfigError
 from core.interpret import map_transform as difference, patching
+from core.interpret.evidence import Question
 from core.interpret.map_transform import (
     Comparison,
     Side,
@@ -19,14 +21,12 @@ from core.interpret.map_transform import (
     maps_of,
     most_different_cell,
 )
-from core.interpret.patching import Patching, likely_outputs, patch_texts
-from core.pretrained import ModelInputs, Pretrained, PretrainedError, Reading, example_inputs
-from core.pretrained.answers import output_id
+from core.interpret.patching import Patching, patch_texts
+from core.pretrained import ModelInputs, example_inputs, reject_if
 from core.pretrained.finetune import name_of
 from core.pretrained.finetune_run import config_of, result
 from core.runs.runs import LISTED, Run, list_runs
 from dashboard.page import (
-    BOUND,
     HERE,
     READS,
     Cell,
@@ -56,7 +56,6 @@ from dashboard.page import (
     picture,
     plain,
     read_linked,
-    room,
     signed,
     sources,
     table,
@@ -76,9 +75,11 @@ from dashboard.ui.model_picker import (
     downloaded_models,
     head_field,
     input_errors,
+    output_field,
 )
 from dashboard.ui.models import (
     ModelRef,
+    baseline_of,
     import_block,
     inputs_lines,
     load_model,
@@ -94,6 +95,11 @@ from dashboard.ui.models import (
 # Sentences and figures of the page.
 
 
+SIDES = {
+    "texts": ("Text A", "Text B"),
+    "models": ("Model A", "Model B"),
+    "untrained": ("Trained", "Untrained"),
+}
 MODES = {"texts": "Two texts", "models": "Two models", "untrained": "Trained and untrained"}
 
 
@@ -266,9 +272,6 @@ SECOND = {
 FINE_TUNED = "Fine-tuned: "
 EXAMPLE = "example"
 NOTE_SIGNS = 34  # of a text under a map
-Second = (
-    int | tuple[str, ModelRef] | ModelInputs
-)  # a seed of untrained weights, a named model, or inputs
 FIELDS = Fields(
     "two_models",
     mode=Segmented(
@@ -284,6 +287,8 @@ FIELDS = Fields(
         "Model B",
         lambda values: list(values.models),
         key=lambda values: f"model:{values.ref.name}",
+        hidden=True,
+        old=lambda text, values: text.replace(OLD_EXAMPLE, f", {EXAMPLE}"),
         help="Also lists the models of the hub that were loaded in the field above.",
     ),
     picture=Select(
@@ -326,98 +331,83 @@ FIELDS = Fields(
 )
 
 
-def draw_second(choice: ModelChoice, mode: str) -> Second:
-    """Draw the control of the second side; PretrainedError where this model cannot be compared so."""
-    model, ref = choice.pretrained, choice.ref
-    assert model is not None
+def draw_sides(
+    choice: ModelChoice, mode: str, into: DeltaGenerator
+) -> tuple[ModelRef, ModelInputs, tuple[Side, Side]]:
+    """Draw the control of the second side; returns its model, its inputs, and what both sides read.
+
+    PretrainedError where this model cannot be compared so.
+    """
+    model, ref, inputs, own = choice.model, choice.ref, choice.inputs, choice.reading
+    names, notes = SIDES[mode], (model.name, "")
     if mode == "untrained":
-        return int(FIELDS.draw("seed", into=HERE).seed)
-    if mode == "models":
-        if not model.reads_text:
-            raise PretrainedError(
-                f"{ref.name} reads a {model.reads}, and two models are compared on "
-                "one text. Compare it trained and untrained, or choose a model that reads text."
-            )
-        runs = [
-            run
-            for run in reversed(list_runs(latest=LISTED))
-            if run.job == "finetune" and result(run)
-        ][:5]
-        tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
-        here = {one.name: one for one in local_models() if load_model(one).reads_text}
-        here |= {name: parse_model(name) for name in downloaded_models()}
-        here.pop(ref.written, None)
-        models = {name: one for base, name, one in tuned if base == ref} | here
-        models |= {name: one for base, name, one in tuned if base != ref}
-        key = FIELDS.key("model", {"ref": ref})
-        link = st.query_params.get(key, "")
-        linked = f"{link.removesuffix(OLD_EXAMPLE)}, {EXAMPLE}"
-        if linked in models and link.endswith(OLD_EXAMPLE):
-            st.session_state[key] = linked
-        name = FIELDS.draw("model", into=HERE, models=models, ref=ref).model
-        return name, models[name]
-    if model.reads == "sound":
-        raise PretrainedError(f"{ref.name} reads sound; compare it trained and untrained.")
-    if model.reads == "picture":
-        name = FIELDS.draw(
-            "picture",
-            into=HERE,
-            pictures=list(
-                example_inputs.pictures(int(getattr(model.model.config, "num_channels", 3)))
-            ),
-        ).picture
-        return ModelInputs(picture=example_inputs.picture(name))
-    return ModelInputs(FIELDS.draw("text", into=HERE, ref=ref).text)
+        seed = int(FIELDS.draw("seed", into=into).seed)
+        if (
+            own.target is not None
+        ):  # both decoders get the output of the trained one as their target
+            target = model.tokenizer.decode(list(own.target.ids), skip_special_tokens=True)
+            inputs = replace(inputs, target=str(target))
+            own = reading_of(ref, inputs)
+        ref, notes = replace(ref, seed=seed), (model.name, f"seed {seed}")
+    elif mode == "models":
+        reject_if(
+            not model.reads_text,
+            f"{ref.name} reads a {model.reads}, and two models are compared on "
+            "one text. Compare it trained and untrained, or choose a model that reads text.",
+        )
+        name, ref = _second_model(ref, into)
+        reject_if(
+            not (other := load_model(ref)).reads_text,
+            f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
+            "that reads text.",
+        )
+        inputs, notes = replace(inputs, target=None), (model.name, name)
+    elif model.reads == "picture":
+        channels = int(getattr(model.model.config, "num_channels", 3))
+        pictures = list(example_inputs.pictures(channels))
+        name = FIELDS.draw("picture", into=into, pictures=pictures).picture
+        inputs = ModelInputs(picture=example_inputs.picture(name))
+        names, notes = ("Picture A", "Picture B"), ("", "")
+    else:
+        reject_if(
+            model.reads == "sound",
+            f"{ref.name} reads sound; compare it trained and untrained.",
+        )
+        text = FIELDS.draw("text", into=into, ref=ref).text
+        notes = shorten(inputs.text), shorten(text)
+        inputs = replace(inputs, text=text, target=None)
+    first, second = map(Side, names, notes, (own, reading_of(ref, inputs)))
+    return ref, inputs, (first, second)
+
+
+def _second_model(ref: ModelRef, into: DeltaGenerator) -> tuple[str, ModelRef]:
+    """Those that were fine-tuned from this model come first, other fine-tuned ones last."""
+    runs = [
+        run for run in reversed(list_runs(latest=LISTED)) if run.job == "finetune" and result(run)
+    ][:5]
+    tuned = [pair for run in (*runs, *EXAMPLE_RUNS.values()) if (pair := _fine_tuned(run))]
+    here = {
+        one.written: one
+        for one in (*local_models(), *map(parse_model, downloaded_models()))
+        if one != ref and (one.source == "hub" or load_model(one).reads_text)
+    }
+    own, others = (
+        {name: one for base, name, one in tuned if (base == ref) is mine} for mine in (True, False)
+    )
+    models = own | here | others
+    name = FIELDS.draw("model", into=into, models=models, ref=ref).model
+    return name, models[name]
 
 
 def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     """A run's base model, the name and the reference of the fine-tuned one; None while there is none."""
-    ref = after(load_fine_tune(run))
-    try:
-        config = config_of(run)
-    except ConfigError:
-        return None
-    if ref is None:
-        return None
-    name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
-    shown = EXAMPLE if run in EXAMPLE_RUNS.values() else name
-    return before(config.model), f"{FINE_TUNED}{name_of(config.model)}, {shown}", ref
-
-
-# The two sides.
-
-
-def untrained_inputs(model: Pretrained, inputs: ModelInputs, reading: Reading) -> ModelInputs:
-    """The inputs of a model and its untrained copy: both decoders get the output of the trained one as their target."""
-    if reading.target is None:
-        return inputs
-    target = model.tokenizer.decode(list(reading.target.ids), skip_special_tokens=True)
-    return replace(inputs, target=str(target))
-
-
-def read_sides(choice: ModelChoice, second: Second) -> tuple[Side, Side]:
-    """Read both sides; `second` is a seed of untrained weights, a named model, a picture or a text."""
-    first = choice.pretrained
-    assert first is not None
-    name, ref, inputs, own = "", choice.ref, choice.inputs, choice.reading
-    if isinstance(second, int):
-        inputs = untrained_inputs(first, inputs, own)
-        own, ref = reading_of(ref, inputs), replace(ref, seed=second)
-        named = ("Trained", first.name), ("Untrained", f"seed {second}")
-    elif isinstance(second, tuple):
-        (name, ref), inputs = second, replace(inputs, target=None)
-        if not (other := load_model(ref)).reads_text:
-            raise PretrainedError(
-                f"{name} reads a {other.reads}, and this compares two models on one text. Choose one "
-                "that reads text."
-            )
-        named = ("Model A", first.name), ("Model B", name)
-    elif second.picture is not None:
-        inputs, named = second, (("Picture A", ""), ("Picture B", ""))
-    else:
-        named = ("Text A", shorten(inputs.text)), ("Text B", shorten(second.text))
-        inputs = replace(inputs, text=second.text, target=None)
-    return Side(*named[0], own), Side(*named[1], reading_of(ref, inputs))
+    with suppress(ConfigError):
+        if ref := after(load_fine_tune(run)):
+            base = config_of(run).model
+            name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
+            shown = EXAMPLE if run in EXAMPLE_RUNS.values() else name
+            return before(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
+    return None
 
 
 def shorten(text: str) -> str:
@@ -442,26 +432,24 @@ def of_words(reading, kind):
 def script(
     choice: ModelChoice,
     mode: str,
-    second: Second,
+    ref: ModelRef,
+    inputs: ModelInputs,
     comparison: Comparison,
     head: difference.HeadChange,
 ) -> Script:
-    pair, inputs = comparison.pair, choice.inputs
-    if isinstance(second, int):
-        assert choice.pretrained is not None
-        inputs = untrained_inputs(choice.pretrained, inputs, choice.reading)
+    pair, own = comparison.pair, inputs if mode == "untrained" else choice.inputs
+    name, imports, load = "model", set[str](), ""
+    if mode == "untrained":
         imports = {"from core.pretrained.load import untrained"}
-        other = f"random = untrained(model, seed={second})\nother = read(random, inputs)"
-    elif isinstance(second, tuple):
-        imports, load = model_lines(second[1], "second_model")
-        more, made = inputs_lines(second[1], replace(inputs, target=None))
-        imports, other = imports | more, f"{load}\nother = read(second_model, {made})"
-    else:
-        imports, made = inputs_lines(
-            choice.ref,
-            replace(inputs, text=second.text, target=None) if second.picture is None else second,
-        )
-        other = f"other = read(model, {made})"
+        name, load = "random", f"random = untrained(model, seed={ref.seed})\n"
+    elif mode == "models":
+        name = "second_model"
+        imports, line = model_lines(ref, name)
+        load = f"{line}\n"
+    made = "inputs"
+    if mode != "untrained":
+        more, made = inputs_lines(ref, inputs)
+        imports |= more
     merge, read = "", "{}.trace.of({!r})"
     if comparison.merged:
         merge, read = (
@@ -490,14 +478,14 @@ def script(
     }
     return Script(
         (
-            model_cell(choice.ref, inputs),
+            model_cell(choice.ref, own),
             Cell(
                 {
                     "texts": "The same model on the other input.",
                     "models": "The other model on the same text.",
                     "untrained": "The same model with random weights.",
                 }[mode],
-                f"{import_block(imports)}\n\n{other}",
+                f"{import_block(imports)}\n\n{load}other = read({name}, {made})",
             ),
             Cell(
                 "The tokens of both aligned, and how far every head moved, beside its partner.",
@@ -609,41 +597,28 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         "other: if the answer changes back, that part carries the difference. 0 is the answer to text B, 1 that to "
         "text A."
     )
-    model, ref = choice.pretrained, choice.ref
-    assert model is not None
-    try:
-        with one_thread():
-            row = st.container(horizontal=True, vertical_alignment="bottom")
-            direction: patching.Direction = FIELDS.draw("direction", into=row).direction
-            sides = [study_of(likely_outputs, ref, inputs) for inputs in (choice.inputs, second)]
-            answers: list[int | None] = []
-            for side, (answer, names) in zip("AB", sides, strict=True):
-                name = LIKELIEST
-                if model.head != "none":
-                    name = row.selectbox(
+    model, ref, answers = choice.model, choice.ref, [None, None]
+    with input_errors():
+        with one_thread(), st.container(horizontal=True, vertical_alignment="bottom"):
+            direction: patching.Direction = FIELDS.draw("direction", into=HERE).direction
+            if model.head != "none":
+                answers = [
+                    output_field(
+                        "two_models",
+                        ref,
+                        baseline_of(ref, Question(inputs)),
                         f"Answer of text {side}",
-                        [LIKELIEST, *names],
-                        accept_new_options=True,
-                        width=room(200),
-                        key=f"two_models:answer:{side}:{ref.name}",
-                        **BOUND,
-                        help="One of the two answers whose logits are compared. You can type another one.",
+                        f"answer:{side}",
                     )
-                chosen = name not in (None, LIKELIEST)
-                answers.append(output_id(model, answer, str(name)) if chosen else None)
-            about = (ref, choice.inputs, second, (answers[0], answers[1]), direction)
+                    for side, inputs in (("A", choice.inputs), ("B", second))
+                ]
+        about = ref, choice.inputs, second, tuple(answers), direction
+        with one_thread():
             prepared = study_of(patch_texts, *about)
             source = prepared.at(model)
             effects = measure_with_progress(
-                "two_models:patch",
-                about,
-                tuple(prepared.names),
-                source.effect,
-                "layers",
+                "two_models:patch", about, tuple(prepared.names), source.effect, "layers"
             )
-    except PretrainedError as error:
-        st.info(plain(str(error)))
-    else:
         if effects:
             add_script(
                 partial(
@@ -666,9 +641,6 @@ def section(choice: ModelChoice, second: ModelInputs) -> None:
         ),
         "two_models:patching",
     )
-
-
-LIKELIEST = "the most likely"
 
 
 def _draw_effects(
@@ -827,17 +799,13 @@ and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
 
 def _view(choice: ModelChoice) -> None:
     with input_errors():
-        model = choice.pretrained
-        assert model is not None
-        row = st.columns([1.4, 1.6], vertical_alignment="bottom")
+        model, (left, right) = choice.model, st.columns([1.4, 1.6], vertical_alignment="bottom")
         mode = FIELDS.draw(
             "mode",
-            into=row[0],
+            into=left,
             two={"picture": "Two pictures", "sound": "Two sounds"}.get(model.reads, MODES["texts"]),
         ).mode
-        with row[1]:
-            second = draw_second(choice, mode)
-        sides = read_sides(choice, second)
+        ref, inputs, sides = draw_sides(choice, mode, right)
         if sides[1].reading.cut and sides[1].reading.cut != choice.reading.cut:
             st.warning(plain(sides[1].reading.cut), icon=":material/content_cut:")
         with st.container(
@@ -854,16 +822,16 @@ def _view(choice: ModelChoice) -> None:
         first = next(iter(by_pair))
         heads = {at: (comparison.kind, at) for at in by_pair}
         head = by_pair[link_head("two_models", (choice.ref, mode), choice.ref, heads, first)]
-        add_script(partial(script, choice, mode, second, comparison, head))
+        add_script(partial(script, choice, mode, ref, inputs, comparison, head))
         _heads_apart(comparison, head)
-        of = choice.ref, choice.inputs, mode, second, comparison.kind
+        of = choice.ref, choice.inputs, mode, ref, inputs, comparison.kind
         pin = read_linked("two_models", "pin", (len(pair.queries), len(pair.keys)), of)
         place = _maps(comparison, head, pin)
         with place:
             _figures(comparison)
             st.caption(conditions(comparison, mode))
-        if isinstance(second, ModelInputs) and model.reads_text:
-            section(choice, replace(choice.inputs, text=second.text))
+        if mode == "texts" and model.reads_text:
+            section(choice, replace(choice.inputs, text=inputs.text))
 
 
 def _heads_apart(comparison: Comparison, head: difference.HeadChange) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from core.hooks import hooked
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import Kind, LayerKey, layer_names, to_numpy
-from core.pretrained.answers import Answer, answer_of, output_name, top_candidates
+from core.pretrained.answers import answer_of
 from core.pretrained.attention_recorder import STACK, AttentionCall, Patch, numbers_by_layer
 from core.pretrained.base import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.reading import forward, tokenizer_of
@@ -386,9 +386,6 @@ def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacemen
 # Two texts of one model, prepared for a page that caches them.
 
 
-OFFERED = 10  # outputs among which an answer is chosen
-
-
 @dataclass(frozen=True, eq=False)
 class Patching:
     """Two texts that are patched without their model, which a cached result would keep in memory; `at` attaches it.
@@ -427,11 +424,3 @@ def _with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
     )
     base = clean if source.base is source.pair.clean else corrupted
     return replace(source, pair=TextPair(clean, corrupted), base=base)
-
-
-def likely_outputs(model: Pretrained, inputs: ModelInputs) -> tuple[Answer, tuple[str, ...]]:
-    """The answer to a text, and the names of its most likely outputs."""
-    answer = ask(model, Question(inputs)).answer
-    return answer, tuple(
-        output_name(model, answer, one.id) for one in top_candidates(model, answer, OFFERED)
-    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import streamlit as st
 
@@ -94,6 +94,12 @@ class ModelChoice:
     ref: ModelRef
     inputs: ModelInputs
     pretrained: Pretrained | None
+
+    @property
+    def model(self) -> Pretrained:
+        """The model, on a page that needs one."""
+        assert self.pretrained is not None
+        return self.pretrained
 
     @cached_property
     def reading(self) -> Reading:
@@ -714,7 +720,7 @@ def output_field(
     ref: ModelRef,
     baseline: Baseline,
     label: str,
-    part: Literal["output", "contrast"] = "output",
+    part: str = "output",
     first: str = LIKELIEST,
 ) -> int | None:
     """The field of an output; None for `first`, and after an error, which is written below it."""
