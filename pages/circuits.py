@@ -1,6 +1,6 @@
 """What a head can do: its OV and QK circuits and its composition with earlier heads, from the weights alone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from core.pretrained import PretrainedError
 from core.studies.circuits import (
     PAIR,
     PAIRED_MODELS,
-    AttentionMeasures,
     Circuits,
     Edge,
     Head,
@@ -53,11 +52,10 @@ from dashboard.page import (
     fact,
     field_error,
     figure,
-    fragment,
+    fragment_unless_measuring,
     latex,
     layer,
     measure_with_progress,
-    measurements,
     number,
     paragraph,
     percent,
@@ -554,41 +552,7 @@ def page() -> None:
     )
     choice = choose_model(("model", "qkv"), weights_of=ModelRef("lab", "only-attention"))
     if choice is not None:
-        with input_errors():
-            with st.spinner("Reading the weights of every head, once per model"):
-                rows = range(len(study_of(core_circuits.head_weights, choice.ref).heads))
-            measured = measure_with_progress(
-                MEASURED, choice.ref, rows, measures_of(choice.ref), "layers", UNASKED
-            )
-            if len(measured) == len(rows):
-                _circuits(choice.ref)  # Stop cannot interrupt a fragment
-
-
-def measures_of(ref: ModelRef) -> Callable[[int], AttentionMeasures]:
-    """A function that measures one attention, by its index, and keeps what the next ones need of it."""
-    weights, small = study_of(core_circuits.head_weights, ref), is_small(load_model(ref))
-    composer = core_circuits.Composer(weights.heads)
-
-    def measure(row: int) -> AttentionMeasures:
-        with one_thread(small):
-            return measure_attention(weights, composer, row)
-
-    return measure
-
-
-def circuits_of(ref: ModelRef) -> Circuits:
-    """The circuits of a model; what was not measured yet is measured now. PretrainedError as in `read_heads`."""
-    weights, values, measure = (
-        study_of(core_circuits.head_weights, ref),
-        measurements(MEASURED, ref),
-        measures_of(ref),
-    )
-    for row in range(len(weights.heads)):
-        if row not in values:
-            values[row] = measure(row)
-    return Circuits(
-        weights.heads, weights.vocabularies, tuple(values[row] for row in range(len(weights.heads)))
-    )
+        fragment_unless_measuring(partial(_circuits, choice.ref))
 
 
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
@@ -600,10 +564,23 @@ def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
     )
 
 
-@fragment
 @input_errors()
 def _circuits(ref: ModelRef) -> None:
-    circuits = circuits_of(ref)
+    with st.spinner("Reading the weights of every head, once per model"):
+        weights = study_of(core_circuits.head_weights, ref)
+    composer = core_circuits.Composer(weights.heads)  # which keeps what the next ones need
+    with one_thread(is_small(load_model(ref))):
+        measured = measure_with_progress(
+            MEASURED,
+            ref,
+            range(len(weights.heads)),
+            partial(measure_attention, weights, composer),
+            "layers",
+            UNASKED,
+        )
+    if len(measured) < len(weights.heads):
+        return
+    circuits = Circuits(weights.heads, weights.vocabularies, tuple(measured.values()))
     controls = draw_controls(ref, circuits)
     add_script(partial(script, controls, circuits))
     if (kind := controls.kind) is None:

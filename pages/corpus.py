@@ -57,7 +57,7 @@ from core.interpret.corpus_run import (
     texts_of_map,
 )
 from core.interpret.roles import ROLES
-from core.interpret.trace import Head, Kind
+from core.interpret.trace import Head
 from core.pretrained import ModelInputs, Pretrained, PretrainedError, reject_if
 from core.pretrained.example_inputs import text_of
 from core.pretrained.load import maps_bytes
@@ -96,18 +96,15 @@ from dashboard.page import (
     link_value,
     literal,
     measure_with_progress,
-    measurements,
     number,
     percent,
     placeholder,
     plain,
     plural,
     pressed_point,
-    remembered,
     right_margin,
     series_encoding,
     shade,
-    shared,
     signed,
     source_of,
     sources,
@@ -186,26 +183,6 @@ def examples_of(
     if measurement.live:
         return text_examples(load_model(ref), *arguments)
     return study_of(text_examples, ref, *arguments)
-
-
-def read_vectors(key: tuple[ModelRef, str, Kind], text: int) -> HeadVectors:
-    """The queries and keys of every head on one text. PretrainedError where the model does not expose them."""
-    pretrained = shorten(load_model(key[0]))
-    with one_thread(is_small(pretrained)):
-        return text_vectors(pretrained, study_of(texts_of_map, *key[:2])[text], key[2])
-
-
-def _all_vectors(*key: Any) -> HeadVectors:
-    """Those on all these texts; what was not read yet is read now."""
-    parts, texts = measurements(VECTORS, key), study_of(texts_of_map, *key[:2])
-    vectors = join_vectors(
-        [
-            parts[text] if text in parts else read_vectors(key, text)  # type: ignore[arg-type]
-            for text in range(len(texts))
-        ]
-    )
-    parts.clear()  # which are as large once more
-    return vectors
 
 
 # Heads as points of two measures, one head's values over texts, and its queries and keys: arrays to Vega-Lite.
@@ -1142,18 +1119,21 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
     if measurement.live:
         st.info("The map is drawn once the measurement has ended.", icon=":material/info:")
         return None
-    of = controls.ref, str(measurement.run.path), measurement.config.kind
-    whole = remembered(_all_vectors, *of)
-    if not whole:
-        with st.spinner("Reading queries and keys"):
-            texts = range(len(study_of(texts_of_map, *of[:2])))
+    ref, path, kind = controls.ref, str(measurement.run.path), measurement.config.kind
+    with st.spinner("Reading queries and keys"):
+        short, texts = shorten(load_model(ref)), study_of(texts_of_map, ref, path)
+    with one_thread(is_small(short)):
         read = measure_with_progress(
-            VECTORS, of, texts, partial(read_vectors, of), f"{controls.noun}s", UNASKED
+            VECTORS,
+            (ref, path, kind),
+            range(len(texts)),
+            lambda text: text_vectors(short, texts[text], kind),
+            f"{controls.noun}s",
+            UNASKED,
         )
-        whole = len(read) == len(texts) or remembered(_all_vectors, *of)
-        if not (whole or read):
-            return None
-    vectors = shared(_all_vectors, *of) if whole else join_vectors(list(read.values()))
+    if not read:
+        return None
+    vectors = join_vectors(list(read.values()))
     points = joint_map(*vectors.head(*chosen.head))
     colour = FIELDS.draw("colour", into=HERE).colour
     name = measurement.scores.name(chosen.head)
@@ -1177,7 +1157,7 @@ def draw_map(measurement: Measurement, controls: Values, chosen: Values) -> Head
             controls.noun,
         )
     )
-    return vectors if whole else None
+    return vectors if len(read) == len(texts) else None
 
 
 # Texts as HTML, each token in the colour of its weight in one row: the query in the accent, expected keys underlined.

@@ -15,11 +15,7 @@ from core.interpret.evidence import Question
 from core.interpret.lens import (
     PASSES,
     Attribution,
-    LensPart,
-    LogitLens,
     Part,
-    Stream,
-    Trajectories,
     attribute_passes,
     count_parts,
     first_likeliest,
@@ -69,7 +65,6 @@ from dashboard.page import (
     latex,
     layer,
     measure_with_progress,
-    measurements,
     number,
     paragraph,
     percent,
@@ -79,7 +74,6 @@ from dashboard.page import (
     pressed_point,
     room,
     series_encoding,
-    shared,
     signed,
     source_of,
     sources,
@@ -110,7 +104,6 @@ from dashboard.ui.models import (
     answer_study,
     baseline_of,
     is_small,
-    load_model,
     model_cell,
     one_thread,
     study_of,
@@ -585,13 +578,18 @@ STYLE = """<style>
 def section(controls: Values) -> None:
     ref, baseline = controls.ref, controls.baseline
     start = study.window_start(controls.position, len(controls.line))
-    key = ref, Question(controls.question.inputs, 0), start
+    key = ref, Question(controls.question.inputs, 0)  # the states are those of any position
     with st.spinner("Running the model"):
-        parts = range(count_parts(baseline, _stream(*key)))
-    read = partial(_read_part, *key)
-    if len(measure_with_progress(LENS_PARTS, key, parts, read, "parts", UNASKED)) < len(parts):
-        return
-    lens = shared(_lens, *key)
+        first, stream = (
+            baseline_of(*key),
+            answer_study(read_stream, *key, start, start + study.WINDOW),
+        )
+    with one_thread(is_small(baseline.pretrained)):
+        parts, read = range(count_parts(first, stream)), partial(read_part, first, stream)
+        values = measure_with_progress(LENS_PARTS, (*key, start), parts, read, "parts", UNASKED)
+        if len(values) < len(parts):
+            return
+        lens = join_parts(baseline.pretrained, stream, [*values.values()])
     view = st.container()
     with st.popover("More", help="Further tokens, and the layer whose attention is shown"):
         # Further tokens, of which those that lead in some layer are offered
@@ -615,9 +613,9 @@ def section(controls: Values) -> None:
                 field_error(error)
         name = FIELDS.draw("layer", into=HERE, names=study.state_names(lens)[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
-    decision = study.Decision(
-        lens, chosen, shared(_trajectories, ref, controls.question, start, chosen)
-    )
+    with one_thread(is_small(baseline.pretrained)):
+        followed = follow_tokens(baseline, lens, controls.position, chosen)
+    decision = study.Decision(lens, chosen, followed)
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
     state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
@@ -649,41 +647,6 @@ def section(controls: Values) -> None:
     )
     attention(controls, state)
     st.latex(r"\mathrm{lens}(x_\ell) = \mathrm{softmax}\big(W_U\, \mathrm{norm}(x_\ell)\big)")
-
-
-def _stream(ref: ModelRef, question: Question, start: int) -> Stream:
-    return answer_study(read_stream, ref, question, start, start + study.WINDOW)
-
-
-def _read_part(ref: ModelRef, question: Question, start: int, part: int) -> LensPart:
-    """The states that one pass reads, by its index."""
-    baseline = baseline_of(ref, question)
-    with one_thread(is_small(baseline.pretrained)):
-        return read_part(baseline, _stream(ref, question, start), part)
-
-
-def _lens(ref: ModelRef, question: Question, start: int) -> LogitLens:
-    """The lens; parts that were not read yet, or no longer are in memory, are read now."""
-    stream, values = _stream(ref, question, start), measurements(LENS_PARTS, (ref, question, start))
-    return join_parts(
-        load_model(ref),
-        stream,
-        [
-            values.get(part) or _read_part(ref, question, start, part)
-            for part in range(count_parts(baseline_of(ref, question), stream))
-        ],
-    )
-
-
-def _trajectories(
-    ref: ModelRef, question: Question, start: int, tokens: tuple[int, ...]
-) -> Trajectories:
-    baseline, lens = (
-        baseline_of(ref, question),
-        shared(_lens, ref, Question(question.inputs, 0), start),
-    )
-    with one_thread(is_small(baseline.pretrained)):
-        return follow_tokens(baseline, lens, baseline.answer.position, tokens)
 
 
 def _words(ref: ModelRef, tokens: Sequence[int]) -> dict[int, str]:

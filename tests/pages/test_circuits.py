@@ -2,16 +2,21 @@ from dataclasses import replace
 
 import torch
 
+from core.interpret.circuits import Composer, head_weights
 from core.pretrained import load_lab_model
 from core.studies import circuits as study
-from dashboard.ui.models import ModelRef
 from pages import circuits as page
 
-ATTENTION = ModelRef("lab", "only-attention")
+
+def circuits_of(name: str) -> study.Circuits:
+    weights = head_weights(load_lab_model(name))
+    composer = Composer(weights.heads)
+    rows = (study.measure_attention(weights, composer, row) for row in range(len(weights.heads)))
+    return study.Circuits(weights.heads, weights.vocabularies, tuple(rows))
 
 
 def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
-    circuits = page.circuits_of(ATTENTION)
+    circuits = circuits_of("only-attention")
     edges = circuits.edges("K")
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
     assert circuits.edges("V") == [] and len(circuits.pairs("V")) == 16
@@ -23,7 +28,7 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
 
 
 def test_no_line_is_drawn_that_random_matrices_would_reach():
-    circuits = page.circuits_of(ModelRef("lab", "digits"))
+    circuits = circuits_of("digits")
     most, count = circuits.chance("Q")
     positive = [edge for edge in circuits.pairs("Q") if edge.score > 0]
     strong = [edge for edge in positive if edge.score > most]
@@ -36,7 +41,7 @@ def test_each_carrier_of_names_raises_the_answer_of_its_own_text():
 
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
-    circuits = page.circuits_of(ATTENTION)
+    circuits = circuits_of("only-attention")
     circuit = study.induction_circuit(load_lab_model("only-attention"), circuits.pairs("K")[0])
     words = page.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
     assert "several heads share" in words and "same two" not in words
