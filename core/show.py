@@ -96,7 +96,7 @@ def show_maps(
 
     All have one scale, from 0 to the largest, or around 0 where there are negative numbers. `row` is outlined.
     """
-    module = import_module("dashboard.draw.maps")
+    module = import_module("dashboard.draw.pictures")
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in maps.items()}
     for name, values in arrays.items():
         if values.shape != (len(rows), len(columns)):

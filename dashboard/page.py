@@ -4,14 +4,22 @@ It is light: Start imports it, and loads no torch.
 """
 
 from dashboard.draw.attention_view import (
+    MAX_TILES,
     READS,
+    Frames,
     Pair,
     Patches,
+    Tile,
     ViewState,
     attention_view,
+    difference_map,
+    difference_span,
+    fits,
+    multiples,
     settle_pin,
     stores,
 )
+from dashboard.draw.components import add, add_script, begin
 from dashboard.draw.formats import (
     MINUS,
     SPACE,
@@ -40,24 +48,7 @@ from dashboard.draw.formats import (
     shorten,
     signed,
 )
-from dashboard.draw.multiples import (
-    MAX_TILES,
-    Frames,
-    Tile,
-    difference_map,
-    difference_span,
-    fits,
-    multiples,
-)
-from dashboard.draw.page_exports import (
-    Cell,
-    Script,
-    add,
-    add_script,
-    attention_import,
-    begin,
-    source_of,
-)
+from dashboard.draw.page_exports import Cell, Script, attention_import, source_of
 from dashboard.draw.palette import (
     BAR,
     CATEGORIES,

@@ -13,7 +13,6 @@ import streamlit as st
 from core.files import hosted
 from core.tokens import token_text
 from core.training.evaluate import best_head
-from dashboard.draw.maps import PictureMap
 from dashboard.draw.picture_files import (
     PICTURE_FONT as FONT,
     Part,
@@ -23,7 +22,13 @@ from dashboard.draw.picture_files import (
     scrolled,
     table_html,
 )
-from dashboard.draw.pictures import DrawnPicture, MapsPicture, size_of as size_of_svg, with_own_ids
+from dashboard.draw.pictures import (
+    DrawnPicture,
+    MapsPicture,
+    PictureMap,
+    size_of as size_of_svg,
+    with_own_ids,
+)
 from dashboard.page import (
     READS,
     add,

@@ -1,19 +1,13 @@
-"""What Export offers of the page that is drawn: its pictures, and what it computes as Python."""
+"""What a page computes as Python: cells of words and code, as a script and as a notebook, and values as their source."""
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import streamlit as st
-
-from dashboard.draw.pictures import Picture
-
-# What a page computes as Python: cells of words and code, as a script and as a notebook.
-
 
 NOTEBOOK = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -224,52 +218,3 @@ def _changed_params(value: Any) -> Arguments:
         for key, one in value.params
         if not defaults or any(each.get(key) != one for each in defaults if key in each)
     ]
-
-
-# What the page that is drawn has noted for Export. A picture is made when Export opens: a rerun does not pay for it.
-
-
-Component: TypeAlias = tuple[
-    str, str, Mapping[str, Any]
-]  # its folder, the class of its root, and its data
-
-
-@dataclass
-class PageNotes:
-    """How the pictures of the page are made, in the order in which they were drawn, and what they are all of.
-
-    `drawn` is what each component of the browser was given, so that a file can draw it again; `scripts` make what the
-    page computes as Python, by its parts; `fact` is the page's measured sentence, the one that was drawn last.
-    """
-
-    about: dict[str, str] = field(default_factory=dict)
-    pictures: dict[str, Callable[[], Picture]] = field(default_factory=dict)
-    drawn: dict[str, Component] = field(default_factory=dict)
-    scripts: dict[str, Callable[[], Script]] = field(default_factory=dict)
-    fact: str = ""
-
-
-def notes() -> PageNotes:
-    return st.session_state.setdefault("page_pictures", PageNotes())
-
-
-def begin(keeps_about: bool = False) -> None:
-    """Forget the pictures of the run before; a fragment that draws all of the page's keeps what they are of."""
-    st.session_state["page_pictures"] = PageNotes(notes().about if keeps_about else {})
-
-
-def add(key: str, make: Callable[[], Picture]) -> None:
-    """Note how a picture is made; one of the same key, drawn again, takes its place."""
-    notes().pictures[key] = make
-
-
-def describe(**about: str) -> None:
-    notes().about.update(about)
-
-
-def add_script(make: Callable[[], Script], part: str = "") -> None:
-    """Note how the page's script is made, from the controls and the result that are drawn.
-
-    A page of several fragments, each of which runs alone, notes one for each part.
-    """
-    notes().scripts[part] = make

@@ -19,20 +19,22 @@ import numpy as np
 
 from core.latex import latex
 from dashboard.draw.attention_view import READS, allowed_bits, labels, packed
-from dashboard.draw.components import COMPONENTS, bundle, bundle_all, css_of
+from dashboard.draw.components import COMPONENTS, Component, bundle, bundle_all, css_of
 from dashboard.draw.formats import number
-from dashboard.draw.maps import FONT, maps_svg, placed, svg_of
-from dashboard.draw.page_exports import Component
 from dashboard.draw.palette import LIGHT_INK, for_browser
 from dashboard.draw.pictures import (
+    FONT,
     ChartPicture,
     MapsPicture,
     Picture,
     column_names,
     drawing_file,
     is_number,
+    maps_svg,
+    placed,
     render,
     size_of,
+    svg_of,
     with_own_ids,
 )
 from dashboard.draw.vega import Spec

@@ -11,11 +11,9 @@ from torch import Tensor
 
 from core.attention import Steps
 from dashboard.draw.attention_view import READS, encode
-from dashboard.draw.components import draw
+from dashboard.draw.components import add, draw
 from dashboard.draw.formats import cell as in_grid, number, rounded
-from dashboard.draw.maps import PictureMap
-from dashboard.draw.page_exports import add
-from dashboard.draw.pictures import MapsPicture
+from dashboard.draw.pictures import MapsPicture, PictureMap
 
 ONE = 5e-3  # how far from 1 a row's sum may be and still be written 1.00
 

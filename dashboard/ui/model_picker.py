@@ -36,8 +36,8 @@ from core.pretrained.answers import (
 from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
+from dashboard.draw.components import describe
 from dashboard.draw.formats import byte_size, plain
-from dashboard.draw.page_exports import describe
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached, shared
 from dashboard.server.limits import MB, LimitReached, admit_upload, at_most

@@ -11,10 +11,9 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import Entry
-from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, page_actions
+from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, add, begin, notes, page_actions
 from dashboard.draw.formats import plain, spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
-from dashboard.draw.page_exports import add, begin, notes
 from dashboard.draw.palette import PAGE, PICK, Theme, mark_html
 from dashboard.draw.picture_files import table_html
 from dashboard.draw.pictures import ChartPicture, TablePicture

@@ -10,8 +10,8 @@ import streamlit as st
 
 from core import plugins
 from core.files import sentence_of
+from dashboard.draw.components import begin
 from dashboard.draw.formats import plain
-from dashboard.draw.page_exports import begin
 from dashboard.server.cache import measurements
 from dashboard.ui.links import fragment
 

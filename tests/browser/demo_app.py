@@ -12,8 +12,14 @@ import streamlit as st
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from core.interpret.trace import AttentionMap, AttentionTrace, Kind
-from dashboard.draw.attention_view import Patches, attention_view
-from dashboard.draw.multiples import Frames, Tile, difference_map, multiples
+from dashboard.draw.attention_view import (
+    Frames,
+    Patches,
+    Tile,
+    attention_view,
+    difference_map,
+    multiples,
+)
 from dashboard.draw.page_views import sketch
 from tests.browser.view_data import WORDS, trace, weights
 

@@ -16,22 +16,20 @@ from core.interpret.trace import AttentionMap, AttentionTrace
 from core.show import show, show_maps
 from dashboard.draw import attention_view as payload, picture_files
 from dashboard.draw.attention_view import (
+    MAX_FRAME_CELLS,
     Blocks,
+    Frames,
     Patches,
+    Tile,
     ViewState,
     attention_view,
-    parse_message,
-    settle,
-)
-from dashboard.draw.components import bundle, bundle_all
-from dashboard.draw.multiples import (
-    MAX_FRAME_CELLS,
-    Frames,
-    Tile,
     difference_span,
     pack,
+    parse_message,
+    settle,
     telling_column,
 )
+from dashboard.draw.components import bundle, bundle_all
 from dashboard.draw.palette import MARKS, colour_scale, for_browser, mark_html
 from dashboard.draw.picture_files import Part, page_html, trace_html
 from tests.cases import each
@@ -314,7 +312,7 @@ def _page():
     import numpy as np
     import streamlit as st
 
-    from dashboard.draw.multiples import Tile, multiples
+    from dashboard.draw.attention_view import Tile, multiples
 
     shape = tuple(st.session_state.get("shape", (2, 2)))
     pinned = multiples(

@@ -18,7 +18,6 @@ from pypdf import PdfReader
 from core.interpret.trace import AttentionMap, AttentionTrace
 from dashboard.draw import picture_files
 from dashboard.draw.curves import Curve, step_chart
-from dashboard.draw.maps import MAX_RECTANGLES, PictureMap, maps_svg
 from dashboard.draw.page_views import stacks_svg
 from dashboard.draw.palette import DARK_INK, LIGHT_INK, Ink, light_colours, rgb_of, shade, text_on
 from dashboard.draw.picture_files import (
@@ -35,13 +34,16 @@ from dashboard.draw.picture_files import (
     why_not,
 )
 from dashboard.draw.pictures import (
+    MAX_RECTANGLES,
     ChartPicture,
     DrawnPicture,
     MapsPicture,
     Picture,
+    PictureMap,
     TablePicture,
     convert,
     drawing_file,
+    maps_svg,
     outlined,
 )
 from dashboard.draw.vega import filtered_layer, layer, split_data, titled_figure

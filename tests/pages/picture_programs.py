@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 from pypdf import PdfReader
 
-from dashboard.draw.maps import MANY, MAX_LETTERS
 from dashboard.draw.pictures import (
+    MANY,
+    MAX_LETTERS,
     ChartPicture,
     MapsPicture,
     Picture,

@@ -1,4 +1,4 @@
-"""The browser components: how one is mounted, its modules joined, and the buttons that every page has.
+"""What a page draws: its pictures for Export; the browser components, and the buttons that every page has.
 
     draw("mask_board", "mb", data, key="masks:board", on_cells_change=take)
 
@@ -11,14 +11,68 @@ import functools
 import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import streamlit as st
 
 from dashboard.draw.formats import spoken
-from dashboard.draw.page_exports import notes
+from dashboard.draw.page_exports import Script
 from dashboard.draw.palette import for_browser
+from dashboard.draw.pictures import Picture
+
+# What the page that is drawn has noted for Export. A picture is made when Export opens: a rerun does not pay for it.
+
+
+Component: TypeAlias = tuple[
+    str, str, Mapping[str, Any]
+]  # its folder, the class of its root, and its data
+
+
+@dataclass
+class PageNotes:
+    """How the pictures of the page are made, in the order in which they were drawn, and what they are all of.
+
+    `drawn` is what each component of the browser was given, so that a file can draw it again; `scripts` make what the
+    page computes as Python, by its parts; `fact` is the page's measured sentence, the one that was drawn last.
+    """
+
+    about: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Callable[[], Picture]] = field(default_factory=dict)
+    drawn: dict[str, Component] = field(default_factory=dict)
+    scripts: dict[str, Callable[[], Script]] = field(default_factory=dict)
+    fact: str = ""
+
+
+def notes() -> PageNotes:
+    return st.session_state.setdefault("page_pictures", PageNotes())
+
+
+def begin(keeps_about: bool = False) -> None:
+    """Forget the pictures of the run before; a fragment that draws all of the page's keeps what they are of."""
+    st.session_state["page_pictures"] = PageNotes(notes().about if keeps_about else {})
+
+
+def add(key: str, make: Callable[[], Picture]) -> None:
+    """Note how a picture is made; one of the same key, drawn again, takes its place."""
+    notes().pictures[key] = make
+
+
+def describe(**about: str) -> None:
+    notes().about.update(about)
+
+
+def add_script(make: Callable[[], Script], part: str = "") -> None:
+    """Note how the page's script is made, from the controls and the result that are drawn.
+
+    A page of several fragments, each of which runs alone, notes one for each part.
+    """
+    notes().scripts[part] = make
+
+
+# The ES modules of a component joined into one script.
+
 
 IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.M)
 EXPORT = re.compile(r"^export (?=(?:async function|function|const|class) (\w+))", re.M)
@@ -113,7 +167,7 @@ def draw(
     Where it is ``exported``, its data is held for the HTML file of the page. Its code is that of `ship_code`, where
     this session has it.
     """
-    data = {**data, **{field: spoken(data[field]) for field in HEARD if field in data}}
+    data = {**data, **{name: spoken(data[name]) for name in HEARD if name in data}}
     if exported:
         notes().drawn[key] = name, root, data
     _component(name, root, st.session_state.get(SHIPPED, False))(
