@@ -47,7 +47,7 @@ class LabSettings:
     frames: str  # who may show the lab in a frame
     metrics_token: str
     hosted: bool  # whether this is a public copy
-    hosted_limits: Mapping[str, str]  # of dashboard.server.limits.Limits
+    hosted_limits: Mapping[str, str]  # of dashboard.server.visitors.LIMITS
     hosted_models: tuple[str, ...]  # of the hub, which a public copy opens
     limits: Limits
     ray: str  # the address of a cluster

@@ -108,7 +108,7 @@ from dashboard.page import (
     title,
     write_linked,
 )
-from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.server.people import admit_upload, at_most, where_stored
 from dashboard.ui.heads import examples_of, inputs_of, readings_of, role_scores_of, swatch
 from dashboard.ui.model_picker import (
     KIND_HELP,

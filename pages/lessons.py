@@ -19,7 +19,7 @@ from dashboard.page import (
     table,
     title,
 )
-from dashboard.server.limits import LimitReached, admit_upload
+from dashboard.server.people import LimitReached, admit_upload
 from dashboard.ui.bars import MAKE, controls_of, note_draft, start_lesson, teacher_markdown
 from dashboard.ui.lessons import (
     HELP,

@@ -91,7 +91,7 @@ from dashboard.page import (
     write_link,
 )
 from dashboard.server import jobs, people
-from dashboard.server.limits import at_most, check_owner, max_run_seconds, max_run_steps
+from dashboard.server.people import at_most, check_owner, max_run_seconds, max_run_steps
 from dashboard.ui.mechanism import choice_from_text, choice_text
 from dashboard.ui.run_controls import (
     SLOW_POLL_INTERVAL,

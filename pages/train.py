@@ -94,7 +94,7 @@ from dashboard.page import (
     write_link,
 )
 from dashboard.server import jobs, people
-from dashboard.server.limits import LimitReached, max_run_seconds, max_run_steps, within
+from dashboard.server.people import LimitReached, max_run_seconds, max_run_steps, within
 from dashboard.ui import run_controls, run_data, uploads as data_upload
 from dashboard.ui.layer_pattern import adopt_pattern, attention_key, layer_pattern, pattern_changes
 from dashboard.ui.mechanism import (

@@ -91,7 +91,7 @@ from dashboard.page import (
     write_linked,
 )
 from dashboard.server import jobs, people
-from dashboard.server.limits import max_run_seconds
+from dashboard.server.people import max_run_seconds
 from dashboard.ui.run_controls import limits_line, poll, show_progress, start_button, stop_button
 from dashboard.ui.run_data import path_code, records_of
 

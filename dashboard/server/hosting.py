@@ -30,7 +30,7 @@ def begin_hosting() -> None:
                 os.environ.setdefault(str(name), str(value))
     from core.files import hosted
     from core.settings import check_names, settings
-    from dashboard.server.visitors import raise_file_limit
+    from dashboard.server.visitors import PERSON_HEADER, limits, raise_file_limit
 
     check_names()
     settings()
@@ -40,8 +40,7 @@ def begin_hosting() -> None:
         if "streamlit_app" not in sys.modules:  # which makes the cookie, the guard and the routes
             st.error(NO_SERVER)
             st.stop()
-        from dashboard.server.limits import limits, watch
-        from dashboard.server.visitors import PERSON_HEADER
+        from dashboard.server.people import watch
 
         # Streamlit holds each session to the person of the header that the guard writes at every connection: a browser
         # that lost its connection asks for its session by the session's id, which is no secret of one person.
@@ -50,7 +49,7 @@ def begin_hosting() -> None:
             "server.trustedUserHeaders", {**users, PERSON_HEADER: "attention_lab_person"}
         )
         config.set_option(
-            "server.maxUploadSize", limits().upload_megabytes
+            "server.maxUploadSize", limits()["upload_megabytes"]
         )  # by which the server stops reading
         config.set_option("client.showErrorDetails", "none")
         threading.Thread(target=watch, daemon=True, name="forgetting").start()

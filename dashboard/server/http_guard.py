@@ -102,9 +102,8 @@ class HTTPGuard:
             # Neither Streamlit nor ASGI has a public way to do so: these are uvicorn's settings, which starts it.
             server: Any = getattr(getattr(receive, "__self__", None), "config", None)
             if hosted() and hasattr(server, "ws_max_size"):
-                from dashboard.server.limits import MB, limits
-
-                server.ws_max_size = min(server.ws_max_size, limits().message_megabytes * MB)
+                most = visitors.limits()["message_megabytes"] * visitors.MB
+                server.ws_max_size = min(server.ws_max_size, most)
         if scope["type"] != "http":
             await (self._open_page if scope["type"] == "websocket" else self.app)(
                 scope, receive, send
@@ -176,11 +175,10 @@ class HTTPGuard:
                 del visitors.open_pages[address]
 
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from dashboard.server.limits import MB, limits
-
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
         length = Headers(scope=scope).get("content-length", "")
-        size = int(length) if length.isdecimal() else limits().upload_megabytes * MB
+        most = visitors.limits()["upload_megabytes"] * visitors.MB
+        size = int(length) if length.isdecimal() else most
         upload = visitors.Upload(session, file, _address(scope), size, dict(scope))
         if scope["method"] == "PUT":
             if visitors.too_much(upload):
@@ -246,14 +244,10 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     token = settings().metrics_token
     if not token and not hosted():
         return True
-    if token and hmac.compare_digest(
-        headers.get("authorization", "").encode(), f"Bearer {token}".encode()
-    ):
+    sent, whole = headers.get("authorization", "").encode(), f"Bearer {token}".encode()
+    if token and hmac.compare_digest(sent, whole):
         return True
-    passed_on = any(name in headers for name in ("x-forwarded-for", "forwarded", "x-real-ip"))
-    with suppress(ValueError):
-        return not passed_on and ip_address((scope.get("client") or ("",))[0]).is_loopback
-    return False
+    return visitors.is_local((scope.get("client") or ("unknown",))[0], headers)
 
 
 def _answers_to(host: str | None) -> bool:

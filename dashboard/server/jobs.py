@@ -40,8 +40,8 @@ from core.runs.executor import (
 from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
 from core.training.config import RunConfig
-from dashboard.server import health, limits, people
-from dashboard.server.limits import QueueFull
+from dashboard.server import health, people
+from dashboard.server.people import QueueFull
 
 KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
 FRESH_SECONDS = 1.0
@@ -121,10 +121,10 @@ def _seconds_left(run: Run, paces: Mapping[tuple[str, str], float]) -> float | N
     """Seconds that a run still takes: by its pace or that of its kind, at most its limit; None where none is known."""
     config = _config(run)
     if config is None:  # of a corpus, a claim or a pretrained model
-        return float(limits.limits().seconds) if hosted() else None
+        return float(people.limits()["seconds"]) if hosted() else None
     last = next(reversed(run.records()), None)
     step, elapsed = (last.step, last.elapsed) if last else (0, 0.0)
-    cap = min(config.max_seconds, limits.max_run_seconds()) - elapsed
+    cap = min(config.max_seconds, people.max_run_seconds()) - elapsed
     pace = elapsed / step if step else paces.get((config.task.key, config.model.kind))
     if pace is None:
         return max(0.0, cap) if cap <= KNOWN_CAP else None
@@ -192,7 +192,7 @@ def start(config: RunConfig, **more: Any) -> Run:
 
 def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
     """Create several runs, or none and raise QueueFull."""
-    admitted = [(limits.admit_config(config), more) for config, more in configs]
+    admitted = [(people.admit_config(config), more) for config, more in configs]
     with _admit(len(configs)):
         return [create_run(config, **more) for config, more in admitted]
 
@@ -229,8 +229,8 @@ def _admit(
     """
     with _admission:
         _check_queue(more)
-        limits.check_runs(more)
-        limits.make_room(
+        people.check_runs(more)
+        people.make_room(
             folder_bytes(source.path) if source else 0, more, keep, root, max_bytes, source
         )
         yield
@@ -240,7 +240,7 @@ def _admit(
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once. NotYours."""
     global _places
-    limits.check_owner(run)
+    people.check_owner(run)
     with _folder_lock(), suppress(FileNotFoundError):  # another tab may have deleted it
         run.request_stop(how)
         if run.status().state == "queued":
@@ -251,15 +251,15 @@ def stop(run: Run, how: str = "stop") -> None:
 def resume(run: Run, **changes: Any) -> None:
     """Continue an ended run from its last checkpoint, with changes to its config. Raises QueueFull, ConfigError
     and StoreError."""
-    limits.check_owner(run)
+    people.check_owner(run)
     if not run.status().ended:
         return  # another tab was first
     _check_queue()
-    limits.check_runs(1)
-    limits.check_disk()
+    people.check_runs(1)
+    people.check_disk()
     take_over(run)
     if changes:
-        config = limits.admit_config(replace(run.config(), **changes), limits.spent(run))
+        config = people.admit_config(replace(run.config(), **changes), people.spent(run))
         run.update_metadata(config=config.to_json())
     run.requeue()
     tick()
@@ -276,7 +276,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
         )
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
-    config = limits.admit_config(config, limits.spent(run, step))
+    config = people.admit_config(config, people.spent(run, step))
     # of another person's run an id would open it
     parent = {"run": run.id, "step": step} if people.mine(run) else None
     with _admit(source=run):
@@ -289,7 +289,7 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
 
 
 def _check_queue(more: int = 1) -> None:
-    most = limits.limits().queue if hosted() else QUEUE
+    most = people.limits()["queue"] if hosted() else QUEUE
     if (count := len(queue()[0])) + more > most:
         room = (
             "stop one of them"
@@ -353,7 +353,7 @@ def _still_busy(run: Run) -> bool:
     if status.ended or status.state == "queued":
         return False
     if run.alive():
-        if limits.is_over(run, status) and not run.stop_request():
+        if people.is_over(run, status) and not run.stop_request():
             run.request_stop("pause")  # what cannot pause stops; either can be continued
         if run.stop_age() > STOP_SECONDS and status.pid:
             with suppress(OSError):

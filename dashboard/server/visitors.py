@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
@@ -24,6 +25,8 @@ from starlette.types import Scope
 from streamlit import runtime
 
 from core.files import hosted, runs_folder, set_person
+from core.settings import settings
+from dashboard.draw.formats import byte_size
 from dashboard.server.streamlit_internals import script_run
 
 COOKIE, PERSON = "attention_lab_person", "person:key"
@@ -39,6 +42,60 @@ _visits: dict[
     str, tuple[float, str]
 ] = {}  # when and from which address each was here last, in memory alone
 _lock = threading.Lock()
+
+
+MB = 1_000_000
+VARIABLE = "ATTENTION_LAB_HOSTED_LIMITS"
+# Each limit, for a machine with 1 GB, and its meaning; ATTENTION_LAB_HOSTED_LIMITS, such as steps=500 hours=12, sets
+# others.
+LIMITS = {
+    "steps": (2_000, "steps of a run"),
+    "seconds": (
+        120,
+        "seconds of a run; a claim, a corpus or a fine-tuning run may continue after them",
+    ),
+    "under_way": (20, "runs of a person that wait or train"),
+    "runs": (40, "runs that are kept for a person; the oldest without a name go first"),
+    "megabytes": (200, "MB of disk for a person's runs, reports and data"),
+    "upload_megabytes": (5, "MB of one uploaded file"),
+    "unpacked_megabytes": (20, "MB of an uploaded run, unpacked"),
+    "uploads": (20, "uploaded files of a person in an hour"),
+    "held_megabytes": (25, "MB of uploaded files that the memory holds for one open page"),
+    "message_megabytes": (
+        2,
+        "MB of one message of a browser, with all that its page has been given",
+    ),
+    "address_under_way": (200, "runs of all people of one address that wait or train"),
+    "address_megabytes": (1_000, "MB of disk for all people of one address"),
+    "address_uploads": (200, "uploaded files of all people of one address in an hour"),
+    "address_held_megabytes": (150, "MB of uploaded files that the memory holds for one address"),
+    "address_sessions": (80, "open pages of all people of one address"),
+    "sessions": (300, "open pages of everybody"),
+    "queue": (300, "runs of everybody that wait"),
+    "server_megabytes": (4_000, "MB of disk for everybody"),
+    "downloads": (1, "models that are downloaded at one time"),
+    "hours": (
+        24,
+        "hours after the last visit and the last run, after which a person's things are deleted",
+    ),
+}
+
+
+def limits() -> dict[str, int]:
+    """The limits as they are set; ValueError names one that is no whole number, or that there is not."""
+    values = {name: value for name, (value, _) in LIMITS.items()}
+    for name, text in settings().hosted_limits.items():
+        if name not in LIMITS:
+            raise ValueError(f"{VARIABLE} has {', '.join(LIMITS)}, but no {name!r:.60}.")
+        if not text.isdecimal():
+            raise ValueError(f"{VARIABLE}: {name} = {text!r:.60} is no whole number.")
+        values[name] = int(text)
+    return values
+
+
+def at_most(name: str, value: int) -> int:
+    """A limit by its name, where it is less than `value`, which holds elsewhere."""
+    return min(value, limits()[name]) if hosted() else value
 
 
 def new_cookie(sent: str, path: str, secure: bool) -> str:
@@ -81,6 +138,15 @@ def network(address: str) -> str:
         if ip_address(address).version == 6:
             return str(ip_network((address, 64), strict=False))
     return address
+
+
+def is_local(address: str | None, headers: Container[str]) -> bool:
+    """Whether a request comes from this computer, and no proxy passed it on; the address None counts as its own."""
+    passed_on = any(name in headers for name in ("X-Forwarded-For", "Forwarded", "X-Real-Ip"))
+    with suppress(ValueError):
+        ip = ip_address(address or "127.0.0.1")
+        return not passed_on and bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
+    return False
 
 
 def note_visit() -> None:
@@ -147,14 +213,12 @@ def no_room(address: str) -> str:
         if 0 <= most < len(os.listdir(DESCRIPTORS)) + SPARE_FILES:  # RLIM_INFINITY is −1
             return "This server has as many open pages as it can serve. Try again in a few minutes."
     if hosted():
-        from dashboard.server.limits import limits
-
         now = limits()
-        if open_pages.total() >= now.sessions:
-            return f"This copy has {now.sessions} pages open, as many as it serves. Try again in a few minutes."
-        if open_pages[address] >= now.address_sessions:
+        if open_pages.total() >= now["sessions"]:
+            return f"This copy has {now['sessions']} pages open, as many as it serves. Try again in a few minutes."
+        if open_pages[address] >= now["address_sessions"]:
             return (
-                f"Your network has {now.address_sessions} pages open here, as many as it may. Close some, then try "
+                f"Your network has {now['address_sessions']} pages open here, as many as it may. Close some, then try "
                 "again."
             )
     return ""
@@ -188,13 +252,10 @@ uploads: list[Upload] = []  # all that Streamlit holds in memory
 
 def too_much(upload: Upload) -> str:
     """Why a file is not stored beside the others of its page and its address; "" where it is."""
-    from dashboard.draw.formats import byte_size
-    from dashboard.server.limits import MB, limits
-
     now = limits()
     for owner, max_bytes, max_files, name in (
-        ("session", now.held_megabytes, now.uploads, "page"),
-        ("address", now.address_held_megabytes, now.address_uploads, "network"),
+        ("session", now["held_megabytes"], now["uploads"], "page"),
+        ("address", now["address_held_megabytes"], now["address_uploads"], "network"),
     ):
         sizes = [one.size for one in uploads if getattr(one, owner) == getattr(upload, owner)]
         if sum(sizes) + upload.size > max_bytes * MB or len(sizes) >= max_files:

@@ -140,7 +140,7 @@ def save(report: Report) -> None:
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
             f"{byte_size(MAX_BYTES)}. Remove a view on the page Report, or start a new one."
         )
-    from dashboard.server.limits import LimitReached, check_disk
+    from dashboard.server.people import LimitReached, check_disk
 
     try:
         check_disk(len(data))

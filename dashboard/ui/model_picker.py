@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,8 @@ from dashboard.draw.components import describe
 from dashboard.draw.formats import byte_size, plain
 from dashboard.draw.picture_files import trace_npz
 from dashboard.server.cache import cached, shared
-from dashboard.server.limits import MB, LimitReached, admit_upload, at_most
-from dashboard.server.visitors import me
+from dashboard.server.people import LimitReached, admit_upload
+from dashboard.server.visitors import MB, at_most, is_local, me
 from dashboard.ui.links import BOUND, Pair, link_value, one_of, write_link, write_pair
 from dashboard.ui.models import (
     EMBEDDED,
@@ -382,16 +381,7 @@ def folders_allowed() -> bool:
     setting = settings().folders or secret("ATTENTION_LAB_FOLDERS")
     if setting:
         return str(setting).lower() not in ("0", "false", "no")
-    passed_on = {"X-Forwarded-For", "Forwarded", "X-Real-Ip"} & set(st.context.headers)
-    return not passed_on and loopback(st.context.ip_address)
-
-
-def loopback(address: object) -> bool:
-    """Whether a browser's address is this computer's own; None counts as its own."""
-    with suppress(ValueError):
-        ip = ip_address(str(address or "127.0.0.1"))
-        return bool((getattr(ip, "ipv4_mapped", None) or ip).is_loopback)
-    return False
+    return is_local(st.context.ip_address, st.context.headers)
 
 
 def secret(name: str) -> str | None:

@@ -19,7 +19,7 @@ from dashboard.draw.formats import about_duration, plain
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import split_data
 from dashboard.server import jobs, people
-from dashboard.server.limits import limits
+from dashboard.server.people import limits
 from dashboard.ui.panels import chart_title, draw_chart, theme
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_data import RunView
@@ -206,12 +206,12 @@ def limits_line(steps: bool = True) -> None:
     if hosted():
         now = limits()
         most = (
-            f"a run may take {now.steps:,} steps and {now.seconds} s"
+            f"a run may take {now['steps']:,} steps and {now['seconds']} s"
             if steps
-            else f"a run stops after {now.seconds} s, and Continue gives it as many again"
+            else f"a run stops after {now['seconds']} s, and Continue gives it as many again"
         )
         st.caption(
-            f"This is a public copy. Here {most}, and you may have {now.under_way} runs at once. Nobody else "
+            f"This is a public copy. Here {most}, and you may have {now['under_way']} runs at once. Nobody else "
             "sees yours without its link."
         )
 

@@ -28,7 +28,7 @@ from core.training.config import RunConfig
 from core.training.evaluate import KINDS, axis_tokens, watched_examples
 from core.training.record import Record, one_a_step
 from dashboard.draw.page_exports import Cell
-from dashboard.server import limits, people
+from dashboard.server import people
 from dashboard.server.people import find_run, folders
 from dashboard.ui.links import by_history
 
@@ -125,7 +125,7 @@ def model_label(config: ModelConfig) -> str:
 
 def copy_run(run: Run, name: str) -> Run:
     """A copy among the runs of the person who asks. LimitReached, and ConfigError for a run that cannot be read."""
-    limits.make_room(folder_bytes(run.path), source=run)
+    people.make_room(folder_bytes(run.path), source=run)
     copied = duplicate(run, name)
     if not people.mine(run):
         copied.update_metadata(parent=None)  # its id would open another run of that person

@@ -11,7 +11,7 @@ from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL
 from dashboard.draw.formats import cut
-from dashboard.server.limits import admit_upload, at_most, where_stored
+from dashboard.server.people import admit_upload, at_most, where_stored
 from dashboard.ui.fields import show_unreadable
 from dashboard.ui.links import KEEP, link_value
 from dashboard.ui.panels import field_error

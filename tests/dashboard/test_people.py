@@ -9,7 +9,6 @@ import threading
 import time
 from collections import defaultdict, deque
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +27,7 @@ from core.runs.sweeps import create_sweep, list_sweeps
 from core.runs.worker import work
 from core.training import Record
 from core.training.sweeps import SweepConfig
-from dashboard.server import hosting, jobs, limits, people, visitors
+from dashboard.server import hosting, jobs, people, visitors
 from dashboard.ui import export
 from dashboard.ui.export import Report, new_id as new_report_id, save
 from dashboard.ui.models import HOSTED_MODELS
@@ -62,9 +61,9 @@ def who(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setattr(visitors, "_visits", {})
-    monkeypatch.setattr(limits, "_uploads", defaultdict(deque))
+    monkeypatch.setattr(people, "_uploads", defaultdict(deque))
     asks = [""]
-    for module in (limits, visitors):
+    for module in (people, visitors):
         monkeypatch.setattr(module, "me", lambda: asks[0])
     monkeypatch.setattr("core.files._person", [lambda: asks[0]])
 
@@ -113,7 +112,7 @@ def test_nobody_changes_the_run_of_another(who):
         jobs.resume,
         lambda run: jobs.resume(run, steps=9),
     ):
-        with who(BEN), pytest.raises(limits.NotYours, match="belongs to another person"):
+        with who(BEN), pytest.raises(people.NotYours, match="belongs to another person"):
             change(hers)
     assert hers.status().state == "queued" and not hers.stop_request()
 
@@ -135,7 +134,7 @@ def test_all_of_a_person_is_deleted_on_request(who):
         (corpora_folder() / "x").mkdir(parents=True)
     with who(BEN):
         his = jobs.start(small_run())
-        limits.delete_mine()
+        people.delete_mine()
         assert not his.path.exists() and not runs_folder().exists()
     assert all(run.exists() for run in runs) and [*visitors._visits] == [ANNA]
 
@@ -145,10 +144,10 @@ def test_who_was_not_here_for_a_day_is_forgotten_and_a_visit_keeps_what_was_made
     day = time.time() - 25 * 3600
     for folder in people.folders():
         os.utime(folder, (day, day))
-    limits.delete_old()
+    people.delete_old()
     assert old.path.exists(), "it ended just now"
     set_at(old, "finished", day)
-    limits.delete_old()
+    people.delete_old()
     assert not old.path.parent.exists() and waits.exists(), "what waits is still to come"
     with who(ANNA):
         ended(create_run(small_run()))
@@ -232,7 +231,7 @@ def test_a_public_copy_loads_no_plug_in_and_closes_what_strangers_need_not_have(
     monkeypatch.setattr(config, "set_option", options.__setitem__)
     hosting.begin_hosting.__wrapped__()
     assert options["server.maxUploadSize"] == 5 and options["client.showErrorDetails"] == "none"
-    assert threading.Thread.call_args.kwargs["target"] is limits.watch
+    assert threading.Thread.call_args.kwargs["target"] is people.watch
     monkeypatch.delenv("ATTENTION_LAB_HOSTED")
     assert plugin_folder() == tmp_path
 
@@ -286,16 +285,16 @@ def test_limits_are_said_and_hold(who, monkeypatch):
         assert jobs.start(small_run()).config().max_seconds == 120, (
             "a longer time becomes the limit"
         )
-        with pytest.raises(limits.LimitReached, match="2,000 and take 120 s"):
+        with pytest.raises(people.LimitReached, match="2,000 and take 120 s"):
             jobs.start(small_run(steps=2_001))
         jobs.start(small_run(steps=20_000, max_train_seconds=5.0))  # its seconds of training end it
-        with pytest.raises(limits.LimitReached, match="2 of your runs wait or train.*over the 2"):
+        with pytest.raises(people.LimitReached, match="2 of your runs wait or train.*over the 2"):
             jobs.start(small_run())
         assert len(list_runs()) == 2
     with who(BEN):
         run = ended(jobs.start(small_run()))
         run.append(Record(4, loss=1.0, elapsed=121.0))
-        with pytest.raises(limits.LimitReached, match="has had the 120 s"):
+        with pytest.raises(people.LimitReached, match="has had the 120 s"):
             jobs.resume(run, steps=10)
 
 
@@ -304,7 +303,7 @@ def test_the_people_of_an_address_share_a_larger_sum(who, monkeypatch):
     for number in range(2):
         with who(f"{number:032x}", "10.0.0.1"):
             jobs.start(small_run())
-    with who(ANNA, "10.0.0.1"), pytest.raises(limits.LimitReached, match="from your network"):
+    with who(ANNA, "10.0.0.1"), pytest.raises(people.LimitReached, match="from your network"):
         jobs.start(small_run())
     with who(ANNA, "10.0.0.2"):
         jobs.start(small_run())
@@ -333,14 +332,14 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
                 (run.path / "frames" / "0").write_bytes(bytes(2_000_000))
             jobs.tick()
             assert not any(run.stop_request() for run in runs)
-            limits.check_disk(900_000)
+            people.check_disk(900_000)
             for ask in (
-                lambda: limits.check_disk(1_000_000),
-                lambda: limits.make_room(1_000_000),
-                lambda: limits.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
+                lambda: people.check_disk(1_000_000),
+                lambda: people.make_room(1_000_000),
+                lambda: people.admit_upload(SimpleNamespace(file_id="1", size=1_000_000)),
             ):
                 with pytest.raises(
-                    limits.LimitReached, match=r"with this, and here a person has 5\sMB"
+                    people.LimitReached, match=r"with this, and here a person has 5\sMB"
                 ):
                     ask()
             (runs[0].path / "frames" / "1").write_bytes(bytes(1_500_000))
@@ -348,26 +347,26 @@ def test_a_person_over_their_disk_waits_while_workers_still_write(who, monkeypat
             assert [run.stop_request() for run in runs] == ["pause", "pause"]
         runs[0].set_status("paused")
         with pytest.raises(
-            limits.LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
+            people.LimitReached, match=r"5\.\d*\sMB, and here a person has 5\sMB. Delete some"
         ):
             jobs.resume(runs[0])
 
 
 def test_uploads_are_counted_once_each_by_person_and_address(who, monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED_LIMITS", "uploads=2 address_uploads=3")
-    monkeypatch.setattr(limits.st, "session_state", {})
+    monkeypatch.setattr(people.st, "session_state", {})
     files = [SimpleNamespace(file_id=str(number), size=10) for number in range(5)]
     with who(ANNA, "10.0.0.1"):
         for file in (files[0], files[0], files[1]):
-            limits.admit_upload(file)
-        with pytest.raises(limits.LimitReached, match="2 files in an hour"):
-            limits.admit_upload(files[2])
-        with pytest.raises(limits.LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
-            limits.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
+            people.admit_upload(file)
+        with pytest.raises(people.LimitReached, match="2 files in an hour"):
+            people.admit_upload(files[2])
+        with pytest.raises(people.LimitReached, match=r"6\sMB; here a file may have 5\sMB"):
+            people.admit_upload(SimpleNamespace(file_id="9", size=6_000_000))
     with who(BEN, "10.0.0.1"):
-        limits.admit_upload(files[3])
-        with pytest.raises(limits.LimitReached, match="from your network"):
-            limits.admit_upload(files[4])
+        people.admit_upload(files[3])
+        with pytest.raises(people.LimitReached, match="from your network"):
+            people.admit_upload(files[4])
 
 
 def test_people_take_turns(who):
@@ -433,12 +432,12 @@ def test_a_turn_has_an_end(who, monkeypatch):
 
 def test_elsewhere_nothing_is_bounded_and_the_documentation_has_every_limit_and_model():
     most = small_run(steps=20_000, max_seconds=3_600.0)
-    assert limits.admit_config(most) == most and limits.max_run_steps() == 20_000
+    assert people.admit_config(most) == most and people.max_run_steps() == 20_000
     assert runs_folder() == server_folder() and people.mine(Run(server_folder()))
     text = (ROOT / "docs" / "deploy.md").read_text("utf-8")
     rows = [
-        f"| `{one.name}` | {one.default:,} | {limits.MEANINGS[one.name]} |"
-        for one in fields(limits.Limits)
+        f"| `{name}` | {value:,} | {meaning} |"
+        for name, (value, meaning) in visitors.LIMITS.items()
     ]
     assert "\n".join(rows) in text and all(f"`{name}`" in text for name in HOSTED_MODELS)
 

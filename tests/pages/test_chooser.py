@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 from core.pretrained import PretrainedError
 from core.pretrained.arrays import read_arrays
 from core.pretrained.example_inputs import decode_picture, decode_wav
-from dashboard.ui.model_picker import downloads, example_arrays, full_name, loopback
+from dashboard.server.visitors import is_local
+from dashboard.ui.model_picker import downloads, example_arrays, full_name
 from dashboard.ui.models import EMBEDDED, ModelRef, stored_bytes
 from tests.cases import wait_for
 from tests.pretrained.fake_hub import COMMIT, Repo, bert_files, online, serving
@@ -333,7 +334,7 @@ def test_whatever_a_foreign_model_raises_is_a_sentence(tmp_path, monkeypatch):
     ],
 )
 def test_who_sits_at_this_computer(address, own):
-    assert loopback(address) is own
+    assert is_local(address, {}) is own
 
 
 def test_a_longer_name_may_be_typed_over_one_that_it_begins_with(tmp_path, monkeypatch):
