@@ -14,15 +14,13 @@ from core.attention.cost import parameters
 from core.entries import Value, complete
 from core.interpret import trace as analysis
 from core.seeding import seeded_layer
-from core.studies.mechanisms import (
+from core.studies.compare import (
     BASELINE,
-    D_MODEL,
-    HEADS,
     MIN_CHANGE,
     SEED,
     TOKENS,
-    Comparison,
-    compare,
+    MapResult,
+    beside_baseline,
     most_changed,
 )
 from dashboard.page import (
@@ -104,22 +102,21 @@ def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig
 # What the page computes as Python.
 
 
-def script(item: Entry, config: AttentionConfig, result: Comparison) -> Script:
+def script(item: Entry, config: AttentionConfig, before: np.ndarray, after: np.ndarray) -> Script:
     made = source_of(config)
     code = f"""
 {attention_import(made)}
-from core.studies.mechanisms import TOKENS, compare
+from core.studies.compare import TOKENS, beside_baseline
 
-result = compare({made})  # with scaled dot-product attention
-before, after = result.before, result.after  # (T, T)
-print("head", result.head, "largest change of a weight", abs(after - before).max())
+head, *maps = beside_baseline({made})  # scaled dot-product attention, and this
+before, after = (each.weights for each in maps)  # (T, T)
+print("head", head, "largest change of a weight", abs(after - before).max())
 """
     draw = f"""
 from core.show import show_maps
 
 show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": after - before}}, TOKENS, TOKENS)
 """
-    before, after = result.before, result.after
     results = {"before": before, "after": after, "after - before": after - before}
     text = "The same sentence through two layers with the same seed: the head in which a weight changes most."
     return Script((Cell(text, code, draw, "mechanisms:both"),), results)
@@ -197,7 +194,7 @@ def explore(axis: str) -> None:
         config = config_of(axis, item.key, params)
         watch_built("mechanisms", {name: getattr(config, name) for name in AXES})
         with one_thread():
-            conditions = maps(axis, item, config, cached(compare, config))
+            conditions = maps(axis, item, config, *cached(beside_baseline, config))
     except (ConfigError, ValueError) as error:
         st.error(str(error))
     st.latex(item.latex)
@@ -218,12 +215,19 @@ def explore(axis: str) -> None:
         details("The code that just ran", partial(source, axis, item, config), key("code"))
 
 
-def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) -> str:
+def maps(
+    axis: str,
+    item: Entry,
+    config: AttentionConfig,
+    head: int,
+    baseline: MapResult,
+    result: MapResult,
+) -> str:
     """Draw the maps and their sentence; returns the conditions under which they hold."""
-    add_script(partial(script, item, config, result))
-    size = len(TOKENS)
-    linked = read_linked("mechanisms", key("pin"), (size, size))
-    query, column = most_changed(result.before, result.after)
+    before, after = baseline.weights, result.weights
+    add_script(partial(script, item, config, before, after))
+    linked = read_linked("mechanisms", key("pin"), after.shape)
+    query, column = most_changed(before, after)
     # The second line over the map: source, what the choice needs beside it, and whether its
     # weights are implied
     others = " and ".join(f"{other} = {name}" for other, name in needs(axis, item.key).items())
@@ -233,11 +237,11 @@ def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) ->
         result.implied and "implied weights",
     )
     tiles = [
-        Tile("Scaled dot product", "softmax · baseline", result.before),
+        Tile("Scaled dot product", "softmax · baseline", before),
         Tile(
             item.name,
             " · ".join(part for part in parts if part),
-            result.after,
+            after,
             result.mask,
         ),
     ]
@@ -253,10 +257,10 @@ def maps(axis: str, item: Entry, config: AttentionConfig, result: Comparison) ->
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
-    fact(entry_sentence(item, result.before, result.after, *(pin or (query, column))))
+    fact(entry_sentence(item, before, after, *(pin or (query, column))))
     implied = " This kernel computes no weights: the map shows the weights that would give the same output."
     return (
-        f"Head {result.head} of {HEADS}, in which a weight changes most; d_model {D_MODEL}. The layer is not "
+        f"Head {head} of {BASELINE.num_heads}, in which a weight changes most; d_model {BASELINE.d_model}. The layer is not "
         f"trained. Its parameters are random (seed {SEED}), and both maps share those that both have. So the "
         f"numbers are computed, but which key a query prefers has no meaning.{implied * result.implied}"
     )

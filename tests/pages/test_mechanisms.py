@@ -15,7 +15,7 @@ from core.attention import AXES, AttentionConfig, Choice, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import masks, mechanisms, normalizers, positions, scores as study
+from core.studies import compare, masks, normalizers, positions, scores as study
 from core.tokens import SENTENCE
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import duration, listed, number, percent
@@ -806,11 +806,11 @@ open_mechanisms = partial(open_at, "mechanisms", "mechanisms:")
 
 @each(("axis", "item"), [(axis, item) for axis, entries in AXES.items() for item in entries])
 def test_every_choice_can_be_drawn_and_said(axis, item):
-    comparison = mechanisms.compare(mechanisms_page.config_of(axis, item.key, {}))
-    before, after, mask = comparison.before, comparison.after, comparison.mask
+    _, first, second = compare.beside_baseline(mechanisms_page.config_of(axis, item.key, {}))
+    before, after, mask = first.weights, second.weights, second.mask
     assert after.shape == before.shape and np.isfinite(after).all()
     assert mask is None or not after[~mask].any()
-    row, column = mechanisms.most_changed(before, after)
+    row, column = compare.most_changed(before, after)
     sentence = mechanisms_page.entry_sentence(item, before, after, row, column)
     assert f"**{number(after[row, column])}**" in sentence
     assert item.name in sentence.replace("\\", "")
@@ -819,9 +819,9 @@ def test_every_choice_can_be_drawn_and_said(axis, item):
 @pytest.mark.parametrize(("axis", "key", "hidden"), [("mask", "padding", 3), ("score", "dot", 0)])
 def test_the_head_and_the_cell_are_those_of_the_largest_change(axis, key, hidden):
     config = mechanisms_page.config_of(axis, key, {})
-    plain, steps = map(mechanisms.steps_of, (mechanisms.BASELINE, config))
-    one = mechanisms.compare(config)
-    change = np.abs(one.after - one.before)[mechanisms.most_changed(one.before, one.after)]
+    plain, steps = map(compare.steps_of, (compare.BASELINE, config))
+    before, after = (each.weights for each in compare.beside_baseline(config)[1:])
+    change = np.abs(after - before)[compare.most_changed(before, after)]
     assert change == float((steps.weights - plain.weights).abs().max())
     assert int((steps.weights[0, 0].sum(0) == 0).sum()) == hidden
 
