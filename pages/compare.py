@@ -25,17 +25,22 @@ from core.attention import (
 from core.attention.cost import ClosedFormCost, Measurement, closed_form_cost
 from core.attention.kernels.exact import exact
 from core.attention.masks import COMPOSITIONS
-from core.entries import quote
+from core.entries import quote, refuse_if
 from core.interpret import trace as analysis
 from core.models.cards import CARDS, card
 from core.pretrained import PretrainedError
 from core.studies import compare as study
 from core.tokens import tokenize
 from dashboard.page import (
-    KEEP,
+    HERE,
     PROSE,
     Cell,
+    Fields,
+    Number,
     Script,
+    Select,
+    SelectSlider,
+    Text,
     Tile,
     add_script,
     attention_import,
@@ -321,50 +326,47 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
     last = len(controls.mechanisms) - 1
     if name == "m":
         texts = [value] if isinstance(value, str) else value
-        if not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS:
-            raise ConfigError(
-                f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}."
-            )
+        refuse_if(
+            not MIN_MECHANISMS <= len(texts) <= MAX_MECHANISMS,
+            f"It has {len(texts)} mechanisms; expected {MIN_MECHANISMS} to {MAX_MECHANISMS}.",
+        )
         return replace(
             controls, mechanisms=tuple(from_text(text, controls.sizes) for text in texts)
         )
-    if name == "source" and value not in (study.SEEDED, *MINILM):
-        raise ConfigError(
+    if name not in NUMBERS:
+        refuse_if(
+            name == "source" and value not in (study.SEEDED, *MINILM),
             f"source = {quote(value)}; expected {study.SEEDED}, or MiniLM's layer.head from 0.0 to "
-            f"{study.LAYERS - 1}.{study.HEADS - 1}."
+            f"{study.LAYERS - 1}.{study.HEADS - 1}.",
         )
-    if name in ("source", "text"):
         return replace(controls, **{name: value})
     example = NUMBERS[name]
-    if not re.fullmatch(re.sub("[0-9]+", "[0-9]{1,6}", re.escape(example)), value):
-        raise ConfigError(
-            f"{name} = {quote(value)}; expected whole numbers such as {name}={example}."
-        )
-    numbers = [int(part) for part in value.split(".")]
+    refuse_if(
+        not re.fullmatch(re.sub("[0-9]+", "[0-9]{1,6}", re.escape(example)), value),
+        f"{name} = {quote(value)}; expected whole numbers such as {name}={example}.",
+    )
+    numbers = tuple(map(int, value.split(".")))
     if name == "sizes":
-        d_model, num_heads, head = numbers
-        check_sizes(d_model, num_heads)
-        if d_model > WIDEST or num_heads > MAX_HEADS:
-            raise ConfigError(
-                f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads."
-            )
-        return replace(controls, d_model=d_model, num_heads=num_heads, head=head)
-    if name == "minus":
-        first, second = numbers
-        if max(numbers) > last or first == second:
-            raise ConfigError(
-                f"minus = {value}; expected two different mechanisms from 0 to {last}."
-            )
-        return replace(controls, minus=(first, second))
-    if name == "seed":
-        return replace(controls, seed=numbers[0])
-    if numbers[0] not in LENGTHS:
-        raise ConfigError(f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.")
-    return replace(controls, length=numbers[0])
+        check_sizes(*numbers[:2])
+        refuse_if(
+            numbers[0] > WIDEST or numbers[1] > MAX_HEADS,
+            f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads.",
+        )
+        sizes = dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
+        return replace(controls, **sizes)
+    refuse_if(
+        name == "minus" and (max(numbers) > last or len({*numbers}) < 2),
+        f"minus = {value}; expected two different mechanisms from 0 to {last}.",
+    )
+    refuse_if(
+        name == "length" and numbers[0] not in LENGTHS,
+        f"length = {value}; expected one of {', '.join(map(str, LENGTHS))}.",
+    )
+    return replace(controls, **{name: numbers if name == "minus" else numbers[0]})
 
 
-def load_controls() -> tuple[study.Comparison, list[str]]:
-    """The session's controls, or the link's where it is not what this page wrote, with its errors.
+def load_controls() -> list[str]:
+    """Take the link's controls where the link is not what this page wrote; returns what it says wrong.
 
     So the Back button takes a choice back. Coming from another page, which empties the link, takes nothing back.
     """
@@ -373,10 +375,10 @@ def load_controls() -> tuple[study.Comparison, list[str]]:
     if CONTROLS in st.session_state and (
         linked == st.session_state.get(WRITTEN) or not (linked or stayed)
     ):
-        return st.session_state[CONTROLS], []
+        return []
     controls, refused = from_query(linked)
     store_controls(controls)
-    return controls, refused
+    return refused
 
 
 def link_query() -> dict[str, str | list[str]]:
@@ -413,58 +415,93 @@ def heads_of(d_model: int) -> list[int]:
 # The widgets: where queries and keys come from, which mechanisms in which order, and whose difference.
 
 
-EDITING, EDITS, SENT = "compare:editing", "compare:edits", "compare:sent"
-UNCHANGED = ""
+EDITING, EDITS = "compare:editing", "compare:edits"
 CHANGE, UP, DOWN, TWICE, REMOVE = "Change", "Move before", "Move after", "Duplicate", "Remove"
 
 
-def tokens_panel(controls: study.Comparison) -> None:
-    st.text_area(
+OF_PAGE = {"bind": None}  # the link has names of its own, of several values each
+WIDTHS = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512)
+SHARED = "source text seed d_model num_heads head length".split()  # the fields of a comparison
+WIDGETS = Fields(
+    "compare",
+    source=Select(
+        "Queries and keys from",
+        {
+            study.SEEDED: "A seeded layer",
+            **{name: "MiniLM, layer {}, head {}".format(*name.split(".")) for name in MINILM},
+        },
+        span=2,
+        also=OF_PAGE,
+        help="A head of the model MiniLM, or a layer with random parameters.",
+    ),
+    minuend=Select(
+        "Difference",
+        lambda values: dict(enumerate(values.names)),
+        lambda values: values.now.minus[0],
+        span=2,
+        also=OF_PAGE,
+        help="The mechanism from whose map the other map is subtracted.",
+    ),
+    subtrahend=Select(
+        "minus",
+        lambda values: dict(enumerate(values.names)),
+        lambda values: values.now.minus[1],
+        span=2,
+        also=OF_PAGE,
+        help="The mechanism whose map is subtracted.",
+    ),
+    text=Text(
         "Sentence",
-        key="compare:text",
-        height=100,
-        max_chars=20_000,  # as many as are read
-        **KEEP,
+        lines=True,
+        also=OF_PAGE | {"height": 100, "max_chars": 20_000},  # as many as are read
         help="The text that every mechanism reads. It is split into tokens.",
-    )
-    st.number_input(
+    ),
+    seed=Number(
         "Seed",
         0,
+        0,
         LAST_SEED,
-        step=1,
-        key="compare:seed",
-        **KEEP,
+        also=OF_PAGE,
         help="Fixes the random numbers of all parameters that are not trained.",
-    )
-    if not controls.seeded:
-        return
-    d_model, fits = controls.d_model, heads_of(controls.d_model)
-    st.select_slider(
+    ),
+    d_model=SelectSlider(
         "d_model",
-        sorted({4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, d_model}),
-        d_model,
-        key="compare:d_model",
-        **KEEP,
-        **keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
+        lambda values: sorted({*WIDTHS, values.now.d_model}),
+        lambda values: values.now.d_model,
+        also=OF_PAGE | keep_heads("compare:d_model", "compare:heads:{}".format, heads_of),
         help="How many numbers the vector of each token has.",
-    )
-    heads = st.selectbox(
+    ),
+    num_heads=Select(
         "Heads",
-        fits,
-        fits.index(controls.num_heads),
-        key=f"compare:heads:{d_model}",
-        **KEEP,
+        lambda values: heads_of(values.d_model),
+        lambda values: max(n for n in heads_of(values.d_model) if n <= values.now.num_heads),
+        key=lambda values: f"heads:{values.d_model}",
+        also=OF_PAGE,
         help="How many heads the layer has; the number divides d_model.",
-    )
-    note_heads("compare:d_model", d_model, heads)
-    st.selectbox(
+    ),
+    head=Select(
         "Head drawn",
-        range(controls.num_heads),
-        controls.head,
-        key=f"compare:head:{controls.num_heads}",
-        **KEEP,
+        lambda values: range(values.num_heads),
+        lambda values: min(values.now.head, values.num_heads - 1),
+        key=lambda values: f"head:{values.num_heads}",
+        also=OF_PAGE,
         help="The head whose maps are drawn.",
-    )
+    ),
+    length=Select(
+        "Length T",
+        LENGTHS,
+        text="T = {}".format,
+        also=lambda _: OF_PAGE | {"width": room(110)},
+        help="The number of tokens at which time, memory and FLOPs are given.",
+    ),
+)
+
+
+def tokens_panel(controls: study.Comparison) -> None:
+    WIDGETS.draw("text", "seed", into=HERE)
+    if controls.seeded:
+        sizes = WIDGETS.draw("d_model", "num_heads", "head", into=HERE, now=controls)
+        note_heads("compare:d_model", sizes.d_model, sizes.num_heads)
 
 
 def mechanisms_panel(names: Sequence[str]) -> None:
@@ -491,7 +528,7 @@ def mechanisms_panel(names: Sequence[str]) -> None:
         addable(),
         None,
         key="compare:add",
-        format_func=add_label,
+        format_func=addable().__getitem__,
         disabled=full,
         on_change=_take,
         args=("add",),
@@ -528,24 +565,16 @@ def _act(index: int) -> None:
         _reorder(orders[action])
 
 
-def addable() -> list[str]:
-    """What can be added: dot product, every preset, and dot product with one other choice of one axis."""
-    singles = [
-        f"{axis}={item.key}"
+def addable() -> dict[str, str]:
+    """What can be added, by its option: dot product, every preset, and dot product with one other choice of one axis."""
+    singles = {
+        f"{axis}={item.key}": f"{AXIS_NAMES[axis]}: {item.name}"
         for axis, entries in AXES.items()
         for item in entries
-        if item.key not in COMPOSITIONS and item.key != getattr(AttentionConfig(), axis).key
-    ]
-    return [UNCHANGED, *(f"preset={item.key}" for item in PRESETS), *singles]
-
-
-def add_label(option: str) -> str:
-    if option == UNCHANGED:
-        return "Dot product, unchanged"
-    axis, _, key = option.partition("=")
-    if axis == "preset":
-        return preset(key).name
-    return f"{AXIS_NAMES[axis]}: {entry(axis, key).name}"
+        if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
+    }
+    presets = {f"preset={item.key}": item.name for item in PRESETS}
+    return {"": "Dot product, unchanged", **presets, **singles}
 
 
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
@@ -570,7 +599,7 @@ def _take(name: str) -> None:
         store_controls(controls)
     except ConfigError as error:
         st.session_state["compare:refused"] = (
-            f"{add_label(picked)} is not added. {error}"
+            f"{addable()[picked]} is not added. {error}"
             if name == "add"
             else f"The layers of {card(picked).name} are not compared. {error}"
         )
@@ -618,14 +647,16 @@ def _dialog(controls: study.Comparison, index: int) -> None:
         st.warning(plain(str(error)))
         start = AttentionConfig(*controls.sizes)
     config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes)
-    if (
-        st.button("Compare this", type="primary", disabled=config is None, key="compare:take")
-        and config is not None
-    ):
+
+    def put() -> None:
         before = st.session_state[CONTROLS]
         set_built("compare", {axis: getattr(config, axis) for axis in AXES})
         mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1 :])
-        st.session_state[SENT] = replace(before, mechanisms=mechanisms)
+        store_controls(replace(before, mechanisms=mechanisms))
+
+    if st.button(
+        "Compare this", type="primary", disabled=config is None, key="compare:take", on_click=put
+    ):
         st.rerun()
 
 
@@ -711,34 +742,17 @@ LOADED = "compare:loaded"
 
 @fragment
 def page() -> None:
-    sent = st.session_state.pop(SENT, None)
-    if sent is not None:
-        store_controls(sent)
     head = st.container()  # over what is said of a mechanism that comes from another page
-    _, errors = load_controls()
+    errors = load_controls()
     take_built("compare", adopt, linked=bool(link_query()))
     controls = st.session_state[CONTROLS]
+    names = names_of(controls.mechanisms)
     # The controls with the values of all widgets, also of those in a closed popover and further down the page
-
-    def value_of(name: str, default: Any) -> Any:
-        value = st.session_state.get(f"compare:{name}")
-        return default if value is None else value
-
-    d_model = value_of("d_model", controls.d_model)
-    heads = value_of(
-        f"heads:{d_model}",
-        max(number for number in heads_of(d_model) if number <= controls.num_heads),
-    )
+    values = WIDGETS.read(names=names, now=controls)
     controls = replace(
         controls,
-        source=value_of("source", controls.source),
-        text=value_of("text", ""),
-        seed=int(value_of("seed", controls.seed)),
-        d_model=d_model,
-        num_heads=heads,
-        head=value_of(f"head:{heads}", min(controls.head, heads - 1)),
-        length=value_of("length", controls.length),
-        minus=(value_of("minuend", controls.minus[0]), value_of("subtrahend", controls.minus[1])),
+        minus=(values.minuend, values.subtrahend),
+        **{name: values[name] for name in SHARED},
     )
     # Save the controls in the session and in the link, which is written only where it changes
     st.session_state[CONTROLS] = controls
@@ -749,7 +763,6 @@ def page() -> None:
         if linked.get(name) != value:
             st.query_params[name] = value
     st.session_state[WRITTEN] = query
-    names = names_of(controls.mechanisms)
     errors += filter(None, [st.session_state.pop("compare:refused", None)])
     count = ("two", "three", "four", "five", "six")[len(names) - 2]
     with head:
@@ -760,40 +773,8 @@ def page() -> None:
         )
     for sentence in errors:
         st.warning(sentence)
-    # The row of controls under the title
     grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    with grid.cell(column_span=2):
-        st.selectbox(
-            "Queries and keys from",
-            [study.SEEDED, *MINILM],
-            key="compare:source",
-            **KEEP,
-            format_func=lambda source: (
-                "A seeded layer"
-                if source == study.SEEDED
-                else "MiniLM, layer {}, head {}".format(*source.split("."))
-            ),
-            help="A head of the model MiniLM, or a layer with random parameters.",
-        )
-    indices = range(len(controls.mechanisms))
-    with grid.cell(column_span=2):
-        st.selectbox(
-            "Difference",
-            indices,
-            key="compare:minuend",
-            format_func=names.__getitem__,
-            **KEEP,
-            help="The mechanism from whose map the other map is subtracted.",
-        )
-    with grid.cell(column_span=2):
-        st.selectbox(
-            "minus",
-            indices,
-            key="compare:subtrahend",
-            format_func=names.__getitem__,
-            **KEEP,
-            help="The mechanism whose map is subtracted.",
-        )
+    WIDGETS.draw("source", "minuend", "subtrahend", into=grid, names=names, now=controls)
     maps = _compute_maps(controls)
     measure = None
     if maps is None:
@@ -976,15 +957,7 @@ def cost_table(
 
     draw()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.selectbox(
-            "Length T",
-            LENGTHS,
-            key="compare:length",
-            persist_state="session",
-            width=room(110),
-            help="The number of tokens at which time, memory and FLOPs are given.",
-            format_func=lambda size: f"T = {size}",
-        )
+        WIDGETS.draw("length", into=HERE)
         pressed = st.button(
             "Measure",
             icon=":material/speed:",

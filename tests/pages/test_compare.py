@@ -301,7 +301,7 @@ def test_what_minilm_s_queries_cannot_have_is_said():
         assert not compute_map(replace(setup, source=SEEDED), config).error
 
 
-@each("option", addable())
+@each("option", [*addable()])
 def test_what_can_be_added_has_a_map_or_a_reason_and_a_name(option):
     minilm = replace(default_controls(), text="one two three")
     for setup in (SETUP, minilm):
