@@ -130,12 +130,16 @@ def spawn_worker(
 ) -> subprocess.Popen:
     """A worker with these arguments, on one of several GPUs; without a log, its errors are visible on our standard
     error."""
+    # Tensors of 4 MB and more outside the heap, in huge pages: in it a model of 4 million parameters left holes, up to
+    # 13 GB in 500 steps, and took a tenth longer.
+    malloc = "glibc.malloc.mmap_threshold=4194304:glibc.malloc.hugetlb=1"
     env = {
         **os.environ,
         **environment(gpu),
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONUTF8": "1",
+        "GLIBC_TUNABLES": malloc,
     }
     with open(log or os.devnull, "ab") as out:
         return subprocess.Popen(
