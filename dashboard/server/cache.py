@@ -19,70 +19,54 @@ from core.memory import total_bytes
 T = TypeVar("T")
 
 
-class Budget:
-    """Bytes that several caches share: beyond them, the least recently used entry of all is evicted."""
-
-    def __init__(self, max_bytes: float) -> None:
-        self.max_bytes = max_bytes
-        self.lock = threading.RLock()
-        # Of each cache and key the value and its bytes, the latest used last.
-        self.entries: OrderedDict[tuple[ByteLRUCache, Any], tuple[Any, int]] = OrderedDict()
-
-    @property
-    def bytes(self) -> int:
-        with self.lock:
-            return sum(size for _, size in self.entries.values())
-
-
 class ByteLRUCache:
-    """Values by key, each created once however many sessions need it at the same time.
+    """Values by kind and key, each created once however many sessions need it at the same time.
 
-    Beyond `max_bytes` or `max_entries` entries, or the budget that it shares with others, the least recently used are
-    evicted; the newest stays whatever its size.
+    `limits` are the bytes and entries of each kind. Beyond these, or `max_bytes` of all together, the least recently
+    used are evicted; the newest stays whatever its size.
     """
 
-    def __init__(self, max_bytes: int, max_entries: int, budget: Budget | None = None) -> None:
-        self.max_bytes, self.max_entries = max_bytes, max_entries
-        self.budget = budget or Budget(float("inf"))
+    def __init__(
+        self, limits: Mapping[str, tuple[float, int]], max_bytes: float = float("inf")
+    ) -> None:
+        self.limits, self.max_bytes = limits, max_bytes
+        self._lock = threading.RLock()
+        # Of each kind and key the value and its bytes, the latest used last.
+        self.entries: OrderedDict[tuple[str, Any], tuple[Any, int]] = OrderedDict()
         self._making: WeakValueDictionary[Any, threading.Lock] = (
             WeakValueDictionary()
         )  # while a thread uses one
 
-    def get(self, key: Any, make: Callable[[], T]) -> T:
+    def get(self, kind: str, key: Any, make: Callable[[], T]) -> T:
         """The value of this key, created if it is missing; errors of `make` are not stored."""
-        lock, entries = self.budget.lock, self.budget.entries
-        with lock:
-            making = self._making.setdefault(key, threading.Lock())
+        entries, (max_bytes, max_entries) = self.entries, self.limits[kind]
+        with self._lock:
+            making = self._making.setdefault((kind, key), threading.Lock())
         with making:
-            with lock:
-                if key in self:
-                    entries.move_to_end((self, key))
-                    return entries[self, key][0]
+            with self._lock:
+                if (kind, key) in entries:
+                    entries.move_to_end((kind, key))
+                    return entries[kind, key][0]
             value = make()
-            with lock:
-                entries[self, key] = value, size_bytes(value)
-                while len(own := self.sizes()) > 1 and (
-                    len(own) > self.max_entries or self.bytes > self.max_bytes
+            with self._lock:
+                entries[kind, key] = value, size_bytes(value)
+                while len(own := self.sizes(kind)) > 1 and (
+                    len(own) > max_entries or self.bytes(kind) > max_bytes
                 ):
-                    del entries[self, next(iter(own))]
-                while len(entries) > 1 and self.budget.bytes > self.budget.max_bytes:
+                    del entries[kind, next(iter(own))]
+                while len(entries) > 1 and self.bytes(*self.limits) > self.max_bytes:
                     entries.popitem(last=False)
         return value
 
-    def sizes(self) -> dict[Any, int]:
-        with self.budget.lock:
-            return {
-                key: size
-                for (cache, key), (_, size) in self.budget.entries.items()
-                if cache is self
-            }
+    def sizes(self, kind: str) -> dict[Any, int]:
+        with self._lock:
+            return {key: size for (of, key), (_, size) in self.entries.items() if of == kind}
 
-    @property
-    def bytes(self) -> int:
-        return sum(self.sizes().values())
+    def bytes(self, *kinds: str) -> int:
+        return sum(sum(self.sizes(kind).values()) for kind in kinds)
 
-    def __contains__(self, key: object) -> bool:
-        return (self, key) in self.budget.entries
+    def __contains__(self, key: tuple[str, object]) -> bool:
+        return key in self.entries
 
 
 def size_bytes(value: Any) -> int:
@@ -111,25 +95,24 @@ def at_most(count: int, share: float) -> int:
 LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
 
 
-@cache
-def budget() -> Budget:
-    """Of all caches: half of what libraries leave, from 100 MB to 2.6 GB."""
-    return Budget(min(2.6e9, max(1e8, (total_bytes() - LIBRARIES) / 2)))
-
-
-# Of results, of those that are copied, and of models: bytes, at most a share of memory, and entries. With uploads they
-# take half of a small machine, which needs the rest to run. A walk through all pages makes 36 results and 113 copied.
+# Of results, of those that are copied, of models, and of uploads: bytes, at most a share of memory, and entries.
+# Together they take half of a small machine, which needs the rest to run. A walk through all pages makes 36 results and
+# 113 copied.
 LIMITS = {
     "results": (600_000_000, 1 / 8, 512),
     "copied": (600_000_000, 1 / 8, 512),
     "models": (1_600_000_000, 1 / 3, 8),
+    "uploads": (400_000_000, 1 / 12, 16),
 }
 
 
 @cache
-def cache_of(kind: str) -> ByteLRUCache:
-    max_bytes, share, max_entries = LIMITS[kind]
-    return ByteLRUCache(at_most(max_bytes, share), max_entries, budget())
+def store() -> ByteLRUCache:
+    """What all sessions share: at most half of what libraries leave of memory, from 100 MB to 2.6 GB."""
+    return ByteLRUCache(
+        {kind: (at_most(most, share), entries) for kind, (most, share, entries) in LIMITS.items()},
+        min(2.6e9, max(1e8, (total_bytes() - LIBRARIES) / 2)),
+    )
 
 
 def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[str, str]:
@@ -139,30 +122,29 @@ def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[st
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
     key = key_of(function, args)
-    return pickle.loads(cache_of("copied").get(key, lambda: pickle.dumps(function(*args))))
+    return pickle.loads(store().get("copied", key, lambda: pickle.dumps(function(*args))))
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached and shared; never change it. At most 600 MB, an eighth of memory, and 512 are kept."""
-    return cache_of("results").get(key_of(function, args), lambda: function(*args))
+    return store().get("results", key_of(function, args), lambda: function(*args))
 
 
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
-    return cache_of("models").get(key_of(function, args), lambda: function(*args))
+    return store().get("models", key_of(function, args), lambda: function(*args))
 
 
 def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
     """A dict of small values that all sessions fill and read, empty at first: what one measured, all others have."""
-    return cache_of("results").get((name, repr(args)), dict)
+    return store().get("results", (name, repr(args)), dict)
 
 
 def remembered(function: Callable[..., Any], *args: Hashable) -> bool:
     """Whether `shared` or `model` has this result already."""
     key = key_of(function, args)
-    return key in cache_of("results") or key in cache_of("models")
+    return ("results", key) in store() or ("models", key) in store()
 
 
 def sizes() -> dict[str, int]:
-    each = {kind: cache_of(kind).bytes for kind in LIMITS}
-    return {"results": each["results"] + each["copied"], "models": each["models"]}
+    return {"results": store().bytes("results", "copied"), "models": store().bytes("models")}

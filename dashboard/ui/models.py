@@ -41,7 +41,7 @@ from core.pretrained.load import (
 from core.pretrained.reading import sampling_rate
 from core.settings import settings
 from dashboard.draw.page_exports import Cell, source_of
-from dashboard.server.cache import ByteLRUCache, at_most, budget, model, remembered, shared
+from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.people import find_run
 from dashboard.ui.run_data import ROOT, path_code, script_path
 
@@ -109,7 +109,6 @@ UPLOAD_NAME = re.compile(r".*\(array ([0-9a-f]{12})\)", re.DOTALL)
 SUGGESTED = ("distilbert/distilgpt2", "google-t5/t5-small", "google/vit-base-patch16-224")
 # What a public copy opens of the hub, unless ATTENTION_LAB_HOSTED_MODELS names others.
 HOSTED_MODELS = (*SUGGESTED, "distilbert/distilbert-base-uncased")
-_uploads = ByteLRUCache(at_most(400_000_000, 1 / 12), 16, budget())
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def store_upload(data: bytes, name: str, tokens: str) -> str:
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
     # The uploads of each person of a public copy are their own.
     key = str(runs_folder()), digest
-    _uploads.get(key, lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
+    store().get("uploads", key, lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
     return f"{name} (array {digest})"
 
 
@@ -220,7 +219,7 @@ def upload(name: str) -> Upload:
         raise PretrainedError(f"The upload {name} is no longer in memory; upload the file again.")
 
     match = UPLOAD_NAME.fullmatch(name)
-    return _uploads.get((str(runs_folder()), match[1] if match else name), missing)
+    return store().get("uploads", (str(runs_folder()), match[1] if match else name), missing)
 
 
 # Models and what is computed of them, shared by all sessions.

@@ -167,34 +167,34 @@ def test_weights_are_the_bytes_of_what_is_held():
 
 
 def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
-    memory = cache.ByteLRUCache(100, 99)
+    memory = cache.ByteLRUCache({"a": (100, 99)})
     for key in "abc":
-        memory.get(key, lambda: np.zeros(40, np.uint8))
-        memory.get("a", lambda: pytest.fail("a is there"))
-    assert "a" in memory and "b" not in memory and "c" in memory and memory.bytes == 80
-    memory.get("large", lambda: np.zeros(1000, np.uint8))
-    assert memory.bytes == 1000 and "large" in memory, "the last one stays, though alone too heavy"
-    memory = cache.ByteLRUCache(100, 2)
+        memory.get("a", key, lambda: np.zeros(40, np.uint8))
+        memory.get("a", "a", lambda: pytest.fail("a is there"))
+    assert list(memory.sizes("a")) == ["c", "a"] and memory.bytes("a") == 80
+    memory.get("a", "large", lambda: np.zeros(1000, np.uint8))
+    assert memory.sizes("a") == {"large": 1000}, "the last one stays, though alone too heavy"
+    memory = cache.ByteLRUCache({"a": (100, 2)})
     with pytest.raises(ZeroDivisionError):
-        memory.get(0, lambda: 1 / 0)
-    assert [memory.get(key, lambda: 7) for key in range(5)] == [7] * 5 and [
-        key in memory for key in range(5)
+        memory.get("a", 0, lambda: 1 / 0)
+    assert [memory.get("a", key, lambda: 7) for key in range(5)] == [7] * 5 and [
+        ("a", key) in memory for key in range(5)
     ] == [False, False, False, True, True]
-    budget = cache.Budget(100)
-    models, results = cache.ByteLRUCache(1000, 9, budget), cache.ByteLRUCache(1000, 9, budget)
-    for cache_, key in ((models, "a"), (results, "b"), (models, "a"), (results, "c")):
-        cache_.get(key, lambda: np.zeros(40, np.uint8))
-    assert "a" in models and "b" not in results and "c" in results and budget.bytes == 80
-    models.get("d", lambda: np.zeros(70, np.uint8))
-    assert budget.bytes == 70 and results.bytes == 0
+    memory = cache.ByteLRUCache({"models": (1000, 9), "results": (1000, 9)}, 100)
+    for kind, key in (("models", "a"), ("results", "b"), ("models", "a"), ("results", "c")):
+        memory.get(kind, key, lambda: np.zeros(40, np.uint8))
+    assert list(memory.sizes("models")) == ["a"] and list(memory.sizes("results")) == ["c"]
+    assert memory.bytes("models", "results") == 80
+    memory.get("models", "d", lambda: np.zeros(70, np.uint8))
+    assert memory.bytes("models") == 70 and memory.bytes("results") == 0
 
 
 def test_sessions_that_ask_at_once_share_one_making_and_others_do_not_wait():
-    memory, others_done = cache.ByteLRUCache(100, 9), threading.Event()
+    memory, others_done = cache.ByteLRUCache({"a": (100, 9)}), threading.Event()
     slowly = Mock(side_effect=lambda: others_done.wait(timeout=20))
     with ThreadPoolExecutor(3) as pool:
-        asked = [pool.submit(memory.get, "slow", slowly) for _ in "abc"]
-        memory.get("quick", lambda: 1)  # would wait for ever if it waited for the slow one
+        asked = [pool.submit(memory.get, "a", "slow", slowly) for _ in "abc"]
+        memory.get("a", "quick", lambda: 1)  # would wait for ever if it waited for the slow one
         others_done.set()
     assert [one.result() for one in asked] == [True] * 3 and slowly.call_count == 1
 
@@ -337,10 +337,9 @@ def test_a_run_may_not_hold_more_memory_than_its_server_has(monkeypatch, total, 
 
 def test_a_result_that_is_kept_does_not_hold_its_model():
     question = Question(ModelInputs("A small green dog."), against="A dog.")
-    results = cache.cache_of("results")
-    before = set(results.sizes())
+    before = set(cache.store().sizes("results"))
     assert baseline_of(EMBEDDED, question).pretrained is load_model(EMBEDDED)
-    sizes = [size for key, size in results.sizes().items() if key not in before]
+    sizes = [size for key, size in cache.store().sizes("results").items() if key not in before]
     assert sizes and max(sizes) < cache.size_bytes(load_model(EMBEDDED)) / 50
 
 
@@ -352,7 +351,7 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
         "this process holds some of it"
     )
-    assert cache.budget.__wrapped__().max_bytes <= 200e6 and memory.is_small()
+    assert cache.store.__wrapped__().max_bytes <= 200e6 and memory.is_small()
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=2000")
     assert not memory.is_small()
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=lots")

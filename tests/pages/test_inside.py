@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard.server.cache import budget
+from dashboard.server.cache import store
 from dashboard.ui.model_picker import choose_head, current_head_of
 from dashboard.ui.models import EMBEDDED, ModelRef
 from pages import inside_weight as weight
@@ -442,8 +442,8 @@ def model_at(model: str, folder: Path) -> dict[str, str]:
 def test_a_large_model_waits_for_a_press(
     page, model, link, name, first, then, tmp_path, monkeypatch
 ):
-    for key in [key for key in budget().entries if key[1][0] == name]:
-        del budget().entries[key]  # what an earlier test measured is measured again
+    for key in [key for key in store().entries if key[1][0] == name]:
+        del store().entries[key]  # what an earlier test measured is measured again
     monkeypatch.setattr(f"pages.{page}.UNASKED", 0, raising=False)
     monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 0)
     monkeypatch.setattr("dashboard.ui.progress.TIMED", 1)

@@ -16,7 +16,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.navigation import STEPS
-from dashboard.server.cache import budget, cache_of
+from dashboard.server.cache import store
 from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
 from tests.cases import snapshot
 from tests.pages.app import (
@@ -154,9 +154,8 @@ def differs(line: str, saved: str) -> bool:
 def test_a_page_at_its_links_is_what_was_saved(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # where a script writes what it trains
     monkeypatch.setattr("dashboard.ui.progress.AT_ONCE", 600.0)
-    entries, results = budget().entries, cache_of("results")
-    for key in [key for key in entries if key[0] is results]:
-        del entries[key]  # what an earlier test measured is measured again
+    for key in [key for key in store().entries if key[0] == "results"]:
+        del store().entries[key]  # what an earlier test measured is measured again
     views = {name: view(app) for name, app in states(page)}
     first = views["first sight"]
     for name in list(views)[1:]:  # what differs from first sight
