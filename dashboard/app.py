@@ -51,16 +51,16 @@ def page_list(current: Step) -> None:
             "name": group,
             "pages": [
                 {
-                    "key": (step := place.steps[0]).key,
+                    "key": step.key,
                     "path": "" if step.default else step.key,
-                    "title": place.title,
+                    "title": step.place or step.title,
                     "icon": step.icon.split("/")[-1].strip(":"),
                 }
-                for place in places
-                if place.steps[0].listed
+                for step in steps
+                if step.listed and sections(step.key)[0] == step
             ],
         }
-        for group, places in GROUPS.items()
+        for group, steps in GROUPS.items()
     ]
     with st.sidebar:
         ship_code()

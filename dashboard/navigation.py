@@ -15,13 +15,9 @@ class Step:
     icon: str
     invite: str
     default: bool = False
-    section: str = ""  # its name in its place
+    place: str = ""  # the entry of the sidebar that it shares with other pages about one object
+    section: str = ""  # its name there
     listed: bool = True  # in the sidebar
-
-    @property
-    def steps(self) -> tuple["Step", ...]:
-        """The pages of its entry in the sidebar: itself."""
-        return (self,)
 
     def page(self) -> st.Page:
         """The page for Streamlit; without an icon, which would be fetched from another host."""
@@ -32,15 +28,7 @@ class Step:
         import_module(f"pages.{self.key}").page()
 
 
-@dataclass(frozen=True)
-class Place:
-    """Pages about one object, each a section: one entry of the sidebar, which opens the first."""
-
-    title: str
-    steps: tuple[Step, ...]
-
-
-GROUPS: dict[str, tuple[Step | Place, ...]] = {
+GROUPS: dict[str, tuple[Step, ...]] = {
     "The path": (
         Step(
             "start",
@@ -83,31 +71,29 @@ GROUPS: dict[str, tuple[Step | Place, ...]] = {
         ),
     ),
     "Mechanisms": (
-        Place(
+        Step(
+            "mechanisms",
             "All mechanisms",
-            (
-                Step(
-                    "mechanisms",
-                    "All mechanisms",
-                    ":material/menu_book:",
-                    "Look up any choice of the six axes.",
-                    section="Every choice",
-                ),
-                Step(
-                    "scores",
-                    "Scores",
-                    ":material/compare_arrows:",
-                    "Compare a query with a key in every way.",
-                    section="Scores",
-                ),
-                Step(
-                    "normalizers",
-                    "Normalizers",
-                    ":material/bar_chart:",
-                    "Turn scores into weights in every way.",
-                    section="Normalizers",
-                ),
-            ),
+            ":material/menu_book:",
+            "Look up any choice of the six axes.",
+            place="All mechanisms",
+            section="Every choice",
+        ),
+        Step(
+            "scores",
+            "Scores",
+            ":material/compare_arrows:",
+            "Compare a query with a key in every way.",
+            place="All mechanisms",
+            section="Scores",
+        ),
+        Step(
+            "normalizers",
+            "Normalizers",
+            ":material/bar_chart:",
+            "Turn scores into weights in every way.",
+            place="All mechanisms",
+            section="Normalizers",
         ),
         Step(
             "compare", "Side by side", ":material/compare:", "Compare mechanisms on the same words."
@@ -126,90 +112,85 @@ GROUPS: dict[str, tuple[Step | Place, ...]] = {
         ),
     ),
     "Look inside a model": (
-        Place(
+        Step(
+            "pretrained",
             "Pretrained models",
-            (
-                Step(
-                    "pretrained",
-                    "Pretrained models",
-                    ":material/search:",
-                    "See what 72 trained heads do with a sentence.",
-                    section="All heads",
-                ),
-                Step(
-                    "inside_weight",
-                    "Inside one weight",
-                    ":material/zoom_in:",
-                    "Take one weight apart, number by number.",
-                    section="One weight",
-                ),
-                Step(
-                    "head_roles",
-                    "Head roles",
-                    ":material/badge:",
-                    "Find what each head attends to.",
-                    section="Roles",
-                ),
-                Step(
-                    "circuits",
-                    "What a head can do",
-                    ":material/schema:",
-                    "Read from its weights what a head can do.",
-                    section="What a head can do",
-                ),
-                Step(
-                    "corpus",
-                    "Heads over a corpus",
-                    ":material/scatter_plot:",
-                    "Measure every head on hundreds of texts.",
-                    section="Over a corpus",
-                ),
-            ),
+            ":material/search:",
+            "See what 72 trained heads do with a sentence.",
+            place="Pretrained models",
+            section="All heads",
         ),
-        Place(
-            "What decides the answer",
-            (
-                Step(
-                    "evidence",
-                    "Evidence",
-                    ":material/fact_check:",
-                    "Measure what the weights do to the answer.",
-                    section="Evidence",
-                ),
-                Step(
-                    "lens",
-                    "When it decides",
-                    ":material/manage_search:",
-                    "Read every layer as if it were the last.",
-                    section="Layer by layer",
-                ),
-            ),
+        Step(
+            "inside_weight",
+            "Inside one weight",
+            ":material/zoom_in:",
+            "Take one weight apart, number by number.",
+            place="Pretrained models",
+            section="One weight",
         ),
-        Place(
-            "Generate text",
-            (
-                Step(
-                    "generate",
-                    "Generate",
-                    ":material/edit_note:",
-                    "Watch a model say one token after another.",
-                    section="Token by token",
-                ),
-                Step(
-                    "decode",
-                    "Decode",
-                    ":material/account_tree:",
-                    "See what else a model could have written.",
-                    section="Search",
-                ),
-                Step(
-                    "cache",
-                    "Cache and decoding",
-                    ":material/database:",
-                    "See what a decoder stores of each token.",
-                    section="Cache",
-                ),
-            ),
+        Step(
+            "head_roles",
+            "Head roles",
+            ":material/badge:",
+            "Find what each head attends to.",
+            place="Pretrained models",
+            section="Roles",
+        ),
+        Step(
+            "circuits",
+            "What a head can do",
+            ":material/schema:",
+            "Read from its weights what a head can do.",
+            place="Pretrained models",
+            section="What a head can do",
+        ),
+        Step(
+            "corpus",
+            "Heads over a corpus",
+            ":material/scatter_plot:",
+            "Measure every head on hundreds of texts.",
+            place="Pretrained models",
+            section="Over a corpus",
+        ),
+        Step(
+            "evidence",
+            "Evidence",
+            ":material/fact_check:",
+            "Measure what the weights do to the answer.",
+            place="What decides the answer",
+            section="Evidence",
+        ),
+        Step(
+            "lens",
+            "When it decides",
+            ":material/manage_search:",
+            "Read every layer as if it were the last.",
+            place="What decides the answer",
+            section="Layer by layer",
+        ),
+        Step(
+            "generate",
+            "Generate",
+            ":material/edit_note:",
+            "Watch a model say one token after another.",
+            place="Generate text",
+            section="Token by token",
+        ),
+        Step(
+            "decode",
+            "Decode",
+            ":material/account_tree:",
+            "See what else a model could have written.",
+            place="Generate text",
+            section="Search",
+        ),
+        Step(
+            "cache",
+            "Cache and decoding",
+            ":material/database:",
+            "See what a decoder stores of each token.",
+            place="Generate text",
+            section="Cache",
         ),
         Step(
             "two_models",
@@ -217,83 +198,76 @@ GROUPS: dict[str, tuple[Step | Place, ...]] = {
             ":material/difference:",
             "Compare the attention of two models or texts.",
         ),
-        Place(
-            "Use and fine-tune",
-            (
-                Step(
-                    "use_model",
-                    "Use a model",
-                    ":material/task_alt:",
-                    "Use a model for its usual task.",
-                    section="Use",
-                ),
-                Step(
-                    "fine_tune",
-                    "Fine-tune",
-                    ":material/school:",
-                    "Continue the training of a pretrained model.",
-                    section="Fine-tune",
-                ),
-            ),
+        Step(
+            "use_model",
+            "Use a model",
+            ":material/task_alt:",
+            "Use a model for its usual task.",
+            place="Use and fine-tune",
+            section="Use",
+        ),
+        Step(
+            "fine_tune",
+            "Fine-tune",
+            ":material/school:",
+            "Continue the training of a pretrained model.",
+            place="Use and fine-tune",
+            section="Fine-tune",
         ),
     ),
     "Runs and claims": (
-        Place(
+        Step(
+            "runs",
             "Runs",
-            (
-                Step(
-                    "runs",
-                    "Runs",
-                    ":material/history:",
-                    "Find what was trained, and continue it.",
-                    section="All runs",
-                ),
-                Step(
-                    "compare_runs",
-                    "Compare runs",
-                    ":material/stacked_line_chart:",
-                    "Compare two to four runs.",
-                    section="Compare",
-                ),
-                Step(
-                    "sweeps",
-                    "Sweeps",
-                    ":material/tune:",
-                    "Vary one setting, from several seeds.",
-                    section="Sweeps",
-                ),
-            ),
+            ":material/history:",
+            "Find what was trained, and continue it.",
+            place="Runs",
+            section="All runs",
+        ),
+        Step(
+            "compare_runs",
+            "Compare runs",
+            ":material/stacked_line_chart:",
+            "Compare two to four runs.",
+            place="Runs",
+            section="Compare",
+        ),
+        Step(
+            "sweeps",
+            "Sweeps",
+            ":material/tune:",
+            "Vary one setting, from several seeds.",
+            place="Runs",
+            section="Sweeps",
         ),
         Step(
             "claims", "Claims", ":material/gavel:", "See which classic claims hold when measured."
         ),
     ),
     "Learn and look up": (
-        Place(
-            "Questions and terms",
-            (
-                Step(
-                    "questions",
-                    "Questions",
-                    ":material/help:",
-                    "Read short answers to what learners ask.",
-                    section="Questions",
-                ),
-                Step(
-                    "glossary",
-                    "Glossary",
-                    ":material/dictionary:",
-                    "Look up a term.",
-                    section="Glossary",
-                ),
-                Step(
-                    "quiz",
-                    "Quiz",
-                    ":material/quiz:",
-                    "Answer eight questions about the path.",
-                    section="Quiz",
-                ),
-            ),
+        Step(
+            "questions",
+            "Questions",
+            ":material/help:",
+            "Read short answers to what learners ask.",
+            place="Questions and terms",
+            section="Questions",
+        ),
+        Step(
+            "glossary",
+            "Glossary",
+            ":material/dictionary:",
+            "Look up a term.",
+            place="Questions and terms",
+            section="Glossary",
+        ),
+        Step(
+            "quiz",
+            "Quiz",
+            ":material/quiz:",
+            "Answer eight questions about the path.",
+            place="Questions and terms",
+            section="Quiz",
         ),
         Step("lessons", "Lessons", ":material/assignment:", "Work through a lesson, or make one."),
         Step(
@@ -305,9 +279,8 @@ GROUPS: dict[str, tuple[Step | Place, ...]] = {
         ),
     ),
 }
-PLACES: tuple[Step | Place, ...] = tuple(place for places in GROUPS.values() for place in places)
-STEPS: tuple[Step, ...] = tuple(step for place in PLACES for step in place.steps)
-PATH: tuple[str, ...] = tuple(place.steps[0].key for place in GROUPS["The path"][1:])  # after Start
+STEPS: tuple[Step, ...] = tuple(step for steps in GROUPS.values() for step in steps)
+PATH: tuple[str, ...] = tuple(step.key for step in GROUPS["The path"][1:])  # after Start
 
 
 def step_of(key: str) -> Step:
@@ -316,7 +289,8 @@ def step_of(key: str) -> Step:
 
 def sections(key: str) -> tuple[Step, ...]:
     """The pages of this one's place, itself among them."""
-    return next(place.steps for place in PLACES if step_of(key) in place.steps)
+    place = step_of(key).place
+    return tuple(step for step in STEPS if step.key == key or step.place and step.place == place)
 
 
 def following(key: str) -> Step:
