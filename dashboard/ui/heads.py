@@ -146,12 +146,10 @@ def link_head(page: str, of: object, ref: ModelRef, heads: Named, default: Pair)
     if linked is not None and linked in heads:
         choose_head(ref, *heads[linked])
         return linked
-    elsewhere = current_head(ref)
-    for pair, head in heads.items():
-        if head == elsewhere:
-            write_pair("head", pair)
-            return pair
-    return default
+    elsewhere = next((pair for pair, head in heads.items() if head == current_head(ref)), None)
+    if elsewhere is not None:
+        write_pair("head", elsewhere)
+    return elsewhere or default
 
 
 def effect_chart(
@@ -187,10 +185,9 @@ def weight_link(
     rows, columns = chosen.reading.lines(kind)
     if chosen.pretrained is None or not chosen.pretrained.recordable or cell[1] >= len(columns):
         return
-    label = f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}"
     st.page_link(
         STEP.page(),
-        label=label,
+        label=f"{STEP.title}: {plain(rows.tokens[cell[0]])} → {plain(columns.tokens[cell[1]])}",
         icon=STEP.icon,
         query_params={
             "head": f"{head[0]}.{head[1]}",

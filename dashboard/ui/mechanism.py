@@ -59,11 +59,10 @@ def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequen
         state[heads], state[f"{d_model}:heads"] = shown, (chosen, width, shown)
 
 
-def note_heads(d_model: str, width: int, heads: int) -> int:
-    """Remember the heads that were chosen at a width, for the next change of d_model; returns them."""
+def note_heads(d_model: str, width: int, heads: int) -> None:
+    """Remember the heads that were chosen at a width, for the next change of d_model."""
     if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
         st.session_state[f"{d_model}:heads"] = heads, width, heads
-    return heads
 
 
 def params_of(
@@ -138,8 +137,8 @@ def draw_choice(
     hidden = {*without, *(COMPOSITIONS if depth >= MAX_NESTED else ())}
     if depth and axis == "position":  # only those that rotate or change scores can be joined
         hidden |= {item.key for item in AXES[axis] if item.parts or item.enters not in JOINABLE}
-    shown = (st.session_state.get(key), base.key)
-    options = [item.key for item in AXES[axis] if item.key not in hidden or item.key in shown]
+    hidden -= {st.session_state.get(key), base.key}
+    options = [item.key for item in AXES[axis] if item.key not in hidden]
     name = st.selectbox(
         label,
         options,
@@ -507,12 +506,11 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
                 offers.append((axis, Choice.of(fields[axis].key, *fields[axis].parts, **params)))
     if not offers:
         offers = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
-    fits = [
+    return [
         (axis, choice)
         for axis, choice in dict.fromkeys(offers)
         if choice != fields[axis] and refusal({**fields, axis: choice}) is None
-    ]
-    return fits[:MAX_REPAIRS]
+    ][:MAX_REPAIRS]
 
 
 def refusal(fields: Fields) -> ConfigError | None:
@@ -528,14 +526,13 @@ def clashes(
 ) -> list[tuple[str, Entry, str]]:
     """Every choice that the others rule out: its axis, its entry and the reason."""
     fields: Fields = dict(vars(config))
-    pairs = [
-        (axis, item, refusal({**fields, axis: Choice(item.key)}))
+    return [
+        (axis, item, str(error))
         for axis in AXES
         if axis in axes
         for item in AXES[axis]
-        if item.key not in COMPOSITIONS
+        if item.key not in COMPOSITIONS and (error := refusal({**fields, axis: Choice(item.key)}))
     ]
-    return [(axis, item, str(error)) for axis, item, error in pairs if error]
 
 
 def show_refusal(
@@ -581,8 +578,10 @@ Built = dict[str, Choice]  # by axis, without what the default attention has
 def set_built(page: str, choices: Mapping[str, Choice]) -> None:
     """Note what was built on a page, for the pages after it."""
     whole = {axis: complete(choice, AXES[axis], axis) for axis, choice in choices.items()}
-    built = {axis: choice for axis, choice in whole.items() if choice != getattr(PLAIN, axis)}
-    st.session_state[BUILT] = page, built
+    st.session_state[BUILT] = (
+        page,
+        {axis: choice for axis, choice in whole.items() if choice != getattr(PLAIN, axis)},
+    )
 
 
 def watch_built(page: str, choices: Mapping[str, Choice]) -> None:

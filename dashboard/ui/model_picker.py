@@ -117,8 +117,8 @@ def choose_model(
     """
     usual, has_inputs = weights_of or EMBEDDED, weights_of is None
     if has_inputs and not set(needs) <= {"model", "qkv"}:
-        own = [ref for ref in local_models() if ref.source == "lab"]  # small: each loads quickly
-        usual = next(iter(suitable_models(needs, own)), EMBEDDED)
+        small = [ref for ref in local_models() if ref.source == "lab"]  # each loads quickly
+        usual = next(iter(suitable_models(needs, small)), EMBEDDED)
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
@@ -134,10 +134,9 @@ def choose_model(
             if at_once and has_inputs:
                 read_inputs(choice)
             if pretrained is None:
-                trace = choice.reading.trace
-                layers, heads = trace.shape
+                layers, heads = choice.reading.trace.shape
                 right.caption(
-                    f"{plain(trace.source)}: {layers} layers of {heads} heads, "
+                    f"{plain(choice.reading.trace.source)}: {layers} layers of {heads} heads, "
                     f"{len(choice.reading.source)} tokens."
                 )
             if inputs.text:
@@ -162,20 +161,19 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
     if not state[PICKED] and state.get(MODEL) and state[MODEL] == state.get(USUAL):
         state[MODEL] = usual.name  # another page's default, not the user's choice
     state[USUAL] = usual.name
-    current = state.get(MODEL) or st.query_params.get(MODEL)
 
     def changed() -> None:
         state[PICKED] = True
         if typed := state.get(MODEL):
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
-    options = dict.fromkeys([*names, *downloaded_models(), *panels, *filter(None, (current,))])
+    current = filter(None, [state.get(MODEL) or st.query_params.get(MODEL)])
     more = "the name of any model of the Hugging Face hub, owner/name."
     if hosted():
         more = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
     choice = container.selectbox(
         "Model",
-        list(options),
+        list(dict.fromkeys([*names, *downloaded_models(), *panels, *current])),
         names.index(usual.name),
         key=MODEL,
         accept_new_options=True,
@@ -226,8 +224,8 @@ def _open(
     if not (missing := missing_feature(pretrained, needs)):
         return ref, pretrained
     # What the model lacks, and up to three models that have it.
-    lacking = "An uploaded array" if pretrained is None else pretrained.name
-    st.info(plain(f"{lacking} {missing}"), icon=":material/block:")
+    name = "An uploaded array" if pretrained is None else pretrained.name
+    st.info(plain(f"{name} {missing}"), icon=":material/block:")
     with st.container(horizontal=True):
         for other in suitable_models(needs, local_models())[:3]:
             st.button(
@@ -303,9 +301,8 @@ def other_panel(container: Any) -> None:
         if (st.session_state.get(TYPED) or "").strip():
             select_model(st.session_state.pop(TYPED).strip())
 
-    folders = ", or the path of a folder" if folders_allowed() else ""
     container.text_input(
-        f"Name on the hub{folders}",
+        f"Name on the hub{', or the path of a folder' if folders_allowed() else ''}",
         key=TYPED,
         placeholder="owner/name",
         on_change=typed,
@@ -512,14 +509,14 @@ class Download:
             report = partial(setattr, self, "done")
             with suppress(hub.DownloadStopped):
                 hub.download(self.plan, token=token, progress=report, stopped=self._stop.is_set)
-        except PretrainedError as error:
-            self.error = str(error)
         except (
             Exception
         ) as error:  # whatever the disk or the network did must end in words, not in a thread
             from huggingface_hub.constants import HF_HUB_CACHE  # which the download has imported
 
-            self.error = f"{self.plan.repo} cannot be downloaded: {sentence_of(error, folder=Path(HF_HUB_CACHE))}"
+            why = sentence_of(error, folder=Path(HF_HUB_CACHE))
+            known = isinstance(error, PretrainedError)
+            self.error = str(error) if known else f"{self.plan.repo} cannot be downloaded: {why}"
         finally:
             self.ended = True
 
@@ -547,7 +544,7 @@ OWN = "Your own…"
 
 def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
     if pretrained.reads == "picture":
-        picture = _upload_field(
+        return _upload_field(
             "picture",
             example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
             "PNG or JPEG",
@@ -555,10 +552,9 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
             example_inputs.decode_picture,
             example_inputs.picture,
         )
-        return ModelInputs(picture=picture)
     if pretrained.reads == "sound":
         rate = sampling_rate(pretrained)
-        sound = _upload_field(
+        return _upload_field(
             "sound",
             example_inputs.SOUNDS,
             "WAV",
@@ -566,7 +562,6 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
             partial(example_inputs.decode_wav, rate=rate),
             partial(example_inputs.sound, rate=rate),
         )
-        return ModelInputs(sound=sound)
     state, usual = st.session_state, example_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
     language, group = state.get(GROUP), ref.name if ref.name in example_inputs.OWN_TEXTS else ""
@@ -599,9 +594,10 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
         return ModelInputs(text, target=target or None)
     if pretrained.head == "next":
         return ModelInputs(text)
-    label = "Pair: on" if (state.get(SECOND) or "").strip() else "Pair"
     with other.popover(
-        label, width="stretch", help="A second sentence, read together with the first."
+        "Pair: on" if (state.get(SECOND) or "").strip() else "Pair",
+        width="stretch",
+        help="A second sentence, read together with the first.",
     ):
         second = st.text_input(
             "Sentence B", key=SECOND, **BOUND, help="Left empty, the model reads the text alone."
@@ -616,7 +612,7 @@ def _upload_field(
     types: list[str],
     decode: Callable[[bytes], Array],
     example: Callable[[str], Array],
-) -> Array:
+) -> ModelInputs:
     """An example, or the person's own file, stored in the session; PretrainedError without a file."""
     choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
     name = choice.selectbox(
@@ -627,7 +623,7 @@ def _upload_field(
         help=f"An example, or “{OWN}” to upload a {noun}.",
     )
     if name != OWN:
-        return example(name)
+        return ModelInputs(**{noun: example(name)})
     most, key = at_most("upload_megabytes", 10), f"inside:own-{noun}"
     file = upload.file_uploader(
         f"{formats}, at most {byte_size(most * MB)}",
@@ -643,7 +639,7 @@ def _upload_field(
             raise PretrainedError(str(error)) from error
         st.session_state[key] = decode(file.getvalue())
     reject_if(key not in st.session_state, f"Upload a {noun}, or choose one from the list.")
-    return st.session_state[key]
+    return ModelInputs(**{noun: st.session_state[key]})
 
 
 # A question to a model: the masked word, the position that answers, and the output that is followed.
@@ -680,9 +676,8 @@ def position_key(page: str, reading: Reading) -> str:
 
 def position_field(page: str, reading: Reading, masked: int | None = None) -> int:
     """The position whose next token is measured; of a model that fills masks, whose own token: by default `masked`."""
-    line = reading.target or reading.source
-    after = "after " if masked is None else ""
-    labels = [f"{position} · {after}{token}" for position, token in enumerate(line.tokens)]
+    tokens, after = (reading.target or reading.source).tokens, "after " if masked is None else ""
+    labels = [f"{position} · {after}{token}" for position, token in enumerate(tokens)]
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
     key, default = position_key(page, reading), last if masked is None else masked

@@ -56,10 +56,7 @@ USUAL = (
 @contextmanager
 def one_thread(small: bool = True) -> Iterator[None]:
     """Run what is small on the calling thread alone; the number of threads is put back afterwards."""
-    if not small:
-        yield
-        return
-    torch.set_num_threads(1)
+    torch.set_num_threads(1 if small else USUAL)
     try:
         yield
     finally:
@@ -80,8 +77,7 @@ def folder_name(folder: Path) -> str:
 
 def folder_of(name: str) -> Path:
     """The folder of that name; whoever has a run's id may open the model that was fine-tuned in it."""
-    is_ours = hosted() and name.startswith(HERE)
-    return _in_run(name) or ROOT / name if is_ours else Path(name)
+    return _in_run(name) or (ROOT / name if hosted() and name.startswith(HERE) else Path(name))
 
 
 def is_open(name: str) -> bool:
@@ -89,8 +85,7 @@ def is_open(name: str) -> bool:
     with suppress(OSError, ValueError, RuntimeError):
         folder = folder_of(name).expanduser().resolve()
         homes = (EXAMPLES,) if hosted() else (EXAMPLES, runs_folder())
-        inside = any(folder.is_relative_to(home.resolve()) for home in homes)
-        return inside or _in_run(name) is not None
+        return any(folder.is_relative_to(home.resolve()) for home in homes) or bool(_in_run(name))
     return False
 
 
@@ -163,8 +158,7 @@ def stored_bytes(ref: ModelRef) -> int:
         "folder": lambda: folder_of(ref.name),
         "hub": lambda: hub.model_folder(ref.name, ref.revision),
     }
-    parts = [folders[ref.source]()] if ref.source in folders else []
-    return sum(file.stat().st_size for part in parts for file in part.glob("*.safetensors"))
+    return sum(file.stat().st_size for file in folders[ref.source]().glob("*.safetensors"))
 
 
 # Models of the hub that may be opened: on a public copy those of a list.
@@ -207,8 +201,11 @@ def store_upload(data: bytes, name: str, tokens: str) -> str:
     """Read an uploaded file and store its reading; returns its name for `upload`. PretrainedError if it is invalid."""
     digest = hashlib.sha256(b"\0".join((data, name.encode(), tokens.encode()))).hexdigest()[:12]
     # The uploads of each person of a public copy are their own.
-    key = str(runs_folder()), digest
-    store().get("uploads", key, lambda: Upload(name, tokens, read_arrays(data, name, tokens)))
+    store().get(
+        "uploads",
+        (str(runs_folder()), digest),
+        lambda: Upload(name, tokens, read_arrays(data, name, tokens)),
+    )
     return f"{name} (array {digest})"
 
 
@@ -283,18 +280,14 @@ def reading_of(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 
 def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
-    with wrap_errors(f"{ref.name} cannot read this"), _quickly(ref, inputs) as pretrained:
-        return read(pretrained, inputs)
+    with wrap_errors(f"{ref.name} cannot read this"), one_thread(_is_quick(ref, inputs)):
+        return read(load_model(ref), inputs)
 
 
-@contextmanager
-def _quickly(ref: ModelRef, inputs: ModelInputs) -> Iterator[Pretrained]:
-    pretrained = load_model(ref)
+def _is_quick(ref: ModelRef, inputs: ModelInputs) -> bool:
     short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
-    with one_thread(
-        short and inputs.picture is None and inputs.sound is None and is_small(pretrained)
-    ):
-        yield pretrained
+    is_text = inputs.picture is None and inputs.sound is None
+    return short and is_text and is_small(load_model(ref))
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
@@ -303,9 +296,9 @@ def baseline_of(ref: ModelRef, question: Question) -> Baseline:
 
 
 def _baseline(ref: ModelRef, question: Question) -> Baseline:
-    with _quickly(ref, question.inputs) as pretrained:
+    with one_thread(_is_quick(ref, question.inputs)):
         # without its model, so that a cached result does not keep the model in memory
-        return replace(ask(pretrained, question), pretrained=None)  # type: ignore[arg-type]
+        return replace(ask(load_model(ref), question), pretrained=None)  # type: ignore[arg-type]
 
 
 def answer_study(
@@ -328,10 +321,11 @@ def _answer_study(
 
 def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
     """A cell of `model_code`, with the model's name in words."""
-    verb = ", reads the inputs" if reads else ", and the inputs"
-    name = ref.name.rstrip("/").rpartition("/")[2]
-    more = "" if inputs is None else f"{verb} of the page"
-    return Cell(f"The model, {name}{more}.", model_code(ref, inputs, reads))
+    more = "" if inputs is None else f", {'reads' if reads else 'and'} the inputs of the page"
+    return Cell(
+        f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
+        model_code(ref, inputs, reads),
+    )
 
 
 def model_code(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> str:
@@ -361,16 +355,16 @@ reading = read_arrays(file.read_bytes(), file.name{more})
 def model_lines(ref: ModelRef, name: str = "model") -> Lines:
     """The imports of a model, and the line that loads it by that name."""
     folder = folder_of(ref.name)
-    imports, call = {
-        "embedded": ("load_minilm", "load_minilm()"),
-        "lab": ("load_lab_model", f"load_lab_model({ref.name!r})"),
-        "hub": (
-            "hub",
-            f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
-        ),
-    }.get(ref.source, ("load_folder", f"load_folder(Path({path_code(folder)}), {folder.name!r})"))
-    paths = {"from pathlib import Path"} if imports == "load_folder" else set()
-    return {f"from core.pretrained import {imports}"} | paths, f"{name} = {call}"
+    call = {
+        "embedded": "load_minilm()",
+        "lab": f"load_lab_model({ref.name!r})",
+        "hub": f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
+        "folder": f"load_folder(Path({path_code(folder)}), {folder.name!r})",
+    }[ref.source]
+    return {
+        f"from core.pretrained import {re.split('[.(]', call)[0]}",
+        *["from pathlib import Path"] * (ref.source == "folder"),
+    }, f"{name} = {call}"
 
 
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
@@ -399,19 +393,21 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
 
 
 def question_code(question: Question) -> str:
-    named = {item.name: getattr(question, item.name) for item in fields(question)[1:]}
-    changed = [f"{name}={value!r}" for name, value in named.items() if value not in (None, "")]
-    return f"Question({', '.join(['inputs', *changed])})"
+    values = {item.name: getattr(question, item.name) for item in fields(question)[1:]}
+    changed = [f", {name}={value!r}" for name, value in values.items() if value not in (None, "")]
+    return f"Question(inputs{''.join(changed)})"
 
 
 def answer_cell(question: Question, words: str) -> Cell:
-    code = f"""
+    return Cell(
+        words,
+        f"""
 from core.interpret.evidence import Question, ask
 
 baseline = ask(model, {question_code(question)})
 print(baseline.word or "cosine", baseline.value)
-"""
-    return Cell(words, code)
+""",
+    )
 
 
 def import_block(imports: set[str]) -> str:

@@ -102,7 +102,6 @@ def test_what_is_loaded_is_weighed_for_the_one_who_waits(tmp_path):
         EMBEDDED: 90_868_376,
         ModelRef("folder", str(tmp_path)): 7,
         ModelRef("hub", "a/b", "0" * 40): 0,
-        ModelRef("array", "mine.npz (array 0123456789ab)"): 0,
     }
     assert {ref: stored_bytes(ref) for ref in sizes} == sizes
     assert 10**5 < stored_bytes(ModelRef("lab", "numbers")) < 10**6
