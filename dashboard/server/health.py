@@ -12,6 +12,8 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -74,17 +76,16 @@ class Health:
         return self.states["starting"] + self.states["running"]
 
 
-_last: list[tuple[float, Health]] = []
-
-
 def health() -> Health:
     """The state at most FRESH seconds ago."""
+    return _health(runs_folder(), int(time.monotonic() / FRESH))
+
+
+@lru_cache(maxsize=1)
+def _health(folder: Path, _: int) -> Health:
     from dashboard.server import people
 
-    now = time.monotonic()
-    if _last and now - _last[0][0] <= FRESH:
-        return _last[0][1]
-    statuses, folder = people.statuses(), runs_folder()
+    statuses = people.statuses()
     waits = [time.time() - status.at for status in statuses if status.state == "queued"]
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     refused = ""
@@ -93,15 +94,13 @@ def health() -> Health:
             file.write(b"x")
     except OSError as error:
         refused = sentence_of(error)
-    state = Health(
+    return Health(
         Counter(status.state for status in statuses),
         max(waits, default=0.0),
         shutil.disk_usage(existing).free,
         free_bytes(),
         refused,
     )
-    _last[:] = [(now, state)]
-    return state
 
 
 def route(base: str) -> Route:
@@ -112,7 +111,6 @@ def route(base: str) -> Route:
 
         now = health()
         problem = now.problem()
-        memory = now.memory_free
         body = {
             "status": "unable" if problem else "ok",
             **({"problem": problem} if problem else {}),
@@ -120,7 +118,11 @@ def route(base: str) -> Route:
             "workers": {"busy": now.busy, "most": jobs.max_workers()},
             "queue": now.states["queued"],
             "disk_free_mb": round(now.disk_free / 1e6),
-            **({"memory_free_mb": round(memory / 1e6)} if math.isfinite(memory) else {}),
+            **(
+                {"memory_free_mb": round(now.memory_free / 1e6)}
+                if math.isfinite(now.memory_free)
+                else {}
+            ),
         }
         return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
 

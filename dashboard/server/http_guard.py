@@ -102,8 +102,9 @@ class HTTPGuard:
             # Neither Streamlit nor ASGI has a public way to do so: these are uvicorn's settings, which starts it.
             server: Any = getattr(getattr(receive, "__self__", None), "config", None)
             if hosted() and hasattr(server, "ws_max_size"):
-                most = visitors.limits()["message_megabytes"] * visitors.MB
-                server.ws_max_size = min(server.ws_max_size, most)
+                server.ws_max_size = min(
+                    server.ws_max_size, visitors.limits()["message_megabytes"] * visitors.MB
+                )
         if scope["type"] != "http":
             await (self._open_page if scope["type"] == "websocket" else self.app)(
                 scope, receive, send
@@ -115,9 +116,13 @@ class HTTPGuard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if (status := message["status"]) >= 400 or path not in FILES and path not in PROBES:
-                    milliseconds = round((time.perf_counter() - begin) * 1000)
-                    method = scope["method"] if scope["method"] in METHODS else "other"
-                    log("request", method=method, path=path, status=status, ms=milliseconds)
+                    log(
+                        "request",
+                        method=scope["method"] if scope["method"] in METHODS else "other",
+                        path=path,
+                        status=status,
+                        ms=round((time.perf_counter() - begin) * 1000),
+                    )
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
@@ -177,8 +182,8 @@ class HTTPGuard:
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
         length = Headers(scope=scope).get("content-length", "")
-        most = visitors.limits()["upload_megabytes"] * visitors.MB
-        size = int(length) if length.isdecimal() else most
+        largest = visitors.limits()["upload_megabytes"] * visitors.MB
+        size = int(length) if length.isdecimal() else largest
         upload = visitors.Upload(session, file, _address(scope), size, dict(scope))
         if scope["method"] == "PUT":
             if visitors.too_much(upload):

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,13 +55,6 @@ class Place(NamedTuple):
     seconds: float | None
 
 
-_places: tuple[Path | None, float, dict[Run, Place]] = (
-    None,
-    0.0,
-    {},
-)  # the folder, when they were read, and all of them
-
-
 def queue() -> tuple[list[Run], list[Run]]:
     """The queued runs of everybody in order, and those that workers have.
 
@@ -83,14 +77,14 @@ def place(run: Run) -> Place | None:
 
     The queue is read at most once in FRESH_SECONDS, however many sessions poll.
     """
-    global _places
     if run.status().state != "queued":
         return None
-    folder, at, known = _places
-    if folder != server_folder() or run not in known or time.monotonic() - at > FRESH_SECONDS:
-        known = places(*queue(), max_workers())
-        _places = server_folder(), time.monotonic(), known
-    return known.get(run)
+    return _places(server_folder(), int(time.monotonic() / FRESH_SECONDS)).get(run)
+
+
+@lru_cache(maxsize=1)
+def _places(_: Path, __: int) -> dict[Run, Place]:
+    return places(*queue(), max_workers())
 
 
 def places(waiting: Sequence[Run], busy: Sequence[Run], workers: int) -> dict[Run, Place]:
@@ -239,13 +233,12 @@ def _admit(
 
 def stop(run: Run, how: str = "stop") -> None:
     """Ask a run to stop, or to pause (how = "pause"), keeping its results; a queued run ends at once. NotYours."""
-    global _places
     people.check_owner(run)
     with _folder_lock(), suppress(FileNotFoundError):  # another tab may have deleted it
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
-            _places = None, 0.0, {}  # the queue is read anew for the next that asks
+            _places.cache_clear()
 
 
 def resume(run: Run, **changes: Any) -> None:
@@ -313,6 +306,7 @@ def tick(fresh: float = 0.0) -> None:
         return
     under_way = _tick()
     _ticked = server_folder(), time.monotonic()
+    _places.cache_clear()
     with _lock:
         if under_way and (_watcher is None or not _watcher.is_alive()):
             _watcher = threading.Thread(target=_watch, args=(server_folder(),), daemon=True)

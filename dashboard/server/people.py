@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -73,8 +73,11 @@ def homes(folders: Iterable[Path]) -> list[Path]:
 
 def unfinished_runs(of: Iterable[Path] | None = None) -> list[Run]:
     """What workers work on or will, of everybody or in these folders."""
-    every = homes(folders() if of is None else of)
-    return [Run(home / name) for home in every for name in unfinished(home)]
+    return [
+        Run(home / name)
+        for home in homes(folders() if of is None else of)
+        for name in unfinished(home)
+    ]
 
 
 def statuses() -> list[Status]:
@@ -273,9 +276,7 @@ def where_stored() -> str:
     return f"The data stays on this server, for you alone, until {limits()['hours']} h after your last visit and run."
 
 
-_uploads: dict[str, deque[float]] = defaultdict(
-    deque
-)  # when each person's files came, in the last hour
+_uploads: list[tuple[float, str]] = []  # when files came in the last hour, and of whom
 _uploads_lock = threading.Lock()
 
 
@@ -293,26 +294,19 @@ def admit_upload(file: Any) -> None:
     )
     check_disk(file.size)
     with _uploads_lock:
-        for key in [key for key in _uploads if not _recent(key)]:
-            del _uploads[key]
+        _uploads[:] = [one for one in _uploads if time.monotonic() - one[0] < HOUR]
+        count = Counter(person for _, person in _uploads)
         _refuse_if(
-            _recent(me()) >= now["uploads"],
+            count[me()] >= now["uploads"],
             f"Here a person may upload {now['uploads']} files in an hour. Try again later.",
         )
         _refuse_if(
-            sum(map(_recent, neighbours())) >= now["address_uploads"],
+            sum(count[person] for person in neighbours()) >= now["address_uploads"],
             "Too many files were uploaded from your network within an hour. Try again later.",
         )
-        _uploads[me()].append(time.monotonic())
+        _uploads.append((time.monotonic(), me()))
     counted.add(file.file_id)
     take(file.file_id)
-
-
-def _recent(key: str) -> int:
-    times = _uploads[key]
-    while times and time.monotonic() - times[0] > HOUR:
-        times.popleft()
-    return len(times)
 
 
 INTERVAL = 600.0  # seconds between two looks for what is old

@@ -112,9 +112,7 @@ def me() -> str:
     """The name of the folder of the person whose page asks; "" outside of any page."""
     if script_run() is None:
         return ""
-    if PERSON not in st.session_state:
-        st.session_state[PERSON] = key_of(cookie())
-    return str(st.session_state[PERSON])
+    return str(st.session_state.setdefault(PERSON, key_of(cookie())))
 
 
 def key_of(name: str) -> str:
@@ -155,9 +153,8 @@ def note_visit() -> None:
         return
     address, now = network(st.context.ip_address or "this computer"), time.monotonic()
     with _lock:
-        before, _ = _visits.get(key, (-VISIT_SECONDS, ""))
+        before, _ = _visits.pop(key, (-VISIT_SECONDS, ""))  # the latest stand last
         recent = now - before < VISIT_SECONDS
-        _visits.pop(key, None)  # the latest stand last
         _visits[key] = before if recent else now, address
         while len(_visits) > MAX_VISITS:
             del _visits[next(iter(_visits))]

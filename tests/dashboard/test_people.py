@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict, deque
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,7 +60,7 @@ def who(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setattr(visitors, "_visits", {})
-    monkeypatch.setattr(people, "_uploads", defaultdict(deque))
+    monkeypatch.setattr(people, "_uploads", [])
     asks = [""]
     for module in (people, visitors):
         monkeypatch.setattr(module, "me", lambda: asks[0])
