@@ -136,8 +136,12 @@ def ask(lesson: Lesson) -> None:
             elif len(question.offsets) > 1:
                 st.text_area("Your numbers", max_chars=MAX_ANSWER, height=90, width=420, **shared)
             else:
-                label = FIELD_LABELS.get(question.type, "Your formula")
-                st.text_input(label, max_chars=MAX_ANSWER, width=420, **shared)
+                st.text_input(
+                    FIELD_LABELS.get(question.type, "Your formula"),
+                    max_chars=MAX_ANSWER,
+                    width=420,
+                    **shared,
+                )
             st.form_submit_button(
                 "Check", key=f"{key}:check", on_click=_check, args=(lesson, index, key)
             )

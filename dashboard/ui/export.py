@@ -111,8 +111,7 @@ def read_report(name: str) -> Report | None:
     try:
         data = json.loads(gzip.decompress(_path(name).read_bytes()))
         json.dumps(data["views"], ensure_ascii=False).encode()  # ValueError for half a character
-        values = {"id": name, "title": text_of(data["title"]), "views": data["views"]}
-        report = msgspec.convert(values, Report)
+        report = msgspec.convert({**data, "id": name, "title": text_of(data["title"])}, Report)
     except (OSError, EOFError, ValueError, TypeError, KeyError, RecursionError, zlib.error):
         return None
     return replace(report, views=tuple(view for view in report.views if view.page in PAGES))
@@ -131,10 +130,7 @@ def save(report: Report) -> None:
             f"A report holds at most {MAX_VIEWS} views. Remove one on the page Report, or start a new "
             "one."
         )
-    text = json.dumps(
-        {"title": report.title, "views": [asdict(view) for view in report.views]}, default=str
-    )
-    data = gzip.compress(text.encode(), 6, mtime=0)
+    data = gzip.compress(json.dumps(asdict(report), default=str).encode(), 6, mtime=0)
     if len(data) > MAX_BYTES:
         raise ReportFull(
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
@@ -147,12 +143,8 @@ def save(report: Report) -> None:
     except LimitReached as error:
         raise ReportFull(str(error)) from error
     if not _path(report.id).exists():
-        paths = sorted(
-            _path(report.id).parent.glob("*.json.gz"),
-            key=lambda path: path.stat().st_mtime,
-            reverse=True,
-        )
-        for path in paths[MAX_REPORTS - 1 :]:
+        paths = _path(report.id).parent.glob("*.json.gz")
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: 1 - MAX_REPORTS]:
             path.unlink(missing_ok=True)
     write_atomically(_path(report.id), data)
     st.session_state[REPORT] = report.id
@@ -178,13 +170,12 @@ def code_section(source: Source, pictures: Mapping[str, Picture]) -> None:
     st.caption("What the page shows, computed again")
     st.code(text, language="python", height=HEIGHT)
     copy_buttons({"Copy as Python": ("text", text.encode)}, key="export:copy-python")
-    notebook = partial(notebook_file, script, source, pictures)
     with st.container(horizontal=True):
         for name, data, suffix, mime, about in (
             ("Python", text, "py", "text/x-python", "The script above as a file"),
             (
                 "Notebook",
-                notebook,
+                partial(notebook_file, script, source, pictures),
                 "ipynb",
                 "application/x-ipynb+json",
                 "The same cells for Jupyter, with the page's pictures",
@@ -333,13 +324,14 @@ def _dialog(page: str) -> None:
     )
     picture = pictures[key]
     source = source_of(page, picture)
-    whole = Source(source.page, source.day, notes().about, {})
     sections: dict[str, Callable[[], object]] = {"Picture": partial(_files, picture, source)}
     if st.session_state[CURRENT] != REPORT:
         sections["Report"] = partial(report_section, key, pictures, source)
     if notes().scripts:
         sections["Python"] = partial(code_section, source_of(page), pictures)
-    sections["Whole page"] = partial(_whole_page, whole, pictures)
+    sections["Whole page"] = partial(
+        _whole_page, replace(source, about=notes().about, controls={}), pictures
+    )
     for tab, draw in zip(st.tabs(list(sections)), sections.values(), strict=True):
         with tab:
             draw()

@@ -116,8 +116,8 @@ class Number(Field):
         return draw(_of(self.label, values), low, high, start, self.step, **shared)
 
     def value_of(self, text: str, values: Values) -> Any:
-        read = between(_of(self.low, values), _of(self.high, values), type(self.start(values)))
-        return read(text)
+        low, high = _of(self.low, values), _of(self.high, values)
+        return between(low, high, type(self.start(values)))(text)
 
     def expected(self, values: Values) -> str:
         return f"a number from {_of(self.low, values)} to {_of(self.high, values)}"
@@ -263,8 +263,9 @@ class ParamField(Field):
         return self.param.default
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
-        param = replace(self.param, name=_of(self.label, values))
-        return param_widget(param, key=shared["key"], keep=BOUND)
+        return param_widget(
+            replace(self.param, name=_of(self.label, values)), key=shared["key"], keep=BOUND
+        )
 
 
 class Fields:
@@ -354,8 +355,13 @@ def param_widget(param: Param, *, key: str, keep: dict[str, Any] = BOUND) -> Val
     """
     shared: dict[str, Any] = {"key": key, "help": param.help, **keep}
     if param.choices:
-        first = param.choices.index(str(param.default))
-        return st.selectbox(param.name, param.choices, first, format_func=param.label, **shared)
+        return st.selectbox(
+            param.name,
+            param.choices,
+            param.choices.index(str(param.default)),
+            format_func=param.label,
+            **shared,
+        )
     if isinstance(param.default, bool):
         return st.toggle(param.name, param.default, **shared)
     if isinstance(param.default, str):

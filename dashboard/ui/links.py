@@ -1,6 +1,7 @@
 """What the link holds of a page, from where it counts, how a page is set back, and the pages that were visited."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -73,8 +74,7 @@ def went_back(name: str) -> bool:
 
 
 def by_history() -> bool:
-    context = script_run()
-    return context is not None and context.is_history_navigation
+    return bool(getattr(script_run(), "is_history_navigation", False))
 
 
 def write_link(name: str, text: str | None) -> None:
@@ -196,21 +196,19 @@ def read_pairs(name: str, bounds: Pair) -> tuple[list[Pair], str | None]:
 
 
 def _pair(name: str, text: str, bounds: Pair) -> tuple[Pair | None, str | None]:
-    parts = text.split(".")
-    if len(parts) != 2 or not all(
-        part.isascii() and part.isdigit() and len(part) < 6 for part in parts
-    ):
+    match = re.fullmatch(r"(\d{1,5})\.(\d{1,5})", text, re.ASCII)
+    if match is None:
         return (
             None,
             f"The link says {name} = {plain(text[:40])}; expected two whole numbers, such as {name}=3.1.",
         )
-    pair = int(parts[0]), int(parts[1])
-    if not (pair[0] < bounds[0] and pair[1] < bounds[1]):
-        return None, (
-            f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
-            f"to {bounds[0] - 1}.{bounds[1] - 1}."
-        )
-    return pair, None
+    pair = int(match[1]), int(match[2])
+    if pair[0] < bounds[0] and pair[1] < bounds[1]:
+        return pair, None
+    return None, (
+        f"The link says {name} = {as_text(pair)}, but here these run from 0.0 "
+        f"to {bounds[0] - 1}.{bounds[1] - 1}."
+    )
 
 
 def write_pair(name: str, *pairs: Pair | None) -> None:
@@ -288,9 +286,12 @@ def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
     Returns what was cleared, by key.
     """
     state, prefixes, linked = st.session_state, PREFIXES.get(page, (f"{page}:",)), list(link)
-    names = [one for one in map(str, state) if one.startswith(prefixes) or one in linked]
     state.pop(WRITTEN, None)
-    return {name: state.pop(name) for name in names}
+    return {
+        name: state.pop(name)
+        for name in list(map(str, state))
+        if name.startswith(prefixes) or name in linked
+    }
 
 
 # The values that a link leaves out: those with which its page opens today, or those with which it opened before.
@@ -310,9 +311,8 @@ def note_arrival(page: str) -> None:
     st.session_state[CURRENT] = page
     if not st.session_state[ARRIVED]:
         return
-    context = script_run()
-    if context is not None and context.is_history_navigation and not st.query_params:
-        context.is_history_navigation = False
+    if by_history() and not st.query_params:
+        script_run().is_history_navigation = False
     # a link to this page that has an earlier text is a new one
     for texts in st.session_state.get(WRITTEN, {}).values():
         del texts[:-1]
@@ -363,5 +363,4 @@ def sync_visits() -> tuple[str, ...]:
 
 
 def reruns_alone() -> bool:
-    context = script_run()
-    return context is not None and bool(context.fragment_ids_this_run)
+    return bool(getattr(script_run(), "fragment_ids_this_run", False))

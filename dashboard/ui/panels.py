@@ -370,9 +370,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
     if tried is not None and all(
         st.session_state.get(name, value) == value for name, value in tried.values.items()
     ):
-        drawn = {move.label: move for move in moves}.get(
-            tried.label, tried
-        )  # with the numbers of now
+        now = {move.label: move.notice for move in moves}  # with the numbers of now
         with st.container(
             border=True,
             horizontal=True,
@@ -381,7 +379,7 @@ def try_this(page: str, moves: Sequence[Move]) -> None:
             key=f"{page}:notice",
         ):
             paragraph(
-                f"**Notice:** {drawn.notice} [To the picture](#{page}-picture)",
+                f"**Notice:** {now.get(tried.label, tried.notice)} [To the picture](#{page}-picture)",
                 width="stretch",
             )
             st.button(
@@ -428,11 +426,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str, l
     add(f"table:{caption}", lambda: TablePicture(caption, tuple(head), tuple(map(tuple, rows))))
     if markers and not marks:
         marks = [mark_html(index, theme()) for index in range(len(rows))]
-    aligned = range(left) if isinstance(left, int) else left
+    left = range(left) if isinstance(left, int) else left
     st.html(
         TABLE_STYLE
     )  # apart, since it never changes: a rerun then sends and cleans the rows alone
     st.html(
         f'<div class="lab-table{" wrap" if wrap else ""}" tabindex="0" '  # keys scroll it
-        f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, aligned, marks)}</div>'
+        f'role="region" aria-label="{escape(caption)}">{table_html(head, rows, left, marks)}</div>'
     )
