@@ -7,6 +7,7 @@ The first attention of the pattern is the page's own mechanism; here stand the o
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from html import escape
 from typing import Any
@@ -24,19 +25,13 @@ from core.tasks import TASKS, TaskConfig, make_task
 from core.training.config import card_recipe
 from core.training.sweeps import SAME, value_text
 from dashboard.draw.formats import plain
-from dashboard.draw.palette import CATEGORIES, Theme
-from dashboard.navigation import STEPS
+from dashboard.draw.palette import CATEGORIES
+from dashboard.navigation import step_of
 from dashboard.ui.links import KEEP, between, link_value
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import lazy_panel, theme
 
 # The buttons that take a mask, a position or a model's pattern from another page to Train, for the next run.
-
-
-HELP = {
-    axis: f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends."
-    for axis in ("mask", "position")
-}
 
 
 def attention_key(name: str) -> str:
@@ -50,7 +45,7 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
         icon=":material/play_circle:",
         type="tertiary",
         key=key,
-        help=HELP[axis],
+        help=f"Open Train and watch with this {axis} in the model; the rest of the model is as the task recommends.",
     ):
         return
     task, model = _stacked_model(st.session_state.get("train:task", TASKS[0].key))
@@ -63,14 +58,13 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
     except ConfigError as error:
         st.error(plain(str(error)))
         return
-    st.session_state.update(
+    _open_train(
         {
             "train:task": task,
             f"train:{task}:kind": model,
             attention_key(f"train:{task}:{model}"): config,
         }
     )
-    _open_train()
 
 
 def train_small(card: ModelCard, *, key: str) -> None:
@@ -85,23 +79,23 @@ def train_small(card: ModelCard, *, key: str) -> None:
     config = card_recipe(card)
     task, model = config.task.key, config.model
     name = f"train:{task}:{model.kind}"
-    state = {
-        "train:task": task,
-        f"train:{task}:kind": model.kind,
-        attention_key(name): model.attention,
-        f"{name}:heads:{model.d_model}": model.num_heads,
-    }
-    state |= {
-        f"{name}:{field}": getattr(model, field)
-        for field in ("following", "layers", "d_model", "norm", "pool")
-    }
-    st.session_state.update(state)
-    _open_train()
+    fields = ("following", "layers", "d_model", "norm", "pool")
+    _open_train(
+        {
+            "train:task": task,
+            f"train:{task}:kind": model.kind,
+            attention_key(name): model.attention,
+            f"{name}:heads:{model.d_model}": model.num_heads,
+            **{f"{name}:{field}": getattr(model, field) for field in fields},
+        }
+    )
 
 
-def _open_train() -> None:
+def _open_train(values: dict[str, Any]) -> None:
+    """Open Train with these values of its widgets."""
+    st.session_state.update(values)
     # Without query_params the switch would clear the link, which bound widgets of this page forbid.
-    st.switch_page(next(step.page() for step in STEPS if step.key == "train"), query_params={})
+    st.switch_page(step_of("train").page(), query_params={})
 
 
 def _stacked_model(task: str) -> tuple[str, str]:
@@ -113,11 +107,11 @@ def _stacked_model(task: str) -> tuple[str, str]:
     raise AssertionError("the first task has a stacked model")
 
 
-STYLE = (
-    "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px",
-    "height:18px;border-radius:3px;background:{colour}",
+STRIP = (
+    "display:grid;grid-auto-flow:column;grid-auto-columns:minmax(6px,22px);gap:2px;margin:2px 0 6px"
 )
-SHARED = "box-shadow:inset 0 0 0 6px {colour};background:transparent"  # a hollow cell: no keys of its own
+CELL = "height:18px;border-radius:3px;background:{colour}"
+HOLLOW = ";box-shadow:inset 0 0 0 6px {colour};background:transparent"  # without keys of its own
 
 PLACES = {"decoder_attention": "Decoder's self-attention", "cross_attention": "Cross-attention"}
 CUSTOM = "custom"
@@ -163,15 +157,13 @@ def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
 
 def pattern_changes(fields: dict[str, Any]) -> list[str]:
     """What a closed panel hides, as text."""
-    changes = []
-    if count := len(fields.get("following", ())):
-        changes.append(f"a pattern of {count + 1} layers")
-    if shared := fields.get("kv_shared_layers"):
-        changes.append(f"{shared} layers with shared keys and values")
-    changes += [
-        f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)
+    count, shared = len(fields.get("following", ())), fields.get("kv_shared_layers")
+    own = [f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)]
+    texts = [
+        f"a pattern of {count + 1} layers" if count else "",
+        f"{shared} layers with shared keys and values" if shared else "",
     ]
-    return changes
+    return [*filter(None, texts), *own]
 
 
 def _link(name: str, model: ModelConfig) -> None:
@@ -265,7 +257,7 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
                 state[key] = _mechanism(f"{key}:editor", own, first, problems)
     names = distinct_names([_resized(one, first) for one in (first, *_following(name))])
     kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
-    strip.html(layer_strip(kinds, theme(), state.get(f"{name}:kv_shared_layers", 0)))
+    strip.html(layer_strip(kinds, state.get(f"{name}:kv_shared_layers", 0)))
 
 
 def _published(name: str, model: ModelConfig) -> None:
@@ -315,13 +307,11 @@ def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
     """The patterns of unlike layers of published models that such a model can have, by the key of their cards."""
     result = {}
     for one in CARDS:
-        try:
+        with suppress(ConfigError):
             attentions = one.small(d_model, num_heads)
             ModelConfig(kind, d_model, num_heads, attentions[0], following=attentions[1:])
-        except ConfigError:
-            continue
-        if len(set(attentions)) > 1:
-            result[one.key] = attentions
+            if len(set(attentions)) > 1:
+                result[one.key] = attentions
     return result
 
 
@@ -363,28 +353,28 @@ def _mechanism(
 # The layers of a model as a strip of cells, coloured by the kind of their attention.
 
 
-def layer_strip(kinds: Sequence[str], theme: Theme, shared: int = 0, label: str = "Layers") -> str:
+def layer_strip(kinds: Sequence[str], shared: int) -> str:
     """HTML: a cell for each layer, the first one left, and a legend of the kinds; the last `shared` cells are hollow.
 
     Equal texts are one kind; more than eight have the same grey.
     """
     names = list(dict.fromkeys(kinds))
-    palette = CATEGORIES[theme]
+    palette = CATEGORIES[theme()]
     colours = {name: palette[min(index, len(palette) - 1)] for index, name in enumerate(names)}
     cells = []
     for index, kind in enumerate(kinds):
-        hollow = index >= len(kinds) - shared
-        style = (STYLE[1] + (";" + SHARED if hollow else "")).format(colour=colours[kind])
-        words = f"Layer {index + 1}: {kind}" + (
-            ", with the keys and values of an earlier layer" if hollow else ""
+        style, words = CELL, f"Layer {index + 1}: {kind}"
+        if index >= len(kinds) - shared:
+            style, words = CELL + HOLLOW, f"{words}, with the keys and values of an earlier layer"
+        cells.append(
+            f'<span title="{escape(words)}" style="{style.format(colour=colours[kind])}"></span>'
         )
-        cells.append(f'<span title="{escape(words)}" style="{style}"></span>')
     legend = "".join(
         f'<span style="display:inline-flex;align-items:center;gap:5px;margin-right:14px"><span style="width:10px;'
         f'height:10px;border-radius:2px;background:{colours[name]}"></span>{escape(name)} × {kinds.count(name)}</span>'
         for name in names
     )
     return (
-        f'<div role="img" aria-label="{escape(label)}: {escape(", ".join(kinds))}"><div style="{STYLE[0]}">'
+        f'<div role="img" aria-label="Layers: {escape(", ".join(kinds))}"><div style="{STRIP}">'
         f'{"".join(cells)}</div><div style="font-size:13px;line-height:20px">{legend}</div></div>'
     )

@@ -361,10 +361,8 @@ def model_lines(ref: ModelRef, name: str = "model") -> Lines:
         "hub": f"hub.open_model({ref.name!r}, {ref.revision or 'main'!r})  # downloads it where it is missing",
         "folder": f"load_folder(Path({path_code(folder)}), {folder.name!r})",
     }[ref.source]
-    return {
-        f"from core.pretrained import {re.split('[.(]', call)[0]}",
-        *["from pathlib import Path"] * (ref.source == "folder"),
-    }, f"{name} = {call}"
+    paths = {"from pathlib import Path"} if ref.source == "folder" else set()
+    return {f"from core.pretrained import {re.split('[.(]', call)[0]}"} | paths, f"{name} = {call}"
 
 
 def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
