@@ -15,9 +15,9 @@ begin_hosting()  # before an import of core, which loads plug-ins
 
 from core.event_log import log  # noqa: E402
 from core.runs.store import begin_copying  # noqa: E402
-from dashboard.server import health, idle, logs  # noqa: E402
-from dashboard.server.http_guard import HTTPGuard, base_path  # noqa: E402
+from dashboard.server import health, idle  # noqa: E402
 from dashboard.server.streamlit_internals import register_metrics  # noqa: E402
+from dashboard.server.visitors import HTTPGuard, base_path  # noqa: E402
 
 
 @asynccontextmanager
@@ -26,7 +26,7 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
     # Caches want a runtime. Two threads that import parts of core at one time meet modules that are half imported.
     from dashboard.server import jobs
 
-    logs.unify()
+    health.unify_log()
     register_metrics(health.FAMILIES)
     # Start the runs that an earlier server left waiting, and find those of its workers, before anybody comes.
     threading.Thread(target=jobs.tick, daemon=True, name="queue").start()
@@ -36,13 +36,13 @@ async def lifespan(_: st.App) -> AsyncIterator[None]:
 
 
 begin_copying()
-logs.start()
+health.start_log()
 idle.begin()
 SERVER: dict[str, Any] = dict(
     script_path=Path(__file__).resolve().parent / "dashboard" / "app.py",
     routes=[health.route(base_path())],
     middleware=[Middleware(HTTPGuard, base=base_path())],
     lifespan=lifespan,
-    on_script_error=logs.on_script_error,
+    on_script_error=health.on_script_error,
 )
 app = st.App(**SERVER)

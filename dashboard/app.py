@@ -19,7 +19,7 @@ idle.begin()
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import search_field  # noqa: E402
-from dashboard.server.logs import page_run  # noqa: E402
+from dashboard.server.health import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
 from dashboard.ui.links import (  # noqa: E402

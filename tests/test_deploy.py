@@ -48,9 +48,9 @@ from benchmarks.sizing import (
     with_table,
 )
 from core.settings import PREFIX, LabSettings
-from dashboard.server import health, http_guard
+from dashboard.server import health, visitors
 from dashboard.server.hosting import NO_SERVER
-from dashboard.server.http_guard import UNKNOWN_NAME
+from dashboard.server.visitors import UNKNOWN_NAME
 from tests.cases import each, wait_for
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -476,7 +476,7 @@ def test_the_servers_of_kubernetes_run_the_images_command_and_answer_their_probe
         probes["readiness"]["path"] == health.PATH
         and probes["liveness"]["path"] == "/_stcore/health"
     )
-    assert {probe["path"] for probe in probes.values()} <= set(http_guard.PROBES), (
+    assert {probe["path"] for probe in probes.values()} <= set(visitors.PROBES), (
         "whatever hosts are allowed"
     )
     assert CONTAINER["volumeMounts"] == [{"name": "home", "mountPath": home()}]

@@ -1,31 +1,39 @@
-"""Whether this server can serve, a small JSON at /health for probes, and its part of Streamlit's /_stcore/metrics.
+"""What a server tells who runs it: a small JSON at /health for probes, its part of Streamlit's metrics, and its log.
 
 The metrics are runs, queue, workers, memory, caches and disk; Streamlit's own families beside them count sessions and the
 bytes of its caches. No label holds what people typed.
 """
 
+import hashlib
+import logging
 import math
+import secrets
 import shutil
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import streamlit as st
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from streamlit import config, logger
 
-from core.files import runs_folder, sentence_of
+from core import event_log
+from core.files import disk_refused, runs_folder, sentence_of
 from core.memory import free_bytes, process_bytes
 from core.provenance import lab_version
 from core.runs.folder import ENDED, UNDER_WAY
-from dashboard.draw.formats import byte_size
+from dashboard.draw.formats import byte_size, plain
 from dashboard.server import cache
-from dashboard.server.streamlit_internals import Family
+from dashboard.server.streamlit_internals import Family, script_run
 
 _counts: Counter[str] = Counter()
 _lock = threading.Lock()
@@ -190,3 +198,62 @@ FAMILIES: dict[str, Family] = {
         lambda: health().disk_free,
     ),
 }
+
+
+# The log of the pages: when a person asks for it, every line of Streamlit's and ours is an event of core.event_log.
+
+
+SALT = secrets.token_bytes(16)  # a session's name in the log means nothing after a restart
+
+
+def start_log() -> None:
+    if style := event_log.style():
+        config.set_option("logger.messageFormat", "%(message)s")
+        config.set_option("logger.enableRich", False)
+        event_log.install(style, _context)
+        logger.update_formatter()
+
+
+def unify_log() -> None:
+    """Write no prefix before lines: uvicorn, which has begun by now, and other libraries have formats of their own."""
+    if event_log.style():
+        loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+        for handler in {handler for one in (logging.root, *loggers) for handler in one.handlers}:
+            handler.setFormatter(None)
+        logging.getLogger(
+            "uvicorn.access"
+        ).handlers.clear()  # requests are logged by the guard, which knows the pages
+
+
+@contextmanager
+def page_run(page: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    try:
+        yield
+    finally:
+        event_log.log("page", page=page, ms=round((time.perf_counter() - begin) * 1000))
+
+
+def on_script_error(error: Exception) -> bool:
+    """What a page shows in place of a traceback: what the system refused, or the error's reference in the log."""
+    if disk_refused(error):
+        st.error(plain(sentence_of(error)))
+        return True
+    if not event_log.style():
+        return False
+    st.error(
+        f"This page met an error of the lab. The log has it under the reference {event_log.reference(error)}."
+    )
+    return True
+
+
+def _context() -> dict[str, event_log.Value]:
+    run = script_run()
+    if run is None:
+        return {}
+    info = run.pages_manager.get_pages().get(run.page_script_hash)
+    page = info.get("url_pathname", "") if info else ""
+    return {
+        "session": hashlib.blake2b(run.session_id.encode(), key=SALT, digest_size=4).hexdigest(),
+        **({"page": page} if page else {}),
+    }

@@ -126,14 +126,13 @@ DARK_STYLE = f"<style>[data-testid^=stBaseButton-primary] {{ color: {PAGE['dark'
 def title(
     name: str,
     lead: str,
-    beside: Callable[[], object] = lambda: None,
     *,
     first: bool = True,
     copy_link: str = COPY_LINK,
 ) -> None:
     """Title and lead, and on a page of the app its buttons; not `first` where the script has drawn pictures before.
 
-    `beside` draws a button of the page's own before them; `copy_link` names what the link holds.
+    `copy_link` names what the link holds.
     """
     # The mode or the theme may change after the app was drawn: a fragment that hears of it reruns alone.
     if is_pending() or _look() != st.session_state.get(DRAWN, _look()):
@@ -141,7 +140,6 @@ def title(
     page = st.session_state.get(CURRENT)
     if page is None:
         st.markdown(f"# {name}\n\n{lead}")
-        beside()
         return
     with st.container(gap=None):
         with st.container(
@@ -154,7 +152,6 @@ def title(
             with st.container(
                 horizontal=True, vertical_alignment="bottom", width="content", gap="xsmall"
             ):
-                beside()
                 page_actions(
                     key=f"{page}:actions",
                     presenting=presenting(),

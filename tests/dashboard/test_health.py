@@ -33,8 +33,8 @@ from core.provenance import lab_version
 from core.runs import worker
 from core.runs.runs import create_run
 from dashboard.server import cache, health, idle, jobs, people, streamlit_internals, visitors
-from dashboard.server.http_guard import UNKNOWN_NAME, HTTPGuard
 from dashboard.server.streamlit_internals import MetricsProvider
+from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
 from tests.training.small import small_run
 

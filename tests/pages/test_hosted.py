@@ -27,8 +27,8 @@ from core.runs.runs import Run, create_run, new_id
 from core.runs.sweeps import Sweep, create_sweep
 from core.training import Record, prepare
 from core.training.sweeps import SweepConfig
-from dashboard.server import hosting, jobs, logs, visitors
-from dashboard.server.http_guard import HTTPGuard, known_path
+from dashboard.server import health, hosting, jobs, visitors
+from dashboard.server.visitors import HTTPGuard, known_path
 from dashboard.ui import export
 from dashboard.ui.models import folder_name
 from dashboard.ui.run_data import HERE as EXAMPLES
@@ -232,7 +232,7 @@ def lines(request, monkeypatch):
     for place, name in ((sys, "excepthook"), (threading, "excepthook"), (sys, "unraisablehook")):
         monkeypatch.setattr(place, name, getattr(place, name))
     factory, written = logging.getLogRecordFactory(), list[str]()
-    event_log.install(request.param, logs._context)
+    event_log.install(request.param, health._context)
     own = logging.getLogRecordFactory()
 
     def record(*args, **named):
@@ -312,11 +312,11 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     lines, monkeypatch
 ):
     def script() -> None:
-        from dashboard.server import logs
+        from dashboard.server import health
 
-        assert logs.on_script_error(OSError(30, "Read-only file system")) and logs.on_script_error(
-            ValueError("zq7secret is wrong")
-        )
+        assert health.on_script_error(
+            OSError(30, "Read-only file system")
+        ) and health.on_script_error(ValueError("zq7secret is wrong"))
 
     disk, other = [error.value for error in AppTest.from_function(script).run().error]
     assert (
@@ -327,8 +327,8 @@ def test_an_error_of_a_page_shows_its_reference_or_what_the_disk_says_and_no_wor
     )
     monkeypatch.delenv("ATTENTION_LAB_LOG")
     for error in (ValueError(), FileNotFoundError(2, "No such file or directory")):
-        assert not logs.on_script_error(error), "without the log Streamlit shows it as ever"
-    assert logs.on_script_error(OSError(30, "Read-only file system")), "also without the log"
+        assert not health.on_script_error(error), "without the log Streamlit shows it as ever"
+    assert health.on_script_error(OSError(30, "Read-only file system")), "also without the log"
 
 
 def test_a_worker_that_meets_an_error(lines, capfd, monkeypatch):
@@ -399,10 +399,10 @@ def test_addresses_and_names_of_requests(lines, capfd):
 def test_a_wrong_setting_says_what_it_takes_and_none_changes_nothing(monkeypatch):
     monkeypatch.setenv("ATTENTION_LAB_LOG", "yaml")
     with pytest.raises(ValueError, match="take json or text"):
-        logs.start()
+        health.start_log()
     monkeypatch.delenv("ATTENTION_LAB_LOG")
     factory = logging.getLogRecordFactory()
-    logs.start()
+    health.start_log()
     assert logging.getLogRecordFactory() is factory and not event_log.style()
     monkeypatch.setenv("ATTENTION_LAB_HOSTED", "1")
     assert event_log.style() == "json"
