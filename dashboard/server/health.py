@@ -44,10 +44,6 @@ def add_count(name: str, amount: float = 1) -> None:
         _counts[name] += amount  # type: ignore[assignment]  # seconds
 
 
-def count(name: str) -> int:
-    return int(_counts[name])
-
-
 PATH = "/health"
 MIN_DISK = 100_000_000  # bytes; a few runs, or one small model
 MAX_WAIT = 120.0  # seconds in which a free worker takes a run
@@ -159,19 +155,19 @@ FAMILIES: dict[str, Family] = {
         "counter",
         "seconds",
         "How long all runs that began had waited.",
-        lambda: count("queue_wait_seconds"),
+        lambda: _counts["queue_wait_seconds"],
     ),
     "lab_worker_starts": (
         "counter",
         "",
         "Worker processes that were started.",
-        lambda: count("worker_starts"),
+        lambda: _counts["worker_starts"],
     ),
     "lab_worker_failures": (
         "counter",
         "",
         "Worker processes that ended with an error or a signal.",
-        lambda: count("worker_failures"),
+        lambda: _counts["worker_failures"],
     ),
     "lab_memory_pss_bytes": (
         "gauge",

@@ -270,9 +270,9 @@ def fork(run: Run, step: int, config: RunConfig, name: str | None = None) -> Run
     if config.model != run.config().model or config.task != run.config().task:
         raise ValueError("A fork keeps its model and its task; only how it is trained may change.")
     config = people.admit_config(config, people.spent(run, step))
-    # of another person's run an id would open it
-    parent = {"run": run.id, "step": step} if people.mine(run) else None
     with _admit(source=run):
+        # of another person's run an id would open it
+        parent = {"run": run.id, "step": step} if people.mine(run) else None
         with new_run(config, name=name, parent=parent) as copy:
             run.copy_past(copy)
             copy.truncate(step)
@@ -359,9 +359,9 @@ def _still_busy(run: Run) -> bool:
     ):  # of one that is held the driver has ended, and the next one finds it
         return True
     if not run.status().ended:
-        state = {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed")
+        ends = {"stop": "stopped", "pause": "paused"}
         with suppress(OSError):  # deleted meanwhile, or the disk is full
-            run.set_status(state, end_message(run))
+            run.set_status(ends.get(run.stop_request(), "failed"), end_message(run))
     return False
 
 

@@ -48,7 +48,6 @@ PERSON_HEADER = (
     "x-attention-lab-person"  # of a connection; what a browser sends under this name is dropped
 )
 ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
-COOKIE_SECONDS = 30 * 86_400
 VISIT_SECONDS = 60.0  # between two notes of one person's visits
 MAX_VISITS = 10_000
 
@@ -117,7 +116,7 @@ def new_cookie(sent: str, path: str, secure: bool) -> str:
     if not hosted() or ID.fullmatch(sent):
         return ""
     return (
-        f"{COOKIE}={secrets.token_hex(16)}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Lax"
+        f"{COOKIE}={secrets.token_hex(16)}; Path={path}; Max-Age={30 * 86_400}; HttpOnly; SameSite=Lax"
         f"{'; Secure' if secure else ''}"
     )
 

@@ -99,8 +99,6 @@ def _way_back(
 CODE = "lesson-code"  # the link's parameter of what was answered
 NAME = "lesson:name"
 TEXT_WIDTH = 860  # px
-FIELD_LABELS = {"numbers": "Your number", "text": "Your answer"}
-FENCE = re.compile(r"(`{3,}|~{3,})([^\n\r]*)")
 
 
 def teacher_markdown(text: str) -> str:
@@ -109,7 +107,8 @@ def teacher_markdown(text: str) -> str:
     An image begins with `![`, which stands nowhere in the result; a diagram, which may hold images, is shown as its
     source; a `:help[…]`, whose words would be read as Markdown once more, is no directive.
     """
-    text = FENCE.sub(
+    text = re.sub(
+        r"(`{3,}|~{3,})([^\n\r]*)",
         lambda fence: (
             fence[1]
             + ("" if "mermaid" in unescape(fence[2].replace("\\", "")).lower() else fence[2])
@@ -137,7 +136,9 @@ def ask(lesson: Lesson) -> None:
                 st.text_area("Your numbers", max_chars=MAX_ANSWER, height=90, width=420, **shared)
             else:
                 st.text_input(
-                    FIELD_LABELS.get(question.type, "Your formula"),
+                    {"numbers": "Your number", "text": "Your answer"}.get(
+                        question.type, "Your formula"
+                    ),
                     max_chars=MAX_ANSWER,
                     width=420,
                     **shared,

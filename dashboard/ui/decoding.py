@@ -129,7 +129,6 @@ PAPERS: dict[Strategy, tuple[str, str, str, str]] = {  # name, paper, address, m
         "unreliable tail; top-k sampling is from Fan et al. 2018.",
     ),
 }
-TEMPERATURES = (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0)
 
 
 def search_fields(
@@ -173,7 +172,7 @@ def search_fields(
         ),
         "temperature": SelectSlider(
             "Temperature",
-            TEMPERATURES,
+            (0.1, 0.25, 0.5, 0.7, 1.0, 1.3, 1.6, 2.0, 3.0),
             1.0,
             help="Below 1 the distribution is sharper, above 1 flatter.",
             **of("Sampling"),
@@ -224,9 +223,9 @@ def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -
     values = fields.draw("width", "temperature", into=first, **values)
     rest = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
     values = fields.draw(*rest, into=more, **values)
-    settings = {name: value for name, value in values.items() if value is not None}
-    for name in given:
-        del settings[name]
+    settings = {
+        name: value for name, value in values.items() if value is not None and name not in given
+    }
     return SearchSettings(**settings | {"strategy": STRATEGIES[values.strategy]})
 
 
@@ -241,9 +240,9 @@ def likeliest(
         alt="The likeliest next tokens of this step",
     )
     if len(shares) > 1:
-        used = list(shares)[1]
         st.caption(
-            f"Faint: the model's own probability. Full: the probability that the search uses ({used})."
+            "Faint: the model's own probability. Full: the probability that the search uses "
+            f"({list(shares)[1]})."
         )
 
 

@@ -174,7 +174,6 @@ def effect_chart(
     draw_chart(st, spec, key=key, alt=alt, **selects)
 
 
-KIND = "inside_weight:kind"  # the widget that takes the kind of attention from the link
 STEP = step_of("inside_weight")
 
 
@@ -192,6 +191,6 @@ def weight_link(
         query_params={
             "head": f"{head[0]}.{head[1]}",
             "cell": f"{cell[0]}.{cell[1]}",
-            KIND: KINDS[kind],
+            "inside_weight:kind": KINDS[kind],
         },
     )

@@ -248,7 +248,6 @@ PENDING = "page_reset:pending"  # the key of the page to reset, the names in its
 EMPTIED = "page_reset:emptied"  # whether its widgets have left the browser
 BUILT = "built"  # the page on which a mechanism was last built, and its choices by axis
 INTERVAL = 0.1  # seconds until the browser, without the widgets, asks again
-PREFIXES = {"one_query": ("one:", "one_query:")}  # of a page's keys, where they are not its name
 
 
 def request_reset(values: Mapping[str, Any] | None = None) -> None:
@@ -285,7 +284,11 @@ def forget_page(page: str, link: Iterable[str]) -> dict[str, Any]:
 
     Returns what was cleared, by key.
     """
-    state, prefixes, linked = st.session_state, PREFIXES.get(page, (f"{page}:",)), list(link)
+    state, prefixes, linked = (
+        st.session_state,
+        {"one_query": ("one:", "one_query:")}.get(page, (f"{page}:",)),
+        list(link),
+    )
     state.pop(WRITTEN, None)
     return {
         name: state.pop(name)

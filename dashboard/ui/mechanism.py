@@ -136,7 +136,9 @@ def draw_choice(
     """Draw the widgets of a choice that starts from `base`, of entries that are not in `without`; returns it."""
     hidden = {*without, *(COMPOSITIONS if depth >= MAX_NESTED else ())}
     if depth and axis == "position":  # only those that rotate or change scores can be joined
-        hidden |= {item.key for item in AXES[axis] if item.parts or item.enters not in JOINABLE}
+        hidden |= {
+            item.key for item in AXES[axis] if item.parts or item.enters not in ("q, k", "scores")
+        }
     hidden -= {st.session_state.get(key), base.key}
     options = [item.key for item in AXES[axis] if item.key not in hidden]
     name = st.selectbox(
@@ -401,9 +403,7 @@ AXIS_HELP = {
     "normalizer": "How scores become weights.",
     "kernel": "How attention is computed: exactly, or by a cheaper approximation.",
 }
-JOINABLE = ("q, k", "scores")
 OWN = "own"  # the preset of a mechanism that is no preset
-MAX_REPAIRS = 3
 
 Fields = dict[str, Any]  # an AttentionConfig's, before they are known to go together
 
@@ -510,7 +510,7 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
         (axis, choice)
         for axis, choice in dict.fromkeys(offers)
         if choice != fields[axis] and refusal({**fields, axis: choice}) is None
-    ][:MAX_REPAIRS]
+    ][:3]
 
 
 def refusal(fields: Fields) -> ConfigError | None:

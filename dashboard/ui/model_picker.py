@@ -80,9 +80,6 @@ MODEL, PICKED = "inside:model", "inside:picked"  # the picker's key; whether a u
 USUAL, BEFORE = "inside:usual", "inside:before"  # the page's own model; the name before the last
 TYPED, LOOKUP = "inside:typed", "inside:looked"
 FILE, TOKENS, WRONG = "inside:array-file", "inside:array-tokens", "inside:array-wrong"
-SKELETON = 240  # pixels in which a model that loads will show its controls
-FOLDER_LIMIT = 1_600_000_000
-MAX_DOWNLOADS = 2
 OTHER = "Another model…"
 
 
@@ -216,7 +213,7 @@ def _open(
     if ref.source != "array":
         place = container.empty()
         if not is_loaded(ref):
-            place.skeleton(height=SKELETON)
+            place.skeleton(height=240)  # where a model that loads will show its controls
         loading = f"Loading {without_paths(ref.name)}, {hub.format_bytes(stored_bytes(ref))}, only the first time"
         with container, st.spinner(loading):
             pretrained = load_model(ref)
@@ -289,7 +286,7 @@ def resolve_model(name: str) -> ModelRef | None:
         "Folders of this computer are not open to visitors. Name a model of the hub, or run the "
         "lab on your own computer.",
     )
-    folder = hub.check_folder(str(folder_of(ref.name)), FOLDER_LIMIT)
+    folder = hub.check_folder(str(folder_of(ref.name)), 1_600_000_000)
     newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
     return ModelRef("folder", folder_name(folder), str(newest))
 
@@ -527,7 +524,7 @@ def start_download(plan: hub.DownloadPlan, token: str | None) -> None:
         running = [one.plan.repo for one in downloads.values() if not one.ended]
         if plan.repo in running:
             return
-        if len(running) >= at_most("downloads", MAX_DOWNLOADS):
+        if len(running) >= at_most("downloads", 2):
             names, are = " and ".join(running), "is" if len(running) == 1 else "are"
             then = "wait for its end" if hosted() else "wait for one of them, or stop it"
             raise PretrainedError(f"{names} {are} being downloaded; {then}.")

@@ -46,7 +46,6 @@ MAX_OPTIONS, MAX_RIGHT, MAX_NUMBERS, MAX_ANSWER, MAX_TEXT, MAX_HINT = (
 ROUNDS = 5_000  # of the hash
 LARGEST = 1e15
 SIZES = (3, 6, 8)  # rows and columns of the matrices on which formulas are compared
-DECIMALS = 6
 
 
 class LessonError(ValueError):
@@ -207,7 +206,7 @@ def _formula_values(kind: Any, answer: str) -> str:
             )
     except FormulaError as error:
         raise LessonError(str(error)) from error
-    return " ".join(f"{round(value, DECIMALS) + 0.0:g}" for value in values)
+    return " ".join(f"{round(value, 6) + 0.0:g}" for value in values)
 
 
 VALUES: dict[str, Callable[[str], str]] = {
@@ -242,7 +241,6 @@ PARAMETERS = (
     "embed",
     "embed_options",
 )  # of a link, that are no control of a page
-CONTROL = re.compile(r"[\w:.\- ]{1,80}")
 PAGES = tuple(step.key for step in STEPS if step.key != "lessons")
 
 
@@ -285,7 +283,8 @@ class Lesson:
             f"The page's link has more than {MAX_QUERY:,} characters.",
         )
         _refuse_if(
-            len(self.hide) > MAX_HIDE or not all(CONTROL.fullmatch(name) for name in self.hide),
+            len(self.hide) > MAX_HIDE
+            or not all(re.fullmatch(r"[\w:.\- ]{1,80}", name) for name in self.hide),
             f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link.",
         )
 
@@ -443,11 +442,15 @@ def read_code(line: str) -> Code:
         f"The name {clean_name(name)!r} does not belong to this code. Either the code was made for "
         "another name, or one of the two was mistyped.",
     )
-    results = tuple(
-        Result(int(digit, 16) >= 8, int(digit, 16) % 8, picks)
-        for digit, picks in zip(digits, wrong, strict=True)
+    return Code(
+        clean_name(name),
+        lesson,
+        tuple(
+            Result(int(digit, 16) >= 8, int(digit, 16) % 8, picks)
+            for digit, picks in zip(digits, wrong, strict=True)
+        ),
+        START + datetime.timedelta(int(day, 16)),
     )
-    return Code(clean_name(name), lesson, results, START + datetime.timedelta(int(day, 16)))
 
 
 def clean_name(name: str) -> str:
