@@ -295,5 +295,4 @@ def sections(key: str) -> tuple[Step, ...]:
 
 def following(key: str) -> Step:
     """The step after this one; after the last comes the first."""
-    keys = [step.key for step in STEPS]
-    return STEPS[(keys.index(key) + 1) % len(STEPS)]
+    return STEPS[(STEPS.index(step_of(key)) + 1) % len(STEPS)]

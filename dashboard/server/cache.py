@@ -121,8 +121,9 @@ def key_of(function: Callable[..., Any], args: tuple[Hashable, ...]) -> tuple[st
 
 def cached(function: Callable[..., T], *args: Hashable) -> T:
     """function(*args), cached for every session; the result is copied."""
-    key = key_of(function, args)
-    return pickle.loads(store().get("copied", key, lambda: pickle.dumps(function(*args))))
+    return pickle.loads(
+        store().get("copied", key_of(function, args), lambda: pickle.dumps(function(*args)))
+    )
 
 
 def shared(function: Callable[..., T], *args: Hashable) -> T:

@@ -216,8 +216,9 @@ class Segmented(Options):
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
         texts = self.texts(values)
         if self.max_options is not None and len(texts) > self.max_options:
-            index = list(texts).index(start)
-            return st.selectbox(_of(self.label, values), list(texts), index, **shared)
+            return st.selectbox(
+                _of(self.label, values), list(texts), list(texts).index(start), **shared
+            )
         return (st.pills if self.pills else st.segmented_control)(
             _of(self.label, values),
             list(texts),

@@ -120,8 +120,9 @@ def after(data: FineTuneData) -> ModelRef | None:
     folder = data.model
     if folder is None:
         return None
-    changed = (folder / "model.safetensors").stat().st_mtime_ns
-    return ModelRef("folder", folder_name(folder), str(changed))
+    return ModelRef(
+        "folder", folder_name(folder), str((folder / "model.safetensors").stat().st_mtime_ns)
+    )
 
 
 def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:

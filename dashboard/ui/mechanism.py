@@ -150,8 +150,11 @@ def draw_choice(
         format_func=lambda name: entry(axis, name).name if depth else dated(entry(axis, name)),
         **keep,
     )
-    parts = draw_parts(axis, name, base, key=key, keep=keep, depth=depth)
-    return Choice.of(name, *parts, **params_of(entry(axis, name), key=key, base=base, keep=keep))
+    return Choice.of(
+        name,
+        *draw_parts(axis, name, base, key=key, keep=keep, depth=depth),
+        **params_of(entry(axis, name), key=key, base=base, keep=keep),
+    )
 
 
 def draw_parts(
@@ -321,9 +324,9 @@ class _Reader:
         self.at, self.end, self.next = token.start(1), token.end(), token[1]
 
     def error(self, why: str) -> ConfigError:
-        nearby = self.text[max(0, self.at - 12) : self.at + 12]
         return ConfigError(
-            f"A mechanism cannot be read at character {self.at + 1}, near {nearby!r}: {why}."
+            f"A mechanism cannot be read at character {self.at + 1}, near "
+            f"{self.text[max(0, self.at - 12) : self.at + 12]!r}: {why}."
         )
 
     def accept(self, sign: str) -> bool:

@@ -165,9 +165,8 @@ def model_box(container: Any, usual: ModelRef, panels: tuple[str, ...] = (OTHER,
             state[MODEL] = full_name(state.get(BEFORE, ""), typed)
 
     current = filter(None, [state.get(MODEL) or st.query_params.get(MODEL)])
-    more = "the name of any model of the Hugging Face hub, owner/name."
-    if hosted():
-        more = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
+    some = f"one of these models of the Hugging Face hub: {', '.join(allowed_models())}."
+    more = some if hosted() else "the name of any model of the Hugging Face hub, owner/name."
     choice = container.selectbox(
         "Model",
         list(dict.fromkeys([*names, *downloaded_models(), *panels, *current])),
@@ -305,9 +304,8 @@ def other_panel(container: Any) -> None:
         on_change=typed,
         help="The name in the address of the model's page on huggingface.co.",
     )
-    examples = f"For example {', '.join(SUGGESTED)}"
-    if hosted():
-        examples = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
+    all_of = f"One of {', '.join(allowed_models())}; one at a time is downloaded"
+    examples = all_of if hosted() else f"For example {', '.join(SUGGESTED)}"
     st.caption(
         f"{plain(examples)}. The lab looks the model up and shows "
         f"its size before it downloads anything: at most {hub.format_bytes(hub.max_bytes())}, only safetensors "
@@ -387,10 +385,8 @@ def secret(name: str) -> str | None:
 def _hub_model(ref: ModelRef) -> ModelRef | None:
     refuse_model(ref.name, ref.revision)
     commits = hub.downloaded_commits(ref.name)
-    if hub.COMMIT.fullmatch(ref.revision) and ref.revision in commits:
-        return ref
-    if commits and not ref.revision:
-        return ModelRef("hub", ref.name, commits[0])
+    if (revision := ref.revision or next(iter(commits), "")) in commits:
+        return replace(ref, revision=revision)
     on_way = downloads.get(ref.name)
     if on_way is not None and not on_way.ended:
         _poll_download(ref.name)

@@ -285,9 +285,9 @@ def _read(ref: ModelRef, inputs: ModelInputs) -> Reading:
 
 
 def _is_quick(ref: ModelRef, inputs: ModelInputs) -> bool:
-    short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
     is_text = inputs.picture is None and inputs.sound is None
-    return short and is_text and is_small(load_model(ref))
+    short = max(len(inputs.text), len(inputs.target or "")) <= SHORT
+    return is_text and short and is_small(load_model(ref))
 
 
 def baseline_of(ref: ModelRef, question: Question) -> Baseline:
