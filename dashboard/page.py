@@ -89,8 +89,10 @@ from dashboard.draw.vega import (
 )
 from dashboard.navigation import step_of
 from dashboard.server.cache import cached, measurements, model, remembered, shared
-from dashboard.ui.fields import (
+from dashboard.ui.links import (
+    BOUND,
     HERE,
+    KEEP,
     Fields,
     MultiSelect,
     Number,
@@ -101,21 +103,18 @@ from dashboard.ui.fields import (
     Text,
     Toggle,
     Values,
-    is_text,
-    param_widget,
-)
-from dashboard.ui.links import (
-    BOUND,
-    KEEP,
     as_text,
     between,
     by_history,
+    field_error,
     forget_other_runs,
     fragment,
     is_new,
+    is_text,
     link_param,
     link_value,
     one_of,
+    param_widget,
     read_linked,
     read_pair,
     read_pairs,
@@ -140,7 +139,6 @@ from dashboard.ui.panels import (
     draw_chart,
     entries_panel,
     fact,
-    field_error,
     guide_is_hidden,
     lazy_panel,
     paragraph,

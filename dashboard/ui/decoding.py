@@ -22,7 +22,7 @@ from dashboard.draw.formats import number, shorten
 from dashboard.draw.grids import bars
 from dashboard.draw.page_views import Names
 from dashboard.draw.palette import Ink
-from dashboard.ui.fields import Field, Fields, Number, Segmented, SelectSlider
+from dashboard.ui.links import Field, Fields, Number, Segmented, SelectSlider
 from dashboard.ui.panels import details, draw_chart, sources as sources_panel, table, theme
 
 # The table of outputs and the equation of one step, which Decode and Generate share.

@@ -25,8 +25,7 @@ from core.attention import (
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
 from dashboard.draw.formats import choice_name, plain
-from dashboard.ui.fields import is_text, param_widget, unreadable
-from dashboard.ui.links import BOUND, BUILT, KEEP
+from dashboard.ui.links import BOUND, BUILT, KEEP, is_text, param_widget, unreadable
 from dashboard.ui.panels import details, paragraph
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import Entry
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, add, begin, notes, page_actions
-from dashboard.draw.formats import plain, spoken
+from dashboard.draw.formats import spoken
 from dashboard.draw.glossary import STYLE as TERM_STYLE, explain, explain_markdown, terms_help
 from dashboard.draw.palette import PAGE, PICK, Theme, mark_html
 from dashboard.draw.picture_files import table_html
@@ -178,10 +178,6 @@ PROSE = 460  # pixels: 75 signs of a caption
 
 def caption(text: str, **layout: Any) -> None:
     st.caption(explain_markdown(text), unsafe_allow_html=True, **layout)
-
-
-def field_error(error: object) -> None:
-    st.markdown(f":small[:red[{plain(str(error))}]]")
 
 
 def chart_title(text: str, column: Any = st, legend: str = "") -> None:

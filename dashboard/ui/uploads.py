@@ -12,9 +12,7 @@ from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL
 from dashboard.draw.formats import cut
 from dashboard.server.people import admit_upload, at_most, where_stored
-from dashboard.ui.fields import show_unreadable
-from dashboard.ui.links import KEEP, link_value
-from dashboard.ui.panels import field_error
+from dashboard.ui.links import KEEP, field_error, link_value, show_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it

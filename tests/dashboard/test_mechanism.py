@@ -10,8 +10,7 @@ from streamlit.testing.v1 import AppTest
 from core.attention import AXES, PRESETS, AttentionConfig, Choice, ConfigError, entry, preset
 from core.entries import Value, complete
 from dashboard.draw.formats import plain
-from dashboard.ui.fields import Number, Select, Toggle, Values
-from dashboard.ui.links import as_text
+from dashboard.ui.links import Number, Select, Toggle, Values, as_text
 from dashboard.ui.mechanism import (
     _Reader,
     _value,
@@ -252,7 +251,7 @@ LINK: dict[str, Any] = {
 def page():
     import streamlit as st
 
-    from dashboard.ui.fields import (
+    from dashboard.ui.links import (
         Fields,
         MultiSelect,
         Number,

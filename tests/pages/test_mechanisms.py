@@ -22,7 +22,7 @@ from dashboard.draw.formats import duration, listed, number, percent
 from dashboard.draw.page_views import MAX_PAIRS, sample_pairs, wavelength_text
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import MIN_GAP, separate
-from dashboard.ui.fields import Values
+from dashboard.ui.links import Values
 from pages import (
     masks as masks_page,
     mechanisms as mechanisms_page,

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.navigation import STEPS
 from dashboard.server.cache import store
-from dashboard.ui.fields import Field, Number, Options, Text, Toggle, Values
+from dashboard.ui.links import Field, Number, Options, Text, Toggle, Values
 from tests.cases import snapshot
 from tests.pages.app import (
     TIMES,
