@@ -558,7 +558,7 @@ def page() -> None:
         paragraph(
             "This is a public copy of the lab. Nobody else sees your runs, except where you give them a link: then "
             f"they can look at that run and copy it. You have {byte_size(now['megabytes'] * MB)} for runs, reports and "
-            f"data, and {now.uploads} uploads an hour of at most {byte_size(now.upload_megabytes * MB)}. "
+            f"data, and {now['uploads']} uploads an hour of at most {byte_size(now['upload_megabytes'] * MB)}. "
             f"All is deleted {now['hours']} h after your last visit and your last run: download what you want to keep. "
             f"{known}."
         )

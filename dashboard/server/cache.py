@@ -7,10 +7,12 @@ one bound, and creates values twice.
 
 import pickle
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
+from math import inf
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -26,9 +28,7 @@ class ByteLRUCache:
     used are evicted; the newest stays whatever its size.
     """
 
-    def __init__(
-        self, limits: Mapping[str, tuple[float, int]], max_bytes: float = float("inf")
-    ) -> None:
+    def __init__(self, limits: Mapping[str, tuple[float, int]], max_bytes: float = inf) -> None:
         self.limits, self.max_bytes = limits, max_bytes
         self._lock = threading.RLock()
         # Of each kind and key the value and its bytes, the latest used last.
@@ -134,6 +134,19 @@ def shared(function: Callable[..., T], *args: Hashable) -> T:
 def model(function: Callable[..., T], *args: Hashable) -> T:
     """A loaded model, shared; never change it. At most 1.6 GB, a third of memory, and 8 are kept."""
     return store().get("models", key_of(function, args), lambda: function(*args))
+
+
+_recent: dict[Any, tuple[float, Any]] = {}  # when each was computed, and its value
+
+
+def recent(seconds: float, function: Callable[..., T], *args: Hashable) -> T:
+    """function(*args) as it was at most so many seconds ago, for all sessions."""
+    key = key_of(function, args)
+    at, value = _recent.get(key, (-inf, None))
+    if time.monotonic() - at > seconds:
+        value = function(*args)
+        _recent[key] = time.monotonic(), value
+    return value  # type: ignore[return-value]
 
 
 def measurements(name: str, *args: Hashable) -> dict[Any, Any]:

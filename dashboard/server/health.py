@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
@@ -82,11 +81,10 @@ class Health:
 
 def health() -> Health:
     """The state at most FRESH seconds ago."""
-    return _health(runs_folder(), int(time.monotonic() / FRESH))
+    return cache.recent(FRESH, _health, runs_folder())
 
 
-@lru_cache(maxsize=1)
-def _health(folder: Path, _: int) -> Health:
+def _health(folder: Path) -> Health:
     from dashboard.server import people
 
     statuses = people.statuses()

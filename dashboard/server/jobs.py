@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from core.runs.runs import MAX_RUNS, Run, create_run, new_run
 from core.runs.store import take_over
 from core.training.config import RunConfig
 from dashboard.server import health, people
+from dashboard.server.cache import recent
 from dashboard.server.people import QueueFull
 
 KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
@@ -79,11 +79,11 @@ def place(run: Run) -> Place | None:
     """
     if run.status().state != "queued":
         return None
-    return _places(server_folder(), int(time.monotonic() / FRESH_SECONDS)).get(run)
+    known = recent(FRESH_SECONDS, _places, server_folder())
+    return (known if run in known else recent(-1.0, _places, server_folder())).get(run)
 
 
-@lru_cache(maxsize=1)
-def _places(_: Path, __: int) -> dict[Run, Place]:
+def _places(_: Path) -> dict[Run, Place]:
     return places(*queue(), max_workers())
 
 
@@ -160,7 +160,6 @@ _admission = (
     threading.Lock()
 )  # one start at a time, so that two tabs do not share the room for one run
 _watcher: threading.Thread | None = None
-_ticked: tuple[Path | None, float] = None, 0.0  # the folder that was updated last, and when
 
 
 def max_workers() -> int:
@@ -238,7 +237,7 @@ def stop(run: Run, how: str = "stop") -> None:
         run.request_stop(how)
         if run.status().state == "queued":
             run.set_status("paused" if how == "pause" else "stopped", "It had not begun.")
-            _places.cache_clear()
+            recent(-1.0, _places, server_folder())
 
 
 def resume(run: Run, **changes: Any) -> None:
@@ -301,15 +300,15 @@ def tick(fresh: float = 0.0) -> None:
 
     Nothing is done where any session did so less than `fresh` seconds ago: with many, each poll would read all runs.
     """
-    global _watcher, _ticked
-    if _ticked[0] == server_folder() and time.monotonic() - _ticked[1] < fresh:
-        return
+    recent(fresh, _tick_and_watch, server_folder())
+
+
+def _tick_and_watch(folder: Path) -> None:
+    global _watcher
     under_way = _tick()
-    _ticked = server_folder(), time.monotonic()
-    _places.cache_clear()
     with _lock:
         if under_way and (_watcher is None or not _watcher.is_alive()):
-            _watcher = threading.Thread(target=_watch, args=(server_folder(),), daemon=True)
+            _watcher = threading.Thread(target=_watch, args=(folder,), daemon=True)
             _watcher.start()
 
 

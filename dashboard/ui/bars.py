@@ -51,9 +51,8 @@ PART, MAKE = "lessons:part", "Make a lesson"  # the draft's place in the link of
 def controls_of(page: str) -> dict[str, str] | None:
     """The label of each control of a page, by key; two with the same label also say their key. None: not opened yet."""
     labels: dict[str, str] | None = st.session_state.get(CONTROLS, {}).get(page)
-    known = list((labels or {}).values())
     return labels and {
-        key: label if known.count(label) == 1 else f"{label} ({key})"
+        key: label if list(labels.values()).count(label) == 1 else f"{label} ({key})"
         for key, label in labels.items()
     }
 
@@ -228,7 +227,24 @@ def lesson_around(page: str) -> Iterator[None]:
         if lesson is None:
             yield
         else:
-            _introduce(lesson)
+            if lesson.hide:
+                classes = (
+                    f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in lesson.hide
+                )
+                st.html(f"<style>{','.join(classes)}{{display:none!important}}</style>")
+            with st.container(border=True, gap="small", key="lesson:text"):
+                with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                    st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")
+                    st.button(
+                        "End the lesson",
+                        key="lesson:end",
+                        type="tertiary",
+                        on_click=_end,
+                        help="The page stays open, with all its controls.",
+                    )
+                st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
+                if lesson.questions:
+                    st.caption(f"Questions below the page: {len(lesson.questions)}.")
             body = st.container()
             if lesson.questions:
                 with st.container(border=True, gap="small", key="lesson:questions"):
@@ -307,25 +323,6 @@ def _end() -> None:
     st.session_state.pop(ACTIVE, None)
     for name in (LINK, CODE):
         st.query_params.pop(name, None)
-
-
-def _introduce(lesson: Lesson) -> None:
-    if lesson.hide:
-        classes = (f".st-key-{re.sub(r'[^a-zA-Z0-9_-]', '-', name)}" for name in lesson.hide)
-        st.html(f"<style>{','.join(classes)}{{display:none!important}}</style>")
-    with st.container(border=True, gap="small", key="lesson:text"):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.markdown(f"**Lesson: {plain(lesson.title)}**", width="stretch")
-            st.button(
-                "End the lesson",
-                key="lesson:end",
-                type="tertiary",
-                on_click=_end,
-                help="The page stays open, with all its controls.",
-            )
-        st.markdown(teacher_markdown(lesson.text), width=TEXT_WIDTH)
-        if lesson.questions:
-            st.caption(f"Questions below the page: {len(lesson.questions)}.")
 
 
 TOUR_SENTENCE = "The cat chased a mouse"

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from core.interpret.trace import AttentionTrace
-from core.pretrained import ModelInputs, hub
+from core.pretrained import ModelInputs, answer, hub
 from core.pretrained.finetune import LAB, MINILM, TASKS, FineTuneConfig, Rows, parse
 from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.runs import Run
@@ -130,16 +130,12 @@ def readings(data: FineTuneData, text: str) -> tuple[AttentionTrace, AttentionTr
     ref = after(data)
     if ref is None or data.config is None:
         return None
-    first, second = (
-        reading_of(one, ModelInputs(text)).trace for one in (before(data.config.model), ref)
-    )
-    return first, second
+    inputs = ModelInputs(text)
+    return reading_of(before(data.config.model), inputs).trace, reading_of(ref, inputs).trace
 
 
 def labels(data: FineTuneData, text: str) -> list[tuple[str, float]]:
     """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
-    from core.pretrained import answer
-
     if (ref := after(data)) is None:
         return []
     tuned = load_model(ref)

@@ -94,7 +94,7 @@ def test_runs_that_no_worker_takes_are_a_503_and_a_busy_queue_is_not(monkeypatch
 
 def test_many_probes_read_the_folders_once(monkeypatch):
     monkeypatch.setattr(health, "FRESH", 60.0)
-    health._health.cache_clear()
+    cache._recent.clear()
     monkeypatch.setattr(people, "statuses", statuses := Mock(return_value=[]))
     assert [probe()[0] for _ in range(5)] == [200] * 5 and statuses.call_count == 1
 

@@ -527,9 +527,9 @@ def test_a_disk_that_can_only_be_read_is_said_in_words_by_every_page_button_and_
         assert not any("Errno" in page_text(page) for page in pages.values())
         with pytest.raises(ConfigError, match="can be read, but not written"):
             reading.put("a b\n" * 1000)
-        health._health.cache_clear()
+        health.cache._recent.clear()
         assert health.health().problem().startswith(said)
-        health._health.cache_clear()
+        health.cache._recent.clear()
 
     on_small_disk(tmp_path, SIZE, body)
 
