@@ -138,7 +138,6 @@ class Search:
     tree: Tree = field(default_factory=Tree)
     seconds: float = 0.0
     stopped: bool = False
-    read: bool = False  # whether the pick in the link was read
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def advance(self) -> bool:
@@ -188,22 +187,31 @@ class StepView:
     pretrained: Pretrained
     path: Sequence[int]
     step: int
-    tokens: Sequence[int]
-    names: Mapping[int, str]
     continuation: Continuation
-    trace: AttentionTrace
+    kind: Kind
 
-    @property
-    def kind(self) -> Kind:
-        return self.trace.maps[0].kind
+    @cached_property
+    def tokens(self) -> tuple[int, ...]:
+        return self.search.tree.tokens(self.path[-1])
+
+    @cached_property
+    def trace(self) -> AttentionTrace:
+        return self.continuation.trace.of(self.kind)
 
     @property
     def logits(self) -> Tensor:
         return self.continuation.logits[self.step]
 
-    @property
-    def settings(self) -> SearchSettings:
-        return self.search.controls.settings
+    @cached_property
+    def names(self) -> Mapping[int, str]:
+        """Of the tokens that were read, tried and written, and of the likeliest ones of each step."""
+        logits, start = self.continuation.logits, self.search.start
+        top = logits.topk(min(LIKELIEST, logits.shape[1])).indices.flatten().tolist()
+        candidates = (one.token for one in self.search.tree.candidates)
+        names = measurements(NAMES, self.search.controls.ref)  # those that any session has seen
+        seen = (*start.prompt.prefix_tokens, *self.tokens, *top, *candidates)
+        names |= token_names(self.pretrained, [one for one in seen if one not in names])
+        return names
 
     @property
     def keys(self) -> tuple[int, ...]:
@@ -215,33 +223,8 @@ class StepView:
 
     @cached_property
     def used(self) -> Tensor:
-        return step_probabilities(
-            self.pretrained,
-            self.search.start,
-            self.settings,
-            self.tokens[: self.step],
-            self.logits,
-        )
-
-
-def step_view(
-    search: Search,
-    pretrained: Pretrained,
-    path: Sequence[int],
-    step: int,
-    continuation: Continuation,
-    kind: Kind,
-) -> StepView:
-    tokens, logits = search.tree.tokens(path[-1]), continuation.logits
-    top = logits.topk(min(LIKELIEST, logits.shape[1])).indices.flatten().tolist()
-    candidates = (one.token for one in search.tree.candidates)
-    names = measurements(NAMES, search.controls.ref)  # those that any session has seen
-    seen = (*search.start.prompt.prefix_tokens, *tokens, *top, *candidates)
-    if missing := [one for one in seen if one not in names]:
-        names |= token_names(pretrained, missing)
-    return StepView(
-        search, pretrained, path, step, tokens, names, continuation, continuation.trace.of(kind)
-    )
+        settings, before = self.search.controls.settings, self.tokens[: self.step]
+        return step_probabilities(self.pretrained, self.search.start, settings, before, self.logits)
 
 
 # What the page computes as Python.
@@ -408,7 +391,7 @@ def caption(search: Search, visible: int, note: str | None) -> str:
 # The page Generate: the continuation of a text, step by step, and the attention of each new token.
 
 
-GOING, PICKED = "generate:going", "generate:picked"
+GOING = "generate:going"
 LINKED = "at"  # the query parameter of the pair of a candidate and a step
 
 STYLE = """<style>
@@ -475,7 +458,7 @@ def _progress(
     most = min(search.controls.settings.longest, search.start.room)
     result = score_continuation(pretrained, search.start, best.tokens)
     path, kind = search.tree.path(best.leaf), result.trace.kinds[0]
-    view = step_view(search, pretrained, path, len(best) - 1, result, kind)
+    view = StepView(search, pretrained, path, len(best) - 1, result, kind)
     layer, head = most_informative_head(view.trace, view.keys, view.tokens)
     with parts[0].container():
         st.progress(min(1.0, search.length / most), f"{search.length} of at most {most} tokens")
@@ -490,7 +473,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     begin(keeps_about=True)
     if not (hypotheses := search.outputs()):
         return
-    ref, tree = search.controls.ref, search.tree
+    ref, tree, settings = search.controls.ref, search.tree, search.controls.settings
     texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
     tokens = tree.tokens(path[-1])
@@ -500,7 +483,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     sentence = st.container()
     kinds = result.trace.kinds
     kind = FIELDS.draw("kind", into=HERE, kinds=kinds).kind if len(kinds) > 1 else kinds[0]
-    view = step_view(search, pretrained, path, step, result, kind)
+    view = StepView(search, pretrained, path, step, result, kind)
     usual = most_informative_head(view.trace, view.keys, view.tokens)
     linked, bad = read_pair("head", view.trace.shape)
     first = linked or current_head_of(ref, kind, view.trace.shape)
@@ -531,14 +514,14 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     with sentence:
         fact(token_fact(view.logits, view.tokens[step], view.names, step))
     fact(attention_fact(item, head, step, view.keys, view.tokens))
-    outputs_table(hypotheses, texts, view.settings.strategy == "sampling")
+    outputs_table(hypotheses, texts, settings.strategy == "sampling")
     with st.popover("As text", icon=":material/content_copy:"):
         st.code(
             study_of(decode_text, ref, tuple(view.tokens)) or "nothing",
             language=None,
             wrap_lines=True,
         )
-    if differ := outputs_fact(view.settings, hypotheses, texts):
+    if differ := outputs_fact(settings, hypotheses, texts):
         fact(differ)
     # The tree of all candidates; fewer of a step once there are so many steps
     ranks = 8 if search.length <= 40 else 4
@@ -548,18 +531,18 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
         path,
         f"{len(tree.candidates)} candidates; the best output is {texts[0] or 'nothing'}.",
         theme=theme(),
-        follow=st.session_state[PICKED] is not None,
+        follow=LINKED in st.query_params,
         key="generate:tree",
         on_pick=partial(pick_candidate, tuple(path), tree),
         step=step,
         ranks=ranks,
     )
-    st.latex(search_equation(view.settings, tree, path, step, f"{{{step + 1}}}"))
+    st.latex(search_equation(settings, tree, path, step, f"{{{step + 1}}}"))
     st.caption(
         plain(caption(search, len(tree_spots(tree, path, ranks)), view.continuation.note)),
         width=PROSE,
     )
-    sources(view.settings.strategy, key="generate:source-code")
+    sources(settings.strategy, key="generate:source-code")
 
 
 def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
@@ -588,7 +571,7 @@ def _matrix(view: StepView, layer: int, head: int) -> tuple[int, int]:
 def _likeliest(view: StepView) -> None:
     shares = {"model": view.logits.softmax(-1)}
     if float((view.used - shares["model"]).abs().max()) > 1e-6:
-        sampled = view.settings.strategy == "sampling"
+        sampled = view.search.controls.settings.strategy == "sampling"
         shares["drawn from" if sampled else "allowed"] = view.used
     likeliest(shares, view.names, view.tokens[view.step], view.step + 1, max_bars=LIKELIEST)
 
@@ -652,35 +635,31 @@ def step_strips(view: StepView, item: AttentionMap, head: int, theme: Theme) -> 
 
 # The session's search, and the picked output and step, which tree, timeline and link share.
 
+pick_step = partial(write_linked, "generate", LINKED)  # a pair of a candidate and a step
+
 
 def current_search(controls: Controls, pretrained: Pretrained) -> Search:
-    """The session's search for these controls: the running one, or a new one with nothing picked in it.
+    """The session's search for these controls: the running one, or a new one.
 
     PretrainedError when the model cannot continue these inputs.
     """
     search: Search | None = st.session_state.get(GOING)
     if search is None or search.controls != controls:
-        read = search is not None  # a link's pick belongs to the first search
         steps, tree = None, Tree()
         if (finished := measurements(FINISHED, controls).get("search")) is not None:
             start, tree = finished
         else:
             start = prepare_generation(pretrained, controls.inputs)
             steps = generate_steps(pretrained, start, controls.settings)
-        search = Search(controls, start, steps, tree, read=read)
-        st.session_state[GOING], st.session_state[PICKED] = search, None
+        search = st.session_state[GOING] = Search(controls, start, steps, tree)
     return search
 
 
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
-    """The picked path and its step, first read from the link, then written into it."""
-    if not search.read:
-        search.read, bounds = True, (len(search.tree.candidates), search.length)
-        st.session_state[PICKED], bad = read_pair(LINKED, bounds)
-        if bad:
-            st.warning(bad)
-    write_pair(LINKED, st.session_state[PICKED])
-    return picked_path(search.tree, hypotheses, st.session_state[PICKED])
+    """The picked path and its step, which the link holds for this search."""
+    bounds = len(search.tree.candidates), search.length
+    pick = read_linked("generate", LINKED, bounds, search.controls)
+    return picked_path(search.tree, hypotheses, pick_step(pick))
 
 
 def picked_path(
@@ -701,10 +680,8 @@ def pick_candidate(path: Sequence[int], tree: Tree) -> None:
     """Pick the step of the pressed candidate, on the current path if that contains it, else on its own."""
     candidate = st.session_state["generate:tree"].get("pick")
     if isinstance(candidate, int) and 0 <= candidate < len(tree.candidates):
-        st.session_state[PICKED] = (
-            path[-1] if candidate in path else candidate,
-            tree.candidates[candidate].step,
-        )
+        leaf = path[-1] if candidate in path else candidate
+        pick_step((leaf, tree.candidates[candidate].step))
 
 
 def timeline(
@@ -741,9 +718,7 @@ def timeline(
             1,
             len(path),
             key=name,
-            on_change=lambda: st.session_state.update(
-                {PICKED: (path[-1], st.session_state[name] - 1)}
-            ),
+            on_change=lambda: pick_step((path[-1], st.session_state[name] - 1)),
             format="step %d",
             label_visibility="collapsed",
             help="The token of the output that is shown.",
@@ -758,4 +733,4 @@ def _pick_output(tree: Tree, first: int) -> None:
     """Pick the step at which the chosen output parts from the best."""
     leaf, best = st.session_state["generate:output"], set(tree.path(first))
     own = [step for step, candidate in enumerate(tree.path(leaf)) if candidate not in best]
-    st.session_state[PICKED] = leaf, own[0] if own else 0
+    pick_step((leaf, own[0] if own else 0))
