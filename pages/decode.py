@@ -40,7 +40,6 @@ from core.tokens import token_text
 from dashboard.draw.grids import tiles
 from dashboard.draw.page_views import tree_spots, tree_view
 from dashboard.page import (
-    BOUND,
     HERE,
     PROSE,
     Cell,
@@ -49,6 +48,7 @@ from dashboard.page import (
     Number,
     Script,
     Select,
+    Text,
     Values,
     add_script,
     attention_view,
@@ -57,9 +57,7 @@ from dashboard.page import (
     fact,
     forget_other_runs,
     fragment,
-    link_value,
     number,
-    one_of,
     percent,
     plain,
     room,
@@ -98,6 +96,29 @@ EXAMPLES = {
 FIELDS = Fields(
     "decode",
     **search_fields("Beam", 16, 0.0, (20, 100)),
+    step=Select(
+        "Trained for",
+        lambda values: values.run.checkpoint_steps(),
+        lambda values: values.run.default_step(),
+        text="{:,} steps".format,
+        key=lambda values: f"step:{values.run.id}",
+        when=lambda values: len(values.run.checkpoint_steps()) > 1,
+        hidden=True,
+        help="The training step of the weights.",
+    ),
+    place=Select(
+        "Held-out source",
+        lambda values: {
+            at: f"{at}: {' '.join(values.task.display_tokens(one)[1])}"
+            for at, one in enumerate(values.examples)
+        },
+        hidden=True,
+        help="Its number and its target.",
+    ),
+    source=Text(
+        lambda values: "Source" if values.task.form == "pairs" else "Text to continue",
+        help="What the model reads; you can type your own.",
+    ),
     longest=Number(
         "Most tokens",
         lambda values: most_tokens(values)[1],
@@ -185,57 +206,25 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
     )
     source_cell, other, rest = st.columns([0.72, 0.14, 0.14], vertical_alignment="bottom")
     with rest.popover("More", icon=":material/tune:", width="stretch"):
-        checkpoint = _step(run)
+        step = FIELDS.draw("step", into=HERE, run=run).step
+        checkpoint = Checkpoint.of(run, step or run.checkpoint_steps()[0])
         task = load(checkpoint)[1]
         settings = draw_search(FIELDS, way, first, HERE, task=task)
     source = _source(checkpoint, task, source_cell, other)
     return Values(run=run, checkpoint=checkpoint, source=source, settings=settings)
 
 
-def _step(run: Run) -> Checkpoint:
-    steps = run.checkpoint_steps()
-    if len(steps) == 1:
-        return Checkpoint.of(run, steps[0])
-    step_key, usual = f"decode:step:{run.id}", run.default_step()
-    link_value(step_key, usual, one_of(steps))
-    step = st.selectbox(
-        "Trained for",
-        steps,
-        steps.index(usual),
-        key=step_key,
-        persist_state="session",
-        format_func=lambda step: f"{step:,} steps",
-        help="The training step of the weights.",
-    )
-    return Checkpoint.of(run, step)
-
-
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
     examples, path = task.held_out(HELD_OUT), f"{checkpoint.path}"
     if task.input != "tokens":
-        link_value(key("place"), 0, one_of(range(len(examples))))
-        return int(
-            cell.selectbox(
-                "Held-out source",
-                range(len(examples)),
-                key=key("place"),
-                persist_state="session",
-                format_func=lambda i: f"{i}: {' '.join(task.display_tokens(examples[i])[1])}",
-                help="Its number and its target.",
-            )
-        )
+        return int(FIELDS.draw("place", into=cell, examples=examples, task=task).place)
     if st.session_state.get(SOURCE_OF) != path:
         if SOURCE_OF in st.session_state or "decode:source" not in st.query_params:
             st.session_state["decode:source"] = source_text(
                 task, examples[study(default_example, checkpoint)]
             )
         st.session_state[SOURCE_OF] = path
-    typed = cell.text_input(
-        "Source" if task.form == "pairs" else "Text to continue",
-        key="decode:source",
-        **BOUND,
-        help="What the model reads; you can type your own.",
-    )
+    typed = FIELDS.draw("source", into=cell, task=task).source
 
     def another() -> None:
         texts = [source_text(task, example) for example in examples]
@@ -251,7 +240,7 @@ def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str |
         on_click=another,
         width="stretch",
     )
-    return typed or ""
+    return str(typed)
 
 
 # What the page computes as Python.
