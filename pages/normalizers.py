@@ -13,6 +13,7 @@ import streamlit as st
 from core.attention import AXES, Choice, entry
 from core.attention.basics import Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
+from core.entries import refuse_if
 from core.studies.normalizers import (
     SWEEP,
     RowWeights,
@@ -51,6 +52,7 @@ from dashboard.page import (
     fragment,
     latex,
     latex_signed as signed,
+    lower_name,
     name,
     number,
     plain,
@@ -145,6 +147,13 @@ FIELDS = Fields(
 )
 
 
+def own_widgets(normalizer: str) -> dict[str, str]:
+    """The parameters of a normalizer that have a field of this page."""
+    names = {param.key for param in entry("normalizer", normalizer).params}
+    fields = {TEMPERATURE: TEMPERATURE} if TEMPERATURE in names else {}
+    return fields | {"start": "sink"} if normalizer == SINK.key else fields
+
+
 def draw_controls() -> Values | None:
     """Draw the controls; None, with the error on the page, when the scores cannot be read.
 
@@ -169,21 +178,16 @@ def draw_controls() -> Values | None:
     picture = st.container()
     with settings_panel("Choose normalizers"):
         chosen = FIELDS.draw("curves", "sink", into=HERE)
-        # what has a control of its own
-        params_panel(
-            "normalizer",
-            key=key("params"),
-            exclude=lambda name: (TEMPERATURE, "start") if name == SINK.key else (TEMPERATURE,),
+        params_panel("normalizer", key=key("params"), exclude=lambda name: (*own_widgets(name),))
+    shared = values | chosen
+    choices = [
+        Choice.of(
+            item.key,
+            **params_in_session(item, key=key("params"))
+            | {name: shared[field] for name, field in own_widgets(item.key).items()},
         )
-    choices = []
-    for item in AXES["normalizer"]:
-        # the values of its own widgets, and those in the row
-        params = params_in_session(item, key=key("params"))
-        if item.key == SINK.key:
-            params["start"] = chosen.sink
-        if any(param.key == TEMPERATURE for param in item.params):
-            params[TEMPERATURE] = values.temperature
-        choices.append(Choice.of(item.key, **params))
+        for item in AXES["normalizer"]
+    ]
     return Values(
         values,
         scores=scores,
@@ -199,28 +203,30 @@ def draw_controls() -> Values | None:
 
 
 def parse(text: str) -> Scores:
-    """Numbers separated by commas, x for a masked key; ValueError names the first that is neither."""
+    """Numbers separated by commas, x for a masked key; ConfigError names the first that is neither."""
     parts = [part.strip() for part in text.replace("−", "-").split(",")]
     if not parts[-1]:
         parts.pop()  # a comma at the end is a list that is still being typed
-    if not parts:
-        raise ValueError(
-            f"There is no score here. Type numbers with commas between them; {MASKED} masks a key."
-        )
-    if len(parts) > MAX_SCORES:
-        raise ValueError(f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.")
+    refuse_if(
+        not parts,
+        f"There is no score here. Type numbers with commas between them; {MASKED} masks a key.",
+    )
+    refuse_if(
+        len(parts) > MAX_SCORES,
+        f"There are {len(parts)} scores; this page draws at most {MAX_SCORES}.",
+    )
     scores: list[float | None] = []
     for index, part in enumerate(parts):
         try:
             score = None if part.lower() == MASKED else float(part)
         except ValueError:
             score = math.nan
-        if score is not None and not abs(score) <= LARGEST:
-            quoted = f"“{part[:20]}”" if part else "empty"
-            raise ValueError(
-                f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
-                f"write numbers with commas between them, and {MASKED} for a masked key."
-            )
+        quoted = f"“{part[:20]}”" if part else "empty"
+        refuse_if(
+            score is not None and not abs(score) <= LARGEST,
+            f"Score {index}, {quoted}, is not a number from −{LARGEST:,.0f} to {LARGEST:,.0f}; "
+            f"write numbers with commas between them, and {MASKED} for a masked key.",
+        )
         scores.append(score)
     return tuple(scores)
 
@@ -339,8 +345,11 @@ def figure(
         f"<span class='{'pick' if at == picked else ''}'>{escape(name)}</span>"
         for at, name in enumerate(names)
     )
-    fits = len(names) <= MAX_PILLS + 1
-    below = f'<div class="names" aria-hidden="true">{under}</div>' if fits else ""
+    below = (
+        f'<div class="names" aria-hidden="true">{under}</div>'
+        if len(names) <= MAX_PILLS + 1
+        else ""
+    )
     description = escape(f"{title}: {', '.join(parts)}; {foot}")
     return (
         f'<div class="figure" role="img" aria-label="{description}">'
@@ -362,7 +371,7 @@ alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
 """
 
 
-def script(controls: Values, rows: Sequence[RowWeights], names: Sequence[str]) -> Script:
+def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
     row = f"""
 from core.attention import Choice
 from core.studies.normalizers import normalize_row
@@ -374,7 +383,7 @@ weights = {{choice.key: normalize_row(choice, scores, factor).weights for choice
 for key, each in weights.items():
     print(key, dict(zip(names, each.tolist())), "to no key:", 1 - each.sum())
 """
-    picked = [choice for choice in controls.choices if choice.key in names]
+    picked = [choice for choice in controls.choices if choice.key in controls.shown]
     curves = f"""
 from core.studies.normalizers import sweep
 
@@ -433,18 +442,14 @@ def snippet(choice: Choice, scores: Scores) -> str:
 
 
 def label(row: RowWeights, first: bool = True) -> str:
-    text = entry("normalizer", row.key).name
-    return plain(text if first else text[0].lower() + text[1:])
+    return plain(NAMES[row.key] if first else lower_name(NAMES[row.key]))
 
 
 def equation(row: RowWeights, names: Sequence[str], j: int, colour: str) -> tuple[str, ...]:
-    weight = float(row.weights[j])
-    live = numbers(row, j)
     left = coloured(rf"w_{{{name(names[j], j)}}}", colour)
-    result = coloured(rf"\mathbf{{{latex(weight)}}}", colour)
-    return entry(
-        "normalizer", row.key
-    ).latex, f"{left} = {live} = {result}" if live else f"{left} = {result}"
+    result = coloured(rf"\mathbf{{{latex(float(row.weights[j]))}}}", colour)
+    live = " = ".join(filter(None, (left, numbers(row, j), result)))
+    return entry("normalizer", row.key).latex, live
 
 
 def numbers(row: RowWeights, j: int) -> str:
@@ -486,14 +491,11 @@ def page() -> None:
 def adopt(built: Built) -> None:
     """Draw the normalizer that was built elsewhere first, and write its equation."""
     choice = built.get("normalizer", Choice(BASELINE))
-    own = {TEMPERATURE: key(TEMPERATURE)} | (
-        {"start": key("sink")} if choice.key == SINK.key else {}
-    )
+    own, shown = own_widgets(choice.key), dict.fromkeys([choice.key, *USUAL])
     st.session_state.update(
-        {own.get(name, key(f"params:{choice.key}:{name}")): value for name, value in choice.params}
+        {key(own.get(name, f"params:{choice.key}:{name}")): value for name, value in choice.params}
+        | {key("equation"): choice.key, key("curves"): list(shown)[:MAX_CURVES]}
     )
-    shown = dict.fromkeys([choice.key, *USUAL])
-    st.session_state.update({key("equation"): choice.key, key("curves"): list(shown)[:MAX_CURVES]})
 
 
 @fragment
@@ -566,16 +568,12 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
         caption="What each normalizer's weights measure",
         markers=False,
     )
-    where = (
-        "You typed these scores."
-        if controls.own
-        else (
-            f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
-            "head dimension 16 and seed 126."
-        )
+    given = (
+        f"These are the scaled dot-product scores of the query {plain(example()[1])}, with "
+        "head dimension 16 and seed 126."
     )
-    factor = controls.factor
-    times = f" They are multiplied by {factor:g} first." if factor != 1 else ""
+    where = "You typed these scores." if controls.own else given
+    times = f" They are multiplied by {controls.factor:g} first." if controls.factor != 1 else ""
     hard = [label(each) for each in rows if each.learning and isinstance(each.normalizer, Hard)]
     borrowed = f" {' and '.join(hard)} trains with the gradient of softmax: its own is zero."
     caption(
@@ -587,34 +585,27 @@ def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
 
 def curves(controls: Values, rows: Sequence[RowWeights]) -> None:
     st.markdown("## Weight against score")
-    names = controls.shown
-    add_script(partial(script, controls, rows, names))
+    add_script(partial(script, controls, rows))
     series = [
         Curve(
             NAMES[choice.key],
             cached(sweep, choice, controls.scores, controls.factor, controls.picked),
         )
         for choice in controls.choices
-        if choice.key in names
+        if choice.key in controls.shown
     ]
     if not series:
         st.info("Pick a normalizer to see its curve.", icon=":material/show_chart:")
         return
     score = controls.scaled[controls.picked]
     rule = None if score is None or abs(score) > SWEEP[-1] else score
-    chart = fixed_chart(
-        [curve.name for curve in series],
-        "score of this key",
-        float(SWEEP[0]),
-        float(SWEEP[-1]),
-        Ink.of(theme()),
-    )
+    names, ends = [curve.name for curve in series], (float(SWEEP[0]), float(SWEEP[-1]))
     st.markdown(
         f"**Weight of {plain(controls.names[controls.picked])}**, while the other scores stay the same"
     )
     draw_chart(
         st,
-        chart,
+        fixed_chart(names, "score of this key", *ends, Ink.of(theme())),
         curve_table(series, rule),
         theme=None,
         key=key("chart"),

@@ -1,7 +1,8 @@
 """Scores: every way in which a query can meet a key, on the same queries and keys."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -43,6 +44,7 @@ from dashboard.page import (
     fragment,
     latex,
     latex_signed as signed,
+    lower_name,
     multiples,
     name,
     number,
@@ -223,8 +225,7 @@ def snippet(choice: Choice, dims: int) -> str:
 
 
 def lower(each: study.ScoreMaps) -> str:
-    text = entry("score", each.key).name
-    return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
+    return plain(lower_name(entry("score", each.key).name))
 
 
 def equation(
@@ -302,18 +303,17 @@ def adopt(built: Built) -> None:
 
 @fragment
 def explore() -> None:
-    # Plug-ins that fail are left out; a note says which, and why.
     values = FIELDS.draw("tokens", "dims", "stretch", "show")
-    cut = tokenize(values.tokens, 64)
+    cut, picture = tokenize(values.tokens, 64), st.container()
     # under the maps, and before them in this run, as it has what they are drawn from
-    picture, why = st.container(), {}
     with settings_panel("Settings that only some scores have"):
         params_panel("score", key=key("params"))
-    for item in AXES["score"]:
-        choice = Choice.of(item.key, **params_in_session(item, key=key("params")))
-        why[choice] = cached(
-            study.failure, choice, cut.tokens or ("a",), values.dims, SEED, values.stretch
-        )
+    choices = [
+        Choice.of(item.key, **params_in_session(item, key=key("params"))) for item in AXES["score"]
+    ]
+    # Plug-ins that fail are left out; a note says which, and why.
+    same = cut.tokens or ("a",), values.dims, SEED, values.stretch
+    why = {choice: cached(study.failure, choice, *same) for choice in choices}
     controls = Values(
         values,
         tokens=cut.tokens,
@@ -332,39 +332,38 @@ def explore() -> None:
     # request
     st.markdown("## What each score costs and what it can express")
     repetition, saved = st.session_state.get(key("again"), 0), cached(study.load_measurement)
-    choices = tuple(Choice(choice.key) for choice in controls.choices)
+    plain_choices = tuple(Choice(choice.key) for choice in controls.choices)
     scores = [
-        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0) for choice in choices
+        shared(study.score_maps, choice, ("a",), controls.dims, SEED, 1.0)
+        for choice in plain_choices
     ]
-    properties = [cached(score_properties, choice, SEED) for choice in choices]
-    times = saved.of(choices)
+    properties = [cached(score_properties, choice, SEED) for choice in plain_choices]
+    times = saved.of(plain_choices)
     indices = range(len(scores))
     widest = max(indices, key=lambda at: properties[at].rank)
     seconds = [0.0 if time is None else time.seconds for time in times]
     slowest = max(indices, key=seconds.__getitem__)
     dot = next((at for at in indices if scores[at].key == BASELINE), 0)
-    names = [plain(entry("score", each.key).name) for each in scores]
     fact(
-        f"{names[slowest]} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
+        f"{plain(entry('score', scores[slowest].key).name)} takes **{number(seconds[slowest] / seconds[dot])} ×** as long as "
         f"{lower(scores[dot])} (measured on {saved.date}). With {PROBE_DIMS} dimensions its matrix of "
         f"scores has rank {properties[slowest].rank}. The highest rank is **{properties[widest].rank}** "
         f"({lower(scores[widest])}); {lower(scores[dot])} reaches {properties[dot].rank}."
     )
     if repetition:
         with st.spinner("Measuring each score, about a second", show_time=False):
-            times = cached(study.timings, choices, repetition)
+            times = cached(study.timings, plain_choices, repetition)
     table(
         HEAD,
         rows(scores, properties, times),
         caption="Cost and properties of each score",
         left=2,
     )
-    measured = None if repetition else saved
     size = study.TIMED_WIDTH // study.TIMED_HEADS
     where = (
-        f"saved on {measured.date}, {measured.machine}"
-        if measured
-        else f"measured on this machine, {torch.get_num_threads()} threads"
+        f"measured on this machine, {torch.get_num_threads()} threads"
+        if repetition
+        else f"saved on {saved.date}, {saved.machine}"
     )
     caption(
         f"Parameters: learned numbers of the score at head size D = {controls.dims}. Time: of a forward and a backward "
@@ -428,12 +427,10 @@ def show(controls: Values) -> None:
     )
 
 
-def score_maps(controls: Values) -> list[study.ScoreMaps]:
-    return [shared(study.score_maps, *_arguments(controls, choice)) for choice in controls.choices]
-
-
-def _arguments(controls: Values, choice: Choice) -> tuple[Hashable, ...]:
-    return choice, controls.tokens, controls.dims, SEED, controls.stretch
+def score_maps(controls: Values, stored: Callable[..., Any] = shared) -> list[Any]:
+    """The maps of every score; with `remembered`, whether each is known."""
+    same = controls.tokens, controls.dims, SEED, controls.stretch
+    return [stored(study.score_maps, choice, *same) for choice in controls.choices]
 
 
 def stretches(controls: Values) -> list[Values]:
@@ -453,9 +450,7 @@ def frames(controls: Values) -> list[list[Tile]]:
     """The tiles at every length of the queries, for weights; none until all are computed."""
     others = stretches(controls)
     if controls.show != "weights" or not all(
-        remembered(study.score_maps, *_arguments(other, choice))
-        for other in others
-        for choice in other.choices
+        known for other in others for known in score_maps(other, remembered)
     ):
         return []
     return [
@@ -500,12 +495,13 @@ def maps(scores: Sequence[study.ScoreMaps], controls: Values, query: int) -> tup
 
 def tile(each: study.ScoreMaps, marker: int, show: str, largest: float) -> Tile:
     """One score's map: its weights, or its scores on the common scale ± `largest` or on its own."""
-    name, largest_here = entry("score", each.key).name, float(np.abs(each.scores).max())
-    note = f"± {number(largest_here)}" if show == "own" else rule(each)
+    name, note = entry("score", each.key).name, rule(each)
     if show == "weights":
         return Tile(name, note, each.weights, marker=marker)
-    span = (largest_here if show == "own" else largest) or 1.0
-    return Tile(name, note, each.scores, marker=marker, span=(-span, span))
+    if show == "own":
+        largest = float(np.abs(each.scores).max())
+        note = f"± {number(largest)}"
+    return Tile(name, note, each.scores, marker=marker, span=(-(largest or 1.0), largest or 1.0))
 
 
 def sources(controls: Values) -> None:
