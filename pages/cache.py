@@ -204,7 +204,12 @@ alt.Chart(pd.DataFrame([{"token": at, "name": name, "ms": 1000 * second} for nam
 
 def steps(prompt: str, result: study.Decoding, step: int, head: tuple[int, int]) -> Script:
     layer, at = head
-    code = f"""
+    return Script(
+        (
+            Cell(
+                "What each step of decoding computes, reads and stores: the queries, the cache, "
+                "the weights of the new token.",
+                f"""
 from core.studies.cache import decode_steps
 
 decoding = decode_steps({source_of(prompt)})
@@ -213,14 +218,11 @@ weights = decoding.weights  # (L, H, S) of each step, of its last token
 for step, counts in enumerate(decoding.counts):  # step 0 reads the prompt, each later one the token before
     print(decoding.tokens[decoding.last(step)], "computed", counts.computed["q"], "stored", counts.stored)
 picked = weights[{step}][{layer}, {at}]
-"""
-    values = {name: result.vectors[name] for name in study.NAMES} | {
-        f"weights[{index}]": each for index, each in enumerate(result.weights)
-    }
-    text = "What each step of decoding computes, reads and stores: the queries, the cache, the weights of the new token."
-    return Script(
-        (Cell(text, code),),
-        values
+""",
+            ),
+        ),
+        {name: result.vectors[name] for name in study.NAMES}
+        | {f"weights[{index}]": each for index, each in enumerate(result.weights)}
         | {
             "picked": result.weights[step][head],
             "[each.computed['q'] for each in decoding.counts]": np.array(
@@ -231,7 +233,12 @@ picked = weights[{step}][{layer}, {at}]
 
 
 def race(name: str, count: int, pair: study.Pair) -> Script:
-    code = f"""
+    return Script(
+        (
+            Cell(
+                "The same tokens with and without the cache, and the saved time of each step "
+                "(`make cache` measures it again).",
+                f"""
 import json
 
 from core.models.decoding import write
@@ -244,10 +251,11 @@ print("the same tokens:", cached == whole)
 saved = json.loads(lab_path("core/studies/data/cache.json").read_text("utf-8"))["pairs"][{name!r}]
 seconds = {{"without": saved["whole"]["seconds"][:{count}], "with cache": saved["cached"]["seconds"][:{count}]}}
 print("without the cache", sum(seconds["without"]) / sum(seconds["with cache"]), "times as long")
-"""
-    text = "The same tokens with and without the cache, and the saved time of each step (`make cache` measures it again)."
-    return Script(
-        (Cell(text, code, DRAW_RACE, "cache:seconds"),),
+""",
+                DRAW_RACE,
+                "cache:seconds",
+            ),
+        ),
         {
             "cached": np.array(pair.cached.tokens[:count]),
             "whole": np.array(pair.whole.tokens[:count]),
@@ -298,15 +306,19 @@ alt.Chart(pd.DataFrame([{{"tokens": length, "bytes": size, "name": name}} for na
 
 
 def pages(result: study.Paging) -> Script:
-    code = f"""
+    return Script(
+        (
+            Cell(
+                "Several sequences in pages: the share of memory that holds no token.",
+                f"""
 from core.studies.cache import paging
 
 pages = paging({source_of(result.lengths)}, {result.size})
 paged, reserved = pages.paged, pages.reserved  # places
 print("empty in pages", pages.wasted(paged), "with room for the longest", pages.wasted(reserved))
-"""
-    return Script(
-        (Cell("Several sequences in pages: the share of memory that holds no token.", code),),
+""",
+            ),
+        ),
         {"paged": np.array(result.paged), "reserved": np.array(result.reserved)},
     )
 
@@ -401,13 +413,12 @@ def draw_race() -> None:
     saved = cached(study.load_measurement)
     where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
     pair = saved.pairs[name]
-    pressed = st.button(
+    if st.button(
         "Measure on this machine",
         icon=":material/timer:",
         key=key("measure"),
         help=f"Writes the tokens both ways, at most {study.LIMIT:g} s.",
-    )
-    if pressed:
+    ):
         with st.spinner("Writing both ways"), one_thread():
             st.session_state[MEASURED] = (name, count), study.measure(name, count)
     if st.session_state.get(MEASURED, (None,))[0] == (name, count):

@@ -211,16 +211,6 @@ alt.Chart(pd.DataFrame(rows, columns=["model", "tokens", "bytes"])).mark_line(po
 def script(values: Values) -> Script:
     one, tokens = card(values.model), read(card(values.model))
     length = min(LONG, one.longest or LONG)
-    code = f"""
-from core.models.cards import card
-
-one = card({one.key!r})
-for layer, count in one.distinct.items():
-    print(count, "×", layer.kind)
-parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # FLOPs of a token that reads {tokens:,}
-cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  # bytes of a token, of {length:,} tokens
-print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
-"""
     drawn = curves((values.model, *values.compared))
     results = {
         "parameters": np.array(one.parameters),
@@ -230,16 +220,36 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
         "size": np.array(one.cache_bytes(length) if one.stores else 0),
     }
     text = "The layers of one published model, its parameters, its cache, and the FLOPs of a token."
-    cells = [Cell(text, code)]
+    cells = [
+        Cell(
+            text,
+            f"""
+from core.models.cards import card
+
+one = card({one.key!r})
+for layer, count in one.distinct.items():
+    print(count, "×", layer.kind)
+parameters, active, flops = one.parameters, one.active, one.flops({tokens})  # FLOPs of a token that reads {tokens:,}
+cached, size = one.token_bytes, one.cache_bytes({length}) if one.stores else 0  # bytes of a token, of {length:,} tokens
+print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}} FLOPs, {{size:,}} bytes")
+""",
+        )
+    ]
     if not drawn:
         return Script(tuple(cells), results)
-    caches = f"""
+    text = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
+    cells.append(
+        Cell(
+            text,
+            f"""
 from core.models.cards import curves
 
 sizes = curves({source_of((values.model, *values.compared))})  # (tokens, bytes) of each model
-"""
-    text = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
-    cells.append(Cell(text, caches, DRAW, "cards:sizes"))
+""",
+            DRAW,
+            "cards:sizes",
+        )
+    )
     sizes = {f"sizes[{name!r}]": np.array(points) for name, points in drawn.items()}
     return Script(tuple(cells), results | sizes)
 

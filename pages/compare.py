@@ -352,8 +352,9 @@ def with_parameter(controls: study.Comparison, name: str, value: Any) -> study.C
             numbers[0] > WIDEST or numbers[1] > MAX_HEADS,
             f"sizes = {value}; expected d_model up to {WIDEST} and at most {MAX_HEADS} heads.",
         )
-        sizes = dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
-        return replace(controls, **sizes)
+        return replace(
+            controls, **dict(zip(("d_model", "num_heads", "head"), numbers, strict=True))
+        )
     refuse_if(
         name == "minus" and (max(numbers) > last or len({*numbers}) < 2),
         f"minus = {value}; expected two different mechanisms from 0 to {last}.",
@@ -573,8 +574,11 @@ def addable() -> dict[str, str]:
         for item in entries
         if item.key not in COMPOSITIONS and item.key != getattr(PLAIN, axis).key
     }
-    presets = {f"preset={item.key}": item.name for item in PRESETS}
-    return {"": "Dot product, unchanged", **presets, **singles}
+    return {
+        "": "Dot product, unchanged",
+        **{f"preset={item.key}": item.name for item in PRESETS},
+        **singles,
+    }
 
 
 def mechanism_of(option: str, sizes: tuple[int, int]) -> AttentionConfig:
@@ -630,9 +634,12 @@ def _reorder(order: Sequence[int]) -> None:
     controls = st.session_state[CONTROLS]
     minus = [order.index(old) if old in order else None for old in controls.minus]
     free = [index for index in range(len(order)) if index not in minus]
-    pair = tuple(free.pop(0) if index is None else index for index in minus)
     store_controls(
-        replace(controls, mechanisms=tuple(controls.mechanisms[old] for old in order), minus=pair)
+        replace(
+            controls,
+            mechanisms=tuple(controls.mechanisms[old] for old in order),
+            minus=tuple(free.pop(0) if index is None else index for index in minus),
+        )
     )
 
 
@@ -640,19 +647,26 @@ def _reorder(order: Sequence[int]) -> None:
 def _dialog(controls: study.Comparison, index: int) -> None:
     start = controls.mechanisms[index]
     st.markdown(f"It starts as **{plain(name_of(start))}**. Change any of the six axes.")
-    axes = tuple(axis for axis in AXES if controls.seeded or axis != "projection")
     try:
         start = controls.sized(start)
     except ConfigError as error:
         st.warning(plain(str(error)))
         start = AttentionConfig(*controls.sizes)
-    config = mechanism(f"compare:edit:{st.session_state[EDITS]}", start, axes=axes)
+    config = mechanism(
+        f"compare:edit:{st.session_state[EDITS]}",
+        start,
+        axes=tuple(axis for axis in AXES if controls.seeded or axis != "projection"),
+    )
 
     def put() -> None:
         before = st.session_state[CONTROLS]
         set_built("compare", {axis: getattr(config, axis) for axis in AXES})
-        mechanisms = (*before.mechanisms[:index], config, *before.mechanisms[index + 1 :])
-        store_controls(replace(before, mechanisms=mechanisms))
+        store_controls(
+            replace(
+                before,
+                mechanisms=(*before.mechanisms[:index], config, *before.mechanisms[index + 1 :]),
+            )
+        )
 
     if st.button(
         "Compare this", type="primary", disabled=config is None, key="compare:take", on_click=put
@@ -675,31 +689,6 @@ def script(
     call = "compare" if controls.seeded else "compare_pretrained"
     model = "" if controls.seeded else "load_minilm(), "
     load = "" if controls.seeded else "from core.pretrained import load_minilm\n"
-    maps = f"""
-{attention_import(made)}
-{load}from core.studies.compare import Comparison, {call}
-
-names = {source_of([names[index] for index in drawn])}
-comparison = {made}
-maps = {call}({model}comparison)
-tokens = maps.tokens.names
-weights = {{name: each.weights for name, each in zip(names, maps.results)}}  # (T, T) of the drawn head
-{difference}"""
-    costs = f"""
-from core.interpret.trace import entropy, mean_distance
-from core.attention.cost import closed_form_cost
-
-measures = {{name: (float(entropy(each[None]).mean()), float(mean_distance(each[None])[0]))
-            for name, each in weights.items()}}
-costs = {{name: closed_form_cost(config, {controls.length}) for name, config in zip(names, comparison.mechanisms)}}
-for name, cost in costs.items():
-    print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
-"""
-    draw = """
-from core.show import show_maps
-
-show_maps(weights, tokens, tokens)
-"""
     shown = np.stack([results[index].weights for index in drawn])
     known = [closed_form_cost(config, controls.length) for config in configs]
     values = {
@@ -718,14 +707,36 @@ show_maps(weights, tokens, tokens)
             Cell(
                 "The same head under every mechanism, of layers with seeded weights or with MiniLM's own queries and "
                 "keys:\nits weights, and the difference of two.",
-                maps,
-                draw,
+                f"""
+{attention_import(made)}
+{load}from core.studies.compare import Comparison, {call}
+
+names = {source_of([names[index] for index in drawn])}
+comparison = {made}
+maps = {call}({model}comparison)
+tokens = maps.tokens.names
+weights = {{name: each.weights for name, each in zip(names, maps.results)}}  # (T, T) of the drawn head
+{difference}""",
+                """
+from core.show import show_maps
+
+show_maps(weights, tokens, tokens)
+""",
                 "compare:maps",
             ),
             Cell(
                 "Entropy (nats) and distance (tokens) of each map, and what each mechanism costs.\n"
                 f"core.attention.cost.race(configs, [{controls.length}]) measures time and memory here.",
-                costs,
+                f"""
+from core.interpret.trace import entropy, mean_distance
+from core.attention.cost import closed_form_cost
+
+measures = {{name: (float(entropy(each[None]).mean()), float(mean_distance(each[None])[0]))
+            for name, each in weights.items()}}
+costs = {{name: closed_form_cost(config, {controls.length}) for name, config in zip(names, comparison.mechanisms)}}
+for name, cost in costs.items():
+    print(name, *measures[name], f"{{cost.parameters:,}} parameters, {{cost.flops:,.0f}} FLOPs")
+""",
             ),
         ),
         values,
@@ -773,8 +784,14 @@ def page() -> None:
         )
     for sentence in errors:
         st.warning(sentence)
-    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
-    WIDGETS.draw("source", "minuend", "subtrahend", into=grid, names=names, now=controls)
+    WIDGETS.draw(
+        "source",
+        "minuend",
+        "subtrahend",
+        into=st.grid(6, min_column_width=120, vertical_alignment="bottom"),
+        names=names,
+        now=controls,
+    )
     maps = _compute_maps(controls)
     measure = None
     if maps is None:
@@ -825,8 +842,13 @@ def _draw_result(
     tiles = {}  # a mechanism's map under its name and rule, with its index as marker
     for index, each in enumerate(results):
         if not each.error:
-            note = "implied · " * each.implied + heading_note(controls.mechanisms[index])
-            tiles[index] = Tile(names[index], note, each.weights, each.mask, index)
+            tiles[index] = Tile(
+                names[index],
+                "implied · " * each.implied + heading_note(controls.mechanisms[index]),
+                each.weights,
+                each.mask,
+                index,
+            )
     measure = None
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one
@@ -847,8 +869,9 @@ def _draw_result(
         _difference(controls, results, names, tokens, cell, tiles)
         measure = cost_table(controls, names, results)
         labels = [names[index] for index in tiles]
-        conditions = caption_text(controls, tokens, [results[index] for index in tiles], labels)
-        caption(conditions, width=PROSE)
+        caption(
+            caption_text(controls, tokens, [results[index] for index in tiles], labels), width=PROSE
+        )
         details(
             "Equations with their numbers, papers and the code that just ran",
             partial(sources, controls, names, results, tokens, cell),
@@ -936,14 +959,15 @@ def cost_table(
         return [done.get((config, controls.length)) if config else None for config in configs]
 
     def draw() -> None:
-        rows = [
-            row(*each, first)
-            for each in zip(names, results, closed, range(len(names)), measured(), strict=True)
-        ]
         with table_slot.container():
             table(
                 ("mechanism", "entropy", "distance", "time", "memory", "FLOPs", "parameters"),
-                rows,
+                [
+                    row(*each, first)
+                    for each in zip(
+                        names, results, closed, range(len(names)), measured(), strict=True
+                    )
+                ],
                 caption="Entropy, distance, time, memory, FLOPs and parameters of each mechanism",
             )
 

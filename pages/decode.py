@@ -210,8 +210,12 @@ def draw_controls(runs: Mapping[str, Run], run: Run) -> Values:
         checkpoint = Checkpoint.of(run, step or run.checkpoint_steps()[0])
         task = load(checkpoint)[1]
         settings = draw_search(FIELDS, way, first, HERE, task=task)
-    source = _source(checkpoint, task, source_cell, other)
-    return Values(run=run, checkpoint=checkpoint, source=source, settings=settings)
+    return Values(
+        run=run,
+        checkpoint=checkpoint,
+        source=_source(checkpoint, task, source_cell, other),
+        settings=settings,
+    )
 
 
 def _source(checkpoint: Checkpoint, task: Task, cell: Any, beside: Any) -> str | int:
@@ -263,7 +267,12 @@ show_maps({"Layer 0, head 0": weights[0][0]}, names, [str(key) for key in range(
 
 
 def script(controls: Values, result: SearchResult, path: list[int]) -> Script:
-    code = f"""
+    steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
+    return Script(
+        (
+            Cell(
+                "A search of one source by a trained model: every candidate that it considered, and its outputs.",
+                f"""
 from core.models.decoding import SearchSettings
 from core.runs.runs import open_run
 from core.studies.decode import decode
@@ -274,8 +283,13 @@ result = decode(model, task, {controls.source!r}, settings)  # a source to read,
 prompt, tree = result.prompt, result.tree
 for output in tree.hypotheses:
     print(task.separator.join(map(str, task.target_vocab.decode(output.tokens))), output.logp)
-"""
-    forced = f"""
+""",
+                DRAW_TREE,
+                "decode:tree",
+            ),
+            Cell(
+                "The attention of each step of one path through the tree, and the likeliest tokens at its last step.",
+                f"""
 from core.models.decoding import force_tokens
 
 tokens = tree.tokens({path[-1]})  # the path to that candidate
@@ -283,37 +297,24 @@ steps = force_tokens(model, prompt, tokens)
 weights = [layer.numpy() for layer in steps.source_attention]  # (H, T, S) a layer
 probabilities = steps.logp[-1].exp()  # of every token after the others
 print([(task.target_vocab.tokens[index], float(probabilities[index])) for index in probabilities.topk(3).indices])
-"""
-    steps = force_tokens(load(controls.checkpoint)[0], result.prompt, result.tree.tokens(path[-1]))
-    results = {
-        "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
-            [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]
-        ),
-        "[output.score for output in tree.hypotheses]": np.array(
-            [one.score for one in result.tree.hypotheses]
-        ),
-        "probabilities": steps.logp[-1].exp().numpy(),
-        **{
-            f"weights[{layer}]": each.float().numpy()
-            for layer, each in enumerate(steps.source_attention)
-        },
-    }
-    return Script(
-        (
-            Cell(
-                "A search of one source by a trained model: every candidate that it considered, and its outputs.",
-                code,
-                DRAW_TREE,
-                "decode:tree",
-            ),
-            Cell(
-                "The attention of each step of one path through the tree, and the likeliest tokens at its last step.",
-                forced,
+""",
                 DRAW_MAP if steps.source_attention else "",
                 "decode:map",
             ),
         ),
-        results,
+        {
+            "[(one.token, one.step, one.logp, one.total) for one in tree.candidates]": np.array(
+                [(one.token, one.step, one.logp, one.total) for one in result.tree.candidates]
+            ),
+            "[output.score for output in tree.hypotheses]": np.array(
+                [one.score for one in result.tree.hypotheses]
+            ),
+            "probabilities": steps.logp[-1].exp().numpy(),
+            **{
+                f"weights[{layer}]": each.float().numpy()
+                for layer, each in enumerate(steps.source_attention)
+            },
+        },
     )
 
 
@@ -443,13 +444,9 @@ def _explore() -> None:
             {PICKED: st.session_state["decode:tree"].get("pick")}
         ),
     )
-    greedy = study(
-        decode,
-        controls.checkpoint,
-        controls.source,
-        replace(controls.settings, strategy="greedy"),
-    )
-    fact(fact_text(result, task, controls.settings, greedy.tree.hypotheses[0]))
+    greedy = replace(controls.settings, strategy="greedy")
+    plainest = study(decode, controls.checkpoint, controls.source, greedy).tree.hypotheses[0]
+    fact(fact_text(result, task, controls.settings, plainest))
     outputs = result.tree.hypotheses
     outputs_table(
         outputs,
@@ -501,8 +498,11 @@ def _along_path(controls: Values, result: SearchResult, path: list[int]) -> None
         if settings.strategy == "sampling":
             shares["drawn from"] = settings.sampling.reshape(logp[None])[0].softmax(-1)
         likeliest(shares, names_text(task), tokens[-1], len(steps.logp))
-        base = r"\left(\frac{{5 + {}}}{{6}}\right)"
-        st.latex(search_equation(settings, result.tree, path, -1, "t", base, penalty))
+        st.latex(
+            search_equation(
+                settings, result.tree, path, -1, "t", r"\left(\frac{{5 + {}}}{{6}}\right)", penalty
+            )
+        )
 
 
 def _attention(result: SearchResult, task: Task, steps: ForcedSteps, tokens: Sequence[int]) -> None:

@@ -160,8 +160,9 @@ def draw_controls() -> tuple[study.Conditions, DeltaGenerator]:
             if any(param.key != study.TABLE for param in item.params):
                 st.markdown(f"**{item.name}**")
             # A table's length follows the longest text.
-            params = params_of(item, key=key("params"), exclude=(study.TABLE,))
-            choices.append(Choice.of(item.key, **params))
+            choices.append(
+                Choice.of(item.key, **params_of(item, key=key("params"), exclude=(study.TABLE,)))
+            )
     conditions = study.Conditions(
         tuple(choices),
         values.longest,
@@ -238,16 +239,6 @@ def benchmark(result: study.Result, kernels: Sequence[str], is_saved: bool) -> S
             f"{lengths}, rounds={study.ROUNDS}, backward={chosen.backward}, device={chosen.device!r})\n"
             "            for point in report.points]"
         )
-    first = f"""
-{attention_import(made)}
-{imports}
-
-configs = {made}
-measured = {measured}
-points = [point for point in measured if point.name in configs and not point.skipped]
-for point in points:
-    print(point.name, point.length, point.seconds, "s", point.bytes, "bytes")
-"""
     costs = [
         attention_cost(configs[kernel], points[kernel][-1].length, points[kernel][-1].length)
         for kernel in kernels
@@ -272,7 +263,16 @@ for point in points:
         (
             Cell(
                 "The time of a call and its peak memory by the number of tokens, as they were measured.",
-                first,
+                f"""
+{attention_import(made)}
+{imports}
+
+configs = {made}
+measured = {measured}
+points = [point for point in measured if point.name in configs and not point.skipped]
+for point in points:
+    print(point.name, point.length, point.seconds, "s", point.bytes, "bytes")
+""",
                 DRAW.format("seconds"),
                 "efficient:ms",
             ),
@@ -295,7 +295,15 @@ def implied_script(
     head: int,
 ) -> Script:
     kernels = [each.kernel for each in implied]
-    code = f"""
+    results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
+    results["[each.mean_error for each in kernels.values()]"] = np.array(
+        [each.mean_error for each in implied]
+    )
+    return Script(
+        (
+            Cell(
+                "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel.",
+                f"""
 from core.attention import Choice
 from core.studies.efficient import implied
 
@@ -304,21 +312,18 @@ choices = {source_of([choice for choice in choices if choice.key in kernels])}
 kernels = {{choice.key: implied(choice, tokens, causal={causal}) for choice in choices}}
 for key, each in kernels.items():
     print(key, "mean difference from the weights of exact attention", each.mean_error)
-"""
-    draw = f"""
+""",
+                f"""
 from core.show import show_maps
 from core.tokens import labels
 
 show_maps({{key: each.weights[{head}] for key, each in kernels.items()}}, labels(tokens), labels(tokens))
-"""
-    results = {f"kernels[{each.kernel!r}].weights": each.weights for each in implied}
-    results["[each.mean_error for each in kernels.values()]"] = np.array(
-        [each.mean_error for each in implied]
+""",
+                "efficient:maps",
+            ),
+        ),
+        results,
     )
-    text = (
-        "The weights that give each kernel's outputs: of one layer with seeded weights, by kernel."
-    )
-    return Script((Cell(text, code, draw, "efficient:maps"),), results)
 
 
 # The page's sentence, conditions and table, from the measurements and the closed forms.
@@ -519,8 +524,10 @@ def draw_progress(chosen: study.Conditions) -> bool:
     if current is None:
         return not (st.session_state.get(RESULT) or study.load_result()).conditions.covers(chosen)
     if current.alive:
-        label = "Waiting for another measurement to end" if current.waiting else "Measuring"
-        st.progress(current.fraction, text=label)
+        st.progress(
+            current.fraction,
+            text="Waiting for another measurement to end" if current.waiting else "Measuring",
+        )
         if POLLING not in st.session_state:
             st.session_state[POLLING] = True
             st.rerun(scope="app")
@@ -604,22 +611,34 @@ def log_log(title: str, unit: str, lines: Lines, theme: Theme) -> Spec:
     }
     indices = [str(index) for index in range(len(SHAPES))]
     colours = [CATEGORIES[theme][index % len(CATEGORIES[theme])] for index in range(len(SHAPES))]
-    shape = series_encoding("place", indices, SHAPES)
     both = {"x": x, "y": y, "color": series_encoding("place", indices, colours)}
-    tips = [
-        {"field": "name", "title": " "},
-        {"field": "x", "title": "tokens", "format": ",d"},
-        {"field": "told", "title": " "},
-    ]
     name = {**both, "text": {"field": "name"}}
     look = {"fontSize": 12, "fontWeight": 600}
     layers = [
         filtered_layer("closed", "line", both, strokeWidth=1.25, strokeDash=[2, 3]),
         filtered_layer("measured", "line", both, strokeWidth=2),
         filtered_layer(
-            "measured", "point", {**both, "shape": shape}, filled=True, size=30, opacity=1
+            "measured",
+            "point",
+            {**both, "shape": series_encoding("place", indices, SHAPES)},
+            filled=True,
+            size=30,
+            opacity=1,
         ),
-        filtered_layer("measured", "point", {**both, "tooltip": tips}, opacity=0, size=160),
+        filtered_layer(
+            "measured",
+            "point",
+            {
+                **both,
+                "tooltip": [
+                    {"field": "name", "title": " "},
+                    {"field": "x", "title": "tokens", "format": ",d"},
+                    {"field": "told", "title": " "},
+                ],
+            },
+            opacity=0,
+            size=160,
+        ),
         filtered_layer("label", "text", name, **look, align="left", dx=8, baseline="middle"),
         filtered_layer(
             "early", "text", name, **look, align="right", dx=4, dy=-7, baseline="bottom"

@@ -171,14 +171,26 @@ def table(
 ) -> str:
     def output(prediction: Prediction) -> str:
         text = escape(" ".join(prediction.predicted)) or "nothing"
-        struck = f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
-        return text if prediction.right else struck
+        return (
+            text
+            if prediction.right
+            else f'<span style="color:{ink.quiet};text-decoration:line-through">{text}</span>'
+        )
 
-    rows = [
-        (escape(" ".join(last.source)), escape(" ".join(last.target)), output(first), output(last))
-        for first, last in zip(before, now, strict=False)
-    ]
-    return html_table(columns, rows, ink.hairline, ("",) * len(columns))
+    return html_table(
+        columns,
+        [
+            (
+                escape(" ".join(last.source)),
+                escape(" ".join(last.target)),
+                output(first),
+                output(last),
+            )
+            for first, last in zip(before, now, strict=False)
+        ],
+        ink.hairline,
+        ("",) * len(columns),
+    )
 
 
 # The controls of the next run: task, model, rows and settings; the frozen `Controls` is core's FineTuneConfig.
@@ -383,15 +395,19 @@ def _rows(task: str) -> str:
             f"The first line may name the columns: {first},{second}. A quarter of the rows is held out for "
             f"validation. The lab's rows: {OURS[task]}."
         )
-        param = Param(
-            "data",
-            "Rows",
-            own,
-            meaning=f"CSV with {first} and {second}",
-            longest=MAX_SIGNS,
-            parse=lambda value: parse(task, read(value)),
+        rows = _text(
+            data_widget(
+                Param(
+                    "data",
+                    "Rows",
+                    own,
+                    meaning=f"CSV with {first} and {second}",
+                    longest=MAX_SIGNS,
+                    parse=lambda value: parse(task, read(value)),
+                ),
+                key,
+            )
         )
-        rows = _text(data_widget(param, key))
         if rows != own:
             st.button(
                 "Use the lab's rows",
@@ -543,13 +559,18 @@ def page() -> None:
     run_controls.poll(
         lambda: fine_tuned.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures"
     )
-    papers = (
-        "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
-        "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
-        "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
-        "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most."
+    details(
+        "Source code and papers",
+        partial(
+            sources,
+            "Hugging Face's [Trainer](https://huggingface.co/docs/transformers/main_classes/trainer) trains "
+            "the model. As in [Devlin 2019](https://arxiv.org/abs/1810.04805), a new classification head is "
+            "put on the pretrained encoder. [Merchant 2020](https://arxiv.org/abs/2004.14448) and "
+            "[Kovaleva 2019](https://arxiv.org/abs/1908.08593) report that later layers change most.",
+            make_trainer,
+        ),
+        "fine_tune:how",
     )
-    details("Source code and papers", partial(sources, papers, make_trainer), "fine_tune:how")
 
 
 def _figures(data: fine_tuned.FineTuneData) -> None:
@@ -585,8 +606,12 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
         label, beaten = rows.majority
         word = "majority class"
         majority = f"; the majority class, “{plain(label)}”, reaches {percent(beaten)}"
-    last = max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1)
-    draw = partial(run_controls.draw_curves, last_x=last, step=step, height=150)
+    draw = partial(
+        run_controls.draw_curves,
+        last_x=max(int(data.about.get("steps", 0)) if data.live else 0, records[-1].step, 1),
+        step=step,
+        height=150,
+    )
     losses, accuracies = curves.columns(2, gap="medium")
     draw(
         losses,
@@ -595,15 +620,14 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
         key="fine_tune:loss",
         alt="Validation and training loss over fine-tuning",
     )
-    scores = [
-        Curve(name, points(records, "sequence_accuracy", 100)),
-        Curve("balanced accuracy", balanced_points(records)),
-        Curve("token accuracy", points(records, "token_accuracy", 100)),
-    ]
     draw(
         accuracies,
         "Validation accuracy",
-        scores,
+        [
+            Curve(name, points(records, "sequence_accuracy", 100)),
+            Curve("balanced accuracy", balanced_points(records)),
+            Curve("token accuracy", points(records, "token_accuracy", 100)),
+        ],
         high=100,
         percent=True,
         guess=(100 * beaten, f"{word}: {percent(beaten if labels else start)}"),
@@ -640,9 +664,15 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
             conditions(config, data.about, rows, line(data.run.metadata().get("machines"))),
             width=PROSE,
         )
-    columns = (*TASKS[config.task], "before", f"step {step:,}")
     chart_title("Held-out rows and predictions")
-    st.html(table(records[0].examples, now.examples, columns, ink))
+    st.html(
+        table(
+            records[0].examples,
+            now.examples,
+            (*TASKS[config.task], "before", f"step {step:,}"),
+            ink,
+        )
+    )
     counts, names = now.confusion, data.about.get("labels", ())
     if counts and len(counts) == len(names):
         chart_title(f"Confusion matrix at step {step:,}")

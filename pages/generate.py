@@ -420,8 +420,9 @@ def page() -> None:
                 with one_thread(is_small(pretrained)):
                     run(search, partial(_progress, pretrained, slot, []))
                 if search.done and len(search.tree.candidates) <= 2000:  # give it to all sessions
-                    outputs = (search.start, search.tree)
-                    measurements(FINISHED, search.controls).setdefault("search", outputs)
+                    measurements(FINISHED, search.controls).setdefault(
+                        "search", (search.start, search.tree)
+                    )
             with slot.container():
                 if not search.done:
                     with st.container(horizontal=True, vertical_alignment="center"):
@@ -476,8 +477,7 @@ def _outputs(search: Search, pretrained: Pretrained) -> None:
     ref, tree, settings = search.controls.ref, search.tree, search.controls.settings
     texts = [study_of(decode_text, ref, one.tokens) for one in hypotheses]
     path, step = current_path(search, hypotheses)
-    tokens = tree.tokens(path[-1])
-    result = study_of(score_path, ref, search.controls.inputs, tokens)
+    result = study_of(score_path, ref, search.controls.inputs, tree.tokens(path[-1]))
     text_container = st.container()
     timeline(search, hypotheses, texts, path, step)
     sentence = st.container()

@@ -104,22 +104,28 @@ def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig
 
 def script(item: Entry, config: AttentionConfig, before: np.ndarray, after: np.ndarray) -> Script:
     made = source_of(config)
-    code = f"""
+    return Script(
+        (
+            Cell(
+                "The same sentence through two layers with the same seed: the head in which a weight changes most.",
+                f"""
 {attention_import(made)}
 from core.studies.compare import TOKENS, beside_baseline
 
 head, *maps = beside_baseline({made})  # scaled dot-product attention, and this
 before, after = (each.weights for each in maps)  # (T, T)
 print("head", head, "largest change of a weight", abs(after - before).max())
-"""
-    draw = f"""
+""",
+                f"""
 from core.show import show_maps
 
 show_maps({{"Scaled dot product": before, {item.name!r}: after, "Difference": after - before}}, TOKENS, TOKENS)
-"""
-    results = {"before": before, "after": after, "after - before": after - before}
-    text = "The same sentence through two layers with the same seed: the head in which a weight changes most."
-    return Script((Cell(text, code, draw, "mechanisms:both"),), results)
+""",
+                "mechanisms:both",
+            ),
+        ),
+        {"before": before, "after": after, "after - before": after - before},
+    )
 
 
 # The page: an axis, the two maps of a choice, its entry in full, what it goes with, and the axis as a table.
@@ -226,7 +232,6 @@ def maps(
     """Draw the maps and their sentence; returns the conditions under which they hold."""
     before, after = baseline.weights, result.weights
     add_script(partial(script, item, config, before, after))
-    linked = read_linked("mechanisms", key("pin"), after.shape)
     query, column = most_changed(before, after)
     # The second line over the map: source, what the choice needs beside it, and whether its
     # weights are implied
@@ -253,7 +258,13 @@ def maps(
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
+        pin = multiples(
+            tiles,
+            TOKENS,
+            key=key("both"),
+            pin=read_linked("mechanisms", key("pin"), after.shape),
+            **options,
+        )
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)

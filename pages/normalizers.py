@@ -282,8 +282,15 @@ def weights_tile(row: RowWeights, controls: Values) -> str:
     ]
     item = entry("normalizer", row.key)
     zeros = f" · {row.zeros} exact zero{'s' * (row.zeros > 1)}" if row.zeros else ""
-    foot = f"Σ {number(row.total)}{zeros}"
-    return figure(item.name, item.short, weights, bars, labels, controls.picked, foot)
+    return figure(
+        item.name,
+        item.short,
+        weights,
+        bars,
+        labels,
+        controls.picked,
+        f"Σ {number(row.total)}{zeros}",
+    )
 
 
 def scores_tile(controls: Values) -> str:
@@ -303,8 +310,15 @@ def scores_tile(controls: Values) -> str:
         )
         for at, (score, value) in enumerate(zip(controls.scaled, values, strict=True))
     ]
-    foot = f"{number(low)} to {number(high)}"
-    return figure("Scores", "input", controls.scaled, bars, controls.names, controls.picked, foot)
+    return figure(
+        "Scores",
+        "input",
+        controls.scaled,
+        bars,
+        controls.names,
+        controls.picked,
+        f"{number(low)} to {number(high)}",
+    )
 
 
 def bar(
@@ -372,7 +386,11 @@ alt.Chart(points).mark_line().encode(x="score", y="weight", color="normalizer")
 
 
 def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
-    row = f"""
+    picked = [choice for choice in controls.choices if choice.key in controls.shown]
+    cells = [
+        Cell(
+            "The same scores through every normalizer, in double precision.",
+            f"""
 from core.attention import Choice
 from core.studies.normalizers import normalize_row
 
@@ -382,21 +400,26 @@ scores, factor = {source_of(controls.scores)}, {controls.factor}  # None: masked
 weights = {{choice.key: normalize_row(choice, scores, factor).weights for choice in choices}}
 for key, each in weights.items():
     print(key, dict(zip(names, each.tolist())), "to no key:", 1 - each.sum())
-"""
-    picked = [choice for choice in controls.choices if choice.key in controls.shown]
-    curves = f"""
+""",
+        )
+    ]
+    results = {"list(weights.values())": np.stack([each.weights for each in rows])}
+    if not picked:
+        return Script(tuple(cells), results)
+    cells.append(
+        Cell(
+            "The weight of one key as its score runs from −6 to 6 while the others stay.",
+            f"""
 from core.studies.normalizers import sweep
 
 picked = {controls.picked}  # {controls.names[controls.picked]!r}
 curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices
           if choice.key in {source_of([choice.key for choice in picked])}}}  # (score, weight)
-"""
-    cells = [Cell("The same scores through every normalizer, in double precision.", row)]
-    results = {"list(weights.values())": np.stack([each.weights for each in rows])}
-    if not picked:
-        return Script(tuple(cells), results)
-    text = "The weight of one key as its score runs from −6 to 6 while the others stay."
-    cells.append(Cell(text, curves, DRAW, "normalizers:chart"))
+""",
+            DRAW,
+            "normalizers:chart",
+        )
+    )
     results["list(curves.values())"] = np.array(
         [
             cached(sweep, choice, controls.scores, controls.factor, controls.picked)

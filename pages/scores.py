@@ -131,41 +131,43 @@ for choice, each in zip(choices, properties):
 
 def script(controls: Values, maps: Sequence[study.ScoreMaps]) -> Script:
     shown = "weights" if controls.show == "weights" else "scores"
-    code = f"""
+    properties = [
+        cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
+    ]
+    return Script(
+        (
+            Cell(
+                "Every score on the same queries and keys.",
+                f"""
 from core.attention import Choice
 from core.studies.scores import score_maps
 
 tokens = {source_of(controls.tokens)}
 choices = {source_of(list(controls.choices))}
 maps = {{choice.key: score_maps(choice, tokens, {controls.dims}, {SEED}, {controls.stretch}) for choice in choices}}
-"""
-    draw = f"""
+""",
+                f"""
 from core.show import show_maps
 from core.tokens import labels
 
 show_maps({{key: each.{shown} for key, each in maps.items()}}, labels(tokens), labels(tokens))
-"""
-    properties = [
-        cached(score_properties, type(choice)(choice.key), SEED) for choice in controls.choices
-    ]
-    results = {
-        "[each.scores for each in maps.values()]": np.stack([each.scores for each in maps]),
-        "[each.weights for each in maps.values()]": np.stack([each.weights for each in maps]),
-        "ranks": np.array([each.rank for each in properties]),
-        "doubling": np.array([each.doubling for each in properties]),
-        "[each['seconds'] for each in times.values()]": np.array(
-            [each.seconds for each in cached(study.load_measurement).times.values()]
-        ),
-    }
-    return Script(
-        (
-            Cell("Every score on the same queries and keys.", code, draw, "scores:maps0"),
+""",
+                "scores:maps0",
+            ),
             Cell(
                 "What each score can express, and its saved time and memory (`make scores` measures them again).",
                 MEASURE,
             ),
         ),
-        results,
+        {
+            "[each.scores for each in maps.values()]": np.stack([each.scores for each in maps]),
+            "[each.weights for each in maps.values()]": np.stack([each.weights for each in maps]),
+            "ranks": np.array([each.rank for each in properties]),
+            "doubling": np.array([each.doubling for each in properties]),
+            "[each['seconds'] for each in times.values()]": np.array(
+                [each.seconds for each in cached(study.load_measurement).times.values()]
+            ),
+        },
     )
 
 

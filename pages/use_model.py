@@ -196,11 +196,6 @@ def answer_script(
     choice: ModelChoice, answer: study.Answer, predictions: Sequence[Candidate], head: study.Head
 ) -> Script:
     cell, results = _head(choice, answer, head)
-    picture = (
-        "The likeliest next tokens"
-        if answer.baseline.question.position is not None
-        else "The likeliest answers"
-    )
     return Script(
         (
             model_cell(choice.ref, answer.baseline.question.inputs),
@@ -217,7 +212,9 @@ import pandas as pd
 
 alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y("word:N", sort=None))
 """,
-                picture,
+                "The likeliest next tokens"
+                if answer.baseline.question.position is not None
+                else "The likeliest answers",
             ),
             cell,
         ),
@@ -234,14 +231,19 @@ alt.Chart(pd.DataFrame(likeliest)).mark_bar().encode(x="probability:Q", y=alt.Y(
 def _ask(question: Question, more: str, draw: str = "", picture: str = "") -> Cell:
     imports = {f"from core.interpret.evidence import {name}" for name in ("Question", "ask")}
     imports |= {"from core.pretrained.answers import top_candidates"} if draw else set()
-    code = f"""
+    return Cell(
+        "The model's answer, and the likeliest tokens or classes."
+        if draw
+        else "What is measured: the cosine of one pair.",
+        f"""
 {import_block(imports)}
 
 baseline = ask(model, {question_code(question)})
 {more.strip()}
-"""
-    whole = "The model's answer, and the likeliest tokens or classes."
-    return Cell(whole if draw else "What is measured: the cosine of one pair.", code, draw, picture)
+""",
+        draw,
+        picture,
+    )
 
 
 def _head(
@@ -454,8 +456,10 @@ def embed(choice: ModelChoice, pretrained: Pretrained) -> None:
                 int(getattr(pretrained.model.config, "num_channels", 3))
             )[:8]
             pairs = ((name, ModelInputs(picture=example_inputs.picture(name))) for name in names)
-            others = (pair for pair in pairs if pair[1] != choice.inputs)
-            compared = [("This picture", choice.inputs), *others]
+            compared = [
+                ("This picture", choice.inputs),
+                *(pair for pair in pairs if pair[1] != choice.inputs),
+            ]
         else:
             names = study.sentences(choice.inputs.text, FIELDS.draw(into=HERE).more)
             inputs = (choice.inputs, *map(ModelInputs, names[1:]))
@@ -499,8 +503,7 @@ def fill(choice: ModelChoice, pretrained: Pretrained) -> None:
         maskable = maskable_words(line)
         numbers, words = list(maskable), list(maskable.values())
         long = [i for i, word in enumerate(words) if word.isalpha() and len(word) >= 4]
-        key = f"use_model:masked:{inputs.text[:80]}"
-        picked = _pick("Masked word", words, [0, *long][-1], key)
+        picked = _pick("Masked word", words, [0, *long][-1], f"use_model:masked:{inputs.text[:80]}")
         inputs = replace(inputs, text=mask_word(pretrained, inputs.text, numbers[picked]))
     question, mask = Question(inputs), plain(pretrained.tokenizer.mask_token)
     best = answer_question(choice.ref, question).baseline.word or ""
@@ -536,7 +539,6 @@ def _answer(
     of both; of the written `token` on the right of its map."""
     answer = answer_question(choice.ref, question)
     predictions = top_candidates(pretrained, answer.baseline.answer, 8)
-    words = [one.word for one in predictions]
     chances = torch.tensor([one.probability for one in predictions])
     columns = st.columns([1.2, 0.8] if token else [0.8, 1.2], gap="large")
     left, right = reversed(columns) if token else columns
@@ -544,7 +546,9 @@ def _answer(
         st.markdown(f"**{task_of(pretrained).name}**")
         draw_chart(
             st,
-            bars({"model": chances}, words, 0, Ink.of(theme()), limit=220),
+            bars(
+                {"model": chances}, [one.word for one in predictions], 0, Ink.of(theme()), limit=220
+            ),
             width="stretch",
             alt="The likeliest next tokens" if token else "The likeliest answers",
         )
@@ -566,9 +570,10 @@ def translate(choice: ModelChoice, pretrained: Pretrained) -> None:
     assert produced is not None
     words = [position for position, special in enumerate(produced.special) if not special] or [0]
     key = f"use_model:word:{inputs.text[:80]}:{inputs.target or ''}"
-    tokens = [produced.tokens[position] for position in words]
     first = study.first_crossing(choice.reading, words)
-    position = words[_pick("Word of the output", tokens, first, key)]
+    position = words[
+        _pick("Word of the output", [produced.tokens[position] for position in words], first, key)
+    ]
 
     def tell(answer: study.Answer, predictions: Sequence[Candidate], head: study.Head) -> str:
         (key, weight, uniform), word = _attends(answer, head), answer.baseline.word or ""
@@ -691,42 +696,55 @@ def similarity_chart(
         "y": {"field": "row", "type": "ordinal", "sort": labels, "title": None, "axis": None},
         "x": {"field": "column", "type": "ordinal", "sort": labels, "title": None, "axis": across},
     }
-    words = [
-        {"row": label, "name": f"{label}  {short(name, LONGEST)}"}
-        for label, name in zip(labels, names, strict=True)
-    ]
-    tips = [
-        {"field": name, "type": "nominal", "title": title}
-        for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))
-    ]
-    colour = {
-        "field": "value",
-        "type": "quantitative",
-        "legend": None,
-        "scale": {"domain": [-1, 1], "range": list(SIGNED[theme]), "interpolate": "rgb"},
-    }
     pair = [
         row
         for row in rows
         if {row["row"], row["column"]} == {labels[picked[0]], labels[picked[1]]}
         and row["row"] != row["column"]
     ]
-    numbers = {
-        **at,
-        "text": {"field": "text", "type": "nominal"},
-        "color": {
-            "condition": {"test": "datum.dark", "value": palette.PAGE[theme]},
-            "value": ink.text,
-        },
-    }
     return figure(
         [
-            layer("rect", rows, {**at, "color": colour, "tooltip": tips}),
+            layer(
+                "rect",
+                rows,
+                {
+                    **at,
+                    "color": {
+                        "field": "value",
+                        "type": "quantitative",
+                        "legend": None,
+                        "scale": {
+                            "domain": [-1, 1],
+                            "range": list(SIGNED[theme]),
+                            "interpolate": "rgb",
+                        },
+                    },
+                    "tooltip": [
+                        {"field": name, "type": "nominal", "title": title}
+                        for name, title in (("one", "row"), ("text", "cosine"), ("other", "column"))
+                    ],
+                },
+            ),
             layer("rect", pair, at, filled=False, stroke=ink.pick, strokeWidth=2.25),
-            layer("text", rows, numbers, fontSize=11),
             layer(
                 "text",
-                words,
+                rows,
+                {
+                    **at,
+                    "text": {"field": "text", "type": "nominal"},
+                    "color": {
+                        "condition": {"test": "datum.dark", "value": palette.PAGE[theme]},
+                        "value": ink.text,
+                    },
+                },
+                fontSize=11,
+            ),
+            layer(
+                "text",
+                [
+                    {"row": label, "name": f"{label}  {short(name, LONGEST)}"}
+                    for label, name in zip(labels, names, strict=True)
+                ],
                 {"y": at["y"], "text": {"field": "name", "type": "nominal"}},
                 x=0,
                 dx=-6,

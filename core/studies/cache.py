@@ -1,6 +1,5 @@
 """Decoding with a cache: what a step computes and stores, both ways timed (make cache), and pages."""
 
-import json
 import time
 from dataclasses import dataclass, replace
 from datetime import date
@@ -13,7 +12,7 @@ import torch
 from core.attention import attend
 from core.models.decoding import Clock, Written, write
 from core.pretrained.hf_conversion import SEEDED, TRAINED, encode, load_lab_decoder
-from core.studies.efficient import ONE_AT_A_TIME, machine
+from core.studies.efficient import ONE_AT_A_TIME, machine, save
 
 MAX_PROMPT, STEPS = 16, 8  # tokens of a prompt, and tokens that are written after it
 NAMES = ("q", "k", "v")
@@ -204,8 +203,7 @@ def main() -> None:
                 for way in ways
             )
         )
-    data = msgspec.to_builtins(Measurement(pairs, date.today().isoformat(), machine()))
-    SAVED.write_text(json.dumps(data).replace(', "', ',\n "') + "\n", "utf-8")
+    save(SAVED, Measurement(pairs, date.today().isoformat(), machine()))
 
 
 MAX_SEQUENCES, LONGEST = 8, 256

@@ -208,13 +208,12 @@ def head_map(steps: Steps, head: int) -> MapResult:
             else values.expand(1, num_heads, *shape)[0, query_head].numpy().copy()
         )
 
-    products = None if steps.raw is None else steps.raw * steps.scale
     return MapResult(
         steps.weights[0, head].float().numpy().copy(),
         of_head(steps.mask),
         steps.implied,
         "",
-        of_head(products),
+        of_head(None if steps.raw is None else steps.raw * steps.scale),
         of_head(steps.scores),
     )
 
@@ -302,8 +301,7 @@ def steps_of(config: AttentionConfig) -> LayerSteps:
     """The steps of the seeded layer on TOKENS; under a padding mask its last ones are padding."""
     real = torch.arange(len(TOKENS)) < len(TOKENS) - PADDING * ("padding" in str(config.mask))
     with torch.inference_mode():
-        x = embed(TOKENS, config.d_model, SEED)
-        return seeded_layer(config, SEED)(x, key_mask=real[None])
+        return seeded_layer(config, SEED)(embed(TOKENS, config.d_model, SEED), key_mask=real[None])
 
 
 def beside_baseline(config: AttentionConfig) -> tuple[int, MapResult, MapResult]:

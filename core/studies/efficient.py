@@ -236,6 +236,11 @@ def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
     return weights[0]
 
 
+def save(path: Path, measured: Any) -> None:
+    """Write a measurement as JSON, for a page to show."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
+
+
 def load_result() -> Result:
     """All kernels, no mask, forward, as `make measured` wrote them."""
     return msgspec.json.decode(SAVED.read_bytes(), type=Result)
@@ -252,5 +257,4 @@ def main() -> None:
         print(f"{current.fraction:.0%}", flush=True)
     if current.error:
         raise SystemExit(current.error)
-    result = msgspec.json.encode(Result.of_race(conditions, current))
-    SAVED.write_bytes(msgspec.json.format(result, indent=1) + b"\n")
+    save(SAVED, Result.of_race(conditions, current))

@@ -14,7 +14,7 @@ from core.attention.cost import Work, peak_bytes, workload
 from core.attention.properties import score_properties
 from core.plugins import describe
 from core.seeding import seeded_layer
-from core.studies.efficient import ONE_AT_A_TIME, machine
+from core.studies.efficient import ONE_AT_A_TIME, machine, save
 from core.tokens import embed
 
 TIMED_TOKENS, TIMED_WIDTH, TIMED_HEADS = 64, 64, 4
@@ -167,5 +167,4 @@ def main() -> None:
     choices = tuple(Choice(item.key) for item in AXES["score"])
     measured = timings(choices, 0, ROUNDS, SECONDS)
     times = {choice.key: timing for choice, timing in zip(choices, measured, strict=True)}
-    data = msgspec.json.encode(Measurement(times, date.today().isoformat(), machine()))
-    SAVED.write_bytes(msgspec.json.format(data, indent=1) + b"\n")
+    save(SAVED, Measurement(times, date.today().isoformat(), machine()))

@@ -103,8 +103,7 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
     if known:
         effect = known[item.kind, item.layer, head]
         before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    row = _row(answer, index, head)
-    return Head(index, item.layer_number, head, row, effect, before)
+    return Head(index, item.layer_number, head, _row(answer, index, head), effect, before)
 
 
 def _answering(answer: Answer) -> int:
