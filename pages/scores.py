@@ -44,7 +44,6 @@ from dashboard.page import (
     fragment,
     latex,
     latex_signed as signed,
-    lower_name,
     multiples,
     name,
     number,
@@ -227,7 +226,8 @@ def snippet(choice: Choice, dims: int) -> str:
 
 
 def lower(each: study.ScoreMaps) -> str:
-    return plain(lower_name(entry("score", each.key).name))
+    text = entry("score", each.key).name
+    return plain(text if text[:2].isupper() else text[0].lower() + text[1:])
 
 
 def equation(
