@@ -51,7 +51,6 @@ from dashboard.ui.export import (
     MAX_VIEWS,
     REPORT,
     Report,
-    ReportFull,
     current_report,
     read_report,
     save,
@@ -334,7 +333,7 @@ def _field(
 def _change(change: Callable[[Report], Report]) -> None:
     """Save the report as it is now, changed; an error is shown on the page."""
     if (report := current_report()) is not None:
-        flash_errors(REPORT, "", lambda: save(change(report)), ReportFull, OSError)
+        flash_errors(REPORT, "", lambda: save(change(report)), ValueError, OSError)
 
 
 def _forget() -> None:

@@ -57,10 +57,6 @@ MAX_ROWS = 20_000  # of a view's table
 PAGES = tuple(step.key for step in STEPS)  # a view of a page that is no more is left out
 
 
-class ReportFull(ValueError):
-    """What is added does not fit."""
-
-
 @dataclass(frozen=True)
 class Report:
     id: str
@@ -124,24 +120,21 @@ def size_of(report: Report) -> int:
 
 
 def save(report: Report) -> None:
-    """Write a report, and make it this session's; ReportFull beyond MAX_VIEWS or MAX_BYTES."""
+    """Write a report, and make it this session's; ValueError beyond MAX_VIEWS, MAX_BYTES and what a public copy allows."""
     if len(report.views) > MAX_VIEWS:
-        raise ReportFull(
+        raise ValueError(
             f"A report holds at most {MAX_VIEWS} views. Remove one on the page Report, or start a new "
             "one."
         )
     data = gzip.compress(json.dumps(asdict(report), default=str).encode(), 6, mtime=0)
     if len(data) > MAX_BYTES:
-        raise ReportFull(
+        raise ValueError(
             f"With this view the report would take {byte_size(len(data))}; it holds at most "
             f"{byte_size(MAX_BYTES)}. Remove a view on the page Report, or start a new one."
         )
-    from dashboard.server.people import LimitReached, check_disk
+    from dashboard.server.people import check_disk
 
-    try:
-        check_disk(len(data))
-    except LimitReached as error:
-        raise ReportFull(str(error)) from error
+    check_disk(len(data))
     if not _path(report.id).exists():
         paths = _path(report.id).parent.glob("*.json.gz")
         for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: 1 - MAX_REPORTS]:
@@ -243,7 +236,7 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
     view = view_of(key, pictures, source, note or "")
     try:
         save(replace(report or Report(new_id()), views=(*views, view)))
-    except (ReportFull, OSError) as error:
+    except (ValueError, OSError) as error:
         st.error(plain(sentence_of(error)))
         return
     count = len(views) + 1

@@ -649,17 +649,9 @@ def masked_inputs(page: str, choice: ModelChoice, name: str = AT) -> ModelInputs
     if pretrained is None or getattr(pretrained.tokenizer, "mask_token_id", None) in line.ids:
         return choice.inputs
     words, key = maskable_words(line), f"{page}:word:{hash(line.ids)}"
-    _link_number(
-        page, key, list(words), max(words, key=lambda word: (len(words[word]), word)), name
-    )
-    word = st.selectbox(
-        "Masked word",
-        list(words),
-        key=key,
-        format_func=words.__getitem__,
-        width=room(240),
-        help="The page measures the model's prediction for this word.",
-    )
+    longest = max(words, key=lambda word: (len(words[word]), word))
+    about = "The page measures the model's prediction for this word."
+    word = _linked_number(page, "Masked word", key, words, longest, about, name)
     return replace(choice.inputs, text=mask_word(pretrained, choice.inputs.text, word))
 
 
@@ -670,27 +662,36 @@ def position_key(page: str, reading: Reading) -> str:
 def position_field(page: str, reading: Reading, masked: int | None = None) -> int:
     """The position whose next token is measured; of a model that fills masks, whose own token: by default `masked`."""
     tokens, after = (reading.target or reading.source).tokens, "after " if masked is None else ""
-    labels = [f"{position} · {after}{token}" for position, token in enumerate(tokens)]
+    labels = {position: f"{position} · {after}{token}" for position, token in enumerate(tokens)}
     # A target's first and last positions are its easiest ones; one past the middle has context on both sides.
     last = len(labels) - 1 if reading.target is None else round(0.55 * (len(labels) - 1))
-    key, default = position_key(page, reading), last if masked is None else masked
-    _link_number(page, key, range(len(labels)), default)
-    return st.selectbox(
+    return _linked_number(
+        page,
         "Answer at position",
-        range(len(labels)),
-        width=room(240),
-        key=key,
-        format_func=labels.__getitem__,
-        help=f"The page measures the prediction of the token {after or 'at '}this one.",
+        position_key(page, reading),
+        labels,
+        last if masked is None else masked,
+        f"The page measures the prediction of the token {after or 'at '}this one.",
     )
 
 
-def _link_number(page: str, key: str, numbers: Sequence[int], default: int, name: str = AT) -> None:
+def _linked_number(
+    page: str,
+    label: str,
+    key: str,
+    names: Mapping[int, str],
+    default: int,
+    about: str,
+    name: str = AT,
+) -> int:
     if st.session_state.setdefault(f"{page}:{name}:line", key) != key:
         st.session_state[f"{page}:{name}:line"] = key
         write_link(name, None)
     st.session_state.setdefault(key, default)
-    link_value(key, default, one_of(numbers), name=name)
+    link_value(key, default, one_of(names), name=name)
+    return st.selectbox(
+        label, list(names), key=key, format_func=names.__getitem__, width=room(240), help=about
+    )
 
 
 def output_field(

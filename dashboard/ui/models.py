@@ -380,13 +380,13 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
         examples = [example_inputs.sound(name, rate) for name in names]
     else:
         return imports, re.sub(r"\AModelInputs\(text=", "ModelInputs(", source_of(inputs))
-    target = "" if inputs.target is None else f", target={inputs.target!r}"
     name = next((name for name, one in zip(names, examples, strict=True) if one == value), None)
     function, call = noun, f"{noun}({name!r}{more})"
     if name is None:
         imports |= {"from pathlib import Path"}
         function, call = decode, f"{decode}(Path('your {own}').read_bytes(){more})"
     imports |= {f"from core.pretrained.example_inputs import {function}"}
+    target = "" if inputs.target is None else f", target={inputs.target!r}"
     return imports, f"ModelInputs({noun}={call}{target})"
 
 
