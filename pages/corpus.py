@@ -118,7 +118,6 @@ from dashboard.page import (
 )
 from dashboard.server import jobs, people
 from dashboard.ui import run_controls
-from dashboard.ui.fine_tuned import config_name
 from dashboard.ui.heads import role_line
 from dashboard.ui.model_picker import (
     KIND_HELP,
@@ -137,6 +136,7 @@ from dashboard.ui.model_picker import (
 from dashboard.ui.models import (
     EMBEDDED,
     ModelRef,
+    config_name,
     is_small,
     load_model,
     model_cell,

@@ -69,7 +69,7 @@ from dashboard.page import (
     title,
 )
 from dashboard.server import jobs
-from dashboard.ui import fine_tuned, run_controls
+from dashboard.ui import models, run_controls
 from dashboard.ui.model_picker import (
     KINDS,
     MODEL,
@@ -219,7 +219,7 @@ FIELDS = Fields(
         "Task",
         {"classify": "Labels of texts", "pairs": "Pairs of sequences"},
         # the link's run is of another task
-        also={"on_change": lambda: st.query_params.pop(fine_tuned.LINK, None)},
+        also={"on_change": lambda: st.query_params.pop(models.TUNED_LINK, None)},
         help="What the model learns from each row.",
     ),
     epochs=Number(
@@ -370,8 +370,8 @@ def _model(name: str, task: str) -> str | None:
         raise PretrainedError(
             f"{name} holds attention weights only, so there is no model to train."
         )
-    check_model(fine_tuned.config_name(ref), task)
-    return fine_tuned.config_name(ref)
+    check_model(models.config_name(ref), task)
+    return models.config_name(ref)
 
 
 def _rows(task: str) -> str:
@@ -430,9 +430,7 @@ def _text(value: str) -> str:
 # What the page computes as Python.
 
 
-def script(
-    data: fine_tuned.FineTuneData, both: BeforeAfter | None, head: HeadChange | None
-) -> Script:
+def script(data: models.FineTuneData, both: BeforeAfter | None, head: HeadChange | None) -> Script:
     task = data.config.task if data.config else "classify"
     cell, results = records_cell(
         data.run,
@@ -472,7 +470,7 @@ show_maps({"Before training": before, "After training": after}, first.map(0).que
     return Script(tuple(cells), results)
 
 
-def _traces(data: fine_tuned.FineTuneData, both: BeforeAfter, kind: str) -> str:
+def _traces(data: models.FineTuneData, both: BeforeAfter, kind: str) -> str:
     """The traces `first` and `now`: from the run's folder, or read by both models."""
     if both.sentence is not None:
         return f"""
@@ -486,7 +484,7 @@ first, now = (trace_of(run.frame(step), {both.sentence}, sentence, f"step {{step
 """
     assert data.config is not None and data.model is not None
     refs = {
-        "model": fine_tuned.before(data.config.model),
+        "model": models.base_model(data.config.model),
         "tuned": ModelRef("folder", Path(data.model).as_posix()),
     }
     lines = {name: model_lines(ref, name) for name, ref in refs.items()}
@@ -519,16 +517,16 @@ def page() -> None:
         "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
     )
     jobs.warm_up()
-    fine_tuned.read_link()
+    models.read_tuned_link()
     task, config = controls()
-    data = fine_tuned.load_fine_tune(fine_tuned.current_run(task))
+    data = models.load_fine_tune(models.current_tuned_run(task))
     forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
     run_controls.start_run(
         PAGE,
         config,
         jobs.fine_tune,
-        lambda run: fine_tuned.select_run(run, config_of(run).task),
+        lambda run: models.select_tuned_run(run, config_of(run).task),
         ConfigError,
         PretrainedError,
     )
@@ -545,7 +543,7 @@ def page() -> None:
     )
     with column:
         run_controls.poll(
-            lambda: fine_tuned.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
+            lambda: models.load_fine_tune(data.run), _progress, data.live, "fine_tune:progress"
         )
         if config is not None and config.data != own_rows(config.task):
             rows = parse(config.task, config.data, config.seed)
@@ -557,7 +555,7 @@ def page() -> None:
         run_controls.limits_line(steps=False)
         run_controls.show_flash(PAGE)
     run_controls.poll(
-        lambda: fine_tuned.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures"
+        lambda: models.load_fine_tune(data.run), _figures, data.live, "fine_tune:figures"
     )
     details(
         "Source code and papers",
@@ -573,14 +571,14 @@ def page() -> None:
     )
 
 
-def _figures(data: fine_tuned.FineTuneData) -> None:
+def _figures(data: models.FineTuneData) -> None:
     warn_of_damage(data.run)
     if data.trouble:
         st.error(plain(data.trouble))
         st.button(
             "Show the example run",
             key="fine_tune:kept-instead",
-            on_click=fine_tuned.select_example,
+            on_click=models.select_tuned_example,
             args=("classify",),
         )
     elif not data.records or data.config is None:
@@ -593,7 +591,7 @@ def _figures(data: fine_tuned.FineTuneData) -> None:
         _draw(data, data.config)
 
 
-def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
+def _draw(data: models.FineTuneData, config: FineTuneConfig) -> None:
     ink, rows, records = Ink.of(theme()), data.rows(), data.records
     curves, row = st.container(), st.columns([1, 2.4], vertical_alignment="bottom")
     both, head = before_and_after(data, config, row[0])
@@ -694,7 +692,7 @@ def _draw(data: fine_tuned.FineTuneData, config: FineTuneConfig) -> None:
 
 
 def before_and_after(
-    data: fine_tuned.FineTuneData, config: FineTuneConfig, timeline: Any
+    data: models.FineTuneData, config: FineTuneConfig, timeline: Any
 ) -> tuple[BeforeAfter | None, HeadChange | None]:
     """Draw one head of one sentence before training and at the step of the `timeline`; returns both and the head."""
     maps, state = st.container(), st.session_state
@@ -762,9 +760,7 @@ def before_and_after(
     return both, head
 
 
-def _readings(
-    data: fine_tuned.FineTuneData, text: str, maps: Any, timeline: Any
-) -> BeforeAfter | None:
+def _readings(data: models.FineTuneData, text: str, maps: Any, timeline: Any) -> BeforeAfter | None:
     """The maps of one type at step 0 and at the selected one; of a sentence that was not watched, before and after."""
     watched, steps, index = data.watched, data.steps, None
     if text not in watched and data.model is None and watched:
@@ -779,7 +775,7 @@ def _readings(
         follows = data.live and timeline.toggle(
             "Follow the latest step",
             True,
-            key=fine_tuned.FOLLOW,
+            key=models.TUNED_FOLLOW,
             help="The maps show the newest step while the run trains.",
         )
         if not follows and len(steps) > 1:
@@ -794,16 +790,13 @@ def _readings(
         first, now = data.trace(steps[0], index), data.trace(step, index)
     else:
         try:
-            traces = fine_tuned.readings(data, text)
+            traces = data.readings(text)
         except PretrainedError as error:
             st.info(plain(str(error)))
             return None
         if traces is None:
             return None
-        shares = [
-            f"{plain(name)} **{number(share)}**"
-            for name, share in fine_tuned.labels(data, text)[:4]
-        ]
+        shares = [f"{plain(name)} **{number(share)}**" for name, share in data.labels(text)[:4]]
         timeline.markdown(f":small[{' · '.join(shares)}]")
         (first, now), step = traces, data.records[-1].step
     kind = FIELDS.draw("kind", into=maps, kinds=now.kinds).kind or now.kinds[0]
@@ -811,15 +804,15 @@ def _readings(
     return BeforeAfter(text, index, step, _is_last(data, step), first, now, changes(first, now))
 
 
-def _slider(data: fine_tuned.FineTuneData) -> str:
+def _slider(data: models.FineTuneData) -> str:
     return f"fine_tune:step:{data.run.id}:{len(data.steps) if data.live else 'all'}"
 
 
-def _is_last(data: fine_tuned.FineTuneData, step: int) -> bool:
+def _is_last(data: models.FineTuneData, step: int) -> bool:
     return not data.live and step == data.records[-1].step
 
 
-def _progress(data: fine_tuned.FineTuneData) -> None:
+def _progress(data: models.FineTuneData) -> None:
     if data.is_example:
         st.caption(
             "An example run. Fine-tune starts your own: about 20 s for the lab's rows on one core."

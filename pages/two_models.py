@@ -64,7 +64,6 @@ from dashboard.page import (
     write_linked,
     write_pair,
 )
-from dashboard.ui.fine_tuned import EXAMPLE_RUNS, after, before, load_fine_tune
 from dashboard.ui.heads import effect_chart, link_head
 from dashboard.ui.model_picker import (
     KIND_HELP,
@@ -78,10 +77,13 @@ from dashboard.ui.model_picker import (
     output_field,
 )
 from dashboard.ui.models import (
+    EXAMPLE_RUNS,
     ModelRef,
+    base_model,
     baseline_of,
     import_block,
     inputs_lines,
+    load_fine_tune,
     load_model,
     local_models,
     model_cell,
@@ -402,11 +404,11 @@ def _second_model(ref: ModelRef, into: DeltaGenerator) -> tuple[str, ModelRef]:
 def _fine_tuned(run: Run) -> tuple[ModelRef, str, ModelRef] | None:
     """A run's base model, the name and the reference of the fine-tuned one; None while there is none."""
     with suppress(ConfigError):
-        if ref := after(load_fine_tune(run)):
+        if ref := load_fine_tune(run).tuned:
             base = config_of(run).model
             name = run.name if run.metadata().get("name") else f"{run.id[9:11]}:{run.id[11:13]}"
             shown = EXAMPLE if run in EXAMPLE_RUNS.values() else name
-            return before(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
+            return base_model(base), f"{FINE_TUNED}{name_of(base)}, {shown}", ref
     return None
 
 

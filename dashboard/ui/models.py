@@ -1,6 +1,6 @@
 """Models by name, the same in links, cache keys and the picker; each is loaded once for every session.
 
-Also uploaded arrays, which are a source like any model, and a model and its inputs as Python.
+Also uploaded arrays, which are a source like any model, a model and its inputs as Python, and the fine-tuned models.
 """
 
 import hashlib
@@ -9,18 +9,23 @@ import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+import streamlit as st
 import torch
 
 from core.files import hosted, runs_folder
 from core.interpret.evidence import Baseline, Question, ask
+from core.interpret.trace import AttentionTrace
 from core.pretrained import (
     ModelInputs,
     Pretrained,
     PretrainedError,
     Reading,
+    answer,
     example_inputs,
     hub,
     read,
@@ -28,6 +33,8 @@ from core.pretrained import (
 )
 from core.pretrained.arrays import read_arrays
 from core.pretrained.base import wrap_errors
+from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig, Rows, parse
+from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.pretrained.load import (
     LAB_MODELS,
     MINILM,
@@ -39,11 +46,12 @@ from core.pretrained.load import (
     untrained,
 )
 from core.pretrained.reading import sampling_rate
+from core.runs.runs import Run
 from core.settings import settings
 from dashboard.draw.page_exports import Cell, source_of
 from dashboard.server.cache import model, remembered, shared, store
 from dashboard.server.people import find_run
-from dashboard.ui.run_data import ROOT, path_code, script_path
+from dashboard.ui.run_data import ROOT, RunView, path_code, script_path
 
 # Small tensors on one thread: on two busy cores (torch 2.13), a softmax over (4, 6, 6) takes 3 µs, not 4 ms.
 
@@ -421,3 +429,129 @@ def import_block(imports: set[str]) -> str:
         top = line.split()[1].partition(".")[0]
         groups[2 if top == "core" else 0 if top in sys.stdlib_module_names else 1].append(line)
     return "\n\n".join("\n".join(group) for group in groups if group)
+
+
+# The fine-tuning run that the page shows: the link's, the session's last of that task, or an example.
+
+
+EXAMPLE_RUNS = {
+    "classify": Run(EXAMPLES / "examples" / "fine_tune" / "messages"),
+    "pairs": Run(EXAMPLES / "examples" / "fine_tune" / "numbers"),
+}
+TUNED_TASK, TUNED_LAST, TUNED_FOLLOW = "fine_tune:task", "fine_tune:last", "fine_tune:follow"
+TUNED_LINK = "run"  # the link's word
+
+
+class FineTuneData(RunView[FineTuneConfig]):
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        return about(self.run)
+
+    @property
+    def sentences(self) -> list[dict[str, Any]]:
+        return list(self.about.get("sentences", ()))
+
+    @property
+    def watched(self) -> list[str]:
+        return [str(sentence["text"]) for sentence in self.sentences]
+
+    @property
+    def model(self) -> Path | None:
+        return None if self.live else result(self.run)
+
+    def rows(self) -> Rows:
+        config = self.required_config
+        return parse(config.task, config.data, config.seed)
+
+    def trace(self, step: int, sentence: int) -> AttentionTrace:
+        maps = _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns)
+        return trace_of(maps, sentence, self.sentences[sentence], f"step {step:,}")
+
+    @property
+    def tuned(self) -> ModelRef | None:
+        """The fine-tuned model; None until it is stored."""
+        if self.model is None:
+            return None
+        changed = (self.model / "model.safetensors").stat().st_mtime_ns
+        return ModelRef("folder", folder_name(self.model), str(changed))
+
+    def readings(self, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
+        """Both models' attention on the text; None without a second model. PretrainedError for an empty text."""
+        if (tuned := self.tuned) is None or self.config is None:
+            return None
+        base, inputs = base_model(self.config.model), ModelInputs(text)
+        return reading_of(base, inputs).trace, reading_of(tuned, inputs).trace
+
+    def labels(self, text: str) -> list[tuple[str, float]]:
+        """The labels of the text by the fine-tuned model, with their probabilities, the likeliest first."""
+        if self.tuned is None:
+            return []
+        model = load_model(self.tuned)
+        shares, names = answer(model, ModelInputs(text)).probabilities, model.model.config.id2label
+        labels = (
+            [] if shares is None else [(str(names[at]), float(x)) for at, x in enumerate(shares)]
+        )
+        return sorted(labels, key=lambda label: -label[1])
+
+
+@lru_cache(maxsize=64)
+def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
+    return run.frame(step)
+
+
+def load_fine_tune(run: Run) -> FineTuneData:
+    """Read a run's folder; an unreadable config, or one with unusable rows, becomes `trouble`."""
+
+    def config(run: Run) -> FineTuneConfig:
+        config = config_of(run)
+        parse(config.task, config.data, config.seed)
+        return config
+
+    return FineTuneData.read(run, config)
+
+
+def read_tuned_link() -> None:
+    """Select the task of the link's run, before its control is drawn; warns where the run is missing."""
+    state, run_id = st.session_state, st.query_params.get(TUNED_LINK)
+    run = find_run(run_id) if run_id else None
+    task = run.metadata().get("finetune", {}).get("task") if run is not None else None
+    if run is not None and task in TASKS:
+        if state.setdefault(TUNED_LAST, {}).get(task) != run.id or TUNED_TASK not in state:
+            state[TUNED_TASK] = task
+        state[TUNED_LAST][task] = run.id
+    elif run_id:
+        st.warning(
+            "The fine-tuned run in the link is not on this machine, or was deleted. Below is the example run."
+        )
+
+
+def current_tuned_run(task: str) -> Run:
+    return find_run(st.session_state.get(TUNED_LAST, {}).get(task)) or EXAMPLE_RUNS[task]
+
+
+def select_tuned_run(run: Run, task: str) -> None:
+    st.query_params[TUNED_LINK] = run.id
+    st.session_state.setdefault(TUNED_LAST, {})[task] = run.id
+    st.session_state.pop(TUNED_FOLLOW, None)
+
+
+def select_tuned_example(task: str) -> None:
+    st.query_params.pop(TUNED_LINK, None)
+    st.session_state.get(TUNED_LAST, {}).pop(task, None)
+
+
+def base_model(model: str) -> ModelRef:
+    if model == BASE:
+        return EMBEDDED
+    if model.startswith(LAB):
+        return ModelRef("lab", model.removeprefix(LAB))
+    return ModelRef("folder", folder_name(Path(model)))
+
+
+def config_name(ref: ModelRef) -> str:
+    """A model's name in a run's config, which `base_model` reads."""
+    if ref.source == "hub":
+        return str(hub.model_folder(ref.name, ref.revision))
+    if ref.source == "folder":
+        return str(folder_of(ref.name))
+    return {"embedded": BASE, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)

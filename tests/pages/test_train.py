@@ -25,7 +25,7 @@ from dashboard.draw.palette import Ink, shade, text_on
 from dashboard.draw.tables import DocumentWeights, lines
 from dashboard.server import jobs
 from dashboard.ui import layer_pattern, run_data, uploads
-from dashboard.ui.fine_tuned import EXAMPLE_RUNS as TUNED
+from dashboard.ui.models import EXAMPLE_RUNS as TUNED
 from dashboard.ui.run_data import EXAMPLE_RUN, load_run, summarize
 from pages import train
 from pages.compare_runs import sides
