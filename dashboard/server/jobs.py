@@ -184,7 +184,6 @@ def start(config: RunConfig, **more: Any) -> Run:
 
 
 def start_all(configs: Sequence[tuple[RunConfig, dict[str, Any]]]) -> list[Run]:
-    """Create several runs, or none and raise QueueFull."""
     admitted = [(people.admit_config(config), more) for config, more in configs]
     with _admit(len(configs)):
         return [create_run(config, **more) for config, more in admitted]
@@ -313,7 +312,6 @@ def _tick_and_watch(folder: Path) -> None:
 
 
 def _tick() -> bool:
-    """Update once; returns whether any run is active or queued."""
     with _folder_lock():
         busy = [run for run in people.unfinished_runs() if _still_busy(run)]
         waits, room = queue()[0], executor().room(max_workers() - len(busy))

@@ -67,7 +67,6 @@ def folders() -> list[Path]:
 
 
 def homes(folders: Iterable[Path]) -> list[Path]:
-    """The folders of runs, and of measurements of corpora and of claims, in these folders."""
     return [folder / name for folder in folders for name in ("", CORPORA, CLAIMS)]
 
 
@@ -135,7 +134,6 @@ class NotYours(LimitReached):
 
 
 def check_owner(item: Run | Sweep) -> None:
-    """NotYours where another person made it."""
     if not mine(item):
         raise NotYours(
             "This belongs to another person. You can look at it, and copy it, but not change it."

@@ -62,7 +62,6 @@ def note_draft(page: str) -> None:
 
 
 def draft_bar(page: str) -> None:
-    """On the page of the draft: a line that leads back to it."""
     with st.container():  # also when it is empty, so that nothing below moves to another place
         if st.session_state.get(DRAFT) != page:
             return

@@ -92,7 +92,6 @@ def train_small(card: ModelCard, *, key: str) -> None:
 
 
 def _open_train(values: dict[str, Any]) -> None:
-    """Open Train with these values of its widgets."""
     st.session_state.update(values)
     # Without query_params the switch would clear the link, which bound widgets of this page forbid.
     st.switch_page(step_of("train").page(), query_params={})
@@ -156,7 +155,6 @@ def adopt_pattern(name: str, model: ModelConfig) -> dict[str, Any]:
 
 
 def pattern_changes(fields: dict[str, Any]) -> list[str]:
-    """What a closed panel hides, as text."""
     count, shared = len(fields.get("following", ())), fields.get("kv_shared_layers")
     own = [f"{label.lower()} of its own" for place, label in PLACES.items() if fields.get(place)]
     texts = [
@@ -192,7 +190,6 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 
 
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
-    """Draw what is in the panel; reasons why an attention cannot be trained are added to `problems`."""
     first, state = model.required_attention, st.session_state
     _published(name, model)
     count_key, shown = f"{name}:pattern:count", f"{name}:pattern:shown"

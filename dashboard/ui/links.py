@@ -477,8 +477,8 @@ class Number(Field):
     slider: bool = False
 
     def widget(self, values: Values, start: Any, shared: dict[str, Any]) -> Any:
-        draw: Any = st.slider if self.slider else st.number_input
         low, high = _of(self.low, values), _of(self.high, values)
+        draw: Any = st.slider if self.slider else st.number_input
         return draw(_of(self.label, values), low, high, start, self.step, **shared)
 
     def value_of(self, text: str, values: Values) -> Any:
@@ -597,8 +597,6 @@ class Segmented(Options):
 
 @dataclass(frozen=True)
 class MultiSelect(Options):
-    """Some of a list, at most `max_options` of them."""
-
     max_options: int | None = None
 
     def start(self, values: Values) -> Any:
@@ -636,8 +634,6 @@ class ParamField(Field):
 
 
 class Fields:
-    """The controls of one page, in their order."""
-
     def __init__(self, page: str, /, **fields: Field) -> None:
         assert not any(hasattr(dict, name) for name in fields), "a name that every dict has"
         self.page, self.fields = page, fields
@@ -752,7 +748,6 @@ def is_text(param: Param) -> bool:
 
 
 def unreadable(param: Param, typed: Value) -> ConfigError | None:
-    """Why a typed text cannot be this parameter, or None."""
     try:
         param.check(typed, param.name)
     except ConfigError as error:
@@ -761,7 +756,6 @@ def unreadable(param: Param, typed: Value) -> ConfigError | None:
 
 
 def show_unreadable(param: Param, typed: str) -> None:
-    """Under a field: what is wrong with its text, pointing at the character where the error knows it."""
     from core.attention.formula import FormulaError  # with torch, which Start does not need
 
     error = unreadable(param, typed)

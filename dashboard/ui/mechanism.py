@@ -59,7 +59,6 @@ def fit_heads(d_model: str, width: int, heads: str, fits: Callable[[int], Sequen
 
 
 def note_heads(d_model: str, width: int, heads: int) -> None:
-    """Remember the heads that were chosen at a width, for the next change of d_model."""
     if st.session_state.get(f"{d_model}:heads", (0, 0, 0))[1:] != (width, heads):
         st.session_state[f"{d_model}:heads"] = heads, width, heads
 
@@ -329,7 +328,6 @@ class _Reader:
         )
 
     def accept(self, sign: str) -> bool:
-        """Whether the next token is this sign, which is then taken."""
         fits = self.next == sign
         if fits:
             self.move(self.end)
@@ -473,8 +471,8 @@ def mechanism(
             if config is not None and (known := preset_of(config)):
                 changed = preset(known).changed(config.d_model, config.num_heads)
                 st.caption(plain(" ".join(changed) or preset(known).meaning))
-            if error := store.pop("refused", None):
-                st.error(plain(error))
+            if problem := store.pop("refused", None):
+                st.error(plain(problem))
     if config is not None:
         store["now"] = config
         details(
@@ -540,7 +538,6 @@ def clashes(
 def show_refusal(
     fields: Fields, error: ConfigError, key: str, use: Callable[[str, Choice], None]
 ) -> None:
-    """Draw why these fields cannot go together, and a button for each choice that repairs them."""
     st.error(plain(str(error)))
     for axis, choice in repairs(fields, error):
         text = choice_text(choice, axis)
@@ -578,7 +575,6 @@ Built = dict[str, Choice]  # by axis, without what the default attention has
 
 
 def set_built(page: str, choices: Mapping[str, Choice]) -> None:
-    """Note what was built on a page, for the pages after it."""
     whole = {axis: complete(choice, AXES[axis], axis) for axis, choice in choices.items()}
     st.session_state[BUILT] = (
         page,

@@ -234,7 +234,6 @@ def _open(
 
 
 def read_inputs(choice: ModelChoice) -> None:
-    """Let the model read its inputs, and say so if they were cut; PretrainedError where it cannot read them."""
     with st.spinner("Running the model"):
         reading = choice.reading
     if reading.cut:
@@ -291,7 +290,6 @@ def resolve_model(name: str) -> ModelRef | None:
 
 
 def other_panel(container: Any) -> None:
-    """A text field for any model of the hub, or a folder where folders are allowed."""
 
     def typed() -> None:
         if (st.session_state.get(TYPED) or "").strip():
@@ -492,8 +490,7 @@ class Download:
             target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
         ).start()
 
-    def stop(self) -> None:
-        """Stop at the next bytes; the page need not wait for it."""
+    def stop(self) -> None:  # which the page does not wait for
         self._stop.set()
         downloads.pop(self.plan.repo, None)
 
@@ -537,23 +534,27 @@ OWN = "Your own…"
 
 def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
     if pretrained.reads == "picture":
-        return _upload_field(
-            "picture",
-            example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
-            "PNG or JPEG",
-            ["png", "jpg", "jpeg", "webp"],
-            example_inputs.decode_picture,
-            example_inputs.picture,
+        return ModelInputs(
+            picture=_upload_field(
+                "picture",
+                example_inputs.pictures(int(getattr(pretrained.model.config, "num_channels", 3))),
+                "PNG or JPEG",
+                ["png", "jpg", "jpeg", "webp"],
+                example_inputs.decode_picture,
+                example_inputs.picture,
+            )
         )
     if pretrained.reads == "sound":
         rate = sampling_rate(pretrained)
-        return _upload_field(
-            "sound",
-            example_inputs.SOUNDS,
-            "WAV",
-            ["wav"],
-            partial(example_inputs.decode_wav, rate=rate),
-            partial(example_inputs.sound, rate=rate),
+        return ModelInputs(
+            sound=_upload_field(
+                "sound",
+                example_inputs.SOUNDS,
+                "WAV",
+                ["wav"],
+                partial(example_inputs.decode_wav, rate=rate),
+                partial(example_inputs.sound, rate=rate),
+            )
         )
     state, usual = st.session_state, example_inputs.text_of(ref.name)
     # A model of its own vocabulary gets that vocabulary's last text.
@@ -605,7 +606,7 @@ def _upload_field(
     types: list[str],
     decode: Callable[[bytes], Array],
     example: Callable[[str], Array],
-) -> ModelInputs:
+) -> Array:
     """An example, or the person's own file, stored in the session; PretrainedError without a file."""
     choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
     name = choice.selectbox(
@@ -616,7 +617,7 @@ def _upload_field(
         help=f"An example, or “{OWN}” to upload a {noun}.",
     )
     if name != OWN:
-        return ModelInputs(**{noun: example(name)})
+        return example(name)
     most, key = at_most("upload_megabytes", 10), f"inside:own-{noun}"
     file = upload.file_uploader(
         f"{formats}, at most {byte_size(most * MB)}",
@@ -632,7 +633,7 @@ def _upload_field(
             raise PretrainedError(str(error)) from error
         st.session_state[key] = decode(file.getvalue())
     reject_if(key not in st.session_state, f"Upload a {noun}, or choose one from the list.")
-    return ModelInputs(**{noun: st.session_state[key]})
+    return st.session_state[key]
 
 
 # A question to a model: the masked word, the position that answers, and the output that is followed.

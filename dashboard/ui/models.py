@@ -177,7 +177,6 @@ def allowed_models() -> tuple[str, ...]:
 
 
 def is_allowed(repo: str) -> bool:
-    """Whether a model of the hub may be opened; elsewhere than on a public copy, each may."""
     return not hosted() or repo in allowed_models()
 
 
@@ -328,7 +327,6 @@ def _answer_study(
 
 
 def model_cell(ref: ModelRef, inputs: ModelInputs | None = None, reads: bool = True) -> Cell:
-    """A cell of `model_code`, with the model's name in words."""
     more = "" if inputs is None else f", {'reads' if reads else 'and'} the inputs of the page"
     return Cell(
         f"The model, {ref.name.rstrip('/').rpartition('/')[2]}{more}.",
