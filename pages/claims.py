@@ -7,11 +7,10 @@ import time
 import zipfile
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from html import escape
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -33,8 +32,8 @@ from core.claims.catalogue import CLAIMS, claim_of
 from core.claims.run import ClaimConfig, Group, find_group
 from core.entries import ConfigError
 from core.runs.executor import machine
-from core.studies import claims
-from dashboard.draw.curves import FLOOR, Curve, bounds, line_chart, seed_marks
+from core.training.seed_stats import SeedStats
+from dashboard.draw.curves import FLOOR, Curve, bounds, legend, line_chart, seed_marks
 from dashboard.draw.page_views import sketch
 from dashboard.draw.pictures import render
 from dashboard.page import (
@@ -45,6 +44,7 @@ from dashboard.page import (
     Cell,
     Fields,
     Ink,
+    Question,
     Script,
     Segmented,
     Spec,
@@ -70,6 +70,7 @@ from dashboard.page import (
     percent,
     placeholder,
     plain,
+    predict,
     source_panel,
     step_of,
     table,
@@ -77,7 +78,7 @@ from dashboard.page import (
     title,
 )
 from dashboard.server import jobs
-from dashboard.ui import panels, run_controls
+from dashboard.ui import run_controls
 
 # Of each state its sign, the outcome in whose colour it is, how several claims are in it, and what it means.
 STATES: dict[State, tuple[str, Outcome, str, str]] = {
@@ -106,8 +107,7 @@ STATES: dict[State, tuple[str, Outcome, str, str]] = {
 def guess_distance(
     guess: Mapping[float, float], measured: ClaimResult, question: Sketch, figure: Figure
 ) -> str:
-    stats = {x: measured.stats(question.condition, figure, x) for x in guess}
-    truth = {x: each.mean for x, each in stats.items() if each is not None}
+    truth = {x: measured.results.mean(question.condition, figure.measure, x) for x in guess}
     away = {x: abs(guess[x] - mean) for x, mean in truth.items()}
     farthest = max(away, key=lambda x: away[x])
     mean = sum(away.values()) / len(away)
@@ -164,34 +164,42 @@ Guess = Mapping[float, float]  # x -> the reader's y
 GUESS = "your guess"
 
 
-@dataclass(frozen=True)
-class Series:
-    """One condition of one source of results, and how it is drawn: a colour a condition, a dash a source."""
-
-    name: str
-    measured: ClaimResult
-    condition: str
-    colour: str
-    dash: int
+Series = tuple[Curve, list[SeedStats]]  # with the numbers of the seeds at each of its points
 
 
-def series_of(sources: Mapping[str, ClaimResult], theme: Theme) -> list[Series]:
-    conditions = list(
-        dict.fromkeys(one for measured in sources.values() for one in measured.conditions)
-    )
-    colours = Ink.of(theme).series
-    first = len(conditions) > len(colours)  # then dashes tell conditions apart, too
-    return [
-        Series(
-            f"{condition} ({name})" if len(sources) > 1 else condition,
-            measured,
-            condition,
-            colours[(at := conditions.index(condition)) % len(colours)],
-            (dash + first * (at // len(colours))) % len(DASHES),
-        )
-        for dash, (name, measured) in enumerate(sources.items())
-        for condition in measured.conditions
-    ]
+def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme) -> list[Series]:
+    """What each source measured of each condition, a colour a condition and a dash a source: a curve of the means with
+    their intervals, or of a figure without x one point."""
+    conditions = list(dict.fromkeys(one for each in sources.values() for one in each.conditions))
+    colours, floor = Ink.of(theme).series, FLOOR if "y" in figure.log else -math.inf
+    series: list[Series] = []
+    for dash, (name, measured) in enumerate(sources.items()):
+        for condition in measured.conditions:
+            xs = measured.results.xs(condition, figure.measure) if figure.x else [None]
+            stats = {x or 0.0: measured.stats(condition, figure, x) for x in xs}
+            points = {x: each for x, each in stats.items() if each is not None}
+            intervals = (each.interval or (each.mean, each.mean) for each in points.values())
+            row, place = divmod(conditions.index(condition), len(colours))
+            curve = Curve(
+                f"{condition} ({name})" if len(sources) > 1 else condition,
+                [(x, each.mean) for x, each in points.items()],
+                [(max(low, floor), high) for low, high in intervals],
+                colours[place],
+                (dash + row) % len(DASHES),  # where colours repeat, dashes tell conditions apart
+            )
+            series += [(curve, list(points.values()))] if points else []
+    return series
+
+
+def curves_of(
+    figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
+) -> list[Curve]:
+    """The curves of a figure with the guess; none of a figure without x."""
+    if not figure.x:
+        return []
+    curves = [curve for curve, _ in series_of(figure, sources, theme)]
+    drawn = sorted((guess or {}).items())
+    return [*curves, Curve(GUESS, drawn, colour=PICK[theme], dash=1)] if drawn else curves
 
 
 def results_figure(
@@ -206,15 +214,11 @@ def results_figure(
 
     `named`: it stands alone, with its title and the names at the ends of its curves; on the page a legend has them.
     """
-    series = series_of(sources, theme)
     if figure.x:
-        curves = [curve for one in series if (curve := _curve(one, figure)) is not None]
-        if guess:
-            curves.append(Curve(GUESS, sorted(guess.items()), colour=PICK[theme], dash=1))
         spec = line_chart(
             figure.title,
             figure.x,
-            curves,
+            curves_of(figure, sources, theme, guess),
             Ink.of(theme),
             log="y" in figure.log,
             log_x="x" in figure.log,
@@ -224,29 +228,23 @@ def results_figure(
         )
     else:
         # A row a condition: every seed a mark, over the 95 % interval of their mean
-        rows = [
-            (one, each)
-            for one in series
-            if (each := one.measured.stats(one.condition, figure)) is not None
-        ]
+        rows = [(curve, stats) for curve, (stats,) in series_of(figure, sources, theme)]
         log = bool(figure.log)  # of either axis: the measure is across
-        x = {
-            "field": "x",
-            "type": "quantitative",
-            "title": None,
-            "scale": {"zero": False, **({"type": "log"} if log else {})},
-            "axis": {
-                "tickCount": 5,
-                **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
-            },
-        }
-        least = (
-            min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
-        )  # an interval may end below 0
+        # an interval may end below 0
+        least = min((stats.low for _, stats in rows), default=0.0) / 2 if log else -math.inf
         spec = seed_marks(
             figure.title,
-            [(series.name, stats, series.colour, "circle") for series, stats in rows],
-            x,
+            [(curve.name, stats, curve.colour, "circle") for curve, stats in rows],
+            {
+                "field": "x",
+                "type": "quantitative",
+                "title": None,
+                "scale": {"zero": False, **({"type": "log"} if log else {})},
+                "axis": {
+                    "tickCount": 5,
+                    **({"labelExpr": PERCENTAGES} if figure.unit == "share" else {}),
+                },
+            },
             Ink.of(theme),
             ends=(least, math.inf),
             height=34,
@@ -254,43 +252,6 @@ def results_figure(
             write=partial(write, unit=figure.unit),
         )
     return spec if named else {name: value for name, value in spec.items() if name != "title"}
-
-
-def legend(
-    figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
-) -> str:
-    if not figure.x:
-        return ""
-    items = [
-        (one.name, one.colour, one.dash)
-        for one in series_of(sources, theme)
-        if _curve(one, figure) is not None
-    ]
-    items += [(GUESS, PICK[theme], 1)] if guess else []
-    strokes = ("solid", "dashed", "dotted", "double")  # for each of DASHES
-    return "".join(
-        f'<span style="white-space:nowrap;margin-right:12px"><span style="display:inline-block;width:20px;margin-right:'
-        f'6px;vertical-align:4px;border-top:2px {strokes[dash]} {colour}"></span>{escape(name)}</span> '
-        for name, colour, dash in items
-    )
-
-
-def _curve(series: Series, figure: Figure) -> Curve | None:
-    measured, xs = series.measured, series.measured.results.xs(series.condition, figure.measure)
-    stats = [
-        (x, each) for x in xs if (each := measured.stats(series.condition, figure, x)) is not None
-    ]
-    if not stats:
-        return None
-    floor = FLOOR if "y" in figure.log else -math.inf
-    band = [
-        (max(low, floor), high)
-        for _, each in stats
-        for low, high in [each.interval or (each.mean, each.mean)]
-    ]
-    return Curve(
-        series.name, [(x, each.mean) for x, each in stats], band, series.colour, series.dash
-    )
 
 
 OUTCOME_COLOURS: Mapping[Theme, Mapping[Outcome, str]] = {
@@ -345,8 +306,10 @@ CARDS_WIDTH, CARDS_HEIGHT, PAD = 240, 96, 5  # of a thumbnail, which is as wide 
 def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool = False) -> str:
     """What stands under a claim's name: what is claimed while the verdicts are hidden, else sign, parts and picture."""
     if hidden or measured is None:
-        text = claim.statement if hidden else "Not measured yet"
-        return f'<div style="font-size:14px;line-height:20px">{escape(text)}</div>'
+        return (
+            f'<div style="font-size:14px;line-height:20px">'
+            f"{escape(claim.statement if hidden else 'Not measured yet')}</div>"
+        )
     state, effects = measured.verdict.state, measured.verdict.effects
     sign, outcome, *_ = STATES[state]  # the sign tells the verdict without the colour
     confirmed = sum(one.outcome == "holds" for one in effects)
@@ -361,19 +324,15 @@ def card(claim: Claim, measured: ClaimResult | None, theme: Theme, hidden: bool 
 
 def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
     """A figure without axes or names, which a pointer and a screen reader get: curves of means, or a mark a seed."""
-    lines: list[tuple[Series, Sequence[Any]]] = []
-    for one in series_of({"": measured}, theme):
-        curve, row = _curve(one, figure), float(len(lines))
-        seeds = [(value, row) for value in measured.results.values(one.condition, figure.measure)]
-        if points := curve.points if curve else seeds:
-            lines.append((one, points))
-    if not lines:
+    series = series_of(figure, {"": measured}, theme)
+    if not series:
         return ""
-    across = _scale(
-        [x for _, points in lines for x, _ in points],
-        "x" in figure.log or bool(figure.log) and not figure.x,
-        CARDS_WIDTH,
-    )
+    lines = [
+        (curve, curve.defined_points() if figure.x else [(value, row) for value in stats[0].values])
+        for row, (curve, stats) in enumerate(series)
+    ]
+    log = "x" in figure.log or bool(figure.log) and not figure.x
+    across = _scale([x for _, points in lines for x, _ in points], log, CARDS_WIDTH)
     if figure.x:
         up = _scale([y for _, points in lines for _, y in points], "y" in figure.log, CARDS_HEIGHT)
         drawing = "".join(
@@ -389,12 +348,11 @@ def thumbnail(figure: Figure, measured: ClaimResult, theme: Theme) -> str:
             for one, points in lines
             for x, row in points
         )
-    names = ", ".join(one.name for one, _ in lines)
     return image(
         drawing,
         CARDS_WIDTH,
         CARDS_HEIGHT,
-        f"{figure.title}: {names}",
+        f"{figure.title}: {', '.join(curve.name for curve, _ in lines)}",
         f"width:100%;height:{CARDS_HEIGHT}px",
     )
 
@@ -410,6 +368,12 @@ def _scale(values: Sequence[float], log: bool, size: int) -> Callable[[float], f
 PAGE = "claims"
 ALL = ""
 SOURCES = {"shipped": "The lab's", "own": "Yours", "both": "Both"}
+WHOSE = {"shipped": ("the lab's", "The lab's measurement"), "own": ("yours", "Your run")}
+VERBS: dict[Outcome, tuple[str, str]] = {  # of one part, of several
+    "holds": ("holds", "hold"),
+    "refuted": ("is refuted", "are refuted"),
+    "cannot be told": ("cannot be told", "cannot be told"),
+}
 
 
 key = "claims:{}".format  # a widget's key, which is also its name in the link
@@ -432,9 +396,17 @@ def _run_id(text: str) -> str:
     return text
 
 
-def as_shipped(own: claims.OwnRun) -> shipped.Shipped:
+def own_run(claim: Claim, run_id: object) -> Group | None:
+    """The reader's run of this claim; None where there is none, or it is of another claim."""
+    with suppress(ConfigError):
+        if (group := find_group(run_id)) is not None and group.config.claim == claim.key:
+            return group
+    return None
+
+
+def as_shipped(own: Group) -> shipped.Shipped:
     """A reader's own run with what a shipped result says of its measurement."""
-    measured, data = own.measured, own.group.runs[0].metadata()
+    measured, data = own.measured, own.runs[0].metadata()
     return shipped.ship(
         measured.claim,
         measured.settings,
@@ -475,10 +447,11 @@ def draw_guess(claim: Claim, measured: ClaimResult | None) -> dict[str, Guess] |
         return _sketch(claim, claim.guess, measured)
     pick, complete = claim.guess, measured.results.complete(measured.conditions)
     answer = pick.answer(complete)  # seeds that lack a condition cannot answer
-    text = f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."
-    reasons = tuple("" if at == answer else text for at in range(len(pick.options)))
-    question = panels.Question(plain(pick.question), pick.options, answer, reasons)
-    return {} if panels.predict(key(claim.key), question) else None
+    reasons = [f"The data say: {pick.options[answer][0].lower() + pick.options[answer][1:]}."]
+    reasons *= len(pick.options)
+    reasons[answer] = ""
+    question = Question(plain(pick.question), pick.options, answer, tuple(reasons))
+    return {} if predict(key(claim.key), question) else None
 
 
 def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, Guess] | None:
@@ -488,7 +461,7 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
     link_value(
         name,
         OPEN,
-        lambda link: _written(_read(link, question, len(xs))),
+        lambda link: _written(_read(link, question, xs).values()),
         name=f"{claim.key}:sketch",
     )
     written = st.session_state.get(name, OPEN)
@@ -505,11 +478,10 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
                 log_x="x" in figure.log,
                 log_y="y" in figure.log,
                 share=figure.unit == "share",
-                take=lambda ys: _set(name, _written(ys)),
+                take=lambda ys: st.session_state.update({name: _written(ys or ())}),
             )
             return None
-        ys = _read(written, question, len(xs)) if written != SHOWN else None
-        guess = {} if ys is None else dict(zip(xs, ys, strict=True))
+        guess = _read(written, question, xs)
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
@@ -523,30 +495,27 @@ def _sketch(claim: Claim, question: Sketch, measured: ClaimResult) -> dict[str, 
                 "Draw again",
                 key=f"{name}:again",
                 icon=":material/edit:",
-                on_click=_set,
-                args=(name, OPEN),
+                on_click=st.session_state.update,
+                args=({name: OPEN},),
             )
     return {question.measure: guess} if guess else {}
 
 
-def _set(name: str, written: str) -> None:
-    st.session_state[name] = written
+def _written(ys: Iterable[float]) -> str:
+    return "_".join(map(as_text, ys)) or SHOWN
 
 
-def _written(ys: list[float] | None) -> str:
-    return SHOWN if ys is None else "_".join(as_text(y) for y in ys)
-
-
-def _read(link: str, question: Sketch, count: int) -> list[float] | None:
+def _read(link: str, question: Sketch, xs: Sequence[float]) -> Guess:
     """The line of a link; ValueError for another number of points, or one out of bounds."""
     if link == SHOWN:
-        return None
+        return {}
     ys = [float(part) for part in link.split("_")]
-    if len(ys) != count or not all(question.low <= y <= question.high for y in ys):
-        raise ValueError(f"expected {count} numbers from {question.low:g} to {question.high:g}")
-    return ys
+    if len(ys) != len(xs) or not all(question.low <= y <= question.high for y in ys):
+        raise ValueError(f"expected {len(xs)} numbers from {question.low:g} to {question.high:g}")
+    return dict(zip(xs, ys, strict=True))
 
 
+LAB = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
 VERDICTS = """
 from collections import Counter
 
@@ -563,7 +532,7 @@ print(Counter(each.state for each in verdicts.values()))
 """
 
 
-def script(lab: shipped.Shipped | None, own: claims.OwnRun | None) -> Script:
+def script(lab: shipped.Shipped | None, own: Group | None) -> Script:
     cells: dict[str, tuple[Cell, ClaimResult]] = {}
     if lab is not None:
         code = f"""
@@ -578,15 +547,14 @@ print(judged.state)
 for effect in judged.effects:
     print(f"{{effect.outcome:>14}}  {{effect.part.statement}}: {{effect.mean:.3g}} [{{effect.low:.3g}}, {{effect.high:.3g}}]")
 """
-        text = "The verdict on one claim from the lab's measurement: the mean of each part over the seeds, and its interval."
-        cells["judged"] = Cell(text, code), lab
+        cells["judged"] = Cell(LAB, code), lab
     if own is not None and own.measured.seeds:
         code = f"""
 from core.claims.catalogue import claim_of
 from core.claims.run import find_group
 from core.claims.base import verdict
 
-claim, group = claim_of({own.measured.claim.key!r}), find_group({own.group.id!r})
+claim, group = claim_of({own.measured.claim.key!r}), find_group({own.id!r})
 own = verdict(claim, group.config.settings, group.results())
 print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects])
 """
@@ -598,6 +566,13 @@ print(own.state, [(effect.part.statement, effect.mean) for effect in own.effects
         for name, (_, measured) in cells.items()
     }
     return Script(tuple(cell for cell, _ in cells.values()), results)
+
+
+def _verdicts(results: Iterable[ClaimResult | None]) -> Script:
+    text = "The verdict on every claim, computed from the numbers that ship with the lab."
+    means = [part.mean for each in results if each for part in each.verdict.effects]
+    name = "[effect.mean for each in verdicts.values() for effect in each.effects]"
+    return Script((Cell(text, VERDICTS),), {name: np.array(means)})
 
 
 def page() -> None:
@@ -618,28 +593,11 @@ def page() -> None:
 
 @fragment
 def _index() -> None:
-    results = {claim.key: claims.lab_result(claim) for claim in CLAIMS}
-    text = "The verdict on every claim, computed from the numbers that ship with the lab."
-    means = "[effect.mean for each in verdicts.values() for effect in each.effects]"
-    add_script(
-        lambda: Script(
-            (Cell(text, VERDICTS),),
-            {
-                means: np.array(
-                    [
-                        part.mean
-                        for each in results.values()
-                        if each
-                        for part in each.verdict.effects
-                    ]
-                )
-            },
-        )
-    )
+    results = {claim.key: shipped.shipped(claim) for claim in CLAIMS}
+    add_script(partial(_verdicts, results.values()))
     hidden = FIELDS.draw("hide", into=HERE).hide
-    overview = st.container()  # which keeps the place of the cards
-    if not hidden:
-        with overview:
+    with st.container():  # which keeps the place of the cards
+        if not hidden:
             counts = Counter(each and each.verdict.state for each in results.values())
             parts = [
                 f"{sign} **{counts[state]}** {state if counts[state] == 1 else plural}"
@@ -678,28 +636,26 @@ def _one(claim: Claim) -> None:
         [one.key for one in CLAIMS],
         key=box,
         format_func=lambda one: claim_of(one).name,
-        on_change=lambda: _set(CLAIM, st.session_state[box]),
+        on_change=lambda: st.session_state.update({CLAIM: st.session_state[box]}),
         help="Opens another claim.",
     )
     index.button(
         "All claims",
         icon=":material/apps:",
         width="stretch",
-        on_click=_set,
-        args=(CLAIM, ALL),
+        on_click=st.session_state.update,
+        args=({CLAIM: ALL},),
         key=key("index"),
     )
     st.markdown(f"## {plain(claim.statement)}")
     source = plain(claim.source.text)
-    named = f"[{source}]({claim.source.url})" if claim.source.url else source
-    paragraph(f"Claimed by {named}: *{plain(claim.source.title)}*.")
-    lab, own = claims.lab_result(claim), claims.own_run(claim, st.session_state.get(RUN))
+    source = f"[{source}]({claim.source.url})" if claim.source.url else source
+    paragraph(f"Claimed by {source}: *{plain(claim.source.title)}*.")
+    lab, own = shipped.shipped(claim), own_run(claim, st.session_state.get(RUN))
     add_script(partial(script, lab, own))
-    measured: dict[str, ClaimResult | None] = {
-        "shipped": lab,
-        "own": None if own is None else own.measured,
-    }
-    guess = draw_guess(claim, measured["shipped"] or measured["own"])
+    both = {"shipped": lab, "own": own and own.measured}
+    measured = {name: each for name, each in both.items() if each and each.results.cells}
+    guess = draw_guess(claim, next(iter(measured.values()), None))
     if guess is not None:
         _results(claim, measured, guess)
         if lab is not None:
@@ -741,46 +697,34 @@ def _one(claim: Claim) -> None:
     )
 
 
-def _results(
-    claim: Claim, measured: dict[str, ClaimResult | None], guess: dict[str, Guess]
-) -> None:
-    there = {
-        name: each for name, each in measured.items() if each is not None and each.results.cells
-    }
-    if not there:
+def _results(claim: Claim, sources: Mapping[str, ClaimResult], guess: dict[str, Guess]) -> None:
+    if not sources:
         placeholder("Nothing was measured yet. Run it below.", height=120)
         return
-    chosen = next(iter(there))
-    if len(there) == 2:
-        chosen = FIELDS.draw("results", into=HERE).results
-    sources = there if chosen == "both" else {chosen: there[chosen]}
-    named = {{"shipped": "the lab's", "own": "yours"}[name]: each for name, each in sources.items()}
+    if len(sources) == 2 and (chosen := FIELDS.draw("results", into=HERE).results) != "both":
+        sources = {chosen: sources[chosen]}
+    named = {WHOSE[name][0]: each for name, each in sources.items()}
     for figure in claim.figures:
         drawn = guess.get(figure.measure)
-        chart_title(figure.title, legend=legend(figure, named, theme(), drawn))
+        names = legend(curves_of(figure, named, theme(), drawn), Ink.of(theme()), least=1)
+        chart_title(figure.title, legend=names)
         draw_chart(
             st,
             results_figure(figure, named, theme(), drawn),
             key=key(f"figure:{figure.measure}"),
             alt=f"{figure.title} of each condition, over seeds",
         )
-    verbs: dict[Outcome, tuple[str, str]] = {  # of one, of several
-        "holds": ("holds", "hold"),
-        "refuted": ("is refuted", "are refuted"),
-        "cannot be told": ("cannot be told", "cannot be told"),
-    }
     for name, each in sources.items():
-        whose = {"shipped": "The lab's measurement", "own": "Your run"}[name]
         judged = each.verdict
         counts = Counter(effect.outcome for effect in judged.effects)
         parts = [
             f"{counts[outcome]} {forms[counts[outcome] > 1]}"
-            for outcome, forms in verbs.items()
+            for outcome, forms in VERBS.items()
             if counts[outcome]
         ]
         scope = f", {each.claim.scope}" if each.claim.scope else ""
         fact(
-            f"{whose}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
+            f"{WHOSE[name][1]}: the claim :primary[**{judged.state}**]{scope}. Of its {len(judged.effects)} parts "
             f"{', '.join(parts)}, over {len(each.seeds)} seeds.{judged.reasons}"
         )
         # The parts as rows: statement, outcome, picture, quantity with its interval, and the reason
@@ -819,7 +763,7 @@ def _download(label: str, name: str, result: shipped.Shipped) -> None:
     )
 
 
-def _run(claim: Claim, result: shipped.Shipped | None, own: claims.OwnRun | None) -> None:
+def _run(claim: Claim, result: shipped.Shipped | None, own: Group | None) -> None:
     st.markdown("### Run it")
     with st.grid(6, min_column_width=120):
         values = {
@@ -836,12 +780,12 @@ def _run(claim: Claim, result: shipped.Shipped | None, own: claims.OwnRun | None
         run_controls.stop_button(buttons, PAGE, _stop, own)
         with column:
             run_controls.poll(
-                lambda: claims.own_run(claim, own.group.id) or own,
+                lambda: own_run(claim, own.id) or own,
                 _progress,
                 True,
                 key("progress"),
                 interval=run_controls.SLOW_POLL_INTERVAL,
-                still_live=lambda now: now.live and now.done == own.done,
+                still_live=lambda now: now.live and count(now) == count(own),
             )  # else new figures
         return
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -856,13 +800,20 @@ def _run(claim: Claim, result: shipped.Shipped | None, own: claims.OwnRun | None
         )
         st.caption(time_needed(claim, result, config))
     run_controls.limits_line(steps=False)
-    if own is not None and own.failure:
-        st.error(plain(own.failure))
-    if own is not None and own.done < own.count:
+    if own is None:
+        return
+    for status in [status for status in own.statuses if status.state == "failed"][:1]:
+        st.error(plain(status.message))
+    if count(own) < len(own.config.cells):
         st.caption(
-            f"Your run made {own.done} of {own.count} measurements, which are saved; Continue makes the others."
+            f"Your run made {count(own)} of {len(own.config.cells)} measurements, which are saved; Continue makes the "
+            "others."
         )
         run_controls.continue_button(st, PAGE, _continue, own, primary=False)
+
+
+def count(own: Group) -> int:
+    return len(own.measured.results.cells)
 
 
 def _select(group: Group) -> None:
@@ -870,34 +821,37 @@ def _select(group: Group) -> None:
     st.session_state.pop(key("results"), None)
 
 
-def _continue(own: claims.OwnRun) -> None:
-    for run in own.group.runs:
+def _continue(own: Group) -> None:
+    for run in own.runs:
         if run.status().state != "finished":
             run_controls.continue_run(PAGE, run)
 
 
-def _stop(own: claims.OwnRun) -> None:
-    for run in own.group.runs:
+def _stop(own: Group) -> None:
+    for run in own.runs:
         run_controls.end_run(run)
 
 
-def _progress(own: claims.OwnRun) -> None:
-    left, run = own.seconds_left, own.group.runs[0]
-    after = "" if left is None else f", about {about_duration(left)} left"
+def _progress(own: Group) -> None:
+    done, planned, after = own.measured.results.cells, len(own.config.cells), ""
+    if done:  # by the mean of those so far, on cores of their own
+        spent = sum(cell.seconds for cell in done)
+        left = spent / len(done) * (planned - len(done)) / len(own.runs)
+        after = f", about {about_duration(left)} left"
     run_controls.show_progress(
-        run,
-        run.status() if not own.live else own.statuses[0],
+        own.runs[0],
+        own.statuses[0],
         ending="",
         progress=lambda: (
-            own.done / max(1, own.count),
-            f"{own.done} of {own.count} measurements{after}",
+            len(done) / max(1, planned),
+            f"{len(done)} of {planned} measurements{after}",
         ),
     )
 
 
 def _sources(claim: Claim, lab: shipped.Shipped | None) -> None:
+    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
     paragraph(f"**Tried before the shipped settings.** {plain(claim.tried)}")
     paragraph("**To cite** the source, and this page:")
-    date = time.strftime("%Y-%m-%d", time.gmtime()) if lab is None else lab.date
     st.code(claim.source.bibtex + shipped.citation(claim, date), language="bibtex")
     source_panel(claim.measure)

@@ -94,8 +94,8 @@ def measured(
         group = create(config, workers, Path(folder))
         if not measure(group):
             raise typer.Exit(1)
-        results = group.results()
-    report(ClaimResult(claim, config.settings, results))
+        results = group.measured.results
+    report(group.measured)
     if to := to or (shipping.FOLDER if ship else None):
         command = f"{shipping.command(claim, config.settings, results.seeds)} --ship"
         facts = machine("cpu") | {"threads": 1, "workers": len(group.runs)}  # as each worker has
@@ -114,9 +114,8 @@ def measure(group: Group) -> bool:
         for worker in workers:
             worker.terminate()
             worker.wait()
-    statuses = [run.status() for run in group.runs]
-    print(*(f"{status.state}: {status.message}" for status in statuses), sep="\n")
-    return all(status.state == "finished" for status in statuses)
+    print(*(f"{status.state}: {status.message}" for status in group.statuses), sep="\n")
+    return all(status.state == "finished" for status in group.statuses)
 
 
 if __name__ == "__main__":

@@ -20,12 +20,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from core.claims.base import CellResult, Claim, Results
+from core.claims.base import CellResult, Claim, ClaimResult, Results
 from core.claims.catalogue import claim_of
 from core.claims.experiment import Cell, measure_cell
 from core.entries import Value, quote, refuse_if
 from core.files import CLAIMS, append_line, read_lines, runs_folder, with_checksum
 from core.runs.executor import record_machine
+from core.runs.folder import Status
 from core.runs.runs import Run, find_run, new_id
 from core.runs.store import bring_all
 from core.serialization import check_types, read
@@ -89,9 +90,20 @@ class Group:
         """The config of the runs; ConfigError when the file does not describe one."""
         return ClaimConfig.from_json(self.runs[0].metadata().get("claim"))
 
+    @cached_property
+    def statuses(self) -> tuple[Status, ...]:
+        """The state of each run, read once."""
+        return tuple(run.status() for run in self.runs)
+
     @property
     def live(self) -> bool:
-        return any(not run.status().ended for run in self.runs)
+        return any(not status.ended for status in self.statuses)
+
+    @cached_property
+    def measured(self) -> ClaimResult:
+        """What was measured so far, read once; of a group that has ended, by its `statuses`, all."""
+        assert self.statuses  # read before the cells
+        return ClaimResult(self.config.entry, self.config.settings, self.results())
 
     def results(self) -> Results:
         """The cells so far, those of this config only."""

@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from core.claims.base import (
     verdict_line,
 )
 from core.entries import Value, refuse_if
-from core.files import read_object, write_atomically
+from core.files import modified, read_object, write_atomically
 from core.latex import latex
 from core.provenance import lab_version
 
@@ -60,9 +61,16 @@ class Shipped(ClaimResult):
         write_atomically(path, text.encode())
 
 
-def shipped(claim: Claim, folder: Path = FOLDER) -> Shipped | None:
-    """The shipped result of a claim; None where none was measured, or its settings are no longer those of the claim."""
-    data = read_object(folder / f"{claim.key}.json")
+def shipped(claim: Claim, folder: Path | None = None) -> Shipped | None:
+    """The shipped result of a claim, read again only after its file has changed; None where none was measured, or its
+    settings are no longer those of the claim."""
+    path = (folder or FOLDER) / f"{claim.key}.json"
+    return _read(claim, path, modified(path))
+
+
+@lru_cache(maxsize=64)
+def _read(claim: Claim, path: Path, _changed: float) -> Shipped | None:
+    data = read_object(path)
     try:
         return Shipped(
             claim,

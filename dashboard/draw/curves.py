@@ -364,8 +364,8 @@ def step_chart(
     return figure(layers, height) | (names(beside) if len(beside) > 1 else {})
 
 
-def legend(curves: Sequence[Curve], ink: Ink) -> str:
-    """The names of two curves or more as Markdown with HTML, each in its colour after a piece of its line."""
+def legend(curves: Sequence[Curve], ink: Ink, least: int = 2) -> str:
+    """The names of `least` curves or more as Markdown with HTML, each in its colour after a piece of its line."""
     parts: list[str] = []
     for curve in curves:
         if curve.defined_points():
@@ -374,7 +374,7 @@ def legend(curves: Sequence[Curve], ink: Ink) -> str:
                 f'<span style="color: {colour}; font-weight: 600; white-space: nowrap; margin-right: 8px">'
                 f"{'━╍┅┉'[DASHES.index(dash)]} {plain(curve.name)}</span>"
             )
-    return " ".join(parts) if len(parts) > 1 else ""
+    return " ".join(parts) if len(parts) >= least else ""
 
 
 def step_style(curve: Curve, i: int, ink: Ink) -> tuple[str, list[int]]:

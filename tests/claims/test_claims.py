@@ -444,7 +444,7 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(tiny, tmp
     )
     assert done.returncode == 0 and "Verdict: " in done.stdout, done.stdout + done.stderr
     assert "could not" not in done.stderr and "Plug-in" not in done.stderr
-    wait_for(lambda: not group.live)
+    wait_for(lambda: not find_group(group.id).live)
     app.run().pills(key="claims:diluted:predict").set_value("falls below a quarter").run()
     assert not app.exception and "Your run: the claim holds" in page_text(app)
 
