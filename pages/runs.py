@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import ConfigError
 from core.files import hosted, sentence_of, zip_of
@@ -19,7 +20,7 @@ from core.runs.ray_queue import ClusterState
 from core.runs.runs import GRACE, LONGEST_NAME, MAX_RUNS, Run, discard, max_disk_bytes, restore
 from core.runs.store import StoreError, bring, copier
 from core.tasks import make_task
-from core.training.config import OPTIMIZERS, SCHEDULES, RunConfig
+from core.training.config import OPTIMIZERS, SCHEDULES
 from dashboard.draw.curves import Curve, loss_curves, points
 from dashboard.page import (
     CATEGORIES,
@@ -61,11 +62,10 @@ from dashboard.server.people import (
     delete_mine,
     limits,
     make_room,
-    max_run_seconds,
     max_run_steps,
 )
 from dashboard.server.visitors import cookie
-from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, poll
+from dashboard.ui.run_controls import SLOW_POLL_INTERVAL, draw_curves, longer, poll
 from dashboard.ui.run_data import (
     STATES,
     Board,
@@ -75,6 +75,7 @@ from dashboard.ui.run_data import (
     records_cell,
     records_of,
     rival,
+    summary_of,
     warn_of_damage,
 )
 
@@ -83,7 +84,7 @@ from dashboard.ui.run_data import (
 
 SELECTED = "run"  # the query parameter; several ids are separated by commas
 MAX_SELECTED = 20
-PAGE = "runs:page"
+PAGE, ROWS = "runs:page", 50  # rows of the list at once
 
 
 def of_fork(name: str) -> Callable[[Values], str]:
@@ -226,8 +227,7 @@ def _more(first: RunSummary, selected: Sequence[RunSummary]) -> None:
     @_saying_errors
     def rename() -> None:
         if people.mine(first.run):
-            name = st.session_state[key].strip()[:LONGEST_NAME] or None
-            first.run.update_metadata(name=name)
+            first.run.update_metadata(name=st.session_state[key].strip()[:LONGEST_NAME] or None)
 
     st.text_input(
         "Name",
@@ -287,41 +287,23 @@ def _fork(item: RunSummary) -> None:
             "The new run copies this one up to a saved step and continues training from there with these "
             "settings."
         )
-        values = FIELDS.draw(
-            "step",
-            "steps",
-            "rate",
-            "schedule",
-            "optimizer",
-            into=HERE,
-            run=item.run.id,
-            config=item.config,
-            saved=item.checkpoint_steps,
-        )
+        given = {"run": item.run.id, "config": item.config, "saved": item.checkpoint_steps}
+        values = FIELDS.draw("step", "steps", "rate", "schedule", "optimizer", into=HERE, **given)
         if st.button("Fork and train", icon=":material/play_arrow:", key="runs:fork:go"):
-            name = f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME]
             try:
-                now = longer(
+                now = replace(
                     item.config,
-                    values.steps,
-                    item.train_seconds,
                     learning_rate=values.rate,
                     schedule=values.schedule,
                     optimizer=values.optimizer,
+                    **longer(item.config, values.steps, 2 * item.train_seconds),
                 )
+                name = f"{item.plain_name}, from step {values.step:,}"[:LONGEST_NAME]
                 run = jobs.fork(item.run, values.step, now, name)
             except (jobs.QueueFull, OSError, ValueError) as error:
                 st.error(plain(sentence_of(error)))
                 return
             st.switch_page(step_of("train").page(), query_params={"run": run.id})
-
-
-def longer(config: RunConfig, steps: int, trained: float, **changes: Any) -> RunConfig:
-    """The config of a fork: more steps, as many seconds again, and no early end, which it may have passed already."""
-    seconds = min(max_run_seconds(), config.max_seconds + 2 * trained)
-    return replace(
-        config, steps=int(steps), max_seconds=float(seconds), finish_early=False, **changes
-    )
 
 
 def _other_formats(item: RunSummary) -> None:
@@ -376,9 +358,8 @@ def hf_problem(item: RunSummary) -> str:
 
 @_saying_errors
 def _discard(items: Sequence[RunSummary]) -> None:
-    for item in items:
-        if people.mine(item.run):
-            discard(item.run)
+    for run in filter(people.mine, (item.run for item in items)):
+        discard(run)
     st.session_state[DELETED] = [(item.run.id, item.name) for item in items]
     select([])
 
@@ -392,8 +373,8 @@ def _restore(deleted: Sequence[tuple[str, str]]) -> None:
         flash("runs", "Not every deleted run could be restored: its disk space was needed.")
 
 
-def upload() -> None:
-    with st.popover(
+def upload(cell: DeltaGenerator) -> None:
+    with cell.popover(
         "Upload",
         icon=":material/upload:",
         key="runs:upload",
@@ -419,12 +400,11 @@ def upload() -> None:
         try:
             admit_upload(file)
             make_room(unpacked)
-            run = archive.unpack(file, max_bytes=unpacked)
+            select([archive.unpack(file, max_bytes=unpacked).id])
         except (ValueError, OSError) as error:
             st.error(plain(sentence_of(error)))
             return
     st.session_state[UPLOADS] = count + 1  # an empty field again
-    select([run.id])
     st.rerun()
 
 
@@ -456,15 +436,15 @@ def store(label: str, waiting: int, elsewhere: int, trouble: str) -> str:
 def result_text(item: RunSummary) -> str:
     if item.last is None:
         return (
-            f"a validation loss of {number(item.loss)}"
-            if item.loss is not None
-            else "no measurement yet"
+            "no measurement yet"
+            if item.loss is None
+            else f"a validation loss of {number(item.loss)}"
         )
     if item.last.error is not None:
         return f"{percent(item.last.error)} of the error of repeating the last season"
-    scores = (("BLEU", item.last.bleu), ("chrF", item.last.chrf))
-    parts = [f"{name} {value:.0f}" for name, value in scores if value is not None]
-    return ", ".join([f"{percent(item.last.sequence_accuracy or 0.0)} accuracy", *parts])
+    scores = {"BLEU": item.last.bleu, "chrF": item.last.chrf}
+    measured = (f"{name} {value:.0f}" for name, value in scores.items() if value is not None)
+    return ", ".join([f"{percent(item.last.sequence_accuracy or 0.0)} accuracy", *measured])
 
 
 def fact_text(selected: Sequence[RunSummary], items: Sequence[RunSummary]) -> str:
@@ -494,8 +474,8 @@ def space_text(board: Board) -> str:
 
 def state(item: RunSummary) -> str:
     name, planned = STATES.get(item.status.state, item.status.state), item.planned_steps
-    going = item.live and planned and item.steps
-    return f"{name}, {percent(item.steps / planned)}" if going else name
+    started = item.live and planned and item.steps
+    return f"{name}, {percent(item.steps / planned)}" if started else name
 
 
 def cluster_text(state: ClusterState) -> str:
@@ -531,8 +511,7 @@ def page() -> None:
     title("Runs", f"Everything that {'you' if hosted() else 'this machine'} trained.")
     search_cell, upload_cell = st.columns([0.78, 0.22], gap="small", vertical_alignment="bottom")
     query = FIELDS.draw("search", into=search_cell).search
-    with upload_cell:
-        upload()
+    upload(upload_cell)
 
     def load() -> Board:
         ids = [run_id for run_id in st.query_params.get(SELECTED, "").split(",") if run_id]
@@ -587,9 +566,10 @@ def page() -> None:
 
 def _board(query: str, board: Board) -> None:
     if deleted := st.session_state.get(DELETED):
-        names = plain(deleted[0][1]) if len(deleted) == 1 else f"{len(deleted)} runs"
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.caption(f"Deleted {names}.")
+            st.caption(
+                f"Deleted {plain(deleted[0][1]) if len(deleted) == 1 else f'{len(deleted)} runs'}."
+            )
             st.button(
                 "Restore",
                 icon=":material/undo:",
@@ -601,14 +581,14 @@ def _board(query: str, board: Board) -> None:
         runs = "A run in the link is" if count == 1 else f"{count} runs in the link are"
         st.warning(f"{runs} not on this machine, or {'was' if count == 1 else 'were'} deleted.")
     if board.ids:
-        page = 1
-        if board.pages > 1:
-            link_value(PAGE, 1, between(1, board.pages))
-            st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), board.pages)
-            page = st.pagination(board.pages, key=PAGE, persist_state="session")
-        run_list(board.rows(page), board.selected, len(board.ids))
+        page, pages = 1, -(-len(board.ids) // ROWS)
+        if pages > 1:
+            link_value(PAGE, 1, between(1, pages))
+            st.session_state[PAGE] = min(st.session_state.get(PAGE, 1), pages)
+            page = st.pagination(pages, key=PAGE, persist_state="session")
+        ids, selected = board.ids[(page - 1) * ROWS : page * ROWS], board.selected
+        run_list(list(map(summary_of, ids)), selected, len(board.ids))
         # The first selected run, and the actions on all selected runs
-        selected = board.selected
         first = selected[0]
         actions(selected)
         warn_of_damage(first.run)
@@ -773,9 +753,10 @@ def draw_store() -> None:
             for row in rows[:200]
         }
 
+        @_saying_errors
         def fetch(name: str) -> None:
-            if flash_errors("runs", "", lambda: bring(name), OSError):
-                select([name])
+            bring(name)
+            select([name])
 
         with popover:
             name = st.selectbox(

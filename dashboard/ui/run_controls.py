@@ -13,13 +13,14 @@ from core.attention import ConfigError
 from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
+from core.training.config import RunConfig
 from core.training.record import Record
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import about_duration, plain
 from dashboard.draw.palette import Ink
 from dashboard.draw.vega import split_data
 from dashboard.server import jobs, people
-from dashboard.server.people import limits
+from dashboard.server.people import limits, max_run_seconds
 from dashboard.ui.panels import chart_title, draw_chart, theme
 from dashboard.ui.progress import flash_errors, pop_flash
 from dashboard.ui.run_data import RunView
@@ -184,6 +185,12 @@ def end_run(run: Run, how: str = "stop") -> None:
     if people.mine(run):
         jobs.stop(run, how)
         wait(lambda: run.status().ended)
+
+
+def longer(config: RunConfig, steps: int, more_seconds: float) -> dict[str, Any]:
+    """The changes with which a run goes on to `steps`, and without an early end, which it may have passed already."""
+    seconds = min(max_run_seconds(), config.max_seconds + more_seconds)
+    return {"steps": int(steps), "max_seconds": float(seconds), "finish_early": False}
 
 
 def continue_run(page: str, run: Run, **changes: Any) -> bool:

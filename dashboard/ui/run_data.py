@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import streamlit as st
@@ -23,10 +23,11 @@ from core.pretrained.finetune import FineTuneConfig, name_of as pretrained_name
 from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
-from core.tasks import Task, TaskConfig, task_entry, task_of
+from core.tasks import Example, Task, TaskConfig, task_entry, task_of
 from core.training.config import RunConfig
 from core.training.evaluate import KINDS, axis_tokens, watched_examples
 from core.training.record import Record, one_a_step
+from dashboard.draw.formats import plural
 from dashboard.draw.page_exports import Cell
 from dashboard.server import people
 from dashboard.server.people import find_run, folders
@@ -38,20 +39,11 @@ from dashboard.ui.links import by_history
 HERE = Path(__file__).parents[1] / "examples"
 ROOT = HERE.parents[2]
 EXAMPLE_RUNS = (Run(HERE / "example_run"), Run(HERE / "example_recurrent"))
+EXAMPLES = {run.id: run for run in EXAMPLE_RUNS}
 
 
 def find_any_run(name: object) -> Run | None:
-    return next((run for run in EXAMPLE_RUNS if run.id == name), None) or find_run(name)
-
-
-def came_with_lab(run: Run) -> bool:
-    return run.path.is_relative_to(HERE)
-
-
-def status_of(run: Run) -> Status:
-    """The status of a run; an example is always ended."""
-    status = run.status()
-    return status if status.ended or not came_with_lab(run) else Status("finished", status.message)
+    return EXAMPLES.get(str(name)) or find_run(name)
 
 
 def path_code(path: Path) -> str:
@@ -115,8 +107,8 @@ def model_label(config: ModelConfig) -> str:
     if attention is None:
         return f"{kind}, no attention"
     usual = {"score": "scaled_dot", "normalizer": "softmax", "mask": "none", "kernel": "exact"}
-    keys = {axis: getattr(attention, axis).key for axis in usual}
-    unusual = [entry(axis, key).name for axis, key in keys.items() if key != usual[axis]]
+    choices = {axis: getattr(attention, axis).key for axis in usual}
+    unusual = [entry(axis, choices[axis]).name for axis in usual if choices[axis] != usual[axis]]
     return ", ".join([kind, *(name[0].lower() + name[1:] for name in unusual[:2])])
 
 
@@ -140,9 +132,9 @@ EXAMPLE_RUN = EXAMPLE_RUNS[0]
 def baselines_of(config: TaskConfig, held_out: int) -> tuple[tuple[str, float], ...]:
     """The accuracy of methods without attention, by name: the majority class, and a baseline fitted once."""
     task = task_of(config)
-    majority, baseline = task.majority(held_out), task.baseline()
-    named = [(f"the majority class “{majority[0]}”", majority[1])] if majority else []
-    return (*named, *([baseline] if baseline else []))
+    majority = task.majority(held_out)
+    named = majority and (f"the majority class “{majority[0]}”", majority[1])
+    return tuple(each for each in (named, task.baseline()) if each)
 
 
 @lru_cache(maxsize=128)
@@ -168,7 +160,7 @@ class RunView(Generic[Config]):
     @classmethod
     def read(cls, run: Run, config: Callable[[Run], Config]) -> Self:
         """Read a run's folder; an error of `config` becomes `trouble`."""
-        status, read, trouble = status_of(run), None, ""
+        status, read, trouble = run.status(), None, ""
         try:
             read = config(run)
         except (ConfigError, TypeError, ValueError, KeyError) as error:
@@ -177,7 +169,7 @@ class RunView(Generic[Config]):
 
     @property
     def is_example(self) -> bool:
-        return came_with_lab(self.run)
+        return self.run.path.is_relative_to(HERE)
 
     @property
     def live(self) -> bool:
@@ -201,6 +193,10 @@ class RunData(RunView[RunConfig]):
     def task(self) -> Task:
         return task_of(self.required_config.task)
 
+    def watched(self) -> tuple[Example, ...]:
+        """The held-out examples that the run records."""
+        return watched_examples(self.required_config.task, self.required_config.num_examples)
+
     def until(self, step: int) -> tuple[Record, ...]:
         return tuple(record for record in self.records if record.step <= step)
 
@@ -215,12 +211,12 @@ def linked_run() -> Run:
     if run_id is None and last is not None and not by_history() and find_any_run(last) is not None:
         st.query_params["run"] = run_id = last
     st.session_state[LAST] = run_id
-    run = find_any_run(run_id or EXAMPLE_RUN.id)
-    if run is None:
-        st.warning(
-            "The run in the link is not on this machine, or was deleted. Below is the example run."
-        )
-    return run or EXAMPLE_RUN
+    if run := find_any_run(run_id or EXAMPLE_RUN.id):
+        return run
+    st.warning(
+        "The run in the link is not on this machine, or was deleted. Below is the example run."
+    )
+    return EXAMPLE_RUN
 
 
 def select_run(run: Run) -> None:
@@ -240,9 +236,8 @@ def records_of(run: Run) -> tuple[Record, ...]:
 
 def warn_of_damage(run: Run) -> None:
     if count := _parse_records(run, stamp_of(run.path, (METRICS,)))[1]:
-        lines = "1 line" if count == 1 else f"{count:,} lines"
         st.warning(
-            f"{lines} of this run's records changed after they were saved; the figures leave them out."
+            f"{plural(count, 'line')} of this run's records changed after they were saved; the figures leave them out."
         )
 
 
@@ -353,7 +348,8 @@ def _read(run: Run, _stamp: str) -> RunSummary:
     metadata, records, trouble = run.metadata(), run.records(), ""
     config: RunConfig | None = None
     tuned: FineTuneConfig | None = None
-    usual, task = "unreadable", "–"
+    usual, task, planned = "unreadable", "–", about(run).get("steps")
+    planned = max(planned, 0) if isinstance(planned, int) else 0
     try:
         if run.job == "finetune":
             tuned = config_of(run)
@@ -361,29 +357,28 @@ def _read(run: Run, _stamp: str) -> RunSummary:
             usual = f"{pretrained_name(tuned.model)}, {task}"
         else:
             config = run.config()
-            task = task_entry(config.task.key).name
+            task, planned = task_entry(config.task.key).name, config.steps
             usual = f"{task}: {model_label(config.model)}{EXAMPLE if run in EXAMPLE_RUNS else ''}"
     except (ConfigError, TypeError, ValueError, KeyError) as error:
         trouble = f"Its settings cannot be read: {error}"
     losses = [record.loss for record in records if record.loss is not None]
-    name, planned = text_of(metadata.get("name"), LONGEST_NAME), about(run).get("steps")
-    parent, sweep = metadata.get("parent"), metadata.get("sweep")
-    ran_free = (
-        r for r in reversed(records) if r.sequence_accuracy is not None or r.error is not None
+    name = text_of(metadata.get("name"), LONGEST_NAME)
+    parent, sweep = (
+        {part: quote_name(origin[part]) if part in origin else "unknown" for part in parts}
+        if isinstance(origin := metadata.get(key), dict)
+        else None
+        for key, parts in (("parent", ("run", "step")), ("sweep", ("id",)))
     )
+    ran_free = (r for r in records[::-1] if r.sequence_accuracy is not None or r.error is not None)
     return RunSummary(
         run=run,
         name=name or usual,
         named=bool(name),
         config=config,
         task=task,
-        status=status_of(run),
+        status=run.status(),
         tuned=tuned,
-        planned_steps=config.steps
-        if config
-        else planned
-        if isinstance(planned, int) and planned >= 0
-        else 0,
+        planned_steps=planned,
         created=seconds_of(metadata.get("created")),
         steps=records[-1].step if records else 0,
         train_seconds=records[-1].train_seconds if records else 0.0,
@@ -393,31 +388,23 @@ def _read(run: Run, _stamp: str) -> RunSummary:
         checkpoint_steps=tuple(run.checkpoint_steps()),
         bytes=folder_bytes(run.path),
         trouble=trouble,
-        parent=f"{_shown(parent, 'run')} at step {_shown(parent, 'step')}"
-        if isinstance(parent, dict)
-        else "",
-        sweep=f"sweep {_shown(sweep, 'id')}" if isinstance(sweep, dict) else "",
+        parent=f"{parent['run']} at step {parent['step']}" if parent else "",
+        sweep=f"sweep {sweep['id']}" if sweep else "",
     )
-
-
-def _shown(data: dict[str, Any], name: str) -> str:
-    return quote_name(data[name]) if name in data else "unknown"
 
 
 def describe(run: Run) -> Details:
     item = summarize(run)
     words = [item.name, item.task, STATES.get(item.status.state, ""), item.parent, item.sweep]
-    task = config = None
-    if item.config is not None:
-        task, config = (_digest(part.to_json()) for part in (item.config.task, item.config))
-        words += [model_label(item.config.model), item.config.task.key]
-        words += [item.config.optimizer, f"seed {item.config.seed}"]
+    if (config := item.config) is None:
+        return Details(" ".join(words).casefold(), measured=bool(item.curve))
+    words += [model_label(config.model), config.task.key, config.optimizer, f"seed {config.seed}"]
     return Details(
         " ".join(words).casefold(),
-        task,
-        config,
-        None if item.last is None or item.config is None else _score(item),
-        item.train_seconds if item.config is not None else 0.0,
+        _digest(config.task.to_json()),
+        _digest(config.to_json()),
+        None if item.last is None else _score(item),
+        item.train_seconds,
         bool(item.curve),
     )
 
@@ -452,8 +439,6 @@ def _score(item: RunSummary) -> float:
 
 # The search in the list of runs.
 
-ROWS = 50  # of the list at once
-
 
 @dataclass(frozen=True)
 class Board:
@@ -470,13 +455,6 @@ class Board:
     unread: int
     live: bool
 
-    @property
-    def pages(self) -> int:
-        return -(-len(self.ids) // ROWS)
-
-    def rows(self, page: int) -> list[RunSummary]:
-        return list(map(_summary, self.ids[(page - 1) * ROWS : page * ROWS]))
-
 
 def load_board(query: str, linked: Sequence[str]) -> Board:
     """The runs that match the query, and those of the link."""
@@ -490,17 +468,16 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
             if all(word in text or word == name for word in words)
         ]
         ids = (*index.search(words), *examples)
-        measured = index.first_measured(words)
-        first = [measured] if measured else list(examples or ids)[:1]
-        selected = [name for name in ids if name in set(linked)] or first
-        items = tuple(map(_summary, selected))
+        first = index.first_measured(words) or next(iter(examples or ids), None)
+        linked_ids = [name for name in ids if name in set(linked)]
+        items = tuple(map(summary_of, linked_ids or [first] if first else ()))
         # the best own run of the first one's task with other settings
         details = describe(items[0].run) if items else Details("")
         best = index.best(details.task or "", details.config or "")
         return Board(
             ids,
             items,
-            tuple(map(_summary, [*([best] if best else ()), *texts])),
+            tuple(map(summary_of, [best, *texts] if best else texts)),
             len(set(linked) - {*index.ids(), *texts}),
             index.count(),
             sum(index.sizes().values()),
@@ -509,9 +486,9 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
         )
 
 
-def _summary(name: str) -> RunSummary:
-    example = next((run for run in EXAMPLE_RUNS if run.id == name), None)
-    return summarize(example or Run(runs_folder() / name))
+def summary_of(run_id: str) -> RunSummary:
+    """The summary of an own run, or of an example."""
+    return summarize(EXAMPLES.get(run_id) or Run(runs_folder() / run_id))
 
 
 # The attention maps that a run saved, one head of one example at a time, and their tokens.
@@ -559,11 +536,13 @@ def head_over_time(
     if last is None:
         return []
     stride = -(-len(steps) // max(MIN_FRAMES, MAX_CELLS // last.size))
-    chosen = [step for i, step in enumerate(steps) if i % stride == 0 or step in (must, steps[-1])]
-    frames = [(step, _head(run, step, example, kind, layer, head)) for step in chosen]
+    chosen = {*steps[::stride], must, steps[-1]}
+    frames = {
+        step: _head(run, step, example, kind, layer, head) for step in steps if step in chosen
+    }
     return [
         (step, weights)
-        for step, weights in frames
+        for step, weights in frames.items()
         if weights is not None and weights.shape == last.shape
     ]
 
@@ -572,37 +551,29 @@ def _head(run: Run, step: int, example: int, kind: str, layer: int, head: int) -
     try:
         with safe_open(run.frame_path(step), "numpy") as file:
             weights = file.get_slice(f"{example}:{kind}")[layer, head].astype(np.float32)
-            return (
-                weights
-                if weights.ndim == 2 and weights.size and np.isfinite(weights).all()
-                else None
-            )
     except (OSError, SafetensorError, IndexError):
         return None
+    return weights if weights.ndim == 2 and weights.size and np.isfinite(weights).all() else None
 
 
 def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    config = data.required_config
-    watched = watched_examples(config.task, config.num_examples)[example]
-    return map_tokens(config.model, kind, *axis_tokens(data.task(), watched))
+    watched = axis_tokens(data.task(), data.watched()[example])
+    return map_tokens(data.required_config.model, kind, *watched)
 
 
 def head_trace(
     data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int
 ) -> AttentionTrace:
     """One head of a map (T, S) as a trace of `heads` equal heads."""
-    rows, columns = tokens(data, example, kind)
-    rows, columns = rows[: weights.shape[0]], columns[: weights.shape[1]]
+    rows, columns = (
+        names[:size] for names, size in zip(tokens(data, example, kind), weights.shape, strict=True)
+    )
     mask = None  # which cells may have weight; None where all may
     if kind == "causal":  # what comes later is hidden
         mask = np.tri(*weights.shape, dtype=np.bool_)
     elif kind == "words":  # as are the other sentences
-        mask = np.array(
-            [
-                [column in span for column in range(weights.shape[1])]
-                for span in sentence_spans(columns)
-            ]
-        )
+        spans = sentence_spans(columns)
+        mask = np.array([[column in span for column in range(len(columns))] for span in spans])
     each = np.broadcast_to(weights, (heads, *weights.shape))
     maps = tuple(AttentionMap(kind, i, each, rows, columns, mask) for i in range(layer + 1))
     return AttentionTrace(maps, source=f"run {data.run.id}")
