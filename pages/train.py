@@ -1,6 +1,6 @@
 """Train and watch: train a small model in a worker process, and see its attention form."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -21,7 +21,6 @@ from core.attention import (
 )
 from core.attention.presets import distinct_names
 from core.entries import Param, Value
-from core.interpret.trace import Kind
 from core.memory import is_small
 from core.models import ModelConfig, sentence_spans
 from core.models.config import RECURRENT, STACKED
@@ -30,11 +29,12 @@ from core.models.transformer import encoder_masks, exact_fallbacks
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
+from core.studies.compare_runs import expected
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
 from core.training import Prediction, Record, recommended
 from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
 from core.training.diagnosis import Finding, diagnose, time_needed
-from core.training.evaluate import best_head, source_weights, watched_examples
+from core.training.evaluate import best_head, source_weights
 from core.training.loop import PASS, train
 from dashboard.draw import grids, tables
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
@@ -51,10 +51,10 @@ from dashboard.page import (
     Script,
     Select,
     SelectSlider,
+    Values,
     add_script,
     attention_import,
     attention_view,
-    axis_style,
     between,
     caption,
     chart_title,
@@ -63,11 +63,9 @@ from dashboard.page import (
     duration,
     entries_panel,
     fact,
-    figure,
     flash_errors,
     forget_other_runs,
     is_new,
-    layer,
     lazy_panel,
     link_param,
     link_value,
@@ -135,11 +133,11 @@ def fact_text(
     if not record.expected or head is None or record.even is None:
         return text and step + text
     only = len(record.expected) * len(record.expected[0]) == 1
-    where = "" if only else f" in head L{head[0]}·H{head[1]}"
-    right = f"the correct {task.unit}" if task.form == "pairs" else task.expected_name
     return (
-        f"{step}{right} gets **{number(record.expected[head[0]][head[1]])}** of the weight{where}; "
-        f"uniform attention gives {number(record.even)}. {text[:1].upper()}{text[1:]}"
+        f"{step}{f'the correct {task.unit}' if task.form == 'pairs' else task.expected_name} gets "
+        f"**{number(record.expected[head[0]][head[1]])}** of the weight"
+        f"{'' if only else f' in head L{head[0]}·H{head[1]}'}; uniform attention gives {number(record.even)}. "
+        f"{text[:1].upper()}{text[1:]}"
     )
 
 
@@ -154,15 +152,13 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
     if record.loss is None or record.token_accuracy is None:
         return ""
     if task.form == "label":
-        balanced = (
-            "" if record.balanced is None else f", balanced accuracy **{percent(record.balanced)}**"
-        )
+        balanced = f", balanced accuracy **{percent(record.balanced)}**"
         others = " and ".join(
             f"{plain(name)} reaches {percent(share)}" for name, share in baselines
         )
         return (
             f"accuracy is **{percent(record.token_accuracy)}** on {record.held_out:,} held-out {task.whole}"
-            f"{balanced}{others and f'; {others}'}."
+            f"{'' if record.balanced is None else balanced}{others and f'; {others}'}."
         )
     text = f"{task.unit} accuracy is {percent(record.token_accuracy)}"
     unknown = (
@@ -180,7 +176,6 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
     if record.sequence_accuracy is None:
         return text + "."
     far = record.token_accuracy - record.sequence_accuracy > 0.2
-    join = "but sequence accuracy only" if far else "and sequence accuracy"
     scores = " and ".join(
         f"{name} is {score(value)}"
         for name, value in (("BLEU", record.bleu), ("chrF", record.chrf))
@@ -193,7 +188,8 @@ def _scores(record: Record, task: Task, baselines: Sequence[tuple[str, float]]) 
         f"{task.max_target + 1} tokens, before an end token."
     )
     return (
-        f"{text}, {join} {percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
+        f"{text}, {'but sequence accuracy only' if far else 'and sequence accuracy'} "
+        f"{percent(record.sequence_accuracy)}{scores and f'; {scores}'}."
         f"{cut}{unknown}"
     )
 
@@ -203,13 +199,13 @@ def ending_text(status: Status, records: Sequence[Record], config: RunConfig | N
     last = next((r for r in reversed(records) if r.sequence_accuracy is not None), None)
     if last is None or status.state == "failed":
         return status.message
-    accuracy, why = last.sequence_accuracy or 0.0, ""
+    accuracy, early = last.sequence_accuracy or 0.0, ""
     # A limit of time is in the message already.
     if config and status.state == "finished" and not last.capped and last.step < config.steps:
-        passed = config.finish_early and accuracy >= PASS
         fell = "the validation loss no longer fell" if config.patience else ""
+        passed = config.finish_early and accuracy >= PASS
         why = f"at least {percent(PASS)} of the sequences were correct" if passed else fell
-    early = why and f" It ended before step {config.steps:,}, since {why}." if config else ""
+        early = why and f" It ended before step {config.steps:,}, since {why}."
     return (
         f"{status.message}{early} Sequence accuracy is {percent(accuracy)} on {last.held_out:,} "
         "held-out items."
@@ -228,22 +224,9 @@ def pace(record: Record, machine: str = "") -> str:
     return " · ".join(part for part in parts if part)
 
 
-# The attention of one held-out example over training time, and where it attends on a picture or a series.
-
-
-@dataclass(frozen=True)
-class Head:
-    """The head that is drawn: its example, type of attention, layer and index; `shape` is (layers, heads) of the type.
-
-    `to_source`: whether outputs attend to their source by this type, so that records measure it.
-    """
-
-    example: int
-    kind: Kind
-    layer: int
-    head: int
-    shape: tuple[int, int]
-    to_source: bool = True
+# The attention of one held-out example over training time, and where it attends on a picture or a series. A head that
+# is drawn has its example, kind of attention, layer and index (head); `shape` is (layers, heads) of the kind, `to_source`
+# whether outputs attend to their source by it, so that records measure it.
 
 
 def head_name(layer: int, head: int, shape: tuple[int, int]) -> str:
@@ -258,7 +241,7 @@ class Moment:
     """
 
     step: int
-    head: Head | None = None
+    head: Values | None = None
     weights: np.ndarray | None = None
     latest: bool = True
 
@@ -274,9 +257,11 @@ def attention_over_time(data: run_data.RunData) -> Moment:
             forget_step(data.run.id)
         start = st.session_state.get(step_key)
         key = f"train:map:{data.run.id}:{head.example}:{head.kind}"
-        must = st.session_state.get(f"{key}:view", {}).get("frame") or start
         which = head.example, head.kind, head.layer
-        frames = run_data.head_over_time(data.run, steps, *which, head.head, must)
+        view = st.session_state.get(f"{key}:view", {})
+        frames = run_data.head_over_time(
+            data.run, steps, *which, head.head, view.get("frame") or start
+        )
     if head is None or not frames:
         steps = [r.step for r in data.records]
         if data.required_config.model.attention is None:
@@ -315,26 +300,27 @@ def forget_step(run_id: str) -> None:
             st.session_state[key]["frame"] = None
 
 
-def _choose_head(data: run_data.RunData, step: int) -> Head | None:
+def _choose_head(data: run_data.RunData, step: int) -> Values | None:
     """Choose a held-out example, a type of attention and a head, at first the best one; None without maps."""
     counts = run_data.head_counts(data.run, step)
     row = st.popover("Head and example", icon=":material/tune:")
-    example = FIELDS.draw("example", into=row, data=data, examples=range(len(counts))).example or 0
-    if not counts or not (sizes := counts[example]):
+    values = FIELDS.draw("example", into=row, data=data, examples=range(len(counts)))
+    if not counts or not (sizes := counts[values.example or 0]):
         return None
-    first, given = next(iter(sizes)), {"data": data, "kinds": list(sizes)}
-    kind = FIELDS.draw("attention", into=row, **given).attention or first
+    first = next(iter(sizes))
+    values = FIELDS.draw("attention", into=row, **values | {"kinds": list(sizes)})
+    kind = values.attention or first
     shape, best = sizes[kind], best_head(data.records[-1]) if kind == first else (0, 0)
     best = best if np.less(best, shape).all() else (0, 0)
-    drawn = FIELDS.draw("head", into=row, **given, kind=kind, shape=shape, best=best)
-    layer, head = drawn.head or (0, 0)
-    return Head(example, kind, layer, head, shape, kind == first)
+    values = FIELDS.draw("head", into=row, **values | {"kind": kind, "shape": shape, "best": best})
+    layer, head = values.head or (0, 0)
+    here = {"example": values.example or 0, "layer": layer, "head": head}
+    return Values(values | here | {"to_source": kind == first})
 
 
 def example_label(data: run_data.RunData, example: int) -> str:
-    task, config = data.task(), data.required_config
-    watched = watched_examples(config.task, config.num_examples)
-    source, target = task.display_tokens(watched[example])
+    task = data.task()
+    source, target = task.display_tokens(data.watched()[example])
     if task.input not in ("patches", "series"):
         return separator(task).join(source)
     answer = f": {task.separator.join(target)}" if task.input == "patches" else ""
@@ -351,11 +337,10 @@ def weights_on_source(data: run_data.RunData, moment: Moment, length: int) -> An
 
 def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
     """Pictures tinted by the weights of each output, or a series with its forecast."""
-    task, config = data.task(), data.required_config
+    task, example = data.task(), 0 if moment.head is None else moment.head.example
     if task.input not in ("patches", "series"):
         return
-    example = 0 if moment.head is None else moment.head.example
-    source = watched_examples(config.task, config.num_examples)[example].source
+    source = data.watched()[example].source
     outputs, weights = weights_on_source(data, moment, len(source)) or ((), None)
     if task.input == "patches" and weights is not None:
         chart_title(f"What it attends to, step {moment.step:,}")
@@ -368,9 +353,11 @@ def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
     if task.form == "series" and decoded is not None and len(decoded.examples) > example:
         past, target, output = series(decoded.examples[example])
         chart_title(f"Forecast at step {decoded.step:,}")
-        chart = grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme())
         draw_chart(
-            st, chart, key="train:forecast", alt="The past values, the target and the forecast."
+            st,
+            grids.forecast_chart(past, target, output, task.naive(past), weights, ink, theme()),
+            key="train:forecast",
+            alt="The past values, the target and the forecast.",
         )
         st.caption(
             "Gray: past values; the size of a dot is its attention weight. Black or white: the target. Blue: "
@@ -391,13 +378,15 @@ def loss_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]
     """
     task, losses = data.task(), [r.loss or 0.0 for r in data.records]
     guess, words = task.baseline_loss, {"label": "class frequencies", "series": "the mean"}
-    options = {
-        "guess": (guess, f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
-        "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
-        "alt": "Validation and training loss over training.",
-    }
-    title = "Loss" if task.form in ("pairs", "text", "label") else "Squared error"
-    return title, loss_curves(data.records), options
+    return (
+        "Squared error" if task.form == "series" else "Loss",
+        loss_curves(data.records),
+        {
+            "guess": (guess, f"{words.get(task.form, f'a random {task.unit}')}: {number(guess)}"),
+            "high": max(guess, losses[0] or guess, min(max(losses), 3 * guess)),
+            "alt": "Validation and training loss over training.",
+        },
+    )
 
 
 def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any]]:
@@ -416,16 +405,14 @@ def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"))
         if any(getattr(r, key) is not None for r in records)
     ]
-    token = "accuracy" if task.form == "label" else f"{task.unit} accuracy"
-    curves = [
-        *[Curve("sequence accuracy", points(records, "sequence_accuracy", 100))]
-        * (task.form == "pairs"),
-        Curve(token, points(records, "token_accuracy", 100)),
-        *[Curve("balanced accuracy", balanced_points(records))] * (task.form == "label"),
-        *scores,
-    ]
-    baselines = run_data.baselines_of(data.required_config.task, records[-1].held_out)
+    curves = [Curve(f"{task.unit} accuracy", points(records, "token_accuracy", 100)), *scores]
+    if task.form == "pairs":
+        curves.insert(0, Curve("sequence accuracy", points(records, "sequence_accuracy", 100)))
+    elif task.form == "label":
+        balanced = Curve("balanced accuracy", balanced_points(records))
+        curves = [replace(curves[0], name="accuracy"), balanced, *scores]
     name = curves[0].name if len(curves) == 1 else "scores" if scores else "accuracy"
+    baselines = run_data.baselines_of(data.required_config.task, records[-1].held_out)
     best = max(baselines, key=lambda baseline: baseline[1], default=None)
     options = {
         "alt": f"Accuracy on held-out {task.whole} over training.",
@@ -438,10 +425,7 @@ def score_chart(data: run_data.RunData) -> tuple[str, list[Curve], dict[str, Any
 
 def weight_chart(data: run_data.RunData, last: Record) -> tuple[str, list[Curve], dict[str, Any]]:
     """The weight on expected positions in the heads that put most there at the end, in the record `last`."""
-    assert last.expected is not None
-    heads = sorted(
-        np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1], reverse=True
-    )
+    heads = sorted(np.ndenumerate(np.array(last.expected)), key=lambda head: head[::-1])[::-1]
     curves = [
         Curve(
             f"L{layer}·H{head}",
@@ -450,9 +434,11 @@ def weight_chart(data: run_data.RunData, last: Record) -> tuple[str, list[Curve]
         for (layer, head), _ in heads[:MAX_HEADS]
     ]
     most = max(w for r in data.records for row in r.expected or () for w in row)
-    guess = None if last.even is None else (last.even, f"uniform: {number(last.even)}")
-    # all of the weight may be a rounding over one
-    options = {"high": next(level for level in (0.25, 0.5, 1.01) if most <= level), "guess": guess}
+    options = {
+        # all of the weight may be a rounding over one
+        "high": next(level for level in (0.25, 0.5, 1.01) if most <= level),
+        "guess": None if last.even is None else (last.even, f"uniform: {number(last.even)}"),
+    }
     return f"Weight on {data.task().expected_name}", curves, options
 
 
@@ -470,11 +456,11 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 
 def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding]) -> None:
     """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
-    records = data.records
-    last = next((r for r in reversed(records) if r.expected), None)
-    names = ["expected"] * (last is not None) + ["gradient", "parts", "rate"]
-    names += ["speed"] * (last is None)
-    names += ["indexer"] * any(r.indexer_loss is not None for r in records)
+    last = next((r for r in reversed(data.records) if r.expected), None)
+    names = ["gradient", "parts", "rate"]
+    names = [*names, "speed"] if last is None else ["expected", *names]
+    if any(r.indexer_loss is not None for r in data.records):
+        names.append("indexer")
     cells = [cell for _ in names[::2] for cell in st.columns(2, gap="medium")]
     for cell, name in zip(cells, names, strict=False):
         with cell:
@@ -489,53 +475,56 @@ def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding
                     )
             else:
                 title, curve, key = SINGLE[name]
-                values, clip = points(records, key), data.required_config.clip
+                values, clip = points(data.records, key), data.required_config.clip
                 largest = max(value or 0.0 for _, value in values)
                 clips = name == "gradient" and clip <= 5 * max(largest, 1e-9)
-                guess = (clip, f"clipped at {clip:g}") if clips else None
-                _draw(data, step, name, findings, title, [Curve(curve, values)], {"guess": guess})
+                guess = {"guess": (clip, f"clipped at {clip:g}") if clips else None}
+                _draw(data, step, name, findings, title, [Curve(curve, values)], guess)
 
 
 def _parts(data: run_data.RunData, step: int) -> None:
     """The norm in each part of the model, first part on top: where it grows or fades with depth."""
-    record, ink = (
-        next((r for r in reversed(data.until(step)) if r.gradients), None),
-        Ink.of(theme()),
-    )
+    record = next((r for r in reversed(data.until(step)) if r.gradients), None)
     if record is None:
         chart_title("Gradient norm by part of the model")
         st.caption("Measured from the first step.")
         return
     chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
-    most = max(record.gradients.values()) or 1.0
+    most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
-    rows = []
-    for path, value in record.gradients.items():
-        above, _, last = path.rpartition(".")
-        name = {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
-        if last.isdecimal():  # such as encoder.layers.0
-            name = f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
-        rows.append({"part": name, "norm": max(value, low), "label": number(value), "low": low})
-    look = axis_style(ink) | {"labelLimit": 150, "labelOverlap": False}
-    axes = {
-        "y": {"field": "part", "type": "nominal", "sort": None, "title": None, "axis": look},
-        "x": {
-            "field": "norm",
-            "type": "quantitative",
-            "axis": None,
-            "scale": {"type": "log", "domain": [low, most * 4], "nice": False},
-        },
-    }
-    bars = {**axes, "x2": {"field": "low"}}
-    labels = {**axes, "text": {"field": "label", "type": "nominal"}}
-    spec = figure(
-        [
-            layer("bar", rows, bars, color=ink.series[0], height={"band": 0.6}),
-            layer("text", rows, labels, align="left", dx=4, fontSize=12, color=ink.quiet),
-        ],
+    rows = [
+        {
+            "part": part_name(path),
+            "norm": max(value, low),
+            "end": max(value, low),
+            "text": number(value),
+            "low": low,
+        }
+        for path, value in record.gradients.items()
+    ]
+    spec = grids.bar_figure(
+        rows,
+        "part",
+        [row["part"] for row in rows],
+        "norm",
+        ink,
+        domain=[low, most * 4],
+        log=True,
         height=max(140, 17 * len(rows)),
+        colour={"value": ink.series[0]},
+        tips=[],
+        mark={"type": "bar", "height": {"band": 0.6}},
+        limit=150,
+        x2={"field": "low"},
     )
     draw_chart(st, spec, key="train:parts", alt="Gradient norm of each part of the model.")
+
+
+def part_name(path: str) -> str:
+    above, _, last = path.rpartition(".")
+    if last.isdecimal():  # such as encoder.layers.0
+        return f"{'Encoder' if above.startswith('encoder') else 'Decoder'} layer {last}"
+    return {"source": "Source embedding"}.get(path) or NAMES.get(path, path.capitalize())
 
 
 def _draw(
@@ -551,10 +540,14 @@ def _draw(
 
     `alt` names no step: the browser builds a chart anew when its words change. Without it the chart is a small one.
     """
-    last_x = data.required_config.steps if data.live else data.records[-1].step
-    usual = {"alt": f"{key} over training.", "height": 200 if "alt" in options else 140}
-    more = usual | options | {"step": step, "last_x": last_x}
-    run_controls.draw_curves(st, title, curves, key=f"train:{key}", cut=" accuracy", **more)
+    usual = {
+        "alt": f"{key} over training.",
+        "height": 200 if "alt" in options else 140,
+        "last_x": data.required_config.steps if data.live else data.records[-1].step,
+    }
+    run_controls.draw_curves(
+        st, title, curves, key=f"train:{key}", cut=" accuracy", step=step, **usual | options
+    )
     _show(key, findings)
 
 
@@ -568,6 +561,7 @@ def _show(key: str, findings: Sequence[Finding]) -> None:
 
 
 RECOMMENDED, OWN, NONE = "recommended", "own", "none"
+SPECIAL = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"}
 PLAIN = "plain"  # in a link: the default attention, which has no text
 AXES_OF = {
     **dict.fromkeys(STACKED, tuple(AXES)),
@@ -620,9 +614,6 @@ def choose_attention(
         NONE if config is None else RECOMMENDED if config == usual else preset_of(config) or OWN
     )
     options += dict.fromkeys([NONE] * (kind == "recurrent") + [current] * (current not in options))
-    labels = {RECOMMENDED: "Recommended", OWN: "Custom", NONE: "No attention"} | {
-        item.key: dated(item) for item in PRESETS
-    }
 
     def select() -> None:
         if (picked := state[f"{name}:mechanism"]) != OWN:
@@ -635,7 +626,7 @@ def choose_attention(
         options,
         key=f"{name}:mechanism",
         on_change=select,
-        format_func=labels.__getitem__,
+        format_func=lambda key: SPECIAL.get(key) or dated(preset(key)),
         **KEEP,
         help="The attention mechanism. A published name sets all six axes.",
     )
@@ -663,26 +654,23 @@ def summary(model: ModelConfig) -> str:
     kernel, projection = (
         entry(axis, getattr(config, axis).key).name for axis in ("kernel", "projection")
     )
-    sentences = [f"{names}."]
-    if len(set(model.pattern)) > 1:
-        sentences = [
-            f"First layer: {names}. The layers in turn: {'; '.join(distinct_names(model.pattern))}."
-        ]
-    if model.kind == "transformer" and (exact := exact_fallbacks(config)):
-        verb = "use" if exact[1:] else "uses"
-        sentences.append(
-            f"{kernel} is used in the encoder; {' and '.join(exact)} {verb} the exact kernel."
-        )
-    if model.kind == "transformer" and (masks := encoder_masks(config)):
-        sentences.append(
-            f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder "
-            "does not know."
-        )
-    if model.kind in ("transformer", "hybrid") and config.has("projection", "one sequence"):
-        sentences.append(
-            f"{projection} applies to self-attention only; cross-attention uses multi-head."
-        )
-    return " ".join(sentences)
+    pair = model.kind == "transformer"  # an encoder and a decoder
+    exact, masks = exact_fallbacks(config) if pair else (), encoder_masks(config) if pair else ()
+    layers = distinct_names(model.pattern) if len(set(model.pattern)) > 1 else ()
+    sentences = (
+        f"First layer: {names}. The layers in turn: {'; '.join(layers)}."
+        if layers
+        else f"{names}.",
+        exact
+        and f"{kernel} is used in the encoder; {' and '.join(exact)} {'use' if exact[1:] else 'uses'} the exact "
+        "kernel.",
+        masks
+        and f"{' and '.join(masks)} applies to the encoder only: it needs the length, which a decoder does not know.",
+        (pair or model.kind == "hybrid")
+        and config.has("projection", "one sequence")
+        and f"{projection} applies to self-attention only; cross-attention uses multi-head.",
+    )
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 # The parameters of a model and of its training, in groups; the values of a closed group are the session's.
@@ -926,8 +914,9 @@ def parameters_values(params: Iterable[Param], key: str, visible: bool | None) -
     for param in params:
         name = setting_key(key, param)
         link_param(param, name)
-        held = st.session_state.get(name, param.default)
-        values[param.key] = param_widget(param, key=name, keep=KEEP) if visible else held
+        values[param.key] = st.session_state.get(name, param.default)
+        if visible:
+            values[param.key] = param_widget(param, key=name, keep=KEEP)
     return values
 
 
@@ -975,12 +964,12 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
 
 def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
     """The settings that differ from their defaults, as text."""
-    changed = [(param, value) for param in params if (value := values[param.key]) != param.default]
     return [
         f"{param.name.lower()} {param.label(value)}"
         if isinstance(value, str)
         else f"{param.name.lower()} {('off', 'on')[value] if isinstance(value, bool) else f'{value:g}'}"
-        for param, value in changed
+        for param in params
+        if (value := values[param.key]) != param.default
     ]
 
 
@@ -1155,8 +1144,8 @@ def controls() -> RunConfig | None:
         config = _run(task, cells)
     except ConfigError as error:
         st.error(plain(str(error)))
-    attends = config is None or config.model.attention is not None
-    cells["told"].caption(f"{entry.meaning} {entry.look if attends else ''}")
+    no_map = config is not None and config.model.attention is None
+    cells["told"].caption(f"{entry.meaning} {'' if no_map else entry.look}")
     return config
 
 
@@ -1165,55 +1154,43 @@ def adopt(config: RunConfig) -> None:
     config = within(config)
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"
-    values: dict[str, Any] = {
-        TASK: task.key,
-        f"train:{task.key}:kind": model.kind,
-        "train:seed": config.seed,
-        attention_key(name): model.attention,
-        f"{name}:rate": config.learning_rate,
-        f"{name}:size": "medium",
-        f"{name}:d_model": model.d_model,
-        f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
-    }
-    values |= {f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)}
-    values |= adopt_pattern(name, model)
-    for params in of_training(config, "pairs").values():
-        values |= {setting_key(name, param): getattr(config, param.key) for param in params}
+    groups = of_training(config, "pairs").values()
     st.session_state.pop(f"train:{task.key}:first", None)
     st.session_state.update(
-        values | {f"train:{task.key}:{key}": value for key, value in task.params}
+        {
+            TASK: task.key,
+            f"train:{task.key}:kind": model.kind,
+            "train:seed": config.seed,
+            attention_key(name): model.attention,
+            f"{name}:rate": config.learning_rate,
+            f"{name}:size": "medium",
+            f"{name}:d_model": model.d_model,
+            f"{name}:heads:{model.d_model}": nearest_heads(model.d_model, model.num_heads),
+            **{f"{name}:{param.key}": getattr(model, param.key) for param in of_model(model)},
+            **adopt_pattern(name, model),
+            **{setting_key(name, one): getattr(config, one.key) for of in groups for one in of},
+            **{f"train:{task.key}:{key}": value for key, value in task.params},
+        }
     )
 
 
 def _task(entry: TaskEntry, cells: dict[str, DeltaGenerator]) -> TaskConfig:
     """The config of the task: all parameters of a person's own data, or the first one with the others in a popover."""
     name, others, values = f"train:{entry.key}", entry.params[1:], dict[str, Value]()
-    if all(param.key != data_upload.DATA for param in entry.params):
-        with cells["param"]:
-            values |= parameters_values(entry.params[:1], name, True)
-        if others:
-            with cells["more"]:
-                panel = lazy_panel("Task settings", f"{name}:group")
-            with panel:
-                values |= parameters_values(others, name, panel.open)
-        return TaskConfig.of(entry.key, seed=0, **values)
-    for param in entry.params:
-        key = f"{name}:{param.key}"
+    if any(param.key == data_upload.DATA for param in entry.params):
         with cells["own"]:
-            if param.key == data_upload.DATA:
-                values[param.key] = data_upload.data_widget(param, key)
-            elif param.key in data_upload.UNNAMED:
-                names = data_upload.names_of(str(values[data_upload.DATA]), str(values["header"]))
-                link_value(key, "", one_of(["", *names]))
-                values[param.key] = data_upload.column_widget(param, names, key)
-            elif param.key == data_upload.COLUMNS:
-                texts = {name: str(value) for name, value in values.items()}
-                link_value(key, "", str)
-                values[param.key] = data_upload.columns_widget(param, texts, key)
-                link_value(key, "", str)
-            else:
-                link_param(param, key)
-                values[param.key] = param_widget(param, key=key, keep=KEEP)
+            for param in entry.params:
+                if draw := data_upload.WIDGETS.get(param.key):
+                    values[param.key] = draw(param, values, f"{name}:{param.key}")
+                else:
+                    values |= parameters_values([param], name, True)
+        return TaskConfig.of(entry.key, seed=0, **values)
+    with cells["param"]:
+        values |= parameters_values(entry.params[:1], name, True)
+    if others:
+        panel = lazy_panel("Task settings", f"{name}:group", cells["more"])
+        with panel:
+            values |= parameters_values(others, name, panel.open)
     return TaskConfig.of(entry.key, seed=0, **values)
 
 
@@ -1224,58 +1201,52 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     if state.get(first, kinds[0]) != kinds[0] and state.get(key) == state[first]:
         state[key] = kinds[0]
     state[first] = kinds[0]
-    kind = FIELDS.draw(
-        "kind", into=cells["model"], task=task.key, kinds=kinds, input=task.input
-    ).kind
+    given = {"task": task.key, "kinds": kinds, "input": task.input}
+    kind = FIELDS.draw("kind", into=cells["model"], **given).kind
     base = within(recommended(task, kind))
     name = f"train:{task.key}:{kind}"  # each task and model keeps its own settings
-    given: dict[str, Any] = {"name": f"{task.key}:{kind}"}
-    before = sizes_of(base, FIELDS.read("size", **given).size)
-    given["resized"] = name, f"{name}:size", base, before
-    sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **given).size)
-    usual = sizes["d_model"]
-    with cells["sizes"]:
-        # The panel of the model: its width, and the parameters of its type
-        panel = lazy_panel("Model settings", f"{name}:sizes")
-        params = of_model(base.model, sizes)
-        link_value(f"{name}:d_model", usual, between(1, MAX_WIDTH))
-        with panel:
-            width = st.session_state.get(f"{name}:d_model", usual)
-            if panel.open:
-                width = st.select_slider(
-                    "d_model",
-                    sorted({*WIDTHS, usual, width}),
-                    usual,
-                    key=f"{name}:d_model",
-                    **KEEP,
-                    **keep_heads(
-                        f"{name}:d_model", lambda width: f"{name}:heads:{width}", heads_of
-                    ),
-                    help="The length of each token's vector.",
-                )
-            values = parameters_values(params, name, panel.open)
-        _show_changes([f"d_model {width}"] * (width != usual) + changes(values, params))
+    of: dict[str, Any] = {"name": f"{task.key}:{kind}", "most": base.model.num_heads}
+    of["resized"] = name, f"{name}:size", base, sizes_of(base, FIELDS.read("size", **of).size)
+    sizes = sizes_of(base, FIELDS.draw("size", into=cells["size"], **of).size)
+    usual, d_model = sizes["d_model"], f"{name}:d_model"
+    link_value(d_model, usual, between(1, MAX_WIDTH))
+    # The panel of the model: its width, and the parameters of its type
+    panel = lazy_panel("Model settings", f"{name}:sizes", cells["sizes"])
+    params = of_model(base.model, sizes)
+    with panel:
+        width = of["d_model"] = state.get(d_model, usual)
+        if panel.open:
+            width = of["d_model"] = st.select_slider(
+                "d_model",
+                sorted({*WIDTHS, usual, width}),
+                usual,
+                key=d_model,
+                **KEEP,
+                **keep_heads(d_model, lambda width: f"{name}:heads:{width}", heads_of),
+                help="The length of each token's vector.",
+            )
+        values = parameters_values(params, name, panel.open)
+    of_width = [f"d_model {width}"] if width != usual else []
+    _show_changes(cells["sizes"], of_width + changes(values, params))
     heads = 1
     if kind not in RECURRENT or base.model.num_heads > 1:
-        given |= {"d_model": width, "most": base.model.num_heads}
-        heads = FIELDS.draw("heads", into=cells["heads"], **given).heads
-        note_heads(f"{name}:d_model", width, heads)
-    with cells["training"]:
-        # The panel of the training, in its groups
-        panel = lazy_panel("Training settings", f"{name}:training")
-        groups = of_training(replace(base, steps=sizes["steps"]), task.form)
-        training = dict[str, Any]()
-        with panel:
-            for title, params in groups.items():
-                if panel.open:
-                    st.markdown(f"**{title}**")
-                training |= parameters_values(params, name, panel.open)
-        _show_changes([text for params in groups.values() for text in changes(training, params)])
+        heads = FIELDS.draw("heads", into=cells["heads"], **of).heads
+        note_heads(d_model, width, heads)
+    # The panel of the training, in its groups
+    panel = lazy_panel("Training settings", f"{name}:training", cells["training"])
+    groups = of_training(replace(base, steps=sizes["steps"]), task.form)
+    training = dict[str, Any]()
+    with panel:
+        for title, params in groups.items():
+            if panel.open:
+                st.markdown(f"**{title}**")
+            training |= parameters_values(params, name, panel.open)
+    changed = [text for params in groups.values() for text in changes(training, params)]
+    _show_changes(cells["training"], changed)
     link_value(f"{name}:rate", base.learning_rate, between(*BOUNDS["learning_rate"], float))
-    current = state.get(f"{name}:rate", base.learning_rate)
     rate = cells["rate"].select_slider(
         "Learning rate",
-        sorted({*RATES, base.learning_rate, current}),
+        sorted({*RATES, base.learning_rate, state.get(f"{name}:rate", base.learning_rate)}),
         base.learning_rate,
         # No two rates have the same text, by which the slider tells them apart.
         format_func=lambda rate: np.format_float_scientific(rate, trim="-", exp_digits=1).replace(
@@ -1291,26 +1262,24 @@ def _run(task: Task, cells: dict[str, DeltaGenerator]) -> RunConfig:
     )
     if attention is not None and kind in STACKED:
         attention = attention.with_(dropout=values["dropout"])
-    changed: Any = {"d_model": width, "num_heads": heads, **values}
-    model = replace(base.model, attention=attention, **changed)
+    settings: Any = {"d_model": width, "num_heads": heads, **values}
+    model = replace(base.model, attention=attention, **settings)
     pattern = layer_pattern(name, model, cells["pattern"])
-    with cells["pattern"]:
-        _show_changes(pattern_changes(pattern))
+    _show_changes(cells["pattern"], pattern_changes(pattern))
     model = replace(model, **pattern)
-    count = run_data.count_parameters(model, task.shape)
-    steps = f"{training['steps']:,} steps"
     with cells["size"]:
         caption(
-            f"d_model {width} · {plural(model.layers, 'layer')} · {steps} · {count:,} parameters"
+            f"d_model {width} · {plural(model.layers, 'layer')} · {training['steps']:,} steps · "
+            f"{run_data.count_parameters(model, task.shape):,} parameters"
         )
     with cells["summary"]:
         caption(summary(model))
     return recommended(task, kind, model=model, learning_rate=rate, seed=seed, **training)
 
 
-def _show_changes(changes: list[str]) -> None:
+def _show_changes(cell: DeltaGenerator, changes: list[str]) -> None:
     if changes:
-        st.caption(plain(f"Changed: {', '.join(changes)}."))
+        cell.caption(plain(f"Changed: {', '.join(changes)}."))
 
 
 # What the page computes as Python: from the folder of the run that is drawn, with what trains it again.
@@ -1477,9 +1446,8 @@ def draw(data: run_data.RunData) -> None:
         record = data.at(step)
         index = (head.layer, head.head) if head and head.to_source else best_head(record)
         fact(fact_text(record, task, index, run_data.baselines_of(config.task, record.held_out)))
-        if (
-            data.live and head
-        ):  # a button: a switch that the browser draws late would send its default
+        # a button: a switch that the browser draws late would send its default
+        if data.live and head:
             st.button(
                 "Follow the latest step",
                 key="train:follow",
@@ -1502,36 +1470,21 @@ def draw(data: run_data.RunData) -> None:
     document_figure(data, moment, ink)  # as wide as both columns: a sentence is a line
     if any(each.beside != "loss" for each in problems):  # what is wrong is not folded away
         st.session_state.setdefault(PAGE_CURVES, True)
-    details(
-        WEIGHT_PANEL
-        if any(r.expected for r in data.records)
-        else "Gradients, learning rate and speed",
-        partial(charts_details, data, step, problems),
-        PAGE_CURVES,
-    )
+    has_weights = any(r.expected for r in data.records)
+    label = WEIGHT_PANEL if has_weights else "Gradients, learning rate and speed"
+    details(label, partial(charts_details, data, step, problems), PAGE_CURVES)
 
 
 # A classified document with the weights of its sentences and of their words, beside what decides its class.
 
 
 def document_figure(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
-    task, config, head = data.task(), data.required_config, moment.head
+    task, head = data.task(), moment.head
     if head is None or not task.shape.sentence_end:
         return
-    example = watched_examples(config.task, config.num_examples)[head.example]
+    example = data.watched()[head.example]
     tokens, _ = task.display_tokens(example)
-    weights = None
-    if config.model.kind == "hierarchical":  # whose two levels are saved
-        frame = data.run.frame(moment.step)
-        by_word, sentences = (
-            frame.get(f"{head.example}:{kind}") for kind in ("words", "sentences")
-        )
-        if by_word is not None and sentences is not None:
-            weights = tables.DocumentWeights(tokens, by_word[0, 0].sum(0), sentences[0, 0, 0])
-    elif named := weights_on_source(data, moment, len(tokens)):
-        # a Transformer's row of the class, summed over each sentence
-        row = np.asarray(named[1][0], dtype=np.float32)
-        weights = tables.DocumentWeights.of_words(tokens, row)
+    weights = document_weights(data, moment, tokens)
     if weights is None:
         return
     words = [
@@ -1539,41 +1492,69 @@ def document_figure(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
     ]
     if deciding := task.deciding(example):
         span, places = deciding
-        index, count = sentence_spans(tokens).index(span), len(weights.sentences)
         names = " and ".join(f"“{plain(tokens[place])}”" for place in places)
+        share = weights.sentences[sentence_spans(tokens).index(span)]
         words.append(
-            f"The outlined sentence decides: it gets {number(weights.sentences[index])} of the weight, and "
+            f"The outlined sentence decides: it gets {number(share)} of the weight, and "
             f"{names} {number(sum(weights.words[place] for place in places))} of the weight within it; uniform "
-            f"attention gives {number(1 / count)} and {number(len(places) / len(span))}."
+            f"attention gives {number(1 / len(weights.sentences))} and {number(len(places) / len(span))}."
         )
     decoded = data.decoded_at(moment.step)
     if decoded is not None and head.example < len(decoded.examples):
         prediction = decoded.examples[head.example]
-        right, output = " ".join(map(str, prediction.target)), " ".join(prediction.predicted)
-        words.append(f"The class is **{plain(right)}**, the prediction **{plain(output)}**.")
+        words.append(
+            f"The class is **{plain(' '.join(map(str, prediction.target)))}**, the prediction "
+            f"**{plain(' '.join(prediction.predicted))}**."
+        )
     chart_title(f"Document at step {moment.step:,}")
     st.html(tables.lines(weights, deciding and deciding[0], theme(), ink))
     caption(" ".join(words))
+
+
+def document_weights(
+    data: run_data.RunData, moment: Moment, tokens: tuple[str, ...]
+) -> tables.DocumentWeights | None:
+    """The weights at both levels: those that a hierarchical model saves, or a Transformer's row of the class."""
+    if data.required_config.model.kind != "hierarchical":
+        named = weights_on_source(data, moment, len(tokens))
+        rows = np.asarray(named[1], dtype=np.float32) if named else None
+        return None if rows is None else tables.DocumentWeights.of_words(tokens, rows[0])
+    frame, example = data.run.frame(moment.step), 0 if moment.head is None else moment.head.example
+    words, sentences = (frame.get(f"{example}:{kind}") for kind in ("words", "sentences"))
+    if words is None or sentences is None:
+        return None
+    return tables.DocumentWeights(tokens, words[0, 0].sum(0), sentences[0, 0, 0])
 
 
 # Held-out examples at a step: text with errors marked, pictures, rows of a table, or a series.
 
 
 def examples(data: run_data.RunData, record: Record, ink: Ink) -> None:
-    task, predictions, config = data.task(), record.examples, data.required_config
-    look, long = (task.separator, ink.pick, ink.hairline), False
+    task, predictions, long = data.task(), record.examples, False
+    look = task.separator, ink.pick, ink.hairline
     chart_title(f"Examples at step {record.step:,}")
     if task.form == "series":
-        errors = []  # the mean absolute error of each forecast, and of repeating the last season
-        for past, target, output in map(series, predictions):
-            both = np.array([output, task.naive(past)]) - target
-            errors.append(tuple(np.abs(both).mean(1).tolist()))
-        html = tables.forecasts(errors, ink.hairline)
+        # the mean absolute error of each forecast, and of repeating the last season
+        pairs = [
+            np.abs(np.array([output, task.naive(past)]) - target).mean(1).tolist()
+            for past, target, output in map(series, predictions)
+        ]
+        html = tables.forecasts(pairs, ink.hairline)
     elif task.input == "patches":
-        watched, grid = watched_examples(config.task, config.num_examples), task.shape.grid
-        pictures = [grids.picture(one.source, grid) for one in watched[: len(predictions)]]
-        tinted = [grids.tinted(each, grid, None, theme(), ink.text) for each in pictures]
-        images = [grids.image(pixels, "the picture", height=48) for pixels in tinted]
+        images = [
+            grids.image(
+                grids.tinted(
+                    grids.picture(one.source, task.shape.grid),
+                    task.shape.grid,
+                    None,
+                    theme(),
+                    ink.text,
+                ),
+                "the picture",
+                height=48,
+            )
+            for one in data.watched()[: len(predictions)]
+        ]
         html = tables.answers(images, predictions, *look)
     else:
         tokens = max(len(e.source) + len(e.predicted) for e in predictions)
@@ -1585,8 +1566,7 @@ def examples(data: run_data.RunData, record: Record, ink: Ink) -> None:
             write = tables.continued if task.form == "text" else tables.outputs
             html = write(predictions, *look)
     # Long sentences scroll, so that the fact below them stays in sight.
-    with st.container(height=300 if long else "content", border=False):
-        st.html(html)
+    st.container(height=300 if long else "content", border=False).html(html)
 
 
 # The run bar of Train: start, stop, pause, continue, train longer, and the run's progress.
@@ -1612,10 +1592,9 @@ def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
             "paused": "Leave this run and start a new one with these settings",
         },
     )
-    own, ended = not data.is_example and people.mine(run), data.config if state == "ended" else None
-    if ended and own and run.checkpoint_steps():
-        with row:
-            _train_longer(data, ended)
+    ended = data.config if state == "ended" else None
+    if ended and not data.is_example and people.mine(run) and run.checkpoint_steps():
+        _train_longer(row, data, ended)
     if run_controls.anothers_note(run) and data.config is not None:
         st.button(
             "Copy to my runs",
@@ -1633,8 +1612,12 @@ def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
         )
     run_controls.show_flash(PAGE)
     run_controls.poll(lambda: run_data.load_run(run), _progress, data.live, "train:progress")
-    example = run_data.EXAMPLE_RUN.config().task.key
-    if ended and not data.is_example and data.records and ended.task.key == example:
+    if (
+        ended
+        and not data.is_example
+        and data.records
+        and ended.task.key == run_data.EXAMPLE_RUN.config().task.key
+    ):
         st.page_link(
             step_of("compare_runs").page(),
             label="Compare with the example run",
@@ -1643,8 +1626,8 @@ def run_bar(data: run_data.RunData, config: RunConfig | None) -> None:
         )
 
 
-def _train_longer(data: run_data.RunData, config: RunConfig) -> None:
-    panel = st.popover(
+def _train_longer(row: DeltaGenerator, data: run_data.RunData, config: RunConfig) -> None:
+    panel = row.popover(
         "Train longer",
         icon=":material/forward:",
         width="stretch",
@@ -1659,8 +1642,8 @@ def _train_longer(data: run_data.RunData, config: RunConfig) -> None:
         if reached >= most:
             st.caption(f"This run has reached {most:,} steps, the most that a run can have here.")
             return
-        given = {"run": data.run.id, "reached": reached, "most": most - reached}
-        more = FIELDS.draw("more", into=HERE, **given).more
+        left = most - reached
+        more = FIELDS.draw("more", into=HERE, run=data.run.id, reached=reached, most=left).more
         st.caption(
             f"From step {reached:,} to {reached + more:,}, for at most {config.max_seconds:g} more seconds. "
             f"The learning rate schedule ({config.schedule}) covers all steps."
@@ -1689,13 +1672,11 @@ def _continue(run: Run, more: int = 0) -> None:
     changes: dict[str, Any] = {}
     if more:
         data = run_data.load_run(run)
-        seconds = data.required_config.max_seconds + sum(r.elapsed for r in data.records[-1:])
-        changes = {
-            "steps": run.checkpoint_steps()[-1] + more,
-            "finish_early": False,
-            "patience": 0,
-            "max_seconds": min(max_run_seconds(), seconds),
-        }
+        changes = run_controls.longer(
+            data.required_config,
+            run.checkpoint_steps()[-1] + more,
+            sum(r.elapsed for r in data.records[-1:]),
+        ) | {"patience": 0}
     if run_controls.continue_run(PAGE, run, **changes):
         forget_step(run.id)
 
@@ -1724,28 +1705,24 @@ def run_question(data: run_data.RunData) -> Question | None:
 
     The curve of that weight is one click away on the page, so that it does not tell the answer.
     """
-    unit = data.task().unit
-    values = {
-        f"{unit.capitalize()} accuracy": [(r.step, r.token_accuracy) for r in data.records],
-        "The weight on the correct position": [
-            (r.step, max(map(max, r.expected)) if r.expected else None) for r in data.records
-        ],
+    values: dict[str, Callable[[Record], float | None]] = {
+        f"{data.task().unit.capitalize()} accuracy": lambda r: r.token_accuracy,
+        "The weight on the correct position": expected,
     }
     steps = {
-        name: next((step for step, value in points if value is not None and value >= 0.5), None)
-        for name, points in values.items()
+        name: next((r.step for r in data.records if (value(r) or 0) >= 0.5), None)
+        for name, value in values.items()
     }
     if data.task().form == "label" or None in steps.values() or len(set(steps.values())) == 1:
         return None
     order = sorted(steps, key=lambda name: steps[name] or 0)
     first, second = (f"{name[0].lower()}{name[1:]} at step {steps[name]:,}" for name in order)
-    options = tuple(steps)
+    reason = f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”."
     return Question(
         "Which reaches one half first while this model trains?",
-        options,
-        options.index(order[0]),
-        (f"In this run: {first}, {second}. The weight has its curve in “{WEIGHT_PANEL}”.",)
-        * len(options),
+        tuple(steps),
+        list(steps).index(order[0]),
+        (reason, reason),
     )
 
 

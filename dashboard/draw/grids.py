@@ -193,13 +193,14 @@ def bar_figure(
     offset: Spec | None = None,
     dx: int = 4,
     limit: int = 130,
+    log: bool = False,
     **more: Spec,
 ) -> Spec:
     """A horizontal bar, or another `mark`, for each row of data, by the fields `name` and `value`.
 
     Behind it, at the row's `end`, stands its `text`.
     """
-    scale = {"domain": list(domain), "zero": False}
+    scale = {"domain": list(domain), **({"type": "log", "nice": False} if log else {"zero": False})}
     x = {"field": value, "type": "quantitative", "title": None, "axis": None, "scale": scale}
     at = {
         "y": names_axis(name, names, limit, ink, grid=False, labelOverlap=False),

@@ -1,18 +1,18 @@
 """Fields for a person's own data, pasted or uploaded, with errors below them."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import streamlit as st
 
-from core.entries import ConfigError, Param
+from core.entries import ConfigError, Param, Value
 from core.tasks import reading
 from core.tasks.own import column_choice, column_names
 from core.tasks.tables import ALL
 from dashboard.draw.formats import cut
 from dashboard.server.people import admit_upload, at_most, where_stored
-from dashboard.ui.links import KEEP, field_error, link_value, show_unreadable
+from dashboard.ui.links import KEEP, field_error, link_value, one_of, show_unreadable
 
 COLUMNS = "columns"
 DATA = "data"  # the task parameter that holds a reader's own text, or refers to it
@@ -55,18 +55,16 @@ def data_widget(param: Param, key: str) -> str:
             args=(key,),
         )
     else:
-        value = (
-            st.text_area(
-                "Or paste it",
-                param.default,
-                key=key,
-                height=140,
-                max_chars=reading.INLINE,
-                help=param.help,
-                **KEEP,
-            )
-            or ""
+        typed = st.text_area(
+            "Or paste it",
+            param.default,
+            key=key,
+            height=140,
+            max_chars=reading.INLINE,
+            help=param.help,
+            **KEEP,
         )
+        value = typed or ""
         lines, signs = len(value.splitlines()), len(value)
     st.caption(
         f"{lines:,} lines, {signs:,} of at most {reading.MAX_SIGNS:,} characters. "
@@ -118,32 +116,30 @@ def file_key(key: str) -> str:
     return f"{key}:file:{count}" if count else f"{key}:file"
 
 
-def column_widget(param: Param, names: tuple[str, ...], key: str) -> str:
+def column_widget(param: Param, values: Mapping[str, Value], key: str) -> str:
     """One of the table's columns, or "" for the default of the task."""
-    if st.session_state.get(key, "") not in ("", *names):
+    names = ["", *names_of(str(values[DATA]), str(values["header"]))]
+    link_value(key, "", one_of(names))
+    if st.session_state.get(key, "") not in names:
         st.session_state.pop(key)  # a column of another table
-    return (
-        st.selectbox(
-            param.name,
-            ["", *names],
-            key=key,
-            help=param.help,
-            **KEEP,
-            format_func=lambda name: name or UNNAMED[param.key],
-        )
-        or ""
+    label = UNNAMED[param.key]
+    picked = st.selectbox(
+        param.name, names, key=key, help=param.help, **KEEP, format_func=lambda name: name or label
     )
+    return picked or ""
 
 
-def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
+def columns_widget(param: Param, values: Mapping[str, Value], key: str) -> str:
     """The columns to learn from, "" for the task's choice; reset with another table, class or reading of dates."""
+    link_value(key, "", str)
+    texts = {name: str(value) for name, value in values.items()}
     try:
-        names, usual = column_choice(values)
+        names, usual = column_choice(texts)
     except ConfigError:
         return ""
-    if values["text"] or not names:
+    if texts["text"] or not names:
         return ""
-    state, every = st.session_state, names_of(values[DATA], values["header"])
+    state, every = st.session_state, names_of(texts[DATA], texts["header"])
     field = f"{key}:{zlib.crc32(repr((names, usual)).encode())}"
     if field not in state or state.get(key, "") != state.get(f"{key}:made", ""):
         # Columns by name or number, in the spelling of the table; unknown ones stay.
@@ -151,9 +147,9 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         known |= {name.casefold(): name for name in every}
         link = str(state.get(key, ""))
         linked = [known.get(name.strip().casefold(), name) for name in link.split(",")]
-        linked = list(column_choice(values, ALL)[1]) if link == ALL else linked
+        linked = list(column_choice(texts, ALL)[1]) if link == ALL else linked
         state[field] = linked if set(linked) <= set(names) else list(usual)
-    chosen = st.multiselect(
+    columns = st.multiselect(
         param.name,
         names,
         key=field,
@@ -163,13 +159,11 @@ def columns_widget(param: Param, values: Mapping[str, str], key: str) -> str:
         ),
         **KEEP,
     )
-    columns = (
-        ""
-        if set(chosen) == set(usual)
-        else ",".join(name if "," not in name else str(every.index(name) + 1) for name in chosen)
-    )
-    state[key] = state[f"{key}:made"] = columns
-    return columns
+    numbered = (name if "," not in name else str(every.index(name) + 1) for name in columns)
+    state[key] = "" if set(columns) == set(usual) else ",".join(numbered)
+    state[f"{key}:made"] = state[key]
+    link_value(key, "", str)  # what has just been changed
+    return str(state[key])
 
 
 def names_of(data: str, header: str) -> tuple[str, ...]:
@@ -177,6 +171,14 @@ def names_of(data: str, header: str) -> tuple[str, ...]:
         return column_names(data, header)
     except ConfigError:
         return ()
+
+
+# How the parameters of a task on own data are asked for, by key: each after the values of those before it.
+WIDGETS: dict[str, Callable[[Param, Mapping[str, Value], str], str]] = {
+    DATA: lambda param, values, key: data_widget(param, key),
+    **dict.fromkeys(UNNAMED, column_widget),
+    COLUMNS: columns_widget,
+}
 
 
 def clear_data(key: str) -> None:
@@ -194,9 +196,9 @@ def _take_file(key: str, encoding: str = "utf-8") -> None:
     try:
         admit_upload(file)
         text = reading.validate_text(reading.decode_text(file.getvalue(), encoding), file.name)
-        long = len(text) > LONG
-        state[key] = reading.put(text) if long else text
-        if long:
+        state[key] = text
+        if len(text) > LONG:
+            state[key] = reading.put(text)
             state[f"{key}:files"] = state.get(f"{key}:files", 0) + 1
     except ConfigError as error:
         state[f"{key}:trouble"] = str(error)
