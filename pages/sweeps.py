@@ -1,11 +1,13 @@
 """Sweeps: vary one setting, train each value from several seeds, and test the differences."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from math import isinf
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -59,7 +61,6 @@ from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     BOUND,
     HERE,
-    KEEP,
     SPACE,
     Cell,
     Fields,
@@ -134,6 +135,10 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "label_smoothing": (0.0, 0.05, 0.1, 0.2),
     "clip": (0.1, 0.3, 1.0, 3.0, 10.0),
 }
+USUAL_CHOICES = {  # with which a sweep of an axis begins
+    "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
+    "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
+}
 ONLY = {
     "pattern": ("decoder",),
     "norm": STACKED,
@@ -151,7 +156,8 @@ ONLY = {
 @lru_cache(maxsize=256)
 def offered(base: RunConfig, axis: str) -> dict[str, Any]:
     """Every value that this run can have on the axis, by its name; the published ones, and the usual numbers."""
-    values = _buildable(lambda value: buildable(vary(base, axis, value)), _candidates(base, axis))
+    candidates = _candidates(base, axis)
+    values = _buildable(lambda value: buildable(vary(base, axis, value)), candidates)
     return {value_text(axis, value): value for value in values}
 
 
@@ -173,25 +179,23 @@ def _candidates(base: RunConfig, axis: str) -> list[Any]:
         return list(dict.fromkeys([*current, *(choice_from_text(key, axis) for key in keys)]))
     if axis == "attention":
         sizes = model.d_model, model.num_heads
-        presets = [
-            item.config(*sizes) for item in _buildable(lambda item: item.config(*sizes), PRESETS)
-        ]
-        return [*[model.attention] * (model.attention not in (None, *presets)), None, *presets]
+        makers = _buildable(lambda item: item.config(*sizes), PRESETS)
+        return list(
+            dict.fromkeys([model.attention, None, *(item.config(*sizes) for item in makers)])
+        )
     if axis == "kind":
         return list(make_task(base.task).recommended)
     if axis.startswith("task."):
         key = axis.removeprefix("task.")
         param = next(param for param in task_entry(base.task.key).params if param.key == key)
-        if param.choices or isinstance(param.default, str):
-            return list(param.choices)
         if isinstance(param.default, bool):
             return [False, True]
-        whole, now = isinstance(param.default, int), float(base.task[key])
+        if isinstance(param.default, str):
+            return list(param.choices)
+        now = float(base.task[key])
         low, high = (now if bound is None else bound for bound in (param.low, param.high))
-        values = (factor * now for factor in (0.5, 1, 1.5, 2, 3))
-        return sorted(
-            {round(value) if whole else value for value in values if low <= value <= high}
-        )
+        values = [value for by in (0.5, 1, 1.5, 2, 3) if low <= (value := by * now) <= high]
+        return sorted({*(map(round, values) if isinstance(param.default, int) else values)})
     if model.kind not in ONLY.get(axis, (model.kind,)):
         return []
     now = getattr(model if hasattr(model, axis) else base, axis)
@@ -214,12 +218,8 @@ def values_axes(base: RunConfig) -> tuple[str, ...]:
 
 
 def first(base: RunConfig, axis: str) -> list[str]:
-    usual = {
-        "score": ("scaled_dot", "dot", "general", "cosine", "qk_norm", "additive"),
-        "position": ("none", "sinusoidal", "learned", "rope", "alibi"),
-    }
-    names = offered(base, axis)
-    named = [value_text(axis, choice_from_text(key, axis)) for key in usual.get(axis, ())]
+    names, usual = offered(base, axis), USUAL_CHOICES.get(axis, ())
+    named = [value_text(axis, choice_from_text(key, axis)) for key in usual]
     return [name for name in named if name in names] or list(names)[:4]
 
 
@@ -351,6 +351,38 @@ FIELDS = Fields(
         hidden=True,
         help="The horizontal axis: training steps or seconds of training.",
     ),
+    first=Select(
+        "This value is better",
+        lambda values: dict(enumerate(values.data.names)),
+        key=lambda values: f"claim:first:{len(values.data.names)}",
+        hidden=True,
+        help="A value of the sweep.",
+    ),
+    second=Select(
+        "than this one",
+        lambda values: dict(enumerate(values.data.names)),
+        1,
+        key=lambda values: f"claim:second:{len(values.data.names)}",
+        hidden=True,
+        help="A value of the sweep.",
+    ),
+    better=Select(
+        "in",
+        lambda values: {name: measure_name(name, values.data) for name in values.measures},
+        key="claim:measure",
+        hidden=True,
+        help="The number that is compared at the end of training.",
+    ),
+    bound=Number(
+        lambda values: "by more than" + (" (points)" if values.better in SHARES else ""),
+        0.0,
+        0.0,
+        1e9,
+        0.01,
+        key=lambda values: f"claim:bound:{values.better in SHARES}",
+        hidden=True,
+        help="Write it before you run the claim: the interval of the difference must lie above it.",
+    ),
 )
 
 
@@ -365,7 +397,6 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     if base is None:
         return None
     axes = {axis: name_of(axis, base.task) for axis in values_axes(base)}
-    _forget_unless("sweeps:axis", axes)  # another base had it
     axis, most = FIELDS.draw("axis", into=main, axes=axes).axis, at_most("under_way", RUNS)
     try:
         with main:
@@ -373,19 +404,12 @@ def controls(data: SweepData | None) -> SweepConfig | None:
         example = EXAMPLE_SWEEP.config().base
         same = (base.task, base.model) == (example.task, example.model)
         usual = example.steps if same else base.steps  # of the picture beside it
-        values = FIELDS.draw(
-            "seeds", "equal", "seconds", "steps", into=settings, name=name, usual=usual
-        )
+        fields = "seeds", "equal", "seconds", "steps"
+        values = FIELDS.draw(*fields, into=settings, name=name, usual=usual)
         if values.steps:
             base = replace(base, steps=values.steps, record_every=max(1, values.steps // 25))
-        config = SweepConfig(
-            base,
-            axis,
-            tuple(selected),
-            tuple(range(values.seeds)),
-            values.equal,
-            values.seconds or FIRST_SECONDS,
-        )
+        seeds, seconds = tuple(range(values.seeds)), values.seconds or FIRST_SECONDS
+        config = SweepConfig(base, axis, tuple(selected), seeds, values.equal, seconds)
         config.try_models()
         if len(config.cells) > most:
             raise ConfigError(
@@ -402,17 +426,11 @@ def controls(data: SweepData | None) -> SweepConfig | None:
     return config
 
 
-def _forget_unless(key: str, options: Collection[str]) -> None:
-    if st.session_state.get(key) not in options:
-        st.session_state.pop(key, None)
-
-
 def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
     runs, starts = own_runs(), {"recipe": "A recipe"}
     if data is not None and not data.is_example:
         starts[SAME_SWEEP] = "The sweep shown here"
     starts |= {key: _label(item) for key, item in runs.items()}
-    _forget_unless("sweeps:from", starts)  # that run was deleted
     start = FIELDS.draw("start", into=HERE, starts=starts).start
     if start == SAME_SWEEP and data is not None:
         return data.config.base, data.sweep.id
@@ -429,9 +447,8 @@ def _base(data: SweepData | None) -> tuple[RunConfig | None, str]:
 
 
 def own_runs() -> dict[str, RunSummary]:
-    items = map(summarize, reversed(list_runs()))
-    readable = (item for item in items if item.config and not item.sweep)
-    return {item.run.id: item for item in islice(readable, 20)}
+    items = (item for item in map(summarize, reversed(list_runs())) if item.config)
+    return {item.run.id: item for item in islice((one for one in items if not one.sweep), 20)}
 
 
 def _label(item: RunSummary) -> str:
@@ -482,12 +499,10 @@ def linked_sweep() -> Sweep:
         if LAST in state:
             last = linked(state[LAST])
         else:  # a new session shows the newest live sweep
-            read = ((sweep, load_sweep(sweep)) for sweep in reversed(list_sweeps()))
-            last = next((sweep for sweep, data in read if _is_live(data)), None)
-        if last is not None:
-            st.query_params["sweep"] = sweep_id = last.id
-    if not sweep_id:
-        return EXAMPLE_SWEEP
+            last = next((one for one in list_sweeps()[::-1] if _is_live(load_sweep(one))), None)
+        if last is None:
+            return EXAMPLE_SWEEP
+        st.query_params["sweep"] = sweep_id = last.id
     sweep = linked(sweep_id)
     state[LAST] = sweep.id if sweep else None
     if sweep is None:
@@ -537,32 +552,24 @@ def verdict(data: SweepData, measure: str, ranked: list[int]) -> str:
     equal = "which does not prove that they are equal"
     if len(data.config.values) == 2:
         (pair,) = pairs.values()
-        what = "ratio" if pair.unit == "times" else "difference"
         return (
-            f"The {what} of {_signed(pair.difference, pair, measure)} (95{SPACE}% interval "
-            f"{_interval(pair, measure)}, {_probability(pair.p)}) is "
-            f"{'significant' if pair.significant else f'not significant, {equal}'}."
+            f"The {'ratio' if pair.unit == 'times' else 'difference'} of "
+            f"{_signed(pair.difference, pair, measure)} (95{SPACE}% interval {_interval(pair, measure)}, "
+            f"{_probability(pair.p)}) is {'significant' if pair.significant else f'not significant, {equal}'}."
         )
-    ahead, level = (
-        [
-            data.names[value]
-            for value in ranked
-            if value in pairs and pairs[value].significant == is_
-        ]
-        for is_ in (True, False)
-    )
-    others = _join(level) if ahead else "any other value"
-    parts = []
-    if ahead:
-        parts.append(f"**{data.names[best]}** differs significantly from {_join(ahead)}")
-    if level:
-        parts.append(f"no difference from {others} is significant, {equal}")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+    tested = [value for value in ranked if value in pairs]
+    ahead = [data.names[value] for value in tested if pairs[value].significant]
+    level = [data.names[value] for value in tested if not pairs[value].significant]
+    differs = f"**{data.names[best]}** differs significantly from {_join(ahead)}"
+    if not level:
+        return f"{differs}."
+    if not ahead:
+        return f"No difference from any other value is significant, {equal}."
+    return f"{differs}; no difference from {_join(level)} is significant, {equal}."
 
 
 def _join(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return ", ".join([*names[:-2], " and ".join(names[-2:])])
 
 
 def _probability(p: float) -> str:
@@ -573,8 +580,9 @@ def _signed(value: float, pair: Comparison, measure: str) -> str:
     if isinf(value):
         return "∞" if value > 0 else "−∞"
     value = scaled(value, measure)
-    difference = f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
-    return f"{number(value)}{SPACE}×" if pair.unit == "times" else difference
+    if pair.unit == "times":
+        return f"{number(value)}{SPACE}×"
+    return f"{value:+.{places(measure, value, None)}f}".replace("-", "−")
 
 
 def _interval(pair: Comparison, measure: str) -> str:
@@ -708,23 +716,19 @@ def fact_text(data: SweepData, measure: str) -> str:
             f"**{data.finished}** of {len(data.config.cells)} runs have finished. Values are compared when each "
             "has two finished seeds."
         )
-    sign = 1 if measure in LOWER_IS_BETTER else -1
-    ranked = sorted(stats, key=lambda value: sign * stats[value].mean)
-    best, worst = ranked[0], ranked[-1]
+    ranked = sorted(stats, key=lambda value: stats[value].mean)
+    ranked = ranked if measure in LOWER_IS_BETTER else ranked[::-1]
     unit = {
         "error": " of the error of repeating the last season",
         "expected": " of the weight on the expected position",
     }.get(measure, f"{f'{SPACE}%' if measure in SHARES else ''} {measure_name(measure, data)}")
-    tested = (
-        "Differences are tested when all runs have ended."
-        if data.live
-        else verdict(data, measure, ranked)
+    best, worst = (
+        f"**{data.names[value]}** reaches **{number_text(stats[value], measure)}**"
+        for value in (ranked[0], ranked[-1])
     )
-    return (
-        f"**{data.names[best]}** reaches **{number_text(stats[best], measure)}**{unit}, "
-        f"**{data.names[worst]}** reaches **{number_text(stats[worst], measure)}**. "
-        f"{tested}"
-    ).strip()
+    live = "Differences are tested when all runs have ended."
+    tested = live if data.live else verdict(data, measure, ranked)
+    return f"{best}{unit}, {worst}. {tested}".strip()
 
 
 def caption_text(data: SweepData, over: str) -> str:
@@ -754,24 +758,25 @@ def caption_text(data: SweepData, over: str) -> str:
 
 
 def table_text(data: SweepData) -> tuple[list[str], list[list[str]]]:
-    measures = data.measures()
-    shown = [m for m in measures if m != "token_accuracy" or "sequence_accuracy" not in measures]
-    stats = {measure: data.stats(measure) for measure in (*shown, "train_seconds")}
+    measures, total = data.measures(), len(data.config.seeds)
+    if "sequence_accuracy" in measures:
+        measures = [measure for measure in measures if measure != "token_accuracy"]
+    stats = {measure: data.stats(measure) for measure in (*measures, "train_seconds")}
     head = [
         data.setting.lower() if data.setting.istitle() else data.setting,
         *(measure_name(m, data) + (" %" if m in SHARES else "") for m in stats),
         "seeds",
     ]
-    rows, total = [], len(data.config.seeds)
+    rows = []
     for value, name in enumerate(data.names):
-        states = [outcome.state for outcome in data.outcomes_of(value)]
-        done, failed = states.count("finished"), states.count("failed")
+        states = Counter(outcome.state for outcome in data.outcomes_of(value))
+        seeds = f"{states['finished']}{'' if states['finished'] >= total else f' of {total}'}"
         cells = (
             number_text(each[value], measure) if value in each else "–"
             for measure, each in stats.items()
         )
-        seeds = f"{done}{f' of {total}' * (done < total)}{f', {failed} failed' if failed else ''}"
-        rows.append([name, *cells, seeds])
+        failed = f", {states['failed']} failed" if states["failed"] else ""
+        rows.append([name, *cells, seeds + failed])
     return head, rows
 
 
@@ -787,9 +792,8 @@ def run_line(data: SweepData, cell: Cell_of_sweeps, outcome: Outcome) -> str:
     measure = (data.measures() or ["loss"])[0]
     result = outcome.message or outcome.state
     if (last := outcome.last(measure)) is not None:
-        unit = f"{SPACE}%" if measure in SHARES else ""
         shown = plain_number(scaled(last, measure), measure)
-        result = f"{measure_name(measure, data)} {shown}{unit}"
+        result = f"{measure_name(measure, data)} {shown}{f'{SPACE}%' if measure in SHARES else ''}"
     return f"{data.names[cell[0]]}, seed {cell[1]}: {result}"
 
 
@@ -797,12 +801,12 @@ def progress(data: SweepData, workers: int) -> tuple[float, str]:
     """How far the sweep is, 0 to 1, and a line with the time left by the mean time of the finished runs."""
     count, outcomes = len(data.config.cells), data.outcomes.values()
     done = sum(_share(outcome, data.config) for outcome in outcomes)
-    ended = sum(outcome.ended for outcome in outcomes)
-    line = f"{ended} of {count} runs done, {sum(o.state in ('starting', 'running') for o in outcomes)} training"
-    took = [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]
-    if took:
-        seconds = (count - done) * sum(took) / len(took) / workers
-        line += f", about {about_duration(seconds)} left"
+    line = (
+        f"{sum(outcome.ended for outcome in outcomes)} of {count} runs done, "
+        f"{sum(o.state in ('starting', 'running') for o in outcomes)} training"
+    )
+    if took := [outcome.elapsed for outcome in outcomes if outcome.state == "finished"]:
+        line += f", about {about_duration((count - done) * fmean(took) / workers)} left"
     return min(1.0, done / count), line
 
 
@@ -989,13 +993,14 @@ def _figures(data: SweepData, measure: str, over: str, final: DeltaGenerator) ->
     if measure not in TOP:
         extremes += [stats.interval[1] for stats in ends.values() if stats.interval]
     scale, name = Scale.around(extremes, TOP.get(measure)), figure_title(measure, data)
-    write = partial(plain_number, measure=measure)
+    write, config = partial(plain_number, measure=measure), data.config
+    reached = max(line.x[-1] for line in means.values()) or 1.0
+    # as far as each run goes, where that is equal over this axis
+    last = {
+        ("steps", "steps"): config.base.steps,
+        ("train_seconds", "seconds"): config.seconds,
+    }.get((over, config.equal), reached)
     x_title = "step" if over == "steps" else "seconds of training"
-    last = max(line.x[-1] for line in means.values()) or 1.0
-    if over == data.config.equal == "steps":
-        last = data.config.base.steps
-    elif over == "train_seconds" and data.config.equal == "seconds":
-        last = data.config.seconds
     draw_chart(
         st,
         lines(name, x_title, last, data.names, means, scale, theme(), write),
@@ -1031,17 +1036,17 @@ def _runs(data: SweepData) -> None:
 
 
 def draw_progress(data: SweepData) -> None:
-    count = len(data.config.cells)
     if data.live:
         st.progress(*progress(data, jobs.max_workers()))
-    else:
-        st.caption(
-            "An example sweep. Press Start sweep for your own."
-            if data.is_example
-            else f"All {count} runs have finished."
-            if data.finished == count
-            else f"{data.finished} of {count} runs have finished. Their results are saved."
-        )
+        return
+    count = len(data.config.cells)
+    st.caption(
+        "An example sweep. Press Start sweep for your own."
+        if data.is_example
+        else f"All {count} runs have finished."
+        if data.finished == count
+        else f"{data.finished} of {count} runs have finished. Their results are saved."
+    )
 
 
 def picker() -> None:
@@ -1112,8 +1117,8 @@ def resume(sweep: Sweep) -> None:
     """
     check_owner(sweep)
     outcomes, runs, missing = sweep.outcomes(), sweep.runs(), sweep.missing()
-    known = [cell for cell in missing if cell in runs]
-    paused = [cell for cell in known if outcomes[cell].state in ("stopped", "paused")]
+    ended = ("stopped", "paused")
+    paused = [cell for cell in missing if cell in runs and outcomes[cell].state in ended]
     for cell in paused:
         jobs.resume(runs[cell])
     if lost := [cell for cell in missing if cell not in paused]:
@@ -1121,10 +1126,8 @@ def resume(sweep: Sweep) -> None:
 
 
 def _queue(sweep: Sweep, config: SweepConfig, cells: Sequence[Cell_of_sweeps]) -> None:
-    runs = jobs.start_all(
-        [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
-    )
-    sweep.add_runs(dict(zip(cells, runs, strict=True)))
+    of = [(config.run(*cell), {"sweep": {"id": sweep.id, "value": cell[0]}}) for cell in cells]
+    sweep.add_runs(dict(zip(cells, jobs.start_all(of), strict=True)))
 
 
 def stop(sweep: Sweep) -> None:
@@ -1149,43 +1152,10 @@ def draw_claim(data: SweepData) -> None:
     if not measures:
         caption("This sweep has no measure that two models could be compared by.")
         return
-    names = data.names
-    with st.grid(4, min_column_width=140):
-        first, second = (
-            st.selectbox(
-                label,
-                range(len(names)),
-                start,
-                key=f"sweeps:claim:{key}:{len(names)}",
-                format_func=names.__getitem__,
-                help="A value of the sweep.",
-                **KEEP,
-            )
-            for start, (label, key) in enumerate(
-                (("This value is better", "first"), ("than this one", "second"))
-            )
-        )
-        measure = st.selectbox(
-            "in",
-            measures,
-            key="sweeps:claim:measure",
-            **KEEP,
-            format_func=lambda name: measure_name(name, data),
-            help="The number that is compared at the end of training.",
-        )
-        percent = measure in SHARES
-        bound = st.number_input(
-            "by more than" + (" (points)" if percent else ""),
-            0.0,
-            None,
-            0.0,
-            key=f"sweeps:claim:bound:{percent}",
-            **KEEP,
-            help="Write it before you run the claim: the interval of the difference must lie "
-            "above it.",
-        )
+    values = FIELDS.draw("first", "second", "better", "bound", data=data, measures=measures)
+    bound = values.bound / 100 if values.better in SHARES else values.bound
     try:
-        claim = SweepClaim(data.config, first, second, measure, bound / 100 if percent else bound)
+        claim = SweepClaim(data.config, values.first, values.second, values.better, bound)
     except ConfigError as error:
         field_error(error)
         return
