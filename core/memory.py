@@ -6,6 +6,7 @@ saves time is left out: a warm spare worker, pages that are prepared before they
 
 import ctypes
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -72,17 +73,18 @@ def end_first() -> None:
 
 def give_back() -> None:
     """Return freed memory to the system, which glibc keeps for later; does nothing on other systems."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
+    _glibc("malloc_trim")(0)
 
 
 def set_malloc(**options: int) -> None:
     """Set how glibc allocates from now on, by the names of mallopt(3); does nothing on other systems."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     for name, value in options.items():
-        if mallopt is not None:
-            mallopt(MALLOC[name], value)
+        _glibc("mallopt")(MALLOC[name], value)
+
+
+def _glibc(name: str) -> Callable[..., object]:
+    # does nothing where glibc has none
+    return getattr(ctypes.CDLL(None) if sys.platform == "linux" else None, name, lambda *_: None)
 
 
 def _allowed() -> float:

@@ -18,10 +18,13 @@ def spearman(first: Float[np.ndarray, " N"], second: Float[np.ndarray, " N"]) ->
 
 
 def _signs(values: np.ndarray) -> np.ndarray:
-    """Of each pair of values, +1 where the first is larger, −1 where it is smaller."""
+    # of each pair, +1 where the first is larger
     return np.sign(np.subtract.outer(values, values))
 
 
 def _cosine(one: np.ndarray, two: np.ndarray) -> float | None:
-    norms = np.linalg.norm(one) * np.linalg.norm(two)
-    return float((one * two).sum() / norms) if len(one) > 2 and norms else None
+    return (
+        float((one * two).sum() / norms)
+        if (norms := np.linalg.norm(one) * np.linalg.norm(two)) and len(one) > 2
+        else None
+    )

@@ -19,6 +19,7 @@ idle.begin()
 from dashboard.draw.components import draw, ship_code  # noqa: E402
 from dashboard.navigation import GROUPS, STEPS, Step, sections, step_of  # noqa: E402
 from dashboard.search import search_field  # noqa: E402
+from dashboard.server import jobs  # noqa: E402
 from dashboard.server.health import page_run  # noqa: E402
 from dashboard.server.visitors import note_visit  # noqa: E402
 from dashboard.ui import bars, panels  # noqa: E402
@@ -112,6 +113,7 @@ note_arrival(step.key)
 note_visit()
 if st.session_state[ARRIVED]:
     panels.close_notices()
+    st.session_state.pop(jobs.SPARE, None)
 if not bars.tour_runs():
     remember_visit(step.key)
 panels.apply_look()

@@ -516,10 +516,10 @@ def page() -> None:
     title(
         "Fine-tune", "Fine-tuning trains a pretrained model on your rows and changes its attention."
     )
-    jobs.warm_up()
     models.read_tuned_link()
     task, config = controls()
     data = models.load_fine_tune(models.current_tuned_run(task))
+    st.session_state[jobs.SPARE] = jobs.warm_up(data.live)
     forget_other_runs("fine_tune", data.run.id)
     # Draw the buttons of the run, and its progress; `config` is what Fine-tune would start
     run_controls.start_run(

@@ -916,7 +916,8 @@ def page() -> None:
         partial(sources, HOW, vary, compare),
         "sweeps:source",
     )
-    jobs.warm_up()  # when all is drawn, which a worker's imports would hold up
+    # when all is drawn, which a worker's imports would hold up
+    st.session_state[jobs.SPARE] = jobs.warm_up()
 
 
 def _is_live(data: SweepData | str) -> bool:

@@ -1354,10 +1354,10 @@ def page() -> None:
         "Train and watch",
         "Attention forms while a small model trains. Drag the step to any moment.",
     )
-    jobs.warm_up()
     run, state = run_data.linked_run(), st.session_state
     forget_other_runs("train", run.id)
     data = run_data.load_run(run)
+    state[jobs.SPARE] = jobs.warm_up(data.live)
     if run != run_data.EXAMPLE_RUN and state.get(run_data.SETTINGS_OF) != run.id:
         # a run that a link has just brought, once; not the session's own
         state[run_data.SETTINGS_OF] = run.id

@@ -615,7 +615,8 @@ def page() -> None:
     with left, picture("why"):
         poll(lambda: load_comparison(pair), partial(_results, shown), live, "why:results")
     if st.session_state.setdefault("why:seen", False):
-        jobs.warm_up()  # not on the first run, which has enough to load
+        # not on the first run, which has enough to load
+        st.session_state[jobs.SPARE] = jobs.warm_up(live)
     st.session_state["why:seen"] = True
     poll(lambda: load_comparison(pair), partial(_board, shown), live, "why:figures")
     details("Papers, equations and the code of the model", _sources, "why:sources")

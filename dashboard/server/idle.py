@@ -72,10 +72,9 @@ def _watch() -> None:
     last = time.process_time()
     while True:
         time.sleep(REST)
-        if not runtime.exists():  # a page ran in a test
-            continue
-        wait_until_idle()
-        if time.process_time() - last > IDLE:
-            gc.collect()
-            give_back()
-            last = time.process_time()
+        if runtime.exists():  # else a page ran in a test
+            wait_until_idle()
+            if time.process_time() - last > IDLE:
+                gc.collect()
+                give_back()
+                last = time.process_time()

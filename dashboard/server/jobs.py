@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from filelock import FileLock
 
@@ -154,7 +155,8 @@ MAX_CLAIM_RUNS, CLAIM_BYTES = 100, 50_000_000
 START_SECONDS, STOP_SECONDS, WATCH_SECONDS = 60.0, 3.0, 1.0
 
 
-_spare: subprocess.Popen | None = None
+SPARE = "jobs:spare"  # in the session's state, until it opens another page
+_spares = WeakKeyDictionary[IO[bytes], subprocess.Popen]()  # by the input of each
 _lock = threading.RLock()
 _admission = (
     threading.Lock()
@@ -166,16 +168,27 @@ def max_workers() -> int:
     return executor().slots()
 
 
-def warm_up() -> None:
-    """Start a spare worker unless one waits or memory is short; on a cluster the nodes start them."""
-    global _spare
+def warm_up(live: bool = False) -> IO[bytes] | None:
+    """The input of a spare worker, unless memory is short or the page's own run is live; on a cluster the nodes start them.
+
+    It holds 160 MB, and ends once nobody keeps what this returns: each session, as SPARE, on a page that starts runs.
+    """
     if isinstance(executor(), RayExecutor):
         ray_queue.ensure_driver()
-        return
-    with _lock:
-        if (_spare is None or _spare.poll() is not None) and not memory.is_small():
-            _spare = spawn_worker(["--spare"], stdin=subprocess.PIPE, gpu=0 if gpus() else None)
-            health.add_count("worker_starts")
+    elif not live and not memory.is_small():
+        with _lock:
+            if (
+                spare := next((one for one in _spares if _spares[one].poll() is None), None)
+            ) is None:
+                process = spawn_worker(["--spare"], subprocess.PIPE, gpu=0 if gpus() else None)
+                spare, process.stdin = (
+                    cast(IO[bytes], process.stdin),
+                    None,
+                )  # a process that runs lasts
+                _spares[spare] = process
+                health.add_count("worker_starts")
+            return spare
+    return None
 
 
 def start(config: RunConfig, **more: Any) -> Run:
@@ -363,22 +376,18 @@ def _still_busy(run: Run) -> bool:
 
 
 def _give(run: Run) -> None:
-    global _spare
     if isinstance(elsewhere := executor(), RayExecutor):
         elsewhere.start(run)
         return
     started = run.status().at
     with _lock:
         process = None
-        if (
-            _spare is not None and _spare.poll() is None and not number_of(run)
-        ):  # it sees the first GPU
-            process, _spare = _spare, None
-            assert process.stdin is not None
+        if not number_of(run):  # a spare sees the first GPU
             try:
-                process.stdin.write(f"{run.path}\n".encode())
-                process.stdin.close()
-            except OSError:
+                spare, process = _spares.popitem()
+                spare.write(f"{run.path}\n".encode())
+                spare.close()
+            except (KeyError, OSError):
                 process = None
         if process is None:
             process = start_process(run)
@@ -390,18 +399,14 @@ def _give(run: Run) -> None:
 
 def _wait_for(process: subprocess.Popen, run: Run, started: float) -> None:
     """Wait for a worker to end, then start the next run; `started` is when it was given this one."""
-    try:
-        process.wait(timeout=4)
-    except subprocess.TimeoutExpired:
-        warm_up()
-        process.wait()
+    _next = warm_up(live=not queue()[0])  # kept for a run that waits
+    process.wait()
     health.add_count("worker_failures", process.returncode != 0)
     status = run.status()
     log("run", state=status.state, seconds=round(time.time() - started))
     if status.state == "starting" and status.at == started and not run.alive():
         with suppress(OSError):
             run.set_status("failed", end_message(run))  # it ended before its first word
-    warm_up()
     tick()
 
 

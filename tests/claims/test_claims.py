@@ -427,7 +427,7 @@ def test_plug_ins_claims_are_measured_from_the_page_and_by_the_command(tiny, tmp
     ):
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("ATTENTION_LAB_PLUGINS", str(tmp_path))
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)  # nobody waits for a spare worker
+    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)  # nobody waits for a spare worker
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
     runpy.run_path(str(tmp_path / "diluted.py"))
     monkeypatch.setattr("pages.claims.CLAIMS", [*CLAIMS, claim_of("diluted")])

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from unittest.mock import Mock, call
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pytest
@@ -345,7 +346,7 @@ def test_a_result_that_is_kept_does_not_hold_its_model():
 
 def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
     monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: pytest.fail("no spare worker here"))
-    monkeypatch.setattr(jobs, "_spare", None)
+    monkeypatch.setattr(jobs, "_spares", WeakKeyDictionary())
     monkeypatch.setenv("ATTENTION_LAB_LIMITS", "server_mb=1000")
     jobs.warm_up()
     assert memory.total_bytes() <= 1e9 and memory.free_bytes() < 1e9 - 50e6, (
@@ -359,6 +360,22 @@ def test_a_small_machine_holds_nothing_that_only_saves_time(monkeypatch):
         ValueError, match="ATTENTION_LAB_LIMITS: server_mb = 'lots' is no number above 0"
     ):
         memory.total_bytes()
+
+
+def test_a_spare_worker_waits_as_long_as_somebody_could_give_it_a_run(monkeypatch):
+    started = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(2)]
+    left = iter(started[:])
+    monkeypatch.setattr(jobs, "spawn_worker", lambda *_, **__: next(left))
+    monkeypatch.setattr(jobs, "_spares", WeakKeyDictionary())
+    assert jobs.warm_up(live=True) is None
+    one, other = jobs.warm_up(), jobs.warm_up()
+    assert one is other and list(jobs._spares.values()) == started[:1]
+    started[0].kill()
+    started[0].wait()
+    assert (last := jobs.warm_up()) is not one and jobs.warm_up() is last
+    del last
+    assert started[1].wait(10) == 0, "nobody holds it: its input has ended"
+    one.close()
 
 
 # What a page would wait for is done ahead: libraries at the start, the rest in idle seconds after the first visit.

@@ -479,7 +479,7 @@ with FileLock(folder / "lock"):
 def workers(monkeypatch, tmp_path):
     monkeypatch.setenv("ATTENTION_LAB_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(jobs, "max_workers", lambda: 1)
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(jobs, "WATCH_SECONDS", 0.05)
     started = []
 

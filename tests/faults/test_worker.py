@@ -418,7 +418,7 @@ WORKER_FULL = "is full. Everything that was saved is kept; free some space, then
 @pytest.fixture(autouse=True)
 def given(monkeypatch) -> list[Run]:
     runs: list[Run] = []
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(jobs, "_give", runs.append)
     return runs
 

@@ -11,7 +11,7 @@ pytest.register_assert_rewrite("tests.pages.app")
 @pytest.fixture(autouse=True)
 def _no_workers_and_no_models(monkeypatch):
     """No worker is started, and nothing is in the cache of the Hub."""
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(jobs, "_give", lambda run: None)
     monkeypatch.setenv("HF_HOME", os.environ["ATTENTION_LAB_RUNS"] + "-hub")
 

@@ -357,7 +357,7 @@ def test_names_and_contents_of_files(page, suffix, link, lines, capfd):
 
 def test_the_end_of_a_run(lines, capfd, monkeypatch):
     for name in ("warm_up", "tick"):
-        monkeypatch.setattr(jobs, name, lambda: None)
+        monkeypatch.setattr(jobs, name, lambda *_, **__: None)
     run = create_run(small_run(), name=SECRET)
     run.set_status("finished", SECRET)
     jobs._wait_for(subprocess.Popen([sys.executable, "-c", ""]), run, time.time() - 7)

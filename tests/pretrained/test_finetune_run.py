@@ -131,7 +131,7 @@ COLOURS = "text,label\n" + "\n".join(
 def page(monkeypatch):
     """Opens the Fine-tune page with what the session holds, in a lab of its own without workers."""
     monkeypatch.setenv("ATTENTION_LAB_FOLDERS", "1")
-    monkeypatch.setattr(jobs, "warm_up", lambda: None)
+    monkeypatch.setattr(jobs, "warm_up", lambda *_, **__: None)
     monkeypatch.setattr(jobs, "_give", lambda run: None)
 
     def open_page(model: str = "", **state):
