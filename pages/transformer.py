@@ -1,5 +1,6 @@
 """The Transformer: a model as a diagram that opens layer by layer, and what norms do to gradients with depth."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -96,7 +97,7 @@ from dashboard.ui.run_data import EXAMPLE_RUNS, path_code
 # The page's controls: a run's model with its trained weights, or a model with random weights from a seed.
 
 
-EXAMPLE, WEIGHTS, LAYERS = "example", "transformer:weights", "transformer:layers"
+EXAMPLE, WEIGHTS = "example", "transformer:weights"
 NORMS = {"post": "after", "pre": "before"}
 BLOCKS_OF = (
     "norm",
@@ -290,8 +291,7 @@ show(trace, layer={layer}, head={head})
     results = {
         f"trace.map({index}).weights": item.weights
         for index, item in enumerate(result.trace.of(kind).maps)
-    }
-    results |= {
+    } | {
         "tree.parameters": np.array(result.tree.parameters),
         "tree.flops": np.array(result.tree.flops),
         "measured.loss": np.array(result.loss),
@@ -385,19 +385,21 @@ ABOUT = {
 }
 
 
+# The names in ABOUT of parts by their path and title; others have one by their title or the end of their path.
+KINDS = {
+    r"(.*\.)?\d+: .*": "layer",
+    r".*places: .*": "places",
+    r"target: Word embedding": "both",
+    r"(.*\.)?around_\w+: .*": "add_norm",
+    r"(encoder\.)?norm: .*": "last_norm",
+}
+
+
 def about(part: Part) -> str:
-    path, last = part.path, part.path.rpartition(".")[2]
-    if last.isdecimal():
-        return ABOUT["layer"]
-    if last.endswith("places"):
-        return ABOUT["places"]
-    if path == "target" and part.title == "Word embedding":
-        return ABOUT["both"]
-    if last.startswith("around_"):
-        return ABOUT["add_norm"]
-    if path in ("norm", "encoder.norm"):
-        return ABOUT["last_norm"]
-    return ABOUT.get(part.title, ABOUT.get(last, ""))
+    named = f"{part.path}: {part.title}"
+    kinds = [kind for pattern, kind in KINDS.items() if re.fullmatch(pattern, named)]
+    kinds += [part.title, part.path.rpartition(".")[2]]
+    return next((ABOUT[kind] for kind in kinds if kind in ABOUT), "")
 
 
 # The page: controls, the diagram, attention layer by layer, norms against depth, and the sources.
@@ -452,7 +454,7 @@ def page() -> None:
 def _explore() -> None:
     begin_before_title()
     controls = _header()
-    result = _show(controls)
+    result = controls and _show(controls)
     if controls is None or result is None:
         return
     fact(of_model(result.tree))
@@ -544,9 +546,7 @@ def _header() -> Controls | None:
         write_start("transformer")
 
 
-def _show(controls: Controls | None) -> Measurements | None:
-    if controls is None:
-        return None
+def _show(controls: Controls) -> Measurements | None:
     try:
         with one_thread():
             new = outline(controls) if reruns_alone() else None
@@ -604,18 +604,17 @@ def _numbers(result: Measurements, path: str) -> None:
         fact=of_model(result.tree),
     )
     # Draw gradient and output of each layer of this model
-    stacks: dict[str, list] = {}
-    for part in result.tree.layers():
-        stacks.setdefault("encoder" if part.path.startswith("encoder") else "decoder", []).append(
-            part
-        )
+    stacks = {
+        name: [
+            (part.gradient, part.std)
+            for part in result.tree.layers()
+            if part.path.startswith("encoder") == (name == "encoder")
+        ]
+        for name in ("encoder", "decoder")
+    }
     if max(map(len, stacks.values())) > 1:
         _two_charts(
-            {
-                name: ([part.gradient for part in parts], [part.std for part in parts])
-                for name, parts in stacks.items()
-            },
-            "along",
+            {name: tuple(zip(*each, strict=True)) for name, each in stacks.items() if each}, "along"
         )
 
 
@@ -688,8 +687,8 @@ def _sources() -> None:
 # What a reader predicts and tries on The Transformer.
 
 
-def question(mixes: dict[str, bool]) -> Question:
-    """What an output depends on without attention; `mixes` says whether feed_forward mixes tokens, as measured."""
+def question(mixes: bool) -> Question:
+    """What an output depends on without attention; `mixes` says whether feed-forward mixes tokens, as measured."""
     why = (
         "One token’s vector was changed and the others were left as they were. After attention the other tokens’ "
         "vectors differ; after the feed-forward network they are equal to the last digit. Norms and residual "
@@ -698,7 +697,7 @@ def question(mixes: dict[str, bool]) -> Question:
     return Question(
         "Take all attention blocks away. On which tokens could the output at one position still depend?",
         ("All tokens", "The tokens before it", "Only the token at its own position"),
-        0 if mixes["feed_forward"] else 2,
+        0 if mixes else 2,
         (why,) * 3,
     )
 
@@ -749,16 +748,14 @@ def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], n
 
 def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
     """Shape, parameters and FLOPs of a part, with its shares of the model's."""
-    rows = []
-    if part.shape is not None:
-        axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
-            len(part.shape), "the batch first"
-        )
-        rows.append((f"output, {axes}", " × ".join(map(str, part.shape))))
-    if part.parameters:
-        rows.append(
-            ("parameters", f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})")
-        )
-    if part.flops:
-        rows.append(("FLOPs", f"{operations(part.flops)} ({percent(part.flops / whole.flops)})"))
-    return tuple(rows)
+    shape = part.shape or ()
+    axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
+        len(shape), "the batch first"
+    )
+    rows = {
+        f"output, {axes}": " × ".join(map(str, shape)),
+        "parameters": part.parameters
+        and f"{part.parameters:,} ({percent(part.parameters / whole.parameters)})",
+        "FLOPs": part.flops and f"{operations(part.flops)} ({percent(part.flops / whole.flops)})",
+    }
+    return tuple((name, str(text)) for name, text in rows.items() if text)

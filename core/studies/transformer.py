@@ -1,6 +1,5 @@
 """A model's parts and gradients on eight held-out examples, its attention on the first, and gradients by depth."""
 
-import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,19 +36,20 @@ class Controls:
 
 @dataclass(frozen=True)
 class Measurements:
-    """The tree of a model's parts, its maps on the first example, and that example's tokens."""
+    """The tree of a model's parts, its maps on the first example, and that example's tokens.
+
+    `mixes` says whether its feed-forward network mixes tokens.
+    """
 
     tree: Part
     trace: AttentionTrace
-    source: tuple[str, ...]
-    target: tuple[str, ...]
     loss: float
     outputs: dict[str, np.ndarray]  # of each part, for the first example: (T, C)
     tokens: dict[Kind, tuple[str, ...]]  # the rows of each kind of attention
     predicted: tuple[
         tuple[str, float], ...
     ]  # for each output position, the most probable token and its probability
-    mixes: dict[str, bool]
+    mixes: bool
 
 
 def seeded(config: ModelConfig, task: Task, seed: int) -> Model:
@@ -69,55 +69,42 @@ def model_of(controls: Controls) -> tuple[Model, Task]:
 def measurements(controls: Controls) -> Measurements:
     """One pass over a batch, forward and backward, and one more for the maps of its first example."""
     model, task = model_of(controls)
-    examples = task.held_out(BATCH)[:BATCH]
-    batch, goal, losses = task.collate(examples), objective(task), []
-
-    def loss(logits: torch.Tensor) -> torch.Tensor:
-        losses.append(goal.loss(logits, batch))
-        return losses[-1]
-
-    tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
-    source, target = task.display_tokens(examples[0])
+    tree, loss = tree_of(model, task)
     with record_outputs(model) as outputs:
-        reading = read_example(model, controls.config, task, examples[0])
-    arrays = {
-        path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3
-    }
+        reading = read_example(model, controls.config, task, task.held_out(BATCH)[0])
     return Measurements(
         tree,
         reading.trace,
-        tuple(map(str, source)),
-        tuple(map(str, target)),
-        losses[0].item(),
-        arrays,
+        loss,
+        {path: output[0].float().numpy() for path, output in outputs.items() if output.ndim == 3},
         {one.kind: one.queries for one in reading.trace.maps},
         reading.predicted,
         mixes_tokens(model, controls),
     )
 
 
+def tree_of(model: Model, task: Task) -> tuple[Part, float]:
+    """The parts of a model by one pass over a batch, forward and backward, and the loss."""
+    batch, goal, losses = task.collate(task.held_out(BATCH)[:BATCH]), objective(task), []
+
+    def loss(logits: torch.Tensor) -> torch.Tensor:
+        losses.append(goal.loss(logits, batch))
+        return losses[-1]
+
+    tree = summarize(model, (batch.source, batch.source_mask, batch.target_in), loss)
+    return tree, losses[0].item()
+
+
 @torch.no_grad()
-def mixes_tokens(model: Model, controls: Controls) -> dict[str, bool]:
-    """Whether changing one token changes another one's output, for attention and feed-forward of the last layer."""
+def mixes_tokens(model: Model, controls: Controls) -> bool:
+    """Whether changing one token changes another one's output of the last layer's feed-forward network."""
     layer: Any = [module for module in model.modules() if hasattr(module, "feed_forward")][-1]
-    sublayers = {
-        "attention": getattr(layer, "causal", None) or layer.attention,
-        "feed_forward": layer.feed_forward,
-    }
     x = torch.randn(
         1, 5, controls.config.d_model, generator=torch.Generator().manual_seed(controls.seed)
     )
     changed = x.clone()
     changed[0, 0] += 1
-
-    def output(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-        result = module(x)
-        return (result if isinstance(result, torch.Tensor) else result.merged)[0, 1:]
-
-    return {
-        name: not torch.equal(output(module, x), output(module, changed))
-        for name, module in sublayers.items()
-    }
+    return not torch.equal(layer.feed_forward(x)[0, 1:], layer.feed_forward(changed)[0, 1:])
 
 
 @dataclass(frozen=True)
@@ -140,21 +127,12 @@ def by_depth(config: ModelConfig, task_config: TaskConfig, layers: int, norm: An
     Xiong 2020, section 3.3, measured on the task instead of bounded.
     """
     task = make_task(task_config)
-    batch, goal = task.collate(task.held_out(BATCH)[:BATCH]), objective(task)
-    gradients, outputs = [], []
-    for seed in range(SEEDS):
-        model = seeded(replace(config, layers=layers, norm=norm, dropout=0.0), task, seed)
-        tree = summarize(
-            model,
-            (batch.source, batch.source_mask, batch.target_in),
-            lambda out: goal.loss(out, batch),
-        )
-        last = tree.layers()[-layers:]  # the decoder's, where there is one
-        gradients.append([part.gradient for part in last])
-        outputs.append([part.std for part in last])
-    gradient_rows, output_rows = (list(zip(*rows, strict=True)) for rows in (gradients, outputs))
-    return Depth(
-        tuple(map(statistics.fmean, gradient_rows)),
-        tuple(map(statistics.pstdev, gradient_rows)),
-        tuple(map(statistics.fmean, output_rows)),
-    )
+    config = replace(config, layers=layers, norm=norm, dropout=0.0)
+    trees = [tree_of(seeded(config, task, seed), task)[0] for seed in range(SEEDS)]
+    measured = [
+        [(part.gradient, part.std) for part in tree.layers()[-layers:]]  # the decoder's, if any
+        for tree in trees
+    ]
+    gradients, outputs = np.array(measured, dtype=float).transpose(2, 0, 1)  # (seeds, layers)
+    rows = gradients.mean(0), gradients.std(0), outputs.mean(0)
+    return Depth(*(tuple(row.tolist()) for row in rows))

@@ -7,8 +7,8 @@ from streamlit.testing.v1 import AppTest
 
 from core.models import ModelConfig
 from core.models.model_summary import Part
-from core.studies.transformer import Controls, Depth, measurements
-from core.tasks import TaskConfig
+from core.studies.transformer import BATCH, Controls, Depth, measurements
+from core.tasks import TaskConfig, make_task
 from dashboard.draw.page_views import cells, is_attention, kind_and_layer, stacks_of
 from pages.transformer import blocks
 from tests.pages.app import Case, app_at, captions, html_text, page_cases, query_value
@@ -119,9 +119,15 @@ def test_the_blocks_of_a_layer_are_chosen(app):
     assert f"{whole:,}" + " parameters" in html_text(app) and not app.error
 
 
+def measured(config):
+    task = TaskConfig.of("reverse")
+    example = make_task(task).held_out(BATCH)[0]
+    return measurements(Controls(config, task)), make_task(task).display_tokens(example)
+
+
 def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
     config = ModelConfig.transformer(layers=2, norm="pre")
-    result = measurements(Controls(config, TaskConfig.of("reverse")))
+    result, (source, _) = measured(config)
     encoder, decoder = stacks_of(result.tree)
     drawn = blocks(result.tree, result, pre_norm=True)
     paths = [
@@ -138,15 +144,15 @@ def test_the_diagram_has_a_block_for_every_part_with_the_examples_vectors():
     assert set(paths) <= set(drawn) and {"layers.1.cross", "encoder.norm", "output"} <= set(paths)
     assert drawn["layers.1.cross"].maps.shape == (2, 11, 10)
     assert drawn["encoder.layers.0.attention"].vectors.shape == (10, 32)
-    assert drawn["encoder.layers.0.attention"].tokens == result.source
+    assert drawn["encoder.layers.0.attention"].tokens == source
     assert len(result.predicted) == 11 and all(1 / 30 < share <= 1 for _, share in result.predicted)
 
 
 def test_a_decoder_embeds_input_and_output_as_one_sequence():
     config = ModelConfig.transformer(kind="decoder", layers=1)
-    result = measurements(Controls(config, TaskConfig.of("reverse")))
+    result, (source, target) = measured(config)
     block = blocks(result.tree, result, pre_norm=False)["target"]
-    tokens = (*result.source, "<bos>", *result.target)
+    tokens = (*source, "<bos>", *target)
     assert block.title == "Word embedding" and block.tokens == tokens
     assert block.vectors.shape == (len(tokens), 32) == (21, 32)
     sizes = dict(block.numbers)["output, examples × tokens × numbers"]
