@@ -17,7 +17,6 @@ from core.interpret.trace import AttentionMap, AttentionTrace
 from core.models.recurrent import RecurrentSeq2Seq
 from core.runs.folder import Status
 from core.runs.runs import Run
-from core.studies import why
 from core.studies.why import (
     EVERY,
     FEW,
@@ -33,12 +32,13 @@ from core.studies.why import (
     Sentence,
     TrainedModel,
     by_length,
+    load,
     models,
     over_time,
     sentence,
     training_label,
 )
-from core.training.record import Prediction
+from core.training.record import Prediction, Record
 from core.training.seed_stats import SeedStats
 from dashboard.draw.tables import RIGHT, html_table, marked, missing, wrong_tokens
 from dashboard.page import (
@@ -205,13 +205,11 @@ def linked_pair() -> tuple[Pair | None, str]:
 
 def _pair(text: str) -> Pair | None:
     runs = [people.find_run(name) for name in text.split(".")]
-    kinds = []
-    for run in filter(None, runs):
-        try:
-            config = run.config()
-        except (ConfigError, TypeError, ValueError, KeyError):
-            return None
-        kinds.append((config.task.key, config.model.kind, config.model.attention is None))
+    try:
+        configs = [run.config() for run in runs if run]
+    except (ConfigError, TypeError, ValueError, KeyError):
+        return None
+    kinds = [(each.task.key, each.model.kind, each.model.attention is None) for each in configs]
     pair = kinds == [("numbers", "recurrent", True), ("numbers", "recurrent", False)]
     return (runs[0], runs[1]) if pair and len(runs) == 2 else None  # type: ignore[return-value]
 
@@ -221,26 +219,18 @@ def _pair(text: str) -> Pair | None:
 
 @dataclass(frozen=True)
 class PairedRun:
-    """One of the two runs: its status and results, its last step, and its seconds of training."""
+    """One of the two runs, the name of its model, its status and its last record."""
 
     run: Run
+    name: str
     status: Status
-    learned: TrainedModel
-    step: int
-    seconds: float
-
-    @property
-    def name(self) -> str:
-        return self.learned.model.name().capitalize()
+    last: Record
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The setting, the trained models and their sentence; without parts it is the saved measurement."""
+class Comparison(Result):
+    """The results of the two runs; without parts it is the saved measurement."""
 
-    setting: Controls
-    learned: tuple[TrainedModel, ...]
-    sentence: Sentence | None
     parts: tuple[PairedRun, ...] = ()
 
     @property
@@ -268,17 +258,16 @@ class Comparison:
 def load_comparison(pair: Pair | None) -> Comparison:
     """Read the runs' folders as they are now; of none, the measurement of `make bottleneck`."""
     if pair is None:
-        result = shared(why.load)
-        return Comparison(result.setting, result.learned, result.sentence)
-    parts, records = [], {}
-    for run in pair:
-        read = records_of(run)
-        learned = TrainedModel.of(run.config(), read)
-        records[learned.model] = (run, read)
-        reached = (read[-1].step, read[-1].train_seconds) if read else (0, 0.0)
-        parts.append(PairedRun(run, run.status(), learned, *reached))
-    setting, learned_all = Controls.of(pair[1].config()), tuple(part.learned for part in parts)
-    return Comparison(setting, learned_all, sentence(records), tuple(parts))
+        return Comparison(**vars(shared(load)))
+    runs = [(run, records_of(run)) for run in pair]
+    learned = tuple(TrainedModel.of(run.config(), records) for run, records in runs)
+    parts = (
+        PairedRun(run, one.model.name().capitalize(), run.status(), [Record(0), *records][-1])
+        for one, (run, records) in zip(learned, runs, strict=True)
+    )
+    named = {one.model: each for one, each in zip(learned, runs, strict=True)}
+    setting = Controls.of(pair[1].config())
+    return Comparison(setting, learned, sentence(named), parts=tuple(parts))
 
 
 # What the page computes as Python.
@@ -427,7 +416,7 @@ def clear_lead(learned: Sequence[TrainedModel]) -> int | None:
 
 def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     """Why two ended runs show no advantage of attention, and what to do; empty where they show one."""
-    ends = [part.learned.points[-1] for part in data.parts if part.learned.points]
+    ends = [one.points[-1] for one in data.learned if one.points]
     if data.live or len(ends) != 2:
         return ""
     without, attention = ends
@@ -459,16 +448,12 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 def _first_result(setting: Controls) -> str:
     """When a model has its first result."""
-    after = (
-        ""
-        if setting.seconds == FEW_STEPS
-        else f", or after {training_label(setting.seconds)} of training"
-    )
-    return f"at step {FEW}{after}"
+    after = f", or after {training_label(setting.seconds)} of training"
+    return f"at step {FEW}{'' if setting.seconds == FEW_STEPS else after}"
 
 
-def conditions(data: Comparison, result: Result | None) -> str:
-    """The conditions of the measurement; `result` is the saved one, if it is that."""
+def conditions(data: Comparison) -> str:
+    """The conditions of the measurement."""
     task = (
         f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
         "bidirectional GRU in each model, AdamW, batches of 64"
@@ -476,7 +461,7 @@ def conditions(data: Comparison, result: Result | None) -> str:
     held = max((one.held_out for one in data.learned), default=0)
     scored = f"Each model is scored on {held:,} held-out sentences, which it translates word by word without help."
     labels = names(data.learned)
-    if result is None:
+    if data.parts:
         last = {one.model: one.points[-1] for one in data.learned if one.points}
         spent = ", ".join(
             f"{label} {_count(last[model].step)} in {duration(last[model].seconds)}"
@@ -494,12 +479,12 @@ def conditions(data: Comparison, result: Result | None) -> str:
     )
     steps = " to ".join(f"{end:,}" for end in sorted({min(ends), max(ends)}))
     spent = ", ".join(
-        f"{labels[model]} {duration(seconds)}" for model, seconds in result.seconds.items()
+        f"{labels[model]} {duration(seconds)}" for model, seconds in data.seconds.items()
     )
     over = f"Lines are means of {seeds} seeds, bands and ± their standard deviation."
     return (
         f"Measured by `make bottleneck`: {task}, {steps} steps each. {scored} {over if seeds > 1 else ''} "
-        f"Processor time of a run, with measuring: {spent}; {result.machine}."
+        f"Processor time of a run, with measuring: {spent}; {data.machine}."
     )
 
 
@@ -508,12 +493,13 @@ def _count(steps: int) -> str:
 
 
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
+    step = part.last.step
     if controls.seconds == FEW_STEPS:
-        return min(1.0, part.step / FEW), f"{part.name}: step {part.step} of {FEW}"
-    spent = min(part.seconds, controls.seconds)  # the last step may end later
+        return min(1.0, step / FEW), f"{part.name}: step {step} of {FEW}"
+    spent = min(part.last.train_seconds, controls.seconds)  # the last step may end later
     reached = f"starts; its result comes {_first_result(controls)}"
-    if part.step:
-        reached = f"step {part.step:,}, {spent:.0f} of {controls.seconds:g} s"
+    if step:
+        reached = f"step {step:,}, {spent:.0f} of {controls.seconds:g} s"
     return spent / controls.seconds, f"{part.name}: {reached}"
 
 
@@ -593,7 +579,7 @@ def page() -> None:
         "Why attention",
         "One model translates from one vector; one rereads the sentence: attention.",
     )
-    (pair, trouble), saved = linked_pair(), shared(why.load)
+    (pair, trouble), saved = linked_pair(), shared(load)
     live = pair is not None and not all(run.status().ended for run in pair)
     left, right = st.columns([0.6, 0.4], gap="medium")
     with right:
@@ -652,10 +638,9 @@ def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequen
         "scale": {"domain": list(lengths)},
         "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
     }
-    tip = {"field": "name", "title": "words"}
     draw_chart(
         place,
-        _figure(heading, x, tip, name, theme()),
+        _figure(heading, x, {"field": "name", "title": "words"}, name, theme()),
         rows(lines),
         theme=None,
         key=f"why:{metric}",
@@ -669,7 +654,8 @@ def _board(shown: bool, data: Comparison) -> None:
         for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
             how = part.status.message
             if part.status.state == "finished":
-                how = f"Finished after {_count(part.step)} in {duration(part.seconds)} of training."
+                spent = duration(part.last.train_seconds)
+                how = f"Finished after {_count(part.last.step)} in {spent} of training."
             with column:
                 show_progress(
                     part.run,
@@ -688,7 +674,7 @@ def _board(shown: bool, data: Comparison) -> None:
             st.query_params.pop(RUNS, None)
             st.session_state.pop(LAST, None)
             st.rerun()  # the whole page: this stands in a fragment
-        if explanation := too_few_steps(data, shared(why.load).learned):
+        if explanation := too_few_steps(data, shared(load).learned):
             st.info(explanation, icon=":material/lightbulb:")
     _figures(shown, data.shown)
 
@@ -739,7 +725,7 @@ def _figures(shown: bool, data: Comparison) -> None:
             )
             caption(BLEU)
     if data.parts:
-        caption(conditions(data, None), width=PROSE)
+        caption(conditions(data), width=PROSE)
     details("One sentence translated, and all numbers", partial(_numbers, data), "why:numbers")
 
 
@@ -772,7 +758,7 @@ def _numbers(data: Comparison) -> None:
         caption="Quality by the length of the source",
     )
     if not data.parts:
-        caption(conditions(data, shared(why.load)), width=PROSE)
+        caption(conditions(data), width=PROSE)
 
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
@@ -946,16 +932,20 @@ def rows(lines: Sequence[Line]) -> Table:
 
     lines = [line for line in lines if line.points]
     heights = separate([line.points[-1][1].mean / TOP for line in lines])
-    points, labels = [], []
-    for line, height in zip(lines, heights, strict=True):
-        of = line.name, str(line.index)
-        for x, stats in line.points:
-            at = (0.0, x) if isinstance(x, str) else (float(x), "")
-            mean, std = stats.mean, stats.std or 0.0
-            low, high = max(0.0, mean - std), min(100.0, mean + std)
-            points.append(("point", *of, *at, mean, low, high, std))
-        labels.append(("label", *of, *at, height * TOP, 0.0, 0.0, 0.0))
-    cells = points + labels
-    names = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
-    columns = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in names]
-    return pa.table(dict(zip(names, columns, strict=True)))
+    points = [
+        {"kind": "point", "model": line.name, "place": str(line.index)}
+        | {"name" if isinstance(x, str) else "x": x, "y": stats.mean, "spread": stats.std or 0.0}
+        for line in lines
+        for x, stats in line.points
+    ]
+    ranges = [
+        {"low": max(0.0, row["y"] - row["spread"]), "high": min(100.0, row["y"] + row["spread"])}
+        for row in points
+    ]
+    labels = [
+        {"kind": "label", "model": line.name, "place": str(line.index), "y": height * TOP}
+        for line, height in zip(lines, heights, strict=True)
+    ]
+    texts, numbers = ("kind", "model", "place", "name"), ("x", "y", "low", "high", "spread")
+    schema = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())
+    return pa.Table.from_pylist([*map(dict.__or__, points, ranges), *labels], pa.schema(schema))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from msgspec import convert, to_builtins
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save as to_bytes
 
 from core.attention.config import entry
 from core.models import ModelConfig
@@ -167,23 +167,22 @@ class TrainedModel:
 
     @classmethod
     def of(cls, config: RunConfig, records: Iterable[Record]) -> TrainedModel:
-        points: dict[int, Point] = {}
-        buckets: tuple[Bucket, ...] = ()
-        held_out = 0
-        for r in records:
-            if r.sequence_accuracy is not None and r.bleu is not None:
-                points[r.step] = Point(r.step, r.train_seconds, r.bleu, r.sequence_accuracy)
-                buckets, held_out = r.buckets, r.held_out
-        return cls(Model.of(config), config.seed, tuple(points.values()), buckets, held_out)
+        decoded = [r for r in records if r.sequence_accuracy is not None and r.bleu is not None]
+        points = {
+            r.step: Point(r.step, r.train_seconds, r.bleu or 0.0, r.sequence_accuracy or 0.0)
+            for r in decoded
+        }
+        last = decoded[-1] if decoded else Record(0)
+        return cls(
+            Model.of(config), config.seed, tuple(points.values()), last.buckets, last.held_out
+        )
 
     def rounded(self) -> TrainedModel:
         """With so many digits as are saved: seconds to 0.01, BLEU to 0.001."""
-        return replace(
-            self,
-            points=tuple(
-                p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
-            ),
+        points = (
+            p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
         )
+        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -235,11 +234,13 @@ def models(learned: Iterable[TrainedModel]) -> list[Model]:
 
 def by_length(learned: Sequence[TrainedModel], model: Model, metric: str) -> dict[str, SeedStats]:
     """BLEU or exact match in percent, by the source's length, over the seeds of one model."""
-    values: dict[str, list[float]] = {}
-    for one in learned:
-        for bucket in one.buckets if one.model == model else ():
-            values.setdefault(bucket.lengths, []).append(_percent(bucket, metric))
-    return {lengths: SeedStats(tuple(scores)) for lengths, scores in values.items()}
+    buckets = [bucket for one in learned if one.model == model for bucket in one.buckets]
+    return {
+        lengths: SeedStats(
+            tuple(_percent(each, metric) for each in buckets if each.lengths == lengths)
+        )
+        for lengths in dict.fromkeys(bucket.lengths for bucket in buckets)
+    }
 
 
 def over_time(
@@ -280,9 +281,9 @@ class Result:
 
     setting: Controls
     learned: tuple[TrainedModel, ...]
-    sentence: Sentence
-    seconds: dict[Model, float]
-    machine: str
+    sentence: Sentence | None
+    seconds: Mapping[Model, float] = field(default_factory=dict)
+    machine: str = ""
 
 
 def load() -> Result:
@@ -307,6 +308,7 @@ def load() -> Result:
 def save(result: Result, folder: Path = SAVED) -> None:
     folder.mkdir(exist_ok=True)
     sentence = result.sentence
+    assert sentence is not None  # every run has finished
     data: dict[str, Any] = {
         "machine": result.machine,
         "setting": vars(result.setting),
@@ -319,10 +321,8 @@ def save(result: Result, folder: Path = SAVED) -> None:
         "learned": to_builtins([one.rounded() for one in result.learned]),
     }
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
-    alignment = folder / "alignment.safetensors"
     frames = {str(step): weights.astype(np.float16) for step, weights in sentence.frames}
-    save_file(frames, alignment)
-    alignment.chmod(0o644)
+    (folder / "alignment.safetensors").write_bytes(to_bytes(frames))
 
 
 def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
@@ -358,7 +358,6 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
             if m in (*setting.pair, MODELS[0])
         }
     )
-    assert longest is not None  # every run has finished
     return Result(
         setting,
         learned,
