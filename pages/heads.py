@@ -1,7 +1,7 @@
 """Heads: one or many at the same width, keys and values shared, and two maps subtracted."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from html import escape
 from itertools import combinations
@@ -10,15 +10,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import streamlit as st
 
-from core.attention import ConfigError, entry, heads_that_divide
-from core.attention.basics import MultiHead
-from core.attention.projections.combined import Differential
-from core.attention.projections.low_rank import Latent
-from core.attention.projections.multi_head import GroupedQuery
+from core.attention import AttentionConfig, Choice, ConfigError, entry, heads_that_divide
 from core.interpret import trace as analysis
 from core.pretrained import PretrainedError
+from core.seeding import pooled_layer
 from core.studies import heads
-from core.studies.heads import QKV, CacheSize, Split, TwoMaps
 from core.tokens import SENTENCE, labels, tokenize
 from dashboard.draw import formats
 from dashboard.page import (
@@ -247,7 +243,7 @@ def draw_controls() -> Values:
 # The studies of the layer that the controls choose.
 
 
-def qkv_of(source: tuple[Any, ...]) -> QKV:
+def qkv_of(source: tuple[Any, ...]) -> heads.QKV:
     """The queries, keys and values of a random layer, or of MiniLM's: saved ones of its sentence, else by running it.
 
     PretrainedError when the model cannot be loaded or read the text.
@@ -264,24 +260,8 @@ def _of_source(study: Callable[..., T], source: tuple[Any, ...], *args: Any) -> 
     return study(qkv_of(source), *args)
 
 
-def split_of(values: Values, num_heads: int) -> Split:
-    return cached(_of_source, heads.split, values.source, num_heads)
-
-
-def caches_of(values: Values, length: int) -> list[CacheSize]:
-    seed = SEED if values.seed is None else values.seed
-    return [
-        cached(_of_source, heads.share, values.source, config, seed, length)
-        for config in configs_of(values)
-    ]
-
-
-def configs_of(values: Values) -> tuple[Any, ...]:
-    return heads.projections(values.d_model, values.heads, values.kv_heads, values.latent)
-
-
-def two_maps_of(values: Values) -> TwoMaps:
-    return cached(_of_source, heads.two_maps, values.source, values.head, values.depth, values.seed)
+def of_layer(values: Values, study: Callable[..., T], *args: Any) -> T:
+    return cached(_of_source, study, values.source, *args)
 
 
 # Sentences, numbers in equations, and tables of the page Heads.
@@ -313,7 +293,7 @@ def conditions(values: Values) -> str:
 
 
 def split_fact(
-    values: Values, one: Split, many: Split, chosen: Sequence[int], cell: TextCell
+    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int], cell: TextCell
 ) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
@@ -329,7 +309,7 @@ def split_fact(
     )
 
 
-def chosen_note(many: Split, chosen: Sequence[int]) -> str:
+def chosen_note(many: heads.Split, chosen: Sequence[int]) -> str:
     """Why these heads stand large."""
     if many.overlap is None or len(chosen) == many.heads:
         return ""
@@ -341,7 +321,7 @@ def chosen_note(many: Split, chosen: Sequence[int]) -> str:
     )
 
 
-def jobs(many: Split, tokens: Sequence[str]) -> str:
+def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
     """What MiniLM and a layer are, the column that most heads attend to, and the head that reads the token before."""
     first = many.weights.mean(1).argmax(1) == 0
     share = number(many.weights[first, :, 0].mean()) if first.any() else "0"
@@ -358,7 +338,7 @@ def jobs(many: Split, tokens: Sequence[str]) -> str:
     return " ".join([ABOUT_MINILM, *sentences])
 
 
-def split_rows(splits: Sequence[Split], d_model: int) -> list[list[str]]:
+def split_rows(splits: Sequence[heads.Split], d_model: int) -> list[list[str]]:
     return [
         [
             str(each.heads),
@@ -372,11 +352,7 @@ def split_rows(splits: Sequence[Split], d_model: int) -> list[list[str]]:
     ]
 
 
-def projection_name(cache: CacheSize) -> str:
-    return entry("projection", cache.config.projection.key).name
-
-
-def shared_fact(values: Values, caches: Sequence[CacheSize]) -> str:
+def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
     many, grouped, one, _ = caches
     heads = "1 shared KV head" if values.kv_heads == 1 else f"{values.kv_heads} shared KV heads"
     sizes = (
@@ -392,7 +368,7 @@ def shared_fact(values: Values, caches: Sequence[CacheSize]) -> str:
     )
 
 
-def subtract_fact(tokens: Sequence[str], maps: TwoMaps, cell: TextCell) -> str:
+def subtract_fact(tokens: Sequence[str], maps: heads.TwoMaps, cell: TextCell) -> str:
     row, column = cell
     first, second = maps.first[row, column], maps.weight * maps.second[row, column]
     least = int(maps.difference[row].argmin())
@@ -426,7 +402,9 @@ def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Te
     return write_linked("heads", "heads:pin", drawn)
 
 
-def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -> TextCell:
+def draw_split(
+    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]
+) -> TextCell:
     """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
     large = many.weights[list(chosen)]
     cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
@@ -445,7 +423,6 @@ def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -
         fact=f"{len(chosen)} of {many.heads} heads of {values.d_model // many.heads} numbers",
     )
     row, column = cell = pin or cell
-    values["row"] = row
     with left:
         rows = np.concatenate([one.weights[:, row], large[:, row]])
         multiples(
@@ -467,7 +444,7 @@ def draw_split(values: Values, one: Split, many: Split, chosen: Sequence[int]) -
     return cell
 
 
-def head_tiles(many: Split, chosen: Sequence[int]) -> list[Tile]:
+def head_tiles(many: heads.Split, chosen: Sequence[int]) -> list[Tile]:
     marked = many.heads <= len(MARKS)  # with more heads there is no mark for each
     return [
         Tile(f"Head {head}", "", many.weights[head], marker=head if marked else -1)
@@ -475,7 +452,7 @@ def head_tiles(many: Split, chosen: Sequence[int]) -> list[Tile]:
     ]
 
 
-def all_heads(values: Values, one: Split, many: Split, cell: TextCell) -> None:
+def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: TextCell) -> None:
     """The map of one head, and those of all heads."""
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
     left, right = st.columns([1, 3], gap="small")
@@ -503,88 +480,32 @@ def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
     return row, column
 
 
-# What the page computes as Python: of each idea, with MiniLM's weights or with random ones.
+# What the page computes as Python, with MiniLM's weights or with random ones.
 
 
-def script(values: Values) -> Script:
-    read, made = "random_qkv", ", ".join(map(source_of, values.source))
-    imports, about = (
-        "",
-        (
-            "The words as random vectors, and their queries, keys and values in a layer with seeded weights."
-        ),
-    )
+def note(
+    values: Values, words: str, code: str, maps: str, drawn: str, results: Mapping[str, Any]
+) -> None:
+    """Note as the page's Python the layer and what an idea makes of it; `maps` is the code of the picture `drawn`."""
+    imports, read, made = "", "random_qkv", ", ".join(map(source_of, values.source))
+    about = "The words as random vectors, and their queries, keys and values in a layer with seeded weights."
     if is_real(values):
         text, layer = values.source
-        read, made = "read_qkv", f"load_minilm(), {source_of(text)}, {layer}"
-        imports = "from core.pretrained import load_minilm\n"
+        imports, read = "from core.pretrained import load_minilm\n", "read_qkv"
+        made = f"load_minilm(), {source_of(text)}, {layer}"
         about = "The queries, keys and values of one layer of MiniLM."
-    of_layer = f"""
+    qkv = f"""
 {imports}from core.studies.heads import {read}
 
 qkv = {read}({made})
 """
-    if values.idea == "split":
-        words = "One head and several with the same queries and keys, and the length of what each adds to a token."
-        code = f"""
-import numpy as np
-from core.studies.heads import most_different, split
-
-one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
-chosen, lengths = most_different(many), qkv.lengths  # (H, T)
-row = np.concatenate([one[:, {values.row}], many[list(chosen), {values.row}]])  # of one token
-print("heads that differ most", chosen, "largest weight of each", many.max((1, 2)))
-"""
-        drawn, maps = "chosen", '{f"Head {head}": many[head] for head in chosen}'
-        one, many = (split_of(values, count).weights for count in (1, values.heads))
-        chosen = list(heads.most_different(many))
-        results = {
-            "one": one,
-            "many": many,
-            "row": np.concatenate([one[:, values.row], many[chosen, values.row]]),
-            "lengths": qkv_of(values.source).lengths,
-        }
-    elif values.idea == "shared":
-        words = "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32."
-        configs, caches = source_of(list(configs_of(values))), caches_of(values, values.length)
-        seed = SEED if values.seed is None else values.seed
-        code = f"""
-{attention_import(configs)}
-from core.studies.heads import share
-
-configs, head, length = {configs}, {values.head}, {values.length}
-caches = {{config.projection.key: share(qkv, config, {seed}, length) for config in configs}}
-for name, cache in caches.items():
-    print(name, cache.bytes, "bytes of keys and values for", length, "tokens")
-"""
-        drawn, maps = "shared", "{name: cache.weights[head] for name, cache in caches.items()}"
-        results = {
-            "[each.weights for each in caches.values()]": np.stack([e.weights for e in caches]),
-            "[each.bytes for each in caches.values()]": np.array([each.bytes for each in caches]),
-        }
-    else:
-        words = "One head of differential attention: two maps, and their difference."
-        code = f"""
-from core.studies.heads import two_maps
-
-maps = two_maps(qkv, {values.head}, {values.depth}, {values.seed})  # λ of a layer, counted from 1
-print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.difference.max())
-"""
-        drawn, two = "subtract", two_maps_of(values)
-        maps = '{"A1": maps.first, "λ A2": maps.weight * maps.second, "A1 − λ A2": maps.difference}'
-        results = {
-            "maps.first": two.first,
-            "maps.second": two.second,
-            "maps.weight": np.array(two.weight),
-            "maps.difference": two.difference,
-            "maps.weight * maps.second": two.weight * two.second,
-        }
     draw_maps = f"""
 from core.show import show_maps
 
 show_maps({maps}, qkv.tokens, qkv.tokens)
 """
-    return Script((Cell(about, of_layer), Cell(words, code, draw_maps, f"heads:{drawn}")), results)
+    cells = Cell(about, qkv), Cell(words, code, draw_maps, f"heads:{drawn}")
+    add_script(lambda: Script(cells, results))
 
 
 # The page: controls, maps, question and meaning.
@@ -626,9 +547,8 @@ def explore() -> None:
     )
     values = draw_controls()
     with picture("heads"):
-        shown = show(values)
-    if shown is not None:
-        rest, question = shown
+        rest, question = show(values)
+    if rest is not None:
         if question is not None:
             predict(f"heads:{values.idea}", question)
         try_this("heads", moves(values.idea))
@@ -638,28 +558,49 @@ def explore() -> None:
     write_start("heads")
 
 
-def show(values: Values) -> tuple[Shown, Question | None] | None:
+def show(values: Values) -> tuple[Shown | None, Question | None]:
     """Draw the maps and the sentence, or an error; returns what draws the rest, and the question before it."""
     if not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
-        return None
+        return None, None
     try:
         if is_real(values):
             with st.spinner("MiniLM (91\u00a0MB) reads the words."):
                 values["tokens"] = qkv_of(values.source).tokens
         with one_thread():
             rest = {"split": split, "shared": shared, "subtract": subtract}[values.idea](values)
-            question = next(rest)
+            return rest, next(rest)
     except (ConfigError, PretrainedError) as error:
         st.error(plain(str(error)))
-        return None
-    add_script(partial(script, values))
-    return rest, question
+        return None, None
 
 
 def split(values: Values) -> Shown:
-    one, many = (split_of(values, heads) for heads in (1, values.heads))
-    cell = draw_split(values, one, many, heads.most_different(many.weights))
+    one, many = (of_layer(values, heads.split, count) for count in (1, values.heads))
+    chosen, lengths = heads.most_different(many.weights), qkv_of(values.source).lengths
+    cell = draw_split(values, one, many, chosen)
+    row = cell[0]
+    note(
+        values,
+        "One head and several with the same queries and keys, and the length of what each adds to a token.",
+        f"""
+import numpy as np
+from core.studies.heads import most_different, split
+
+one, many = split(qkv, 1).weights, split(qkv, {values.heads}).weights  # (H, T, T)
+chosen, lengths = most_different(many), qkv.lengths  # (H, T)
+row = np.concatenate([one[:, {row}], many[list(chosen), {row}]])  # of one token
+print("heads that differ most", chosen, "largest weight of each", many.max((1, 2)))
+""",
+        '{f"Head {head}": many[head] for head in chosen}',
+        "chosen",
+        {
+            "one": one.weights,
+            "many": many.weights,
+            "row": np.concatenate([one.weights[:, row], many.weights[list(chosen), row]]),
+            "lengths": lengths,
+        },
+    )
     if many.heads > 1:
         details(
             f"All {many.heads} heads",
@@ -688,8 +629,8 @@ def split(values: Values) -> Shown:
         f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
     )
     equation(r"\mathrm{out} = [A_1 V_1 \cdots A_H V_H]\, W_o = \sum_h A_h V_h\, W_{o,h}", "")
-    lengths = qkv_of(values.source).lengths[:, cell[0]]
-    colour, token = CATEGORIES[theme()][0], values.tokens[cell[0]]
+    lengths = lengths[:, row]
+    colour, token = CATEGORIES[theme()][0], values.tokens[row]
     bars(
         f"Length of what each head adds to “{token}”",
         [(f"head {head}", float(each), number(each), colour) for head, each in enumerate(lengths)],
@@ -727,13 +668,15 @@ def bars(
     )
 
 
-def differences(values: Values, many: Split) -> None:
+def differences(values: Values, many: heads.Split) -> None:
     left, right = st.columns([0.44, 0.56] if many.heads > MAX_HEADS else [0.34, 0.66], gap="medium")
     with left:
         st.html(overlap_square(analysis.overlap(many.weights), theme()))
     with right:
         counts = {1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set())
-        splits = [split_of(values, n) for n in sorted(counts) if values.d_model % n == 0]
+        splits = [
+            of_layer(values, heads.split, n) for n in sorted(counts) if values.d_model % n == 0
+        ]
         table(
             ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
             split_rows(splits, values.d_model),
@@ -767,13 +710,37 @@ def differences(values: Values, many: Split) -> None:
 
 def shared(values: Values) -> Shown:
     """Draw the same head under four projections; below the cache of each as bars and as a table."""
-    caches = caches_of(values, values.length)
-    tiles = []
-    for each in caches:
-        # a trained model has no weights for latent attention
-        random = is_real(values) and each.config.projection.key == "latent"
-        note = f"{each.numbers} {'per token, random weights' if random else 'numbers per token'}"
-        tiles.append(Tile(projection_name(each), note, each.weights[values.head]))
+    seed = SEED if values.seed is None else values.seed
+    configs = heads.projections(values.d_model, values.heads, values.kv_heads, values.latent)
+    caches = [of_layer(values, heads.share, config, seed, values.length) for config in configs]
+    made = source_of(list(configs))
+    note(
+        values,
+        "One head with four ways to store keys and values, and the bytes that a decoder stores in fp32.",
+        f"""
+{attention_import(made)}
+from core.studies.heads import share
+
+configs, head, length = {made}, {values.head}, {values.length}
+caches = {{config.projection.key: share(qkv, config, {seed}, length) for config in configs}}
+for name, cache in caches.items():
+    print(name, cache.bytes, "bytes of keys and values for", length, "tokens")
+""",
+        "{name: cache.weights[head] for name, cache in caches.items()}",
+        "shared",
+        {
+            "[each.weights for each in caches.values()]": np.stack([e.weights for e in caches]),
+            "[each.bytes for each in caches.values()]": np.array([each.bytes for each in caches]),
+        },
+    )
+    names = [entry("projection", config.projection.key).name for config in configs]
+    units = ["numbers per token"] * len(caches)
+    if is_real(values):  # a trained model has no weights for latent attention
+        units[-1] = "per token, random weights"
+    tiles = [
+        Tile(name, f"{each.config.sizes.cache} {unit}", each.weights[values.head])
+        for name, unit, each in zip(names, units, caches, strict=True)
+    ]
     weights = caches[0].weights[values.head]
     query, column = int(weights.max(-1).argmax()), None  # the query with the largest weight
     if is_real(values):
@@ -789,7 +756,8 @@ def shared(values: Values) -> Shown:
     )
     fact(shared_fact(values, caches))
     # How the cache grows when the text becomes twice as long
-    half, full = caches_of(values, values.length // 2)[0].bytes, caches[0].bytes
+    half = of_layer(values, heads.share, configs[0], seed, values.length // 2).bytes
+    full = caches[0].bytes
     sizes = (
         f"For {values.length // 2:,} tokens the cache of multi-head attention has {byte_size(half)}, for "
         f"{values.length:,} tokens {byte_size(full)}: every token adds a key and a value to each head."
@@ -807,7 +775,7 @@ def shared(values: Values) -> Shown:
     yield question
     equation(
         r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}",
-        f"= {',   '.join(f'{each.numbers:,}' for each in caches)} numbers for each token",
+        f"= {',   '.join(f'{each.config.sizes.cache:,}' for each in caches)} numbers for each token",
     )
     caption(
         "The numbers that multi-head, grouped-query, multi-query and latent attention store for a token. H "
@@ -819,8 +787,8 @@ def shared(values: Values) -> Shown:
         bars(
             f"Cache of {values.length:,} tokens, one layer",
             [
-                (projection_name(each), each.bytes, byte_size(each.bytes), colour)
-                for each, colour in zip(caches, CATEGORIES[theme()], strict=False)
+                (name, each.bytes, byte_size(each.bytes), colour)
+                for name, each, colour in zip(names, caches, CATEGORIES[theme()], strict=False)
             ],
             label=104,
             gap=10,
@@ -830,17 +798,17 @@ def shared(values: Values) -> Shown:
             ["keys and values", "numbers per token", "bytes in the cache", "parameters", "overlap"],
             [
                 [
-                    projection_name(each),
-                    f"{each.numbers:,}",
+                    name,
+                    f"{each.config.sizes.cache:,}",
                     f"{each.bytes:,}",
                     f"{each.parameters:,}",
                     _optional(each.overlap),
                 ]
-                for each in caches
+                for name, each in zip(names, caches, strict=True)
             ],
             caption="What is stored for each token, with four ways to store keys and values",
         )
-    equal = all(each.bytes == BYTES * each.numbers * values.length for each in caches)
+    equal = all(each.bytes == BYTES * each.config.sizes.cache * values.length for each in caches)
     caption(
         f"Bytes are measured on the cached tensors of {values.length:,} random tokens in one layer, fp32, "
         f"{'' if equal else 'not '}as many as the formula says; a number has {BYTES} bytes. Shared heads are the "
@@ -853,7 +821,26 @@ def shared(values: Values) -> Shown:
 
 def subtract(values: Values) -> Shown:
     """Draw a differential head's two maps and their difference; below the picked cell as an equation."""
-    two = two_maps_of(values)
+    two = of_layer(values, heads.two_maps, values.head, values.depth, values.seed)
+    note(
+        values,
+        "One head of differential attention: two maps, and their difference.",
+        f"""
+from core.studies.heads import two_maps
+
+maps = two_maps(qkv, {values.head}, {values.depth}, {values.seed})  # λ of a layer, counted from 1
+print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.difference.max())
+""",
+        '{"A1": maps.first, "λ A2": maps.weight * maps.second, "A1 − λ A2": maps.difference}',
+        "subtract",
+        {
+            "maps.first": two.first,
+            "maps.second": two.second,
+            "maps.weight": np.array(two.weight),
+            "maps.difference": two.difference,
+            "maps.weight * maps.second": two.weight * two.second,
+        },
+    )
     cell: TextCell = divmod(int(two.difference.argmax()), two.difference.shape[1])
     if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
         cell = largest_word_cell(two.difference[None], values.tokens)
@@ -917,17 +904,27 @@ def equation(symbols: str, numbers: str) -> None:
 
 
 def sources(idea: str) -> None:
-    names, classes = {
-        "split": (("multi_head",), (MultiHead,)),
-        "shared": (("grouped_query", "multi_query", "latent"), (GroupedQuery, Latent)),
-        "subtract": (("differential",), (Differential,)),
+    names = {
+        "split": ["multi_head"],
+        "shared": ["grouped_query", "multi_query", "latent"],
+        "subtract": ["differential"],
     }[idea]
     entries_panel(entry("projection", name) for name in names)
-    for built in classes:
-        source_panel(built)
+    layers = [pooled_layer(AttentionConfig(D_MODEL, HEADS, Choice(name)), SEED) for name in names]
+    source_panel(*dict.fromkeys(type(layer.projection) for layer in layers))
 
 
-IDEA_MOVES = {
+MOVES = {
+    "minilm": Move(
+        "MiniLM's first layer",
+        {"heads:weights": "minilm", "heads:layer": 0},
+        "In head 2 of layer 0 nearly all weight is on the token before.",
+    ),
+    "random": Move(
+        "Random weights",
+        {"heads:weights": "random"},
+        "The heads differ here by chance. In MiniLM, training made them different.",
+    ),
     "split": Move(
         "One head or many",
         {"heads:idea": "split"},
@@ -949,18 +946,8 @@ IDEA_MOVES = {
 
 def moves(idea: str) -> list[Move]:
     """What to try with an idea: other weights, and the other ideas."""
-    random = Move(
-        "Random weights",
-        {"heads:weights": "random"},
-        "The heads differ here by chance. In MiniLM, training made them different.",
-    )
-    first = Move(
-        "MiniLM's first layer",
-        {"heads:weights": "minilm", "heads:layer": 0},
-        "In head 2 of layer 0 nearly all weight is on the token before.",
-    )
-    others = [move for name, move in IDEA_MOVES.items() if name != idea]
-    return [*([first] if idea == "split" else []), random, *others]
+    left_out = {idea} if idea == "split" else {idea, "minilm"}
+    return [move for name, move in MOVES.items() if name not in left_out]
 
 
 def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
@@ -968,11 +955,12 @@ def overlap_square(overlap: np.ndarray, theme: Theme) -> str:
     heads, stops = range(len(overlap)), colour_scale(theme)
 
     def cell(i: int, j: int) -> str:
-        whole, share = number(overlap[i, j]), min(1.0, max(0.0, float(overlap[i, j])))
-        fill = stops[round(share * (len(stops) - 1))]
-        colour = stops[0] if share >= 0.5 else stops[-1]
-        text = "" if i == j else formats.cell(whole)
-        return f'<td style="background:{fill};color:{colour}" title="head {i} and head {j}: {whole}">{text}</td>'
+        share = min(1.0, max(0.0, float(overlap[i, j])))
+        whole, fill = number(overlap[i, j]), stops[round(share * (len(stops) - 1))]
+        return (
+            f'<td style="background:{fill};color:{stops[0 if share >= 0.5 else -1]}" title="head {i} and head {j}: '
+            f'{whole}">{"" if i == j else formats.cell(whole)}</td>'
+        )
 
     head = '<th scope="col"></th>' + "".join(f'<th scope="col">{j}</th>' for j in heads)
     rows = "".join(

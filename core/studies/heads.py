@@ -132,18 +132,16 @@ def most_different(weights: np.ndarray, count: int = 3) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class CacheSize:
-    """A projection's weights and parameters, and the size of a decoder's cache of keys and values."""
+    """A projection's weights and parameters, and the size of a decoder's cache of keys and values.
+
+    In closed form, `config.sizes.cache` numbers are cached for each token.
+    """
 
     config: AttentionConfig
     weights: np.ndarray  # (H, T, T)
     parameters: int
     overlap: float | None
     bytes: int  # of the tensors cached for `length` tokens, fp32, as they lie in memory
-
-    @property
-    def numbers(self) -> int:
-        """Cached for each token, in closed form."""
-        return self.config.sizes.cache
 
 
 def projections(

@@ -119,7 +119,7 @@ def test_projections_have_the_maps_of_their_layers_and_bytes_in_closed_form(
         strict=True,
     ):
         cache = compute.share(qkv, config, 126, 128)
-        assert cache.numbers == numbers and cache.bytes == 4 * numbers * 128
+        assert config.sizes.cache == numbers and cache.bytes == 4 * numbers * 128
         weights = pooled_layer(config, 126)(embed(TOKENS, 64, 126)).weights[0]
         np.testing.assert_allclose(cache.weights, weights, atol=1e-5)
     assert all(torch.equal(weight, before[name]) for name, weight in many.named_parameters())
