@@ -1,13 +1,12 @@
 """Lessons: pages with a text and questions round them, to work through, to make, and to hand in."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import streamlit as st
 
+from dashboard.draw.picture_files import csv_file
 from dashboard.page import (
     BOUND,
     KEEP,
@@ -186,21 +185,26 @@ def options(name: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text(f"{name}:options").splitlines() if line.strip())
 
 
-def uploaded_lesson(label: str, name: str) -> Lesson | None:
-    """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
-    file = st.file_uploader(
-        label,
-        "json",
-        key=key(name),
-        max_upload_size=1,
-        help="A lesson may be handed out as a small JSON file instead of a link.",
-    )
+def uploaded(label: str, types: Sequence[str], name: str, help: str) -> str:
+    """A field for a file; its text, empty where there is none or a limit is reached."""
+    file = st.file_uploader(label, types, key=key(name), max_upload_size=1, help=help)
     if file is None:
-        return None
+        return ""
     try:
         admit_upload(file)
-        return from_json(file.getvalue()[: MAX_FILE + 1].decode("utf-8", "replace"))
-    except (LessonError, LimitReached) as error:
+    except LimitReached as error:
+        st.warning(plain(str(error)))
+        return ""
+    return file.getvalue().decode("utf-8-sig", "replace")
+
+
+def uploaded_lesson(label: str, name: str) -> Lesson | None:
+    """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
+    help = "A lesson may be handed out as a small JSON file instead of a link."
+    text = uploaded(label, ["json"], name, help)
+    try:
+        return from_json(text[: MAX_FILE + 1]) if text else None
+    except LessonError as error:
         st.warning(plain(str(error)))
         return None
 
@@ -344,8 +348,13 @@ def read() -> None:
         placeholder="Ada Lovelace 2E7C-…",
         help="The lines that students handed in: name, then code.",
     )
-    uploaded = uploaded_codes()
-    handed, errors = read_lines(f"{typed or ''}\n{uploaded}", lessons)
+    lines = uploaded(
+        "Or a file with a code on each line",
+        ["txt", "csv"],
+        "codes_file",
+        "Its lines are read as those above.",
+    )
+    handed, errors = read_lines(f"{typed or ''}\n{lines}", lessons)
     if handed:
         table(
             ("name", "lesson", "right", "questions", "tries", "date"),
@@ -364,7 +373,7 @@ def read() -> None:
         )
         st.download_button(
             "CSV",
-            csv_file(handed),
+            class_csv(handed),
             "class.csv",
             "text/csv",
             key=key("csv"),
@@ -380,24 +389,6 @@ def read() -> None:
         "was checked. A line is refused when its code was mistyped, belongs to another name, or to another lesson. "
         "A code is no proof against cheating. Nothing is stored on the server."
     )
-
-
-def uploaded_codes() -> str:
-    file = st.file_uploader(
-        "Or a file with a code on each line",
-        ["txt", "csv"],
-        key=key("codes_file"),
-        max_upload_size=1,
-        help="Its lines are read as those above.",
-    )
-    if file is None:
-        return ""
-    try:
-        admit_upload(file)
-    except LimitReached as error:
-        st.warning(plain(str(error)))
-        return ""
-    return file.getvalue().decode("utf-8-sig", "replace")
 
 
 def row_of(code: Code, lesson: Lesson) -> list[str]:
@@ -435,20 +426,17 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
     return rows
 
 
-def csv_file(handed: Sequence[Handed]) -> str:
-    out = io.StringIO()
-    rows = csv.writer(out)
-    rows.writerow(("name", "lesson", "date", "question", "right", "tries", "wrong options"))
-    for code, lesson in handed:
-        for at, (question, one) in enumerate(zip(lesson.questions, code.results, strict=True), 1):
-            wrong = "; ".join(wrong_options(question, one))
-            cells = (code.day, at, int(one.right), one.tries)
-            texts = (  # a spreadsheet would run a formula
-                f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
-                for cell in (code.name, lesson.title)
-            )
-            rows.writerow((*texts, *cells, wrong))
-    return out.getvalue()
+def class_csv(handed: Sequence[Handed]) -> bytes:
+    rows = [
+        [
+            *(code.name, lesson.title, code.day, at, int(one.right), one.tries),
+            "; ".join(wrong_options(question, one)),
+        ]
+        for code, lesson in handed
+        for at, (question, one) in enumerate(zip(lesson.questions, code.results, strict=True), 1)
+    ]
+    head = ("name", "lesson", "date", "question", "right", "tries", "wrong options")
+    return csv_file(head, rows)
 
 
 def known_lessons() -> dict[str, Lesson]:
@@ -540,13 +528,13 @@ def work() -> None:
                 )
                 st.caption(f"{len(lesson.questions)} questions")
     with st.popover("File and links", icon=":material/folder_open:", key=key("links")):
-        uploaded = uploaded_lesson("Open the file of a lesson", "open")
+        lesson_of_file = uploaded_lesson("Open the file of a lesson", "open")
         st.markdown("Links of these lessons")
         st.code("\n".join(address(name) for name in KEYS), language=None)
         st.caption(
             "With &embed=true at its end, a link shows the lesson inside a page of a course."
         )
-    if uploaded is not None and st.button(
-        f"Open {plain(uploaded.title)}", key=key("start"), icon=":material/play_arrow:"
+    if lesson_of_file is not None and st.button(
+        f"Open {plain(lesson_of_file.title)}", key=key("start"), icon=":material/play_arrow:"
     ):
-        start_lesson(encode(uploaded))
+        start_lesson(encode(lesson_of_file))

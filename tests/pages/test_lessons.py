@@ -148,7 +148,7 @@ def test_a_class_has_its_latest_codes_shares_wrong_options_and_a_csv():
         (share.replace("\xa0", " "), options) for _, share, options in lessons.by_question(handed)
     ]
     assert shares == [("67 %", "a, mouse (1)"), ("100 %", "–"), ("0 %", "–")]
-    rows = list(csv.DictReader(io.StringIO(lessons.csv_file(handed))))
+    rows = list(csv.DictReader(io.StringIO(lessons.class_csv(handed).decode())))
     assert len(rows) == 9 and rows[3]["wrong options"] == "a, mouse" and rows[6]["name"] == "'=Bob"
     teacher = open_page(part="Read codes")
     file = ("file_uploader", "codes_file", ("codes.txt", "\n".join(lines).encode(), "text/plain"))
