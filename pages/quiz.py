@@ -79,7 +79,8 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
         args=(name,),
     )
     if answered:
-        fact(f"**{verdict(question, answers[at])}** {plain(question.why)}")
+        verdict = "Right." if int(answers[at]) == question.answer else "Not right."
+        fact(f"**{verdict}** {plain(question.why)}")
         st.button(
             "Next question" if at + 1 < COUNT else "Your result",
             key=key("next"),
@@ -88,10 +89,6 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
             on_click=begin,
             args=(seed, answers, at + 1),
         )
-
-
-def verdict(question: Drawn, answer: str) -> str:
-    return "Right." if int(answer) == question.answer else "Not right."
 
 
 def take(name: str) -> None:

@@ -81,20 +81,16 @@ def causality() -> list[dict]:
     x = normal(1, 1, 6, 8)
     changed = x.clone()
     changed[..., -1, :] += 1
-    rows = []
-    for name, mask in (
-        ("no mask", None),
-        ("causal mask", torch.ones(6, 6, dtype=torch.bool).tril()),
-    ):
-        difference = (
-            (attend(x, x, x, mask).out - attend(changed, changed, changed, mask).out)
-            .abs()
-            .amax((0, 1, 3))
-        )
-        rows.append(
-            {"mask": name} | {f"output {i}": value for i, value in enumerate(difference.tolist())}
-        )
-    return rows
+    masks = {"no mask": None, "causal mask": torch.ones(6, 6, dtype=torch.bool).tril()}
+    differences = {
+        name: attend(x, x, x, mask).out - attend(changed, changed, changed, mask).out
+        for name, mask in masks.items()
+    }
+    return [
+        {"mask": name}
+        | {f"output {i}": row for i, row in enumerate(each.abs().amax((0, 1, 3)).tolist())}
+        for name, each in differences.items()
+    ]
 
 
 def reshaping() -> list[dict]:
@@ -119,21 +115,20 @@ def padding() -> list[dict]:
     x = normal(1, 1, 3, 4)
     real = torch.tensor([True, True, False])
     alone = attend(x[..., :2, :], x[..., :2, :], x[..., :2, :]).out
-    rows = []
-    for name, mask in (
-        ("no mask", None),
-        ("padded key masked", real),
-        ("padded key and query masked", real & real[:, None]),
-    ):
-        out = attend(x, x, x, mask).out
-        rows.append(
-            {
-                "mask": name,
-                "change": (out[..., :2, :] - alone).abs().max().item(),
-                "padded": out[..., 2, :].abs().max().item(),
-            }
-        )
-    return rows
+    masks = {
+        "no mask": None,
+        "padded key masked": real,
+        "padded key and query masked": real & real[:, None],
+    }
+    outs = {name: attend(x, x, x, mask).out for name, mask in masks.items()}
+    return [
+        {
+            "mask": name,
+            "change": (out[..., :2, :] - alone).abs().max().item(),
+            "padded": out[..., 2, :].abs().max().item(),
+        }
+        for name, out in outs.items()
+    ]
 
 
 def cache(layers: int = 32, heads: int = 32, head_dim: int = 128) -> list[dict]:
