@@ -252,20 +252,16 @@ def chart(
 
 def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
     """Note cells, and what they compute, as the page's Python."""
-
-    def script() -> Script:
-        code = source_of(values.config)
-        words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
-        layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
-        return Script(
-            (
-                Cell("The page's layer: a position encoding, and weights from a seed.", layer),
-                *cells,
-            ),
-            {k: np.asarray(v) for k, v in results.items()},
+    code = source_of(values.config)
+    words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
+    layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
+    about = "The page's layer: a position encoding, and weights from a seed."
+    add_script(
+        lambda: Script(
+            (Cell(about, layer), *cells),
+            {name: np.asarray(value) for name, value in results.items()},
         )
-
-    add_script(script)
+    )
 
 
 def called(
@@ -552,6 +548,9 @@ FIRST_NUMBERS = 12  # of each vector, in the picture of a sum: more leave no roo
 SAME_OUTPUT, SAME_SCORE = 1e-4, 1e-3  # of a share of the length, and of a score: rounding
 
 
+DRAW_ORDERS = SHOW_MAPS.format(
+    '{"In order": effect.ordered[0], "Sorted back": effect.restored[0]}', "tokens", "tokens"
+)
 DRAW_SUM = f"""
 from core.show import show_maps
 
@@ -573,9 +572,6 @@ def shuffled(values: Values) -> Equation:
     tokens, config = values.tokens, values.config
     effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
     row, added = int(effect.change.argmax()), values.item.enters == "x"
-    draw = SHOW_MAPS.format(
-        '{"In order": effect.ordered[0], "Sorted back": effect.restored[0]}', "tokens", "tokens"
-    )
     if "positions:cell" in st.query_params:
         st.session_state.setdefault(BOTH, True)
     seen = bool(st.session_state.get(BOTH))  # what is drawn in the panel
@@ -584,13 +580,15 @@ def shuffled(values: Values) -> Equation:
             "The same words in another order: how much each word's output changes, as a share of its length.",
             f"effect = shuffle_effect(config, tokens, seed, {values.order})  # weights (H, T, T)",
             "print(dict(zip(tokens, effect.change.tolist())))",
-            *(draw, "maps") if seen and not added else ("", ""),
+            *(DRAW_ORDERS, "maps") if seen and not added else ("", ""),
         )
     ]
     results: dict[str, Any] = {
-        f"effect.{name}": getattr(effect, name) for name in ("ordered", "restored", "change")
+        "effect.ordered": effect.ordered,
+        "effect.restored": effect.restored,
+        "effect.change": effect.change,
+        "effect.restored - effect.ordered": effect.restored - effect.ordered,
     }
-    results["effect.restored - effect.ordered"] = effect.restored - effect.ordered
     st.html(sentence_rows(tokens, effect, values.item.name))
     fact(sentence(tokens, row, effect))
     if added:
@@ -605,7 +603,11 @@ def shuffled(values: Values) -> Equation:
         )
         words, places = cached(study.added_vectors, config, tokens, values.seed)
         results |= {"words": words, "places": places, "words + places": words + places}
-    parts = None
+    same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
+    parts = (
+        rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
+        rf"\text{{largest difference}} = {latex(effect.largest)}",
+    )
     if values.position == "sinusoidal":
         table, parts = waves(values)
         results["table"] = table
@@ -619,13 +621,7 @@ def shuffled(values: Values) -> Equation:
             )
         )
     note(values, *cells, results=results)
-    if parts:
-        return parts
-    same = "=" if effect.change[row] < SAME_OUTPUT else r"\neq"
-    return (
-        rf"\text{{outputs of the shuffled words}} {same} \text{{shuffled outputs}}",
-        rf"\text{{largest difference}} = {latex(effect.largest)}",
-    )
+    return parts
 
 
 def both_orders(values: Values) -> None:
@@ -765,9 +761,8 @@ def maps_with_difference(
     """Two maps, and the second minus the first; no picture shows where they differ by rounding alone."""
     rounding = np.abs(after.weights - before.weights) < 1e-5
     after = replace(after, weights=np.where(rounding, before.weights, after.weights))
-    pin = read_linked("positions", "positions:cell", (len(tokens), len(tokens)), name)
+    options["pin"] = read_linked("positions", "positions:cell", after.weights.shape, name)  # type: ignore[arg-type]
     left, right = st.columns([3, 1], gap="small")
-    options |= {"pin": pin}
     with left:
         drawn = multiples(
             [before, after], tokens, key=f"positions:{name}", signed=signed, fact=fact, **options
@@ -819,11 +814,11 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
 """
     pairs, similarity = rotations_of(values, "dials", draw)
     examples, unscaled = sample_pairs(pairs), study.unscaled(config)
-    before: Sequence[measure.Pair] = ()
-    if unscaled is not None:
-        before = measure.rotation_pairs(
-            cached(study.rotations_of, unscaled, values.seed, values.places)
-        )
+    before: Sequence[measure.Pair] = (
+        measure.rotation_pairs(cached(study.rotations_of, unscaled, values.seed, values.places))
+        if unscaled
+        else ()
+    )
     dials(
         examples,
         len(similarity),
@@ -896,17 +891,20 @@ def rotation_distance(values: Values) -> Equation:
 # The page: controls, the picture of one idea, the guide, the equation, and the sources.
 
 
+# The options of the question, each with its reason.
 OPTIONS = {
-    "sinusoidal": "Sinusoidal, added to the input",
-    "learned": "Learned, added to the input",
-    "rope": "RoPE, which rotates q and k",
-}
-WHY = {
-    "sinusoidal": "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters "
-    "each score.",
-    "learned": "Each position has its own learned vector, so the absolute position enters each score.",
-    "rope": "Query and key are rotated by angles that grow with the position, so only their distance is left in the "
-    "score.",
+    "sinusoidal": (
+        "Sinusoidal, added to the input",
+        "The sinusoids are added to the words before $W_q$ and $W_k$, so the absolute position enters each score.",
+    ),
+    "learned": (
+        "Learned, added to the input",
+        "Each position has its own learned vector, so the absolute position enters each score.",
+    ),
+    "rope": (
+        "RoPE, which rotates q and k",
+        "Query and key are rotated by angles that grow with the position, so only their distance is left in the score.",
+    ),
 }
 
 GUIDE_CONFIG, GUIDE_TOKENS = AttentionConfig(D_MODEL, HEADS), 12  # of the question
@@ -932,13 +930,6 @@ def page() -> None:
     for sentence in FIELDS.refused():  # before the first widget takes its value from the link
         st.warning(sentence)
     explore()
-    values: Values | None = st.session_state.get("positions:controls")
-    if values is not None:
-        if values.config is not None:
-            train_with("position", values.config.position, key="positions:train")
-        details(
-            "Equation, paper and code of the encoding", partial(source, values), "positions:source"
-        )
 
 
 @fragment
@@ -1002,7 +993,9 @@ def explore() -> None:
                 BOTH,
             )
     write_start("positions")
-    st.session_state["positions:controls"] = values
+    if values.config is not None:
+        train_with("position", values.config.position, key="positions:train")
+    details("Equation, paper and code of the encoding", partial(source, values), "positions:source")
 
 
 def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
@@ -1045,16 +1038,15 @@ def show(values: Values) -> Equation | None:
     if values.config is None:
         st.error(plain(values.problem))
         return None
+    parts = None
     if needs_words(values) and not values.tokens:
         st.warning("There is no word here. Type a sentence: each word becomes one token.")
-        parts = None
     elif values.idea != "shuffle" and values.item.enters not in PICTURES:
         st.info(
             f"{values.item.name} changes nothing, so there is nothing to draw here. Shuffle the words, or pick "
             "another encoding.",
             icon=":material/straighten:",
         )
-        parts = None
     else:
         draw = shuffled if values.idea == "shuffle" else PICTURES[values.item.enters][values.idea]
         try:
@@ -1095,20 +1087,17 @@ def source(values: Values) -> None:
 
 def question(changes: Mapping[str, float]) -> Question:
     """Which encoding keeps the scores of a sentence that comes later; `changes` are the largest changes of a score."""
-    keys = list(OPTIONS)
-    right = min(keys, key=lambda key: changes[key])
-    answer = (
-        f" With {OPTIONS[right].partition(',')[0]} it is {number(changes[right])}: {WHY[right]}"
-    )
-    reasons = tuple(
-        f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {WHY[key]}"
-        f"{answer if key != right else ''}"
-        for key in keys
-    )
+    right = min(OPTIONS, key=changes.__getitem__)
+    name, why = OPTIONS[right]
+    answer = f" With {name.partition(',')[0]} it is {number(changes[right])}: {why}"
     return Question(
         f"Now {study.GUIDE_SHIFT} other words stand before the sentence. With which encoding do the scores between its "
         "own words stay the same?",
-        tuple(OPTIONS.values()),
-        keys.index(right),
-        reasons,
+        tuple(name for name, _ in OPTIONS.values()),
+        list(OPTIONS).index(right),
+        tuple(
+            f"Measured on this sentence, the largest change of a score is {number(changes[key])}. {why}"
+            f"{answer if key != right else ''}"
+            for key, (_, why) in OPTIONS.items()
+        ),
     )

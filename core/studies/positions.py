@@ -162,18 +162,15 @@ def shift_effect(
 ) -> ShiftEffect:
     """Score the words alone, and after `shift` others that do not change their own vectors."""
     before = tuple(f"before {index}" for index in range(shift))
-    effects = []
-    for each in (config, config.with_(position=Choice("sinusoidal"))):
-        layer = seeded_layer(each, seed)
-        first = layer(embed(tokens, config.d_model, seed)).scores[0].numpy()
-        later = (
-            layer(embed((*before, *tokens), config.d_model, seed))
-            .scores[0, :, shift:, shift:]
-            .numpy()
-        )
-        effects.append((first, later))
-    (first, later), (sinusoidal, sinusoidal_later) = effects
-    return ShiftEffect(first, later, float(np.abs(sinusoidal_later - sinusoidal).max()))
+
+    def both(config: AttentionConfig) -> tuple[np.ndarray, np.ndarray]:
+        layer = seeded_layer(config, seed)
+        words = (embed(each, config.d_model, seed) for each in (tokens, (*before, *tokens)))
+        first, later = (layer(x).scores[0].numpy() for x in words)
+        return first, later[:, shift:, shift:]
+
+    first, later = both(config.with_(position=Choice("sinusoidal")))
+    return ShiftEffect(*both(config), float(np.abs(later - first).max()))
 
 
 def shift_changes(config: AttentionConfig, tokens: tuple[str, ...], seed: int) -> dict[str, float]:
@@ -200,23 +197,24 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
     """Fit on the first positions of the table, and measure on those and on its last ones, which are held out."""
     table = table_of(config, seed, TABLE_POSITIONS)
     fitted = len(table) - max(1, int(len(table) * HELD_OUT))
-    shifts = [k for k in sorted({*SHIFTS, shift}) if k < min(fitted, len(table) - fitted)]
-    rows, maps = [], {}
-    for k in shifts:
-        closed, fit = properties.sinusoid_shift(table[k]), properties.fit_shift(table[:fitted], k)
-        maps[k] = closed, fit
-        rows.append(
-            (
-                k,
-                properties.shift_error(closed, table, k),
-                properties.shift_error(fit, table[:fitted], k),
-                properties.shift_error(fit, table[fitted:], k),
-                properties.shift_error(torch.eye(config.d_model), table, k),
-            )
-        )
+    maps = {
+        k: (properties.sinusoid_shift(table[k]), properties.fit_shift(table[:fitted], k))
+        for k in sorted({*SHIFTS, shift})
+        if k < min(fitted, len(table) - fitted)
+    }
     if shift not in maps:
         raise ValueError(
             f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
             f"few for a shift of {shift}; take a longer table or a smaller shift."
         )
+    rows = (
+        (
+            k,
+            properties.shift_error(closed, table, k),
+            properties.shift_error(fit, table[:fitted], k),
+            properties.shift_error(fit, table[fitted:], k),
+            properties.shift_error(torch.eye(config.d_model), table, k),
+        )
+        for k, (closed, fit) in maps.items()
+    )
     return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))
