@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import streamlit as st
@@ -91,6 +91,7 @@ from dashboard.page import (
     title,
     titled_figure,
     try_this,
+    write_link,
     write_start,
 )
 from dashboard.ui.mechanism import (
@@ -164,9 +165,7 @@ def last_word(names: Sequence[str]) -> str:
 
 def names_of(values: Values) -> tuple[str, ...]:
     """The names of the queries, for the errors of a link those of its sentence."""
-    if "names" in values:
-        return tuple(values.names)
-    return labels(tokenize(values.tokens).tokens)
+    return tuple(values.names if "names" in values else labels(tokenize(values.tokens).tokens))
 
 
 def fitted(width: int, is_list: bool) -> dict[str, Any]:
@@ -297,15 +296,14 @@ def read_controls() -> Values:
     """
     values = FIELDS.read("source", "tokens", "d_model", "heads", "seed", "stage")
     fields: dict[str, Any] = {axis: read_choice(axis) for axis in AXES}
-    fields |= {"d_model": values.d_model, "num_heads": values.heads}
+    fields |= {"d_model": values.d_model or 1, "num_heads": values.heads or 1}
     given: study.Source | None = None
     config, error, notes = None, "", tuple[str, ...]()
     try:
         if values.source == "matrices":  # one head without a projection
-            fields |= {"projection": Choice("identity"), "d_model": 1, "num_heads": 1}
             matrices = study.check(get("edited") or study.parse(study.WORKED))
             given = study.Source.of_matrices(matrices)
-            fields["d_model"] = len(matrices.q[0])
+            fields |= {"projection": Choice("identity"), "d_model": len(matrices.q[0])}
         elif (cut := tokenize(values.tokens)).tokens:
             given, notes = study.Source.sentence(cut.tokens), cut.notes
         else:
@@ -331,17 +329,13 @@ def read_controls() -> Values:
 
 def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     """Draw Q, K and V as three editors, saved in the session and the link; warn if the link's are not used."""
-    if get("base") is None or get("reset_matrices"):
-        # The link's matrices when the page opens, or the worked example
-        text = st.query_params.get(key("matrices"), study.WORKED)
+    if get("base") is None:  # the link's matrices when the page opens, or the worked example
         try:
-            parts = study.parse(study.WORKED if get("reset_matrices") else text)
-            study.check(parts)
+            parts = study.check(study.parse(st.query_params.get(key("matrices"), study.WORKED)))
         except study.MatrixError as error:
-            parts = study.parse(study.WORKED)
+            parts = study.check(study.parse(study.WORKED))
             container.warning(f"{error} The worked example is shown.")
         put("base", parts)
-        put("reset_matrices", False)
         put("version", get("version", 0) + 1)
     parts = get("base")
     with grid:
@@ -383,11 +377,8 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
             alt=f"Matrix {name}, editable",
         )
         edited.append(frame.astype(float).to_numpy().tolist())
-    put("is_worked", edited == study.parse(study.WORKED))
     put("edited", edited)
-    text = study.write(edited)
-    if st.query_params.get(key("matrices")) != text:
-        st.query_params[key("matrices")] = text
+    write_link(key("matrices"), study.write(edited))
 
 
 def draw_settings(grid: Any) -> None:
@@ -395,11 +386,11 @@ def draw_settings(grid: Any) -> None:
         source = FIELDS.draw("source", into=HERE).source
     values, typed = read_controls(), source == "matrices"
     # The list of presets, which shows the one that the other controls make, and what this one changes
-    put("preset", preset_of(values.config) or CUSTOM)
-    if typed:
+    if typed and get("edited") in (None, study.parse(study.WORKED)):
         worked = AttentionConfig(values.fields["d_model"], 1, Choice("identity"))
-        is_worked = get("is_worked", True) and values.config == worked
-        put("preset", WORKED if is_worked else CUSTOM)
+        put("preset", WORKED if values.config == worked else CUSTOM)
+    else:
+        put("preset", CUSTOM if typed else preset_of(values.config) or CUSTOM)
     names = {CUSTOM: "Your own", WORKED: "Worked example"} | {
         item.key: dated(item) for item in PRESETS
     }
@@ -483,8 +474,10 @@ def _apply_preset() -> None:
     if name == CUSTOM:
         return
     put("source", "matrices" if name == WORKED else "sentence")
-    put("reset_matrices", name == WORKED)
-    if name != WORKED:
+    if name == WORKED:
+        put("base", None)
+        write_link(key("matrices"), None)
+    else:
         item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
         sizes = (values.d_model, values.heads), (values.d_model, item.heads)
         for size in (*sizes, ROOMY, (ROOMY[0], item.heads)):
@@ -567,7 +560,7 @@ def scale_words(reading: Reading) -> tuple[str, str, str]:
         factor, head = (f"{sign}{short_number(reading.scale)}" for sign in ("× ", "×"))
     effects = ["+ bias"] * (reading.bias is not None) + ["adjusted"] * reading.adjusted
     if reading.bias is not None:
-        slope = slope_of(reading)
+        slope = slope_of(reading.bias[reading.query], reading.query)
         head = (
             f"{head} {'+ bias' if slope is None else f'− {short_number(slope)}·distance'}".strip()
         )
@@ -581,16 +574,11 @@ def is_root(reading: Reading) -> bool:
     return math.isclose(reading.scale, reading.q.shape[1] ** -0.5, rel_tol=1e-6)
 
 
-def slope_of(reading: Reading) -> float | None:
-    """What one step of distance takes from this query's scores, read from the bias; None where it is not linear."""
-    if reading.bias is None:
-        return None
-    row = reading.bias[reading.query]
-    distance = np.abs(np.arange(len(row)) - reading.query)
-    if not distance.any():
-        return 0.0
-    slope = round(-float(row[distance.argmax()]) / float(distance.max()), 9)
-    return slope if np.allclose(row, -slope * distance, atol=1e-4) and slope >= 0 else None
+def slope_of(bias: np.ndarray, query: int) -> float | None:
+    """What one step of distance takes from a query's scores, read from its bias; None where it is not linear."""
+    distance = np.abs(np.arange(len(bias)) - query)
+    slope = round(0.0 - float(bias[distance.argmax()]) / max(1.0, float(distance.max())), 9)
+    return slope if np.allclose(bias, -slope * distance, atol=1e-4) and slope >= 0 else None
 
 
 def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
@@ -1054,37 +1042,36 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
 def notes_on(reading: Reading, config: AttentionConfig) -> list[str]:
     """Which kernel's steps are drawn, and what of the tokens and dimensions the small maps cannot hold."""
     tokens, dims = max(len(reading.queries), len(reading.keys)), reading.q.shape[1]
-    item, notes = entry("kernel", config.kernel.key), []
-    if item.key != "exact":
-        does = (
-            "gives the same output without them."
-            if "same" in item.traits
-            else "computes other weights. The page Cost and speed shows them."
-        )
-        notes.append(f"The steps of the exact kernel are shown; kernel = {item.key} {does}")
-    if tokens > MAP_CELLS:
-        notes.append(f"The maps show {MAP_CELLS} of {tokens} tokens, those around the query.")
-    if dims > MAP_CELLS:
-        notes.append(
-            f"The first {MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number."
-        )
-    return notes
+    item = entry("kernel", config.kernel.key)
+    does = (
+        "gives the same output without them."
+        if "same" in item.traits
+        else "computes other weights. The page Cost and speed shows them."
+    )
+    notes = {
+        f"The steps of the exact kernel are shown; kernel = {item.key} {does}": item.key != "exact",
+        f"The maps show {MAP_CELLS} of {tokens} tokens, those around the query.": tokens
+        > MAP_CELLS,
+        f"The first {MAP_CELLS} of {dims} dimensions are drawn; all of them are in every number.": dims
+        > MAP_CELLS,
+    }
+    return [note for note, holds in notes.items() if holds]
 
 
 def largest_fact(points: tuple[study.Scaling, ...]) -> str:
-    last = points[-1]
+    dims, (plain, scaled) = points[-1].dims, points[-1].largest
     return (
-        f"At D = {last.dims} one of {study.KEYS} keys gets **{number(last.largest)}** of the weight on average. After "
-        f"÷ √{last.dims} it gets **{number(last.scaled_largest)}**."
+        f"At D = {dims} one of {study.KEYS} keys gets **{number(plain)}** of the weight on average. After "
+        f"÷ √{dims} it gets **{number(scaled)}**."
     )
 
 
 def scaling_fact(points: tuple[study.Scaling, ...]) -> str:
     last, even = points[-1], math.log(study.KEYS)
     return (
-        f"At D = {last.dims} the scores have variance {number(last.variance)}, and the entropy of the weights is "
-        f"{number(last.entropy / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
-        f"{number(last.scaled_variance)}, and the entropy is {number(last.scaled_entropy / even)}."
+        f"At D = {last.dims} the scores have variance {number(last.variance[0])}, and the entropy of the weights is "
+        f"{number(last.entropy[0] / even)} of that of uniform weights. After ÷ √{last.dims} the scores have variance "
+        f"{number(last.variance[1])}, and the entropy is {number(last.entropy[1] / even)}."
     )
 
 
@@ -1124,14 +1111,12 @@ show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, r
     scaling = f"""
 from core.studies.one_query import measure_scaling
 
-largest = {{point.dims: (point.largest, point.scaled_largest) for point in measure_scaling({SEED})}}
+largest = {{point.dims: point.largest for point in measure_scaling({SEED})}}
 for dims, pair in largest.items():
     print(dims, *pair)
 """
     names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
-    largest = [
-        [point.largest, point.scaled_largest] for point in cached(study.measure_scaling, SEED)
-    ]
+    largest = np.array([point.largest for point in cached(study.measure_scaling, SEED)])
     return Script(
         (
             Cell(
@@ -1145,8 +1130,7 @@ for dims, pair in largest.items():
                 scaling,
             ),
         ),
-        {name: getattr(reading, name) for name in names}
-        | {"list(largest.values())": np.array(largest)},
+        {name: getattr(reading, name) for name in names} | {"list(largest.values())": largest},
     )
 
 
@@ -1217,7 +1201,7 @@ def explore() -> None:
     for sentence in errors if before == values else ():
         refused.warning(sentence)
     with figure:
-        reading = picture(values)
+        reading, made = picture(values)
     if reading is not None:
         config = values.config.with_(kernel=EXACT)
         predict("one", trained_question())
@@ -1227,11 +1211,10 @@ def explore() -> None:
         # The equation of the step with its numbers, in parts between which a narrow page breaks
         colour = Ink.of(theme()).pick
         parts = equation(reading, config, values.stage, focus_of(reading, values.focus), colour)
-        if (made := get("made")) is not None:
+        if made is not None:
+            x, (w_q, *_) = made
             result = reading.q[reading.query, 0]
-            (first, *terms), sign = products(
-                made.x[reading.query], made.w[0][:, 0], MAX_TERMS, result
-            )
+            (first, *terms), sign = products(x[reading.query], w_q[:, 0], MAX_TERMS, result)
             parts += (
                 r"\quad\text{Its first number: }",
                 first,
@@ -1246,9 +1229,13 @@ def explore() -> None:
     write_start("one")
 
 
-def picture(values: Values) -> Reading | None:
+Made: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # x and the matrices of a projection
+
+
+def picture(values: Values) -> tuple[Reading | None, Made | None]:
+    """Draw the steps, or an error; returns what is drawn, and in step 1 what it is made of."""
     if values.config is None:
-        return None
+        return None, None
     given, stage, seed = values.given, values.stage, values.seed
     config: AttentionConfig = values.config.with_(kernel=EXACT)  # which alone makes every step
     try:
@@ -1256,7 +1243,7 @@ def picture(values: Values) -> Reading | None:
             steps = study.run(config, given, seed, values.real)
     except (ConfigError, ValueError) as error:
         st.error(plain(str(error)))
-        return None
+        return None, None
     reading = read(
         steps,
         given.queries,
@@ -1272,7 +1259,6 @@ def picture(values: Values) -> Reading | None:
     typed, reasons = given.matrices is not None, reasons_text(reading, values.real)
     weightless = typed and not any(True for _ in seeded_layer(config, seed).parameters())
     made = study.projected(config, given, seed, values.head, steps) if stage == 1 else None
-    put("made", made)
     drawn = (
         f"x is the vector of {reading.name}, drawn from top to bottom: each number multiplies the row of W beside it, "
         "and a column adds up to one number of q, k or v."
@@ -1294,10 +1280,10 @@ def picture(values: Values) -> Reading | None:
         reasons,
         facts_fact(reading, config, stage, reasons, values.head),
         " ".join(notes),
-        None if made is None else projection_payload(reading, made.x, made.w),
+        None if made is None else projection_payload(reading, *made),
     )
     step_view(data, reading, key=key("view"), on_pick=apply_pick)
-    return reading
+    return reading, made
 
 
 def focus_of(reading: Reading, focus: tuple[str, int] | None) -> int:
@@ -1327,12 +1313,12 @@ def root_of_d() -> None:
     small, large = (
         next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
     )
-    ratio = large.entropy / small.entropy
+    ratio = large.entropy[0] / small.entropy[0]
     answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
     reason = (
-        f"The largest weight goes from {number(small.largest)} at D = {SMALL} to {number(large.largest)} at "
-        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance)} and "
-        f"{number(large.variance)}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.scaled_variance)}."
+        f"The largest weight goes from {number(small.largest[0])} at D = {SMALL} to {number(large.largest[0])} at "
+        f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance[0])} and "
+        f"{number(large.variance[0])}. At D = {LARGE}, divided by √{LARGE}, it is {number(large.variance[1])}."
     )
     if not predict(
         "one:root",
@@ -1381,10 +1367,15 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
         ([], [uniform]),
         strict=True,
     ):
-        fields = zip(NAMES, (alt.lower(), f"scaled_{alt.lower()}"), (1, 0), strict=True)
         pairs = [
-            Curve(name, [(p.dims, getattr(p, field)) for p in points], (), ink.series[at], at)
-            for name, field, at in fields
+            Curve(
+                name,
+                [(p.dims, getattr(p, alt.lower())[at]) for p in points],
+                (),
+                ink.series[1 - at],
+                1 - at,
+            )
+            for at, name in enumerate(NAMES)
         ]
         figure = line_chart(
             f"{alt} {unit}",
@@ -1463,23 +1454,25 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         {"D": f"D = {p.dims}", "value": value, "text": number(value), "series": name}
         for p in points
         if p.dims in (4, 64, 512)
-        for name, value in zip(NAMES, (p.largest, p.scaled_largest), strict=True)
+        for name, value in zip(NAMES, p.largest, strict=True)
     ]
-    y = {
-        "field": "value",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1]},
-        "axis": {"title": None, "tickCount": 3},
-    }
-    x = {"field": "D", "type": "nominal", "sort": None, "axis": {"title": None, "labelAngle": 0}}
+    colour = {"color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]])}
     encoding = {
-        "x": x,
-        "y": y,
+        "x": {
+            "field": "D",
+            "type": "nominal",
+            "sort": None,
+            "axis": {"title": None, "labelAngle": 0},
+        },
+        "y": {
+            "field": "value",
+            "type": "quantitative",
+            "scale": {"domain": [0, 1]},
+            "axis": {"title": None, "tickCount": 3},
+        },
         "xOffset": {"field": "series", "sort": NAMES},
-        "color": series_encoding("series", NAMES, [ink.series[1], ink.series[0]]),
+        **colour,
     }
-    text = {"text": {"field": "text"}}
-    colour = {"color": encoding["color"]}
     names = [
         layer(
             "text",
@@ -1492,7 +1485,7 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
     ]  # over the small bars, where no bar is under them
     layers = [
         layer("bar", rows, encoding),
-        layer("text", rows, {**encoding, **text}, dy=-7, fontSize=13),
+        layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13),
         *names,
     ]
     return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {

@@ -144,31 +144,26 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
     return layer.attend_heads(q, k, v, key_mask=key_mask)
 
 
-@dataclass(frozen=True, eq=False)
-class Projected:
-    """One head's projection without biases: q = x · w[0], k = x · w[1], v = x · w[2]; x (T, C), each w (C, D)."""
-
-    x: np.ndarray
-    w: tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
 @torch.inference_mode()
 def projected(
     config: AttentionConfig, source: Source, seed: int, head: int, steps: Steps
-) -> Projected | None:
-    """What a head's query, key and value are made of; None where they are more than one matrix times x."""
+) -> tuple[np.ndarray, list[np.ndarray]] | None:
+    """What a head's query, key and value are made of, x (T, C) and the matrices w (C, D) without biases.
+
+    q = x · w[0], k = x · w[1], v = x · w[2]; None where they are more than one matrix times x.
+    """
     projection = seeded_layer(config, seed).projection
     if source.matrices is not None or not isinstance(projection, MultiHead):
         return None
     x = embed(source.tokens, config.d_model, seed)[0]
     rows = slice(head * config.head_dim, (head + 1) * config.head_dim)
-    w = tuple(part.weight[rows].T for part in (projection.query, projection.key, projection.value))
+    w = [part.weight[rows].T for part in (projection.query, projection.key, projection.value)]
     made = (steps.q[0, head], steps.k[0, head], steps.v[0, head])
     if not all(
         torch.allclose(x @ each, value, atol=1e-5) for each, value in zip(w, made, strict=True)
     ):
         return None  # a position added to x or rotated q and k, or the score scaled them
-    return Projected(x.numpy(), tuple(each.numpy() for each in w))  # type: ignore[arg-type]
+    return x.numpy(), [each.numpy() for each in w]
 
 
 TRAINED_LAYER, TRAINED_HEAD = 3, 1  # of MiniLM: here "it" attends to "animal"
@@ -182,20 +177,16 @@ def trained_weights() -> dict[str, float]:
     return dict(zip(saved.tokens, weights[saved.tokens.index("it")].tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class Scaling:
+class Scaling(NamedTuple):
     """One size: variance of the scores and mean entropy of the rows (nats), and the mean of each row's largest weight.
 
     Each for the dot product alone and divided by √D.
     """
 
     dims: int
-    variance: float
-    scaled_variance: float
-    entropy: float
-    scaled_entropy: float
-    largest: float
-    scaled_largest: float
+    variance: tuple[float, ...]
+    entropy: tuple[float, ...]
+    largest: tuple[float, ...]
 
 
 def measure_scaling(seed: int) -> tuple[Scaling, ...]:
@@ -204,9 +195,16 @@ def measure_scaling(seed: int) -> tuple[Scaling, ...]:
     for dims in DIMS:
         q, k = (torch.randn(1, 1, rows, dims, generator=generator) for rows in (QUERIES, KEYS))
         both = attend(q, k, k, scale=1.0), attend(q, k, k)
-        # entr takes 0 · ln 0 as 0
-        entropies = (float(torch.special.entr(steps.weights).sum(-1).mean()) for steps in both)
-        largest = (float(steps.weights.max(-1).values.mean()) for steps in both)
-        variances = (float(steps.scores.var()) for steps in both)
-        points.append(Scaling(dims, *variances, *entropies, *largest))
+        measures = zip(
+            *(
+                (
+                    float(steps.scores.var()),
+                    float(torch.special.entr(steps.weights).sum(-1).mean()),  # 0 · ln 0 as 0
+                    float(steps.weights.max(-1).values.mean()),
+                )
+                for steps in both
+            ),
+            strict=True,
+        )
+        points.append(Scaling(dims, *measures))
     return tuple(points)

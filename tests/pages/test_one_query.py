@@ -536,10 +536,10 @@ def test_step_1_is_a_matrix_times_the_word_where_it_is_nothing_else():
     source = study.Source.sentence(tokenize(SENTENCE).tokens)
     plain = AttentionConfig(16, 4)
     steps = study.run(plain, source, 1044)
-    made = study.projected(plain, source, 1044, 2, steps)
-    for w, rows in zip(made.w, (steps.q, steps.k, steps.v), strict=True):
-        np.testing.assert_allclose(made.x @ w, rows[0, 2].numpy(), atol=1e-5)
-    sent = projection_payload(read(steps, source.queries, source.keys, 4, 2), made.x, made.w)
+    x, maps = study.projected(plain, source, 1044, 2, steps)
+    for w, rows in zip(maps, (steps.q, steps.k, steps.v), strict=True):
+        np.testing.assert_allclose(x @ w, rows[0, 2].numpy(), atol=1e-5)
+    sent = projection_payload(read(steps, source.queries, source.keys, 4, 2), x, maps)
     assert sent["rows"][sent["picked"]] == "tired"
     assert [len(sent["x"]), sent["size"], sent["dims"]] == [8, 16, 4]
     for config in (
@@ -556,11 +556,12 @@ def test_root_d_keeps_variance_and_entropy_where_they_are():
     points = study.measure_scaling(86)
     assert points == study.measure_scaling(86)
     last = points[-1]
-    assert (last.variance / 512, last.scaled_variance) == pytest.approx((1, 1), rel=0.1)
-    assert 5 * last.entropy < last.scaled_entropy == pytest.approx(math.log(64) - 0.5, rel=0.03)
-    assert last.largest > 0.9 > 0.2 > last.scaled_largest
-    assert str(round(last.variance)) in one_query.scaling_fact(points)
-    assert f"{last.largest:.2f}" in one_query.largest_fact(points)
+    assert (last.variance[0] / 512, last.variance[1]) == pytest.approx((1, 1), rel=0.1)
+    plain, scaled = last.entropy
+    assert 5 * plain < scaled == pytest.approx(math.log(64) - 0.5, rel=0.03)
+    assert last.largest[0] > 0.9 > 0.2 > last.largest[1]
+    assert str(round(last.variance[0])) in one_query.scaling_fact(points)
+    assert f"{last.largest[0]:.2f}" in one_query.largest_fact(points)
 
 
 # One query with every mechanism: what each entry makes of the six stages, in numbers, words and equations.
