@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,7 @@ WIDTH, HEIGHT, PAD = 144, 72, 6
 
 def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
     """The thumbnail of a stop, by its first page, from the saved numbers of that page."""
-    label, draw = THUMBNAILS[stop]
-    ink = Ink.of(theme)
+    (label, draw), ink = THUMBNAILS[stop], Ink.of(theme)
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'><rect x=".5" y=".5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="4" fill="none" '
@@ -148,19 +148,19 @@ def _heads(data: dict, ink: Ink, theme: Theme) -> str:
 
 
 def _transformer(data: dict, ink: Ink, theme: Theme) -> str:
-    """Encoder and decoder as stacks, each block as high as its share of the parameters."""
-    stacks = data["transformer"]
-    most = max(sum(stack.values()) for stack in stacks.values())
-    wide, out = 40, ""
-    for column, stack in enumerate(stacks.values()):
-        x, y = WIDTH / 2 + (column - 1) * (wide + 12) + 6, float(HEIGHT - PAD)
-        for block, count in stack.items():
-            high = (HEIGHT - 2 * PAD) * count / most
-            y -= high
-            out += _rect(
-                x, y + 1, wide, high - 2, ink.hairline if block == "feed_forward" else BAR[theme]
-            )
-    return out
+    stacks = data["transformer"].values()
+    each = (HEIGHT - 2 * PAD) / max(sum(stack.values()) for stack in stacks)  # px of a parameter
+    return "".join(
+        _rect(
+            WIDTH / 2 + (column - 1) * 52 + 6,
+            HEIGHT - PAD - each * top + 1,
+            40,
+            each * count - 2,
+            ink.hairline if block == "feed_forward" else BAR[theme],
+        )
+        for column, stack in enumerate(stacks)
+        for (block, count), top in zip(stack.items(), accumulate(stack.values()), strict=True)
+    )
 
 
 def _map(
@@ -245,7 +245,10 @@ def lookup_table(rows: Sequence[tuple[str, str, str, float, str, bool]], theme: 
     )
 
 
-def script(data: Mapping[str, Any], item: Mapping[str, Any], result: start.Lookup) -> Script:
+def script(
+    data: Mapping[str, Any], item: Mapping[str, Any], typed: Sequence[Any], result: start.Lookup
+) -> Script:
+    """`typed` are the query, the keys and the values."""
     layer, head = data["layer"], data["head"]
     translator = f"""
 from core.pretrained import load_lab_model, read
@@ -259,9 +262,9 @@ import torch
 
 from core.attention import attend
 
-q = torch.tensor([[[{source_of(result.query)}]]])  # (B, H, T, D)
-k = torch.tensor([[{source_of(result.keys)}]])  # (B, H, S, D)
-v = torch.tensor({source_of(result.values)}).reshape(1, 1, -1, 1)
+q = torch.tensor([[[{source_of(typed[0])}]]])  # (B, H, T, D)
+k = torch.tensor([[{source_of(typed[1])}]])  # (B, H, S, D)
+v = torch.tensor({source_of(typed[2])}).reshape(1, 1, -1, 1)
 steps = attend(q, k, v)  # softmax(q · k / √D) · v
 print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
 """
@@ -364,7 +367,7 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     with right, picture(PAGE):
         keys, values = tuple(pair[:2] for pair in pairs), tuple(pair[2] for pair in pairs)
         result = start.look_up(query, keys, values)
-        add_script(partial(script, data, item, result))
+        add_script(partial(script, data, item, (query, keys, values), result))
         table = [
             (
                 f"{name} {vector_text(vector)}",
@@ -377,30 +380,30 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
             for at, (name, vector, product, score, weight, value) in enumerate(
                 zip(
                     NAMES,
-                    result.keys,
+                    keys,
                     result.products,
                     result.scores,
                     result.weights,
-                    result.values,
+                    values,
                     strict=True,
                 )
             )
         ]
         st.html(lookup_table(table, theme()))
-        query_text, equal = vector_text(result.query), result.equal
+        query_text, equal = vector_text(query), result.equal
         st.markdown(
             f"**Hard look-up: nothing.** No key is equal to {query_text}."
             if equal is None
-            else f"**Hard look-up: {typed(result.values[equal])}.** Key {NAMES[equal]} is equal to {query_text}, so its "
+            else f"**Hard look-up: {typed(values[equal])}.** Key {NAMES[equal]} is equal to {query_text}, so its "
             "value is returned."
         )
         terms = " + ".join(
             f"{number(weight)} · {typed(value)}"
-            for weight, value in zip(result.weights, result.values, strict=True)
+            for weight, value in zip(result.weights, values, strict=True)
         )
         st.markdown(f"**Soft look-up: {number(result.output)}** ≈ {terms}")
         products = " + ".join(
-            f"{typed(q)} · {typed(k)}" for q, k in zip(result.query, result.keys[-1], strict=True)
+            f"{typed(q)} · {typed(k)}" for q, k in zip(query, keys[-1], strict=True)
         )
         caption(
             f"**q · k** multiplies number by number and adds: for key {NAMES[-1]}, {products} = "

@@ -6,21 +6,16 @@ lead to: their saved measurement or run, or what core computes for them.
 
 import datetime
 import json
-import math
 import re
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Lookup:
+class Lookup(NamedTuple):
     """A query among keys with values: the products q · k, the scores q · k / √D, the weights, the output, and the
     index of the equal key or None."""
 
-    query: tuple[float, ...]
-    keys: tuple[tuple[float, ...], ...]
-    values: tuple[float, ...]
     products: tuple[float, ...]
     scores: tuple[float, ...]
     weights: tuple[float, ...]
@@ -42,16 +37,8 @@ def look_up(
     products, scores, weights = (
         tuple(row[0, 0, 0].tolist()) for row in (q @ k.mT, steps.scores, steps.weights)
     )
-    return Lookup(
-        query,
-        keys,
-        values,
-        products,
-        scores,
-        weights,
-        float(steps.out),
-        keys.index(query) if query in keys else None,
-    )
+    equal = keys.index(query) if query in keys else None
+    return Lookup(products, scores, weights, float(steps.out), equal)
 
 
 FILE = Path(__file__).parent / "data" / "start.json"
@@ -75,23 +62,22 @@ def translations() -> list[dict[str, Any]]:
     """The cross-attention of one head of the lab's translator on each sentence: rows are outputs, columns inputs."""
     from core.pretrained import load_lab_model, read
 
-    model, examples = load_lab_model(MODEL), []
-    for sentence in SENTENCES:
-        item = read(model, sentence).trace.of("cross").map(LAYER)
-        examples.append(
-            {
-                "source": list(item.keys),
-                "target": list(item.queries),
-                "weights": item.weights[HEAD].astype(float).round(4).tolist(),
-            }
-        )
-    return examples
+    model = load_lab_model(MODEL)
+    maps = [read(model, sentence).trace.of("cross").map(LAYER) for sentence in SENTENCES]
+    return [
+        {
+            "source": list(item.keys),
+            "target": list(item.queries),
+            "weights": item.weights[HEAD].astype(float).round(4).tolist(),
+        }
+        for item in maps
+    ]
 
 
 def worked_weights() -> list[float]:
     """The weights of q = [1, 2] on the keys [1, 0], [0, 1] and [1, 1]: the worked example of One query."""
-    result = look_up((1.0, 2.0), ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0)), (0.0, 0.0, 0.0))
-    return [round(weight, 4) for weight in result.weights]
+    keys = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0))
+    return [round(weight, 4) for weight in look_up((1.0, 2.0), keys, (0.0,) * 3).weights]
 
 
 def heads() -> list[list[list[float]]]:
@@ -121,48 +107,36 @@ def order() -> dict[str, Any]:
 
 def bottleneck() -> dict[str, Any]:
     """The exact match by the length of the source without attention and with it, as Why attention measured it."""
-    learned = json.loads((FILE.parent / "why" / "result.json").read_text("utf-8"))["learned"]
-    size = min(one["model"][1] for one in learned)
-    lengths = [bucket["lengths"] for bucket in learned[0]["buckets"]]
+    from core.studies.why import Controls, by_length, load
 
-    def mean_exact(score: str | None) -> list[float]:
-        runs = [one["buckets"] for one in learned if one["model"] == [score, size]]
-        return [
-            round(sum(run[at]["sequence_accuracy"] for run in runs) / len(runs), 4)
-            for at in range(len(lengths))
-        ]
-
-    return {"lengths": lengths, "one_vector": mean_exact(None), "attention": mean_exact("dot")}
+    models = zip(("one_vector", "attention"), Controls().pair, strict=True)
+    exact = {name: by_length(load().learned, model, "sequence_accuracy") for name, model in models}
+    means = {
+        name: [round(each.mean / 100, 4) for each in lengths.values()]
+        for name, lengths in exact.items()
+    }
+    return {"lengths": list(exact["attention"]), **means}
 
 
 def parameters() -> dict[str, dict[str, int]]:
     """The parameters of each block of the example run's encoder and decoder, from its last checkpoint."""
-    from safetensors import safe_open
+    from safetensors.torch import load_file
 
     (file,) = (DASHBOARD / "examples" / RUN / "checkpoints").glob("*.safetensors")
-    counts: dict[str, dict[str, int]] = {"encoder": {}, "decoder": {}}
-    with safe_open(file, "pt") as tensors:
-        for name in tensors.keys():  # noqa: SIM118  it is no dict
-            layer = re.fullmatch(
-                r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*", name
-            )
-            if layer:
-                part = counts["encoder" if layer[1] else "decoder"]
-                part[layer[2]] = part.get(layer[2], 0) + math.prod(
-                    tensors.get_slice(name).get_shape()
-                )
+    counts: dict[str, dict[str, int]] = {"encoder": Counter(), "decoder": Counter()}
+    block = r"model\.(encoder\.)?layers\.\d+\.(attention|causal|cross|feed_forward)\..*"
+    for name, tensor in load_file(file).items():
+        if layer := re.fullmatch(block, name):
+            counts["encoder" if layer[1] else "decoder"][layer[2]] += tensor.numel()
     return counts
 
 
 def losses() -> list[list[float]]:
     """Step and validation loss of the example run."""
-    file = DASHBOARD / "examples" / RUN / "metrics.jsonl"
-    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    return [
-        [record["step"], round(record["loss"], 4)]
-        for record in records
-        if record.get("loss") is not None
-    ]
+    from core.runs.runs import Run
+
+    records = Run(DASHBOARD / "examples" / RUN).records()
+    return [[each.step, round(each.loss, 4)] for each in records if each.loss is not None]
 
 
 def main() -> None:
