@@ -934,7 +934,8 @@ def rows(lines: Sequence[Line]) -> Table:
     heights = separate([line.points[-1][1].mean / TOP for line in lines])
     points = [
         {"kind": "point", "model": line.name, "place": str(line.index)}
-        | {"name" if isinstance(x, str) else "x": x, "y": stats.mean, "spread": stats.std or 0.0}
+        | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": x, "name": ""})
+        | {"y": stats.mean, "spread": stats.std or 0.0}
         for line in lines
         for x, stats in line.points
     ]
@@ -946,6 +947,7 @@ def rows(lines: Sequence[Line]) -> Table:
         {"kind": "label", "model": line.name, "place": str(line.index), "y": height * TOP}
         for line, height in zip(lines, heights, strict=True)
     ]
-    texts, numbers = ("kind", "model", "place", "name"), ("x", "y", "low", "high", "spread")
-    schema = dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())
-    return pa.Table.from_pylist([*map(dict.__or__, points, ranges), *labels], pa.schema(schema))
+    columns = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
+    types = [pa.string() if name in columns[:3] + ("name",) else pa.float64() for name in columns]
+    schema = pa.schema(zip(columns, types, strict=True))
+    return pa.Table.from_pylist([*map(dict.__or__, points, ranges), *labels], schema)
