@@ -1,16 +1,16 @@
 """Masks: pick, compose, type or draw who may see whom, and watch the same scores become other weights."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import streamlit as st
-import torch
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, Choice, ConfigError, entry
-from core.attention.masks import COMPOSITIONS, build_mask, make_mask
+from core.attention.masks import COMPOSITIONS, make_mask
 from core.attention.masks.patterns import Rule
 from core.interpret import trace as analysis
 from core.studies import masks
@@ -160,15 +160,15 @@ def draw_mask(
 
     Where a text cannot be read, the mask has the last that could, and True follows.
     """
-    params = entry("mask", mask).params
+    params, drawn = entry("mask", mask).params, {}
     if any(map(is_text, params)):
         grid = below.grid(6, min_column_width=120)
-    drawn = {}
     for param in params:
-        widget = key(f"{name}:{mask}:{param.key}")
         # One cell each, so that an error is drawn under its field.
         with grid.cell(column_span=TEXT_COLUMNS if is_text(param) else 1):
-            drawn[param.key] = param_widget(replace(param, name=param.name + suffix), key=widget)
+            drawn[param.key] = param_widget(
+                replace(param, name=param.name + suffix), key=key(f"{name}:{mask}:{param.key}")
+            )
     values = params_in_session(entry("mask", mask), key=key(name))
     return Choice.of(mask, **values), values != drawn
 
@@ -186,7 +186,11 @@ def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
 
 
 def script(controls: Values, effect: masks.MaskEffect) -> Script:
-    layer = f"""
+    return Script(
+        (
+            Cell(
+                "A layer with seeded weights reads one sentence, without the mask and with it.",
+                f"""
 from core.attention import Choice
 from core.studies.masks import mask_effect
 
@@ -194,27 +198,20 @@ tokens = {source_of(controls.tokens)}
 mask = {source_of(controls.mask)}
 effect = mask_effect(mask, tokens, {controls.real}, {controls.head})  # tokens that are real, if padding is masked; head
 before, after = effect.before, effect.after  # (T, T)
-"""
-    reach = """
-allowed, needed = effect.allowed, effect.needed
-print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "layers connect them")
-"""
-    draw = """
+""",
+                """
 from core.show import show_maps
 
 show_maps({"Weights with the mask": after, "Weights without the mask": before}, effect.names, effect.names)
-"""
-    return Script(
-        (
-            Cell(
-                "A layer with seeded weights reads one sentence, without the mask and with it.",
-                layer,
-                draw,
+""",
                 "masks:maps",
             ),
             Cell(
                 "The cells that the mask allows, and how many layers of it connect each pair of tokens.",
-                reach,
+                """
+allowed, needed = effect.allowed, effect.needed
+print(allowed.sum(), "of", allowed.size, "cells are allowed;", needed.max(), "layers connect them")
+""",
             ),
         ),
         {name: getattr(effect, name) for name in ("before", "after", "allowed", "needed")},
@@ -231,24 +228,21 @@ def fact_text(effect: masks.MaskEffect) -> str:
     visible, cells = int(effect.allowed.sum()), effect.allowed.size
     if visible == cells:
         return f"Nothing is masked: all **{cells}** cells are allowed, and no weight changes."
-    blind = ""
-    if effect.blind:
-        names = ", ".join(f"“{plain(effect.names[i])}”" for i in effect.blind[:4])
-        more = f" and {len(effect.blind) - 4} more" if len(effect.blind) > 4 else ""
-        whose = "its output is" if len(effect.blind) == 1 else "their outputs are"
-        blind = f" No key is left for {names}{more}, so {whose} 0."
-    share = (
-        ""
-        if effect.factor is not None
-        else (" A hidden key gets the weight 0; the others share the row.")
-    )
-    chosen = ""
+    text = f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}."
     if picked := effect.selection:  # of a mask that reads content
-        chosen = (
+        text += (
             f" It chose {number(picked.keys)} keys a query by their content: among them are {percent(picked.recall)} "
             f"of the keys with the largest weights of causal attention, and {percent(picked.weight)} of its weight."
         )
-    return f"The mask leaves **{visible} of {cells}** cells, {percent(visible / cells)}.{chosen}{share}{blind}"
+    if effect.factor is None:
+        text += " A hidden key gets the weight 0; the others share the row."
+    blind = np.flatnonzero(~effect.allowed.any(1))
+    if blind.size:
+        names = ", ".join(f"“{plain(effect.names[i])}”" for i in blind[:4])
+        more = f" and {len(blind) - 4} more" if len(blind) > 4 else ""
+        whose = "its output is" if len(blind) == 1 else "their outputs are"
+        text += f" No key is left for {names}{more}, so {whose} 0."
+    return text
 
 
 rule_of = partial(rule, "mask", changed=False, length="length")
@@ -309,14 +303,14 @@ def stack_fact(needed: np.ndarray) -> str:
 
 def batch_fact(sentences: list[masks.Sentence]) -> str:
     worst = max(sentences, key=lambda item: item.leak)
-    words = plain(" ".join(worst.names[: worst.real]))
     masked = float(worst.weights[: worst.real, worst.real :].sum(-1).mean())
-    total = sum(len(item.names) ** 2 for item in sentences)
-    padding = sum((len(item.names) - item.real) * len(item.names) for item in sentences)
+    length = len(worst.names)  # of each
+    padding = sum(length - item.real for item in sentences) * length
     return (
-        f"{padding} of {total} cells belong to padding. Without a mask, the words of “{words}” put "
-        f"**{number(worst.leak)}** of their weight on padding; with it, **{number(masked)}**. A row of padding may "
-        "get weights, too, but no word attends to it, so its output is never used."
+        f"{padding} of {len(sentences) * length**2} cells belong to padding. Without a mask, the words of "
+        f"“{plain(' '.join(worst.names[: worst.real]))}” put **{number(worst.leak)}** of their weight on padding; "
+        f"with it, **{number(masked)}**. A row of padding may get weights, too, but no word attends to it, so its "
+        "output is never used."
     )
 
 
@@ -478,7 +472,7 @@ def maps(effect: masks.MaskEffect, mask: Choice) -> tuple[int, int]:
             note=note,
             fact=f"{name}: {int(effect.allowed.sum())} of {effect.allowed.size} cells are allowed.",
         )
-    column, (rows, columns) = int(effect.after[query].argmax()), effect.allowed.shape
+    column = int(effect.after[query].argmax())
     tiles = [
         Tile(
             "Weights with the mask", note, effect.after, effect.allowed
@@ -486,17 +480,26 @@ def maps(effect: masks.MaskEffect, mask: Choice) -> tuple[int, int]:
         Tile("Weights without the mask", "every key", effect.before),
     ]
     with right:
-        pin = multiples(
-            tiles,
-            effect.names,
-            key=key("maps"),
-            query=query,
-            column=column,
-            height=MAP_HEIGHT,
-            pin=read_linked("masks", key("cell"), (rows, columns)),
-            fact=fact_text(effect).replace("*", ""),
+        pin = linked(
+            "maps", "cell", tiles, effect.names, fact_text(effect), query=query, column=column
         )
-    return write_linked("masks", key("cell"), pin) or (query, column)
+    return pin or (query, column)
+
+
+def linked(
+    name: str, pin: str, tiles: list[Tile], names: Sequence[str], fact: str, **options: Any
+) -> tuple[int, int] | None:
+    """Draw maps with one pinned cell, which is in the link as `pin`."""
+    drawn = multiples(
+        tiles,
+        names,
+        key=key(name),
+        height=MAP_HEIGHT,
+        pin=read_linked("masks", key(pin), (len(names), len(names))),
+        fact=fact.replace("*", ""),
+        **options,
+    )
+    return write_linked("masks", key(pin), drawn)
 
 
 def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
@@ -536,17 +539,8 @@ def stack(effect: masks.MaskEffect) -> None:
                 effect.needed > 0,
                 span=(0.0, float(most)),
             )
-            rows, columns = effect.needed.shape
-            pin = multiples(
-                [tile],
-                effect.names,
-                key=key("stack"),
-                noun="layers",
-                height=MAP_HEIGHT,
-                pin=read_linked("masks", key("reach"), (rows, columns)),
-                fact=stack_fact(effect.needed).replace("*", ""),
-            )
-            write_linked("masks", key("reach"), pin)
+            text = stack_fact(effect.needed)
+            linked("stack", "reach", [tile], effect.names, text, noun="layers")
             caption(
                 "Each layer has this mask, and the residual connection passes on what it received. Hatched: never.",
                 width=PROSE,
@@ -583,16 +577,8 @@ def batch(controls: Values) -> None:
         for item in sentences
     ]
     positions = [str(position) for position in range(len(sentences[0].names))]
-    pin = multiples(
-        tiles,
-        positions,
-        key=key("batch"),
-        height=MAP_HEIGHT,
-        pin=read_linked("masks", key("padded"), (len(positions), len(positions))),
-        reads="position of the query (row) attends to → position of the key (column)",
-        fact=batch_fact(sentences).replace("*", ""),
-    )
-    write_linked("masks", key("padded"), pin)
+    reads = "position of the query (row) attends to → position of the key (column)"
+    linked("batch", "padded", tiles, positions, batch_fact(sentences), reads=reads)
     fact(batch_fact(sentences))
 
 
@@ -624,11 +610,8 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
 
 def question(tokens: int) -> Question:
     size = max(tokens, PADDED + 1)
-    words = torch.arange(size) < size - PADDED
-    allowed = build_mask(Choice("padding"), size, size, key_mask=words[None])
-    assert allowed is not None
-    removed = ~allowed.expand(1, 1, size, size)[0, 0]
-    rows, columns = bool(removed[~words].all()), bool(removed[:, ~words].all())
+    removed = ~masks.padding(size, size - PADDED)
+    rows, columns = bool(removed[-PADDED:].all()), bool(removed[:, -PADDED:].all())
     rule = (
         f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "
         "word attends to padding."

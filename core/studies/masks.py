@@ -35,11 +35,6 @@ class MaskEffect:
     selection: Selection | None = None  # held against the causal mask, of a mask that reads content
 
     @property
-    def blind(self) -> tuple[int, ...]:
-        """The queries that see no key."""
-        return tuple(int(i) for i in np.flatnonzero(~self.allowed.any(1)))
-
-    @property
     def drawing(self) -> str:
         """The mask as the text of a drawing."""
         return Drawing.of(torch.from_numpy(self.allowed)).text()
@@ -107,12 +102,7 @@ def torch_check(mask: Choice, tokens: tuple[str, ...], real: int | None) -> Torc
     steps, layer = steps_of(mask, tokens, real), seeded_layer(config_of(mask), SEED)
     if steps.normalized is not None:
         return None
-    count = len(tokens)
-    allowed = (
-        torch.ones(HEADS, count, count, dtype=torch.bool)
-        if steps.mask is None
-        else (steps.mask.expand(steps.scores.shape)[0])
-    )
+    allowed = whole(steps.mask, *steps.scores.shape)[0]
     x = embed(tokens, D_MODEL, SEED)
     projection = layer.projection  # whose biases begin as 0, like PyTorch's
     other = torch.nn.MultiheadAttention(D_MODEL, HEADS, batch_first=True).eval()
@@ -140,9 +130,19 @@ def _head(matrix: torch.Tensor, head: int) -> np.ndarray:
 
 def allowed_of(steps: LayerSteps, head: int, item: int = 0) -> np.ndarray:
     """The mask of one head as a full bool matrix."""
-    if steps.mask is None:
-        return np.ones(steps.scores.shape[-2:], dtype=bool)
-    return np.ascontiguousarray(steps.mask.expand(steps.scores.shape)[item, head].numpy())
+    return np.ascontiguousarray(whole(steps.mask, *steps.scores.shape)[item, head].numpy())
+
+
+def whole(mask: torch.Tensor | None, *shape: int) -> torch.Tensor:
+    """A mask in its full shape; all keys are allowed without one."""
+    return torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
+
+
+def padding(size: int, real: int) -> np.ndarray:
+    """The padding mask (T, T) of `size` tokens, of which the first are `real`."""
+    words = torch.arange(size) < real
+    mask = build_mask(Choice("padding"), size, size, key_mask=words[None])
+    return whole(mask, 1, 1, size, size)[0, 0].numpy()
 
 
 Pattern = tuple[
@@ -156,23 +156,12 @@ def patterns(tokens: int) -> list[Pattern]:
     for item in AXES["mask"]:
         if item.key in COMPOSITIONS or item.key in ("padding", "drawn") or item.traits:
             continue
-        config = config_of(Choice(item.key))
-        allowed = build_mask(config.mask, tokens, tokens)
-        whole = (
-            torch.ones(tokens, tokens, dtype=torch.bool)
-            if allowed is None
-            else allowed.expand(tokens, tokens)
-        )
-        needed = layers_needed(whole)
-        result.append(
-            (
-                item.name,
-                item.short.format(**dict(config.mask.params)),
-                int(whole.sum()),
-                int(needed.max()),
-                int((needed == 0).sum()),
-            )
-        )
+        mask = config_of(Choice(item.key)).mask
+        allowed = whole(build_mask(mask, tokens, tokens), tokens, tokens)
+        needed = layers_needed(allowed)
+        rule = item.short.format(**dict(mask.params))
+        counts = int(allowed.sum()), int(needed.max()), int((needed == 0).sum())
+        result.append((item.name, rule, *counts))
     return sorted(result, key=lambda pattern: pattern[2])
 
 
