@@ -610,7 +610,8 @@ def sources(effect: masks.MaskEffect, controls: Values) -> None:
 
 def question(tokens: int) -> Question:
     size = max(tokens, PADDED + 1)
-    removed = ~masks.padding(size, size - PADDED)
+    steps = masks.steps_of(Choice("padding"), ("word",) * size, size - PADDED)
+    removed = ~masks.allowed_of(steps, 0)
     rows, columns = bool(removed[-PADDED:].all()), bool(removed[:, -PADDED:].all())
     rule = (
         f"A padding mask removes {int(removed.sum())} of {size * size} cells here: the last {PADDED} columns. No "

@@ -138,13 +138,6 @@ def whole(mask: torch.Tensor | None, *shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
 
 
-def padding(size: int, real: int) -> np.ndarray:
-    """The padding mask (T, T) of `size` tokens, of which the first are `real`."""
-    words = torch.arange(size) < real
-    mask = build_mask(Choice("padding"), size, size, key_mask=words[None])
-    return whole(mask, 1, 1, size, size)[0, 0].numpy()
-
-
 Pattern = tuple[
     str, str, int, int, int
 ]  # name, rule, cells, layers until all pairs that can meet have met, never
