@@ -275,7 +275,7 @@ FIELDS = Fields(
 
 
 def base_of(axis: str) -> Choice:
-    opens = None if get("source") == "matrices" else start(axis)
+    opens = get("source") != "matrices" and start(axis)
     return complete(opens or getattr(AttentionConfig(), axis).key, AXES[axis], axis)
 
 
@@ -603,7 +603,7 @@ def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
 # The equation of each stage: symbolic, and with the live numbers of one query and one key.
 
 
-MAX_TERMS = 6
+MAX_TERMS, LEAST = 6, r"-\infty"
 BREAK = " \\\\ "  # where a long line may be broken
 
 Pick = Callable[[str], str]
@@ -718,10 +718,12 @@ def scale(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tupl
 def mask(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
     i, allowed = reading.query, bool(reading.allowed[reading.query, j])
     rule = mask_latex(config.mask)
-    symbols = rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}"
-    value = latex(reading.scores[i, j]) if allowed else r"-\infty"
-    where = rf"\quad (i = {i},\ j = {j})"
-    return symbols, pick(f"b_{{{pair(reading, j)}}}") + " = " + pick(rf"\mathbf{{{value}}}") + where
+    left, value = pick(f"b_{{{pair(reading, j)}}}"), latex(reading.scores[i, j])
+    result = pick(rf"\mathbf{{{value if allowed else LEAST}}}")
+    return (
+        rf"b_{{ij}} \leftarrow \begin{{cases}} b_{{ij}} & {rule} \\ -\infty & \text{{else}} \end{{cases}}",
+        rf"{left} = {result}\quad (i = {i},\ j = {j})",
+    )
 
 
 def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> tuple[str, str]:
@@ -750,12 +752,8 @@ def normalize(reading: Reading, config: AttentionConfig, j: int, pick: Pick) -> 
         return rule, f"{left} = " + pick(r"\mathbf{0}") + r"\quad (\text{masked})"
     if config.has("normalizer", "softmax"):
         return softmax(reading, config, j, left, value)
-    total = (
-        ""
-        if reading.sums_to_one
-        else rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
-    )
-    return rule, f"{left} = {value}{total}"
+    total = rf"{BREAK}\quad \textstyle\sum_m w_{{im}} = {latex(reading.sum)}"
+    return rule, f"{left} = {value}{'' if reading.sums_to_one else total}"
 
 
 def softmax(
@@ -764,12 +762,13 @@ def softmax(
     i, tau = reading.query, float(config.normalizer["temperature"])
     allowed = [int(m) for m in reading.allowed[i].nonzero()[0]]
     top = r"b_{ij}" if tau == 1 else r"b_{ij} / \tau"
-    below = top.replace("j", "m")
     # The keys that a sum runs over; m alone where the mask's rule is long
     rule = mask_latex(config.mask)
     short = config.mask.key != "none" and len(rule) <= 24 and re.search(r"\bj\b", rule)
     sum_over = re.sub(r"\bj\b", "m", rule) if short else "m"
-    symbols = rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over}}} e^{{{below}}}}}"
+    symbols = (
+        rf"w_{{ij}} = \frac{{e^{{{top}}}}}{{\sum_{{{sum_over}}} e^{{{top.replace('j', 'm')}}}}}"
+    )
     powers = {m: reading.scores[i, m] / tau for m in allowed}
     heaviest = sorted(allowed, key=lambda m: (m != j, -powers[m]))[:MAX_TERMS]
     terms = " + ".join(f"e^{{{latex(powers[m])}}}" for m in sorted(heaviest))
@@ -794,16 +793,13 @@ def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) 
         rf"{latex(reading.weights[i, m])}\,v_{{{latex_name(reading.keys[m], m)}}}"
         for m in sorted(order[:4])
     ]
-    more = r" + \cdots" if len(order) > 4 else ""
-    position_values = (
-        "" if reading.position_values is None else " + " + vector(reading.position_values[i])
-    )
-    symbols = r"o_i = \sum_j w_{ij}\, v_j" + (r" + p_i" if position_values else "")
+    terms += [r"\cdots"] if len(order) > 4 else []
+    middle, symbols = " + ".join(terms).replace("+ -", "- "), r"o_i = \sum_j w_{ij}\, v_j"
+    if reading.position_values is not None:
+        symbols += " + p_i"
+        middle += middle and f" + {vector(reading.position_values[i])}"
     left = pick(f"o_{{{latex_name(reading.name, i)}}}")
-    middle = (
-        " = " + (" + ".join(terms) + more).replace("+ -", "- ") + position_values if terms else ""
-    )
-    return symbols, f"{left}{middle} = {vector(reading.out[i])}"
+    return symbols, " = ".join(filter(None, (left, middle, vector(reading.out[i]))))
 
 
 # One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
@@ -884,13 +880,13 @@ def sharing(config: AttentionConfig, head: int) -> str:
 
 def score_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     raw = reading.raw[reading.query]
-    top = int(raw.argmax())
-    rest = f". The mean of its {raw.size} scores is {number(raw.mean())}."
+    top = token_name(reading.keys[raw.argmax()])
+    rest = f"The mean of its {raw.size} scores is {number(raw.mean())}."
     return [
         [reading.name, "pick"],
-        [f" has its highest score with {token_name(reading.keys[top])}, ", ""],
-        [number(raw[top]), "strong"],
-        [rest if raw.size > 1 else ". It is the only key.", ""],
+        [f" has its highest score with {top}, ", ""],
+        [number(raw.max()), "strong"],
+        [f". {rest if raw.size > 1 else 'It is the only key.'}", ""],
     ]
 
 
@@ -910,11 +906,10 @@ def scale_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) 
             [reading.name, "pick"],
             [f" still differ by {number(np.ptp(raw))}.", ""],
         ]
-    subject = " and ".join(changes)
-    verb = "change" if len(changes) > 1 else "changes"
+    subject = " and ".join(changes) + (" change" if len(changes) > 1 else " changes")
     return [
         [
-            f"{subject[0].upper()}{subject[1:]} {verb} the difference between the highest and the lowest score of ",
+            f"{subject[0].upper()}{subject[1:]} the difference between the highest and the lowest score of ",
             "",
         ],
         [reading.name, "pick"],
@@ -945,9 +940,9 @@ def mask_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -
     if not config.has("normalizer", "softmax"):
         return [*parts, [".", ""]]
     scores = reading.scores[reading.query] / float(config.normalizer["temperature"])
-    softmax = np.exp(scores - scores.max())
-    lost = float(softmax[list(whys)].sum() / softmax.sum())
-    return [*parts, [f"; without the mask they would get {number(lost)} of the weight.", ""]]
+    softmax = np.exp(scores - np.logaddexp.reduce(scores))
+    lost = number(softmax[list(whys)].sum())
+    return [*parts, [f"; without the mask they would get {lost} of the weight.", ""]]
 
 
 def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
@@ -975,13 +970,9 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
             ],
         ]
     if not reading.sums_to_one:
-        before = (
-            f"; before the mask’s factor it was {number(float(reading.normalized[0][i].sum()))}"
-        )
-        return [
-            *parts,
-            [f" Its row sums to {number(reading.sum)}{before * reading.reweighed}.", ""],
-        ]
+        before = f"; before the mask’s factor it was {number(reading.normalized[0][i].sum())}"
+        end = f" Its row sums to {number(reading.sum)}{before * reading.reweighed}."
+        return [*parts, [end, ""]]
     named = token_name(reading.keys[top])
     named = (
         named.capitalize() if reading.keys[top] in _MARKS else named
@@ -1016,8 +1007,6 @@ def normalize_fact(reading: Reading, config: AttentionConfig, whys: dict[int, st
 
 def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     i, best = reading.query, reading.best
-    size = float(np.linalg.norm(reading.out[i]))
-    share = float(reading.weights[i, best])
     lengths = np.abs(reading.weights[i]) * np.linalg.norm(reading.v, axis=1)
     most = int(lengths.argmax())
     end = (
@@ -1025,15 +1014,16 @@ def weighted_sum_fact(reading: Reading, config: AttentionConfig, whys: dict[int,
         f"{number(float(lengths[most]))}."
     )
     if reading.position_values is not None:
-        added = float(np.linalg.norm(reading.position_values[i]))
-        end = f"What {position(config)} adds to the values has length {number(added)}."
+        added = number(np.linalg.norm(reading.position_values[i]))
+        end = f"What {position(config)} adds to the values has length {added}."
     return [
         ["The output of ", ""],
         [reading.name, "pick"],
         [" has length ", ""],
-        [number(size), "strong"],
+        [number(np.linalg.norm(reading.out[i])), "strong"],
         [
-            f". The largest weight in it, {number(share)}, is that of {token_name(reading.keys[best])}. {end}",
+            f". The largest weight in it, {number(reading.weights[i, best])}, is that of "
+            f"{token_name(reading.keys[best])}. {end}",
             "",
         ],
     ]
@@ -1086,7 +1076,12 @@ def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
     if given.matrices is not None:
         imports = f"Matrices, {imports}"
         source = f"Source.of_matrices(Matrices({', '.join(source_of(part, 17) for part in given.matrices)}))"
-    code = f"""
+    names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
+    return Script(
+        (
+            Cell(
+                "A layer with seeded weights, and every step of one of its heads; the picked query is one row.",
+                f"""
 import torch
 
 {attention_import(source_of(config))}
@@ -1102,35 +1097,31 @@ allowed = torch.ones_like(scores, dtype=torch.bool) if steps.mask is None else (
     steps.mask.expand(steps.scores.shape)[0, {of_scores}])
 weights, out = steps.weights[0, head], steps.out[0, head]  # (T, S), and their sum of the values (T, D)
 print("weights of the query", weights[query].tolist(), "output", out[query].tolist())
-"""
-    draw = """
+""",
+                """
 from core.show import show_maps
 
 show_maps({"Scores": scores, "Weights": weights}, source.queries, source.keys, row=query)
-"""
-    scaling = f"""
+""",
+                "one:view",
+            ),
+            Cell(
+                "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
+                f"""
 from core.studies.one_query import measure_scaling
 
 largest = {{point.dims: point.largest for point in measure_scaling({SEED})}}
 for dims, pair in largest.items():
     print(dims, *pair)
-"""
-    names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
-    largest = np.array([point.largest for point in cached(study.measure_scaling, SEED)])
-    return Script(
-        (
-            Cell(
-                "A layer with seeded weights, and every step of one of its heads; the picked query is one row.",
-                code,
-                draw,
-                "one:view",
-            ),
-            Cell(
-                "The mean of each row's largest weight, without √D and with it, as the number of dimensions D grows.",
-                scaling,
+""",
             ),
         ),
-        {name: getattr(reading, name) for name in names} | {"list(largest.values())": largest},
+        {name: getattr(reading, name) for name in names}
+        | {
+            "list(largest.values())": np.array(
+                [point.largest for point in cached(study.measure_scaling, SEED)]
+            )
+        },
     )
 
 
@@ -1209,8 +1200,8 @@ def explore() -> None:
         st.markdown("## What it means")
         st.markdown(MEANING[values.stage])
         # The equation of the step with its numbers, in parts between which a narrow page breaks
-        colour = Ink.of(theme()).pick
-        parts = equation(reading, config, values.stage, focus_of(reading, values.focus), colour)
+        focus = focus_of(reading, values.focus)
+        parts = equation(reading, config, values.stage, focus, Ink.of(theme()).pick)
         if made is not None:
             x, (w_q, *_) = made
             result = reading.q[reading.query, 0]
@@ -1288,8 +1279,8 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
 
 def focus_of(reading: Reading, focus: tuple[str, int] | None) -> int:
     """The key in the equation: the one pressed for this row, else the one with most weight."""
-    is_there = focus is not None and focus[0] == reading.name and focus[1] < len(reading.keys)
-    return focus[1] if focus is not None and is_there else reading.best
+    is_there = focus and focus[0] == reading.name and focus[1] < len(reading.keys)
+    return focus[1] if focus and is_there else reading.best
 
 
 def sources(config: AttentionConfig) -> None:
@@ -1314,7 +1305,6 @@ def root_of_d() -> None:
         next(point for point in points if point.dims == dims) for dims in (SMALL, LARGE)
     )
     ratio = large.entropy[0] / small.entropy[0]
-    answer = 0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1
     reason = (
         f"The largest weight goes from {number(small.largest[0])} at D = {SMALL} to {number(large.largest[0])} at "
         f"D = {LARGE}. A score adds D products, so its variance grows with D: {number(small.variance[0])} and "
@@ -1330,7 +1320,7 @@ def root_of_d() -> None:
                 "they stay about the same",
                 "they become more equal",
             ),
-            answer,
+            0 if ratio < MUCH else 2 if ratio > 1 / MUCH else 1,
             (reason,) * 3,
         ),
     ):
@@ -1386,8 +1376,8 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
             log_x=True,
             domain=None if log else (0, 5),
         )
-        alt_text = f"{alt} with and without √D as D grows"
-        draw_chart(column, figure, theme=None, key=key(alt), alt=alt_text)
+        words = f"{alt} with and without √D as D grows"
+        draw_chart(column, figure, theme=None, key=key(alt), alt=words)
     fact(scaling_fact(points))
 
 
@@ -1402,12 +1392,7 @@ def sync_link() -> list[str]:
     errors = []
     for axis in AXES:
         name, now = key(f"{axis}:choice"), read_choice(axis)
-        # Links of the first version held the names of entries
-        named = {item.name: item.key for item in AXES[axis]}
-
-        def read(text: str, axis: str = axis, named: dict[str, str] = named) -> Choice:
-            return choice_from_text(named.get(text, text), axis)
-
+        read, write = partial(choice_of_link, axis), partial(choice_text, axis=axis)
         try:
             if is_new(key(axis)):
                 read(text := st.query_params[key(axis)])
@@ -1417,7 +1402,6 @@ def sync_link() -> list[str]:
                 f"{entry(axis, base_of(axis).key).name} is shown."
             )
         st.session_state[name] = now
-        write = partial(choice_text, axis=axis)
         link_value(name, base_of(axis), read, write, name=key(axis))
         if st.session_state[name] != now:
             write_choice(axis, st.session_state[name])
@@ -1428,6 +1412,11 @@ def sync_link() -> list[str]:
         lambda focus: f"{focus[0]}:{focus[1]}",
     )
     return errors
+
+
+def choice_of_link(axis: str, text: str) -> Choice:
+    names = {item.name: item.key for item in AXES[axis]}  # in links of the first version
+    return choice_from_text(names.get(text, text), axis)
 
 
 def link_errors() -> list[str]:
@@ -1444,9 +1433,10 @@ def link_errors() -> list[str]:
         not in (*FIELDS.fields, *AXES, "focus", "matrices", "predict", "root:predict", "start")
         and "matrices" not in name
     ]
-    typed = link.get("source", get("source")) in ("matrices", SOURCES["matrices"])
-    of_sentence = () if typed else ("tokens", "d_model", "heads", "query", "head")
-    return unknown + FIELDS.refused("source", "seed", "stage", *of_sentence)
+    names = ["source", "seed", "stage"]
+    if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
+        names += ["tokens", "d_model", "heads", "query", "head"]
+    return unknown + FIELDS.refused(*names)
 
 
 def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
@@ -1483,14 +1473,10 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         )
         for at in range(len(NAMES))
     ]  # over the small bars, where no bar is under them
-    layers = [
-        layer("bar", rows, encoding),
-        layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13),
-        *names,
-    ]
-    return titled_figure("Largest weight of a query, mean", layers, 190, ink) | {
-        "config": config(ink)
-    }
+    bars = layer("bar", rows, encoding)
+    texts = layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13)
+    figure = titled_figure("Largest weight of a query, mean", [bars, texts, *names], 190, ink)
+    return figure | {"config": config(ink)}
 
 
 # The question and the things to try on this page; each answer is computed.
@@ -1500,7 +1486,6 @@ def trained_question() -> Question:
     """To which word "it" attends in a head of a trained model, measured."""
     words = cached(study.trained_weights)
     options = ("animal", "street", "tired")
-    best = max(options, key=words.__getitem__)
     given = ", ".join(f"{number(words[word])} to {word}" for word in options)
     reason = (
         f"In that head, “it” gives {given}. Training made the matrices so; those above are random."
@@ -1509,7 +1494,7 @@ def trained_question() -> Question:
         f"“{MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
         "word gets the largest weight from “it”?",
         options,
-        options.index(best),
+        options.index(max(options, key=words.__getitem__)),
         (reason,) * len(options),
     )
 
