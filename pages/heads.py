@@ -395,9 +395,15 @@ CELL = 28  # pixels, which two digits fill at the smallest size
 
 
 def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
-    pin = read_linked("heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens)
     drawn = multiples(
-        tiles, values.tokens, key=f"heads:{name}", link="heads:maps", pin=pin, **options
+        tiles,
+        values.tokens,
+        key=f"heads:{name}",
+        link="heads:maps",
+        pin=read_linked(
+            "heads", "heads:pin", (len(values.tokens), len(values.tokens)), values.tokens
+        ),
+        **options,
     )
     return write_linked("heads", "heads:pin", drawn)
 
@@ -408,7 +414,6 @@ def draw_split(
     """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
     large = many.weights[list(chosen)]
     cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
-    names = [f"Head {head}" for head in chosen]
     left, right = st.columns([0.62, 0.38], gap="medium", vertical_alignment="center")
     dimmed = (0, len(values.tokens) - 1) if values.dim else ()
     pin = draw(
@@ -427,7 +432,7 @@ def draw_split(
         rows = np.concatenate([one.weights[:, row], large[:, row]])
         multiples(
             [Tile(f"What “{values.tokens[row]}” attends to", "", rows, marker=-1)],
-            ["One head", *names],
+            ["One head", *[f"Head {head}" for head in chosen]],
             values.tokens,
             key="heads:row",
             query=0,
@@ -457,8 +462,14 @@ def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: TextCel
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
     left, right = st.columns([1, 3], gap="small")
     with left:
-        single = Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)  # no head of many
-        draw([single], values, "one", reads="query → key", legend=False, **options)
+        draw(
+            [Tile("One head", "", one.weights[0], marker=len(MARKS) - 1)],
+            values,
+            "one",
+            reads="query → key",
+            legend=False,
+            **options,
+        )
     with right:
         draw(head_tiles(many, range(many.heads)), values, "many", **options)
     if is_real(values):
@@ -494,17 +505,26 @@ def note(
         imports, read = "from core.pretrained import load_minilm\n", "read_qkv"
         made = f"load_minilm(), {source_of(text)}, {layer}"
         about = "The queries, keys and values of one layer of MiniLM."
-    qkv = f"""
+    cells = (
+        Cell(
+            about,
+            f"""
 {imports}from core.studies.heads import {read}
 
 qkv = {read}({made})
-"""
-    draw_maps = f"""
+""",
+        ),
+        Cell(
+            words,
+            code,
+            f"""
 from core.show import show_maps
 
 show_maps({maps}, qkv.tokens, qkv.tokens)
-"""
-    cells = Cell(about, qkv), Cell(words, code, draw_maps, f"heads:{drawn}")
+""",
+            f"heads:{drawn}",
+        ),
+    )
     add_script(lambda: Script(cells, results))
 
 
@@ -613,17 +633,20 @@ print("heads that differ most", chosen, "largest weight of each", many.max((1, 2
         f"{many.heads} heads divide the {values.d_model} columns of the first three into {many.heads} groups of "
         f"{values.d_model // many.heads}."
     )
-    question = Question(
-        f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
-        ("one head", "both the same", f"{many.heads} heads"),
-        1 + int(np.sign(counts[1] - counts[0])),
-        (
-            f"{same} One head is wider, not larger.",
-            same,
-            f"{same} More heads give more maps, not more parameters.",
-        ),
+    yield (
+        Question(
+            f"The layer is used with one head, or with {many.heads} heads. Which has more parameters?",
+            ("one head", "both the same", f"{many.heads} heads"),
+            1 + int(np.sign(counts[1] - counts[0])),
+            (
+                f"{same} One head is wider, not larger.",
+                same,
+                f"{same} More heads give more maps, not more parameters.",
+            ),
+        )
+        if many.heads > 1
+        else None
     )
-    yield question if many.heads > 1 else None
     equation(
         r"A_h = \mathrm{softmax}\!\left(\frac{Q_h K_h^\top}{\sqrt{D}}\right),\quad D = C / H",
         f"= {values.d_model} / {values.heads} = {values.d_model // values.heads}",
@@ -673,13 +696,13 @@ def differences(values: Values, many: heads.Split) -> None:
     with left:
         st.html(overlap_square(analysis.overlap(many.weights), theme()))
     with right:
-        counts = {1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set())
-        splits = [
-            of_layer(values, heads.split, n) for n in sorted(counts) if values.d_model % n == 0
-        ]
+        counts = sorted({1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set()))
         table(
             ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
-            split_rows(splits, values.d_model),
+            split_rows(
+                [of_layer(values, heads.split, n) for n in counts if values.d_model % n == 0],
+                values.d_model,
+            ),
             markers=False,
             caption="The same layer as one head and as several",
         )
@@ -762,7 +785,7 @@ for name, cache in caches.items():
         f"For {values.length // 2:,} tokens the cache of multi-head attention has {byte_size(half)}, for "
         f"{values.length:,} tokens {byte_size(full)}: every token adds a key and a value to each head."
     )
-    question = Question(
+    yield Question(
         "The text becomes twice as long. How does the cache of each projection grow?",
         ("it keeps its size", "to twice its size", "to four times its size"),
         round(math.log2(full / half)),
@@ -772,7 +795,6 @@ for name, cache in caches.items():
             f"{sizes} The number of scores becomes four times as large, but scores are not stored.",
         ),
     )
-    yield question
     equation(
         r"2HD,\quad 2GD,\quad 2D,\quad R + R_\mathrm{rope}",
         f"= {',   '.join(f'{each.config.sizes.cache:,}' for each in caches)} numbers for each token",
@@ -866,13 +888,12 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
         f"A row of the first map has the sum 1, and a row of the second λ = {number(two.weight)} after the "
         f"multiplication. Their difference has the sum {number(total)}."
     )
-    question = Question(
+    yield Question(
         "The weights of a softmax have the sum 1 in each row. What is the sum of a row of A₁ − λA₂?",
         ("0", "1 − λ", "1"),
         min(range(3), key=lambda index: abs(options[index] - total)),
         (f"{sums} It would be 0 only with λ = 1.", sums, f"{sums} It would be 1 only with λ = 0."),
     )
-    yield question
     cell = pin or cell
     first, second, result = (number(map_[cell]) for map_ in (two.first, two.second, two.difference))
     equation(

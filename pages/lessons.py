@@ -70,10 +70,9 @@ def draw_hidden() -> None:
     link_value(
         key("hide"), [], lambda names: list(filter(None, names.split(",")))[:MAX_HIDE], ",".join
     )
-    chosen = st.session_state.get(key("hide"), [])
     st.multiselect(
         "Controls to hide",
-        list(dict.fromkeys([*(labels or {}), *chosen])),
+        list(dict.fromkeys([*(labels or {}), *st.session_state.get(key("hide"), [])])),
         key=key("hide"),
         **KEEP,
         format_func=lambda name: (labels or {}).get(name, name),
@@ -200,8 +199,9 @@ def uploaded(label: str, types: Sequence[str], name: str, help: str) -> str:
 
 def uploaded_lesson(label: str, name: str) -> Lesson | None:
     """A field for the file of a lesson; the lesson, or a sentence where the file holds none."""
-    help = "A lesson may be handed out as a small JSON file instead of a link."
-    text = uploaded(label, ["json"], name, help)
+    text = uploaded(
+        label, ["json"], name, "A lesson may be handed out as a small JSON file instead of a link."
+    )
     try:
         return from_json(text[: MAX_FILE + 1]) if text else None
     except LessonError as error:
@@ -427,16 +427,19 @@ def by_question(handed: Sequence[Handed]) -> list[list[str]]:
 
 
 def class_csv(handed: Sequence[Handed]) -> bytes:
-    rows = [
+    return csv_file(
+        ("name", "lesson", "date", "question", "right", "tries", "wrong options"),
         [
-            *(code.name, lesson.title, code.day, at, int(one.right), one.tries),
-            "; ".join(wrong_options(question, one)),
-        ]
-        for code, lesson in handed
-        for at, (question, one) in enumerate(zip(lesson.questions, code.results, strict=True), 1)
-    ]
-    head = ("name", "lesson", "date", "question", "right", "tries", "wrong options")
-    return csv_file(head, rows)
+            [
+                *(code.name, lesson.title, code.day, at, int(one.right), one.tries),
+                "; ".join(wrong_options(question, one)),
+            ]
+            for code, lesson in handed
+            for at, (question, one) in enumerate(
+                zip(lesson.questions, code.results, strict=True), 1
+            )
+        ],
+    )
 
 
 def known_lessons() -> dict[str, Lesson]:

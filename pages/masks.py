@@ -508,11 +508,18 @@ def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
     keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]
     heading, size = f"Query {query}: {effect.names[query]}", len(effect.names)
-    rows = [
-        ["here, F.scaled_dot_product_attention: True = may attend", *(str(bool(c)) for c in row)],
-        ["nn.MultiheadAttention: True = ignore", *(str(not c) for c in row)],
-    ]
-    table([heading, *effect.names[keys]], rows, caption=heading, markers=False)
+    table(
+        [heading, *effect.names[keys]],
+        [
+            [
+                "here, F.scaled_dot_product_attention: True = may attend",
+                *(str(bool(c)) for c in row),
+            ],
+            ["nn.MultiheadAttention: True = ignore", *(str(not c) for c in row)],
+        ],
+        caption=heading,
+        markers=False,
+    )
     st.code(
         f"# allowed: bool ({size}, {size}), True = may attend, as on this page\n"
         "attn_mask = ~allowed  # the line that converts: True = ignore\n"
@@ -532,15 +539,23 @@ def stack(effect: masks.MaskEffect) -> None:
     left, right = st.columns([1, 1.2], gap="medium") if most > 1 else (None, st.container())
     if left is not None:  # a map in which every cell is 1 would show the mask again
         with left:
-            tile = Tile(
-                "Layers needed",
-                "until information from the key reaches the query",
-                effect.needed,
-                effect.needed > 0,
-                span=(0.0, float(most)),
-            )
             text = stack_fact(effect.needed)
-            linked("stack", "reach", [tile], effect.names, text, noun="layers")
+            linked(
+                "stack",
+                "reach",
+                [
+                    Tile(
+                        "Layers needed",
+                        "until information from the key reaches the query",
+                        effect.needed,
+                        effect.needed > 0,
+                        span=(0.0, float(most)),
+                    )
+                ],
+                effect.names,
+                text,
+                noun="layers",
+            )
             caption(
                 "Each layer has this mask, and the residual connection passes on what it received. Hatched: never.",
                 width=PROSE,

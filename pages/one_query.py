@@ -1367,17 +1367,21 @@ def curves(points: tuple[study.Scaling, ...]) -> None:
             )
             for at, name in enumerate(NAMES)
         ]
-        figure = line_chart(
-            f"{alt} {unit}",
-            "head size D",
-            [*pairs, *bound],
-            ink,
-            log=log,
-            log_x=True,
-            domain=None if log else (0, 5),
+        draw_chart(
+            column,
+            line_chart(
+                f"{alt} {unit}",
+                "head size D",
+                [*pairs, *bound],
+                ink,
+                log=log,
+                log_x=True,
+                domain=None if log else (0, 5),
+            ),
+            theme=None,
+            key=key(alt),
+            alt=f"{alt} with and without √D as D grows",
         )
-        words = f"{alt} with and without √D as D grows"
-        draw_chart(column, figure, theme=None, key=key(alt), alt=words)
     fact(scaling_fact(points))
 
 
@@ -1426,17 +1430,16 @@ def link_errors() -> list[str]:
         for name, text in st.query_params.items()
         if name.startswith("one:")
     }
-    unknown = [
+    names = ["source", "seed", "stage"]
+    if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
+        names += ["tokens", "d_model", "heads", "query", "head"]
+    return [
         f"The link says {plain(name[:40])} = {plain(text[:40])}; this page has no such setting."
         for name, text in sorted(link.items())
         if name
         not in (*FIELDS.fields, *AXES, "focus", "matrices", "predict", "root:predict", "start")
         and "matrices" not in name
-    ]
-    names = ["source", "seed", "stage"]
-    if link.get("source", get("source")) not in ("matrices", SOURCES["matrices"]):
-        names += ["tokens", "d_model", "heads", "query", "head"]
-    return unknown + FIELDS.refused(*names)
+    ] + FIELDS.refused(*names)
 
 
 def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
@@ -1463,19 +1466,32 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         "xOffset": {"field": "series", "sort": NAMES},
         **colour,
     }
-    names = [
-        layer(
-            "text",
-            rows[at : at + 1],
-            {"text": {"field": "series"}, "x": {"value": 4}, "y": {"value": 8 + 18 * at}, **colour},
-            align="left",
-            fontSize=13,
-        )
-        for at in range(len(NAMES))
-    ]  # over the small bars, where no bar is under them
     bars = layer("bar", rows, encoding)
     texts = layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13)
-    figure = titled_figure("Largest weight of a query, mean", [bars, texts, *names], 190, ink)
+    figure = titled_figure(
+        "Largest weight of a query, mean",
+        [
+            bars,
+            texts,
+            *[
+                layer(
+                    "text",
+                    rows[at : at + 1],
+                    {
+                        "text": {"field": "series"},
+                        "x": {"value": 4},
+                        "y": {"value": 8 + 18 * at},
+                        **colour,
+                    },
+                    align="left",
+                    fontSize=13,
+                )
+                for at in range(len(NAMES))
+            ],
+        ],
+        190,
+        ink,
+    )
     return figure | {"config": config(ink)}
 
 
@@ -1487,15 +1503,15 @@ def trained_question() -> Question:
     words = cached(study.trained_weights)
     options = ("animal", "street", "tired")
     given = ", ".join(f"{number(words[word])} to {word}" for word in options)
-    reason = (
-        f"In that head, “it” gives {given}. Training made the matrices so; those above are random."
-    )
     return Question(
         f"“{MINILM_TEXT}” In a trained model (MiniLM, layer {study.TRAINED_LAYER}, head {study.TRAINED_HEAD}), which "
         "word gets the largest weight from “it”?",
         options,
         options.index(max(options, key=words.__getitem__)),
-        (reason,) * len(options),
+        (
+            f"In that head, “it” gives {given}. Training made the matrices so; those above are random.",
+        )
+        * len(options),
     )
 
 

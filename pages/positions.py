@@ -238,16 +238,28 @@ def names(count: int) -> list[str]:
 
 def maps(name: str, tiles: Sequence[Tile], rows: Sequence[str], columns: Any, **of: Any) -> None:
     """Draw maps with one pinned cell, which is in the link."""
-    pin = read_linked("positions", "positions:cell", tiles[0].weights.shape, name)  # type: ignore[arg-type]
-    drawn = multiples(tiles, rows, columns, key=f"positions:{name}", pin=pin, **of)
+    drawn = multiples(
+        tiles,
+        rows,
+        columns,
+        key=f"positions:{name}",
+        pin=read_linked("positions", "positions:cell", tiles[0].weights.shape, name),  # type: ignore[arg-type]
+        **of,
+    )
     write_linked("positions", "positions:cell", drawn)
 
 
 def chart(
     name: str, alt: str, heading: str, x: str, curves: Sequence[Curve], **options: Any
 ) -> None:
-    spec = line_chart(heading, x, curves, ink(), **options)
-    draw_chart(st, spec, theme=None, key=f"positions:{name}", alt=alt, width="stretch")
+    draw_chart(
+        st,
+        line_chart(heading, x, curves, ink(), **options),
+        theme=None,
+        key=f"positions:{name}",
+        alt=alt,
+        width="stretch",
+    )
 
 
 def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
@@ -255,10 +267,12 @@ def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
     code = source_of(values.config)
     words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
     layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
-    about = "The page's layer: a position encoding, and weights from a seed."
     add_script(
         lambda: Script(
-            (Cell(about, layer), *cells),
+            (
+                Cell("The page's layer: a position encoding, and weights from a seed.", layer),
+                *cells,
+            ),
             {name: np.asarray(value) for name, value in results.items()},
         )
     )
@@ -269,8 +283,12 @@ def called(
 ) -> Cell:
     """A study and its call with the page's values; `more` are further imports."""
     imported = call.partition(" = ")[2].partition("(")[0]
-    code = f"from core.studies.positions import {imported}{more}\n\n{call}\n{after}"
-    return Cell(text, code, draw, picture and f"positions:{picture}")
+    return Cell(
+        text,
+        f"from core.studies.positions import {imported}{more}\n\n{call}\n{after}",
+        draw,
+        picture and f"positions:{picture}",
+    )
 
 
 SHOW_MAPS = """
@@ -319,10 +337,14 @@ def table_of(values: Values, picture: str, draw: str) -> tuple[np.ndarray, np.nd
 
 
 def encoding(values: Values) -> Equation:
-    draw = SHOW_MAPS.format(
-        '{"What is added": table}', *(f"[str(i) for i in range(table.shape[{n}])]" for n in (0, 1))
+    table, similarity = table_of(
+        values,
+        "table",
+        SHOW_MAPS.format(
+            '{"What is added": table}',
+            *(f"[str(i) for i in range(table.shape[{n}])]" for n in (0, 1)),
+        ),
     )
-    table, similarity = table_of(values, "table", draw)
     positions, dims = table.shape
     maps(
         "table",
@@ -416,13 +438,15 @@ print("error as a share of the length: closed form, fit, fit on held-out positio
         height=280,
         reads="dimension of P(i + k) (row) · of P(i) (column)",
     )
-    lines = ("closed form", "fit", "fit, held out", "P(i) itself")
     chart(
         "misses",
         "Residual of the linear map against the shift",
         "Error of the map, as a share of the length",
         "shift k",
-        [Curve(name, [(row[0], row[n]) for row in linear.rows]) for n, name in enumerate(lines, 1)],
+        [
+            Curve(name, [(row[0], row[n]) for row in linear.rows])
+            for n, name in enumerate(("closed form", "fit", "fit, held out", "P(i) itself"), 1)
+        ],
         log=True,
         rule=k,
     )
@@ -449,7 +473,6 @@ def changes_of(values: Values, picture: str, draw: str) -> np.ndarray:
     """What the encoding changes each score by, (H, T, T), noted as Python with what draws the picture."""
     changes = cached(study.score_changes, values.config, values.seed, values.places)
     first = 1 - values.places
-    means = [study.by_distance(change, first)[:, 0] for change in changes]
     note(
         values,
         called(
@@ -462,17 +485,23 @@ print("mean change in each head", [each[0] for each in by_distance], "of the far
             picture,
             ", by_distance",
         ),
-        results={"changes": changes, "by_distance": np.stack(means)},
+        results={
+            "changes": changes,
+            "by_distance": np.stack([study.by_distance(change, first)[:, 0] for change in changes]),
+        },
     )
     return changes
 
 
 def bias_encoding(values: Values) -> Equation:
-    draw = SHOW_MAPS.format(
-        '{f"Head {head}": change for head, change in enumerate(changes[:4])}',
-        *["[str(i) for i in range(changes.shape[1])]"] * 2,
+    changes = changes_of(
+        values,
+        "bias",
+        SHOW_MAPS.format(
+            '{f"Head {head}": change for head, change in enumerate(changes[:4])}',
+            *["[str(i) for i in range(changes.shape[1])]"] * 2,
+        ),
     )
-    changes = changes_of(values, "bias", draw)
     row = min(BACK, values.places - 1)
     span = float(np.abs(changes[:MAX_HEADS]).max()) or 1.0
     maps(
@@ -504,18 +533,26 @@ def bias_encoding(values: Values) -> Equation:
 
 
 def bias_distance(values: Values) -> Equation:
-    draw = CHART.format(
-        '[{"head": head, "distance": distance, "mean": mean} for head, row in enumerate(by_distance)\n'
-        "                        for distance, mean in zip(distances, row)]",
-        ', color="head:N"',
+    changes = changes_of(
+        values,
+        "cost",
+        CHART.format(
+            '[{"head": head, "distance": distance, "mean": mean} for head, row in enumerate(by_distance)\n'
+            "                        for distance, mean in zip(distances, row)]",
+            ', color="head:N"',
+        ),
     )
-    changes = changes_of(values, "cost", draw)
     last, curves, widest = values.places - 1, [], 0.0
     for h, change in enumerate(changes[:MAX_HEADS]):
         mean, low, high = study.by_distance(change, -last).T
         widest = max(widest, float((high - low).max()))
-        points = list(zip(range(-last, last + 1), mean.tolist(), strict=True))
-        curves.append(Curve(f"head {h}", points, np.stack([low, high], 1).tolist()))
+        curves.append(
+            Curve(
+                f"head {h}",
+                list(zip(range(-last, last + 1), mean.tolist(), strict=True)),
+                np.stack([low, high], 1).tolist(),
+            )
+        )
     row = min(BACK, last)
     near, far = (np.diagonal(changes[0], -back).mean() for back in (1, row))
     chart(
@@ -805,14 +842,17 @@ def rotations_of(
 
 def rotation_encoding(values: Values) -> Equation:
     config = values.config
-    draw = """
+    pairs, similarity = rotations_of(
+        values,
+        "dials",
+        """
 import altair as alt
 import pandas as pd
 
 pairs = pd.DataFrame({"pair": range(len(wavelengths)), "wavelength": wavelengths})
 alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.Scale(type="log")))
-"""
-    pairs, similarity = rotations_of(values, "dials", draw)
+""",
+    )
     examples, unscaled = sample_pairs(pairs), study.unscaled(config)
     before: Sequence[measure.Pair] = (
         measure.rotation_pairs(cached(study.rotations_of, unscaled, values.seed, values.places))
@@ -948,8 +988,12 @@ def explore() -> None:
     with picture:
         parts = show(values)
     if values.tokens:
-        few = values.tokens[:GUIDE_TOKENS]
-        predict("positions", question(cached(study.shift_changes, GUIDE_CONFIG, few, values.seed)))
+        predict(
+            "positions",
+            question(
+                cached(study.shift_changes, GUIDE_CONFIG, values.tokens[:GUIDE_TOKENS], values.seed)
+            ),
+        )
     try_this(
         "positions",
         (
@@ -1003,8 +1047,8 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
     count = FIELDS.read("places", idea="encoding").places
     table = cached(study.table_of, values.config, values.seed, count)
     pairs = measure.sinusoid_pairs(table)
-    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count] or pairs[:1]
-    drawn = sample_pairs(moving, HANDS)[:most]
+    moving = [pair for pair in pairs if pair.wavelength <= SLOWEST * count]
+    drawn = sample_pairs(moving or pairs[:1], HANDS)[:most]
     dials(
         drawn,
         count,

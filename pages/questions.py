@@ -249,22 +249,17 @@ ANSWERS = {
 def script(answer: Answer) -> Script:
     assert answer.study is not None
     name = answer.study.__name__
-    code = f"""
+    return Script(
+        (
+            Cell(
+                answer.question,
+                f"""
 from core.studies.questions import {name}
 
 rows = {name}()
 for row in rows:
     print(row)
-"""
-    rows = [
-        [value for value in row.values() if not isinstance(value, str)]
-        for row in cached(answer.study)
-    ]
-    return Script(
-        (
-            Cell(
-                answer.question,
-                code,
+""",
                 """
 import pandas as pd
 
@@ -275,7 +270,10 @@ pd.DataFrame(rows)
         ),
         {
             "[[value for value in row.values() if not isinstance(value, str)] for row in rows]": np.array(
-                rows
+                [
+                    [value for value in row.values() if not isinstance(value, str)]
+                    for row in cached(answer.study)
+                ]
             )
         },
     )

@@ -250,14 +250,27 @@ def script(
 ) -> Script:
     """`typed` are the query, the keys and the values."""
     layer, head = data["layer"], data["head"]
-    translator = f"""
+    return Script(
+        (
+            Cell(
+                "The translator's weights: one head of its cross-attention, a row for each output word.",
+                f"""
 from core.pretrained import load_lab_model, read
 
 trace = read(load_lab_model({data["model"]!r}), {" ".join(item["source"])!r}).trace.of("cross")
 weights = trace.head({layer}, {head})  # (T, S)
 print("mean of the largest weight of each output word:", weights.max(-1).mean())
-"""
-    dictionary = f"""
+""",
+                f"""
+from core.show import show
+
+show(trace, layer={layer}, head={head})
+""",
+                "start:translation",
+            ),
+            Cell(
+                "One query looks up three keys: the soft look-up of a dictionary.",
+                f"""
 import torch
 
 from core.attention import attend
@@ -267,21 +280,8 @@ k = torch.tensor([[{source_of(typed[1])}]])  # (B, H, S, D)
 v = torch.tensor({source_of(typed[2])}).reshape(1, 1, -1, 1)
 steps = attend(q, k, v)  # softmax(q · k / √D) · v
 print("weights", steps.weights.flatten().tolist(), "output", float(steps.out))
-"""
-    draw = f"""
-from core.show import show
-
-show(trace, layer={layer}, head={head})
-"""
-    return Script(
-        (
-            Cell(
-                "The translator's weights: one head of its cross-attention, a row for each output word.",
-                translator,
-                draw,
-                "start:translation",
+""",
             ),
-            Cell("One query looks up three keys: the soft look-up of a dictionary.", dictionary),
         ),
         {
             "weights.round(4)": np.array(item["weights"]),
@@ -360,36 +360,40 @@ def dictionary(data: Mapping[str, Any], item: Mapping[str, Any]) -> None:
     )
     left, right = st.columns([0.42, 0.58], gap="large")
     with left, st.container(gap="small"):
-        rows = [["q1", "q2"], *([f"k{name}1", f"k{name}2", f"v{name}"] for name in NAMES)]
         query, *pairs = (
-            tuple(FIELDS.draw(*row, into=st.grid(3, min_column_width=90)).values()) for row in rows
+            tuple(FIELDS.draw(*row, into=st.grid(3, min_column_width=90)).values())
+            for row in [["q1", "q2"], *([f"k{name}1", f"k{name}2", f"v{name}"] for name in NAMES)]
         )
     with right, picture(PAGE):
         keys, values = tuple(pair[:2] for pair in pairs), tuple(pair[2] for pair in pairs)
         result = start.look_up(query, keys, values)
         add_script(partial(script, data, item, (query, keys, values), result))
-        table = [
-            (
-                f"{name} {vector_text(vector)}",
-                number(product),
-                number(score),
-                weight,
-                typed(value),
-                at == result.equal,
+        st.html(
+            lookup_table(
+                [
+                    (
+                        f"{name} {vector_text(vector)}",
+                        number(product),
+                        number(score),
+                        weight,
+                        typed(value),
+                        at == result.equal,
+                    )
+                    for at, (name, vector, product, score, weight, value) in enumerate(
+                        zip(
+                            NAMES,
+                            keys,
+                            result.products,
+                            result.scores,
+                            result.weights,
+                            values,
+                            strict=True,
+                        )
+                    )
+                ],
+                theme(),
             )
-            for at, (name, vector, product, score, weight, value) in enumerate(
-                zip(
-                    NAMES,
-                    keys,
-                    result.products,
-                    result.scores,
-                    result.weights,
-                    values,
-                    strict=True,
-                )
-            )
-        ]
-        st.html(lookup_table(table, theme()))
+        )
         query_text, equal = vector_text(query), result.equal
         st.markdown(
             f"**Hard look-up: nothing.** No key is equal to {query_text}."
@@ -515,8 +519,10 @@ def _doors() -> None:
         except ConfigError as error:
             mechanisms.error(plain(str(error)))
         else:
-            texts = ("score=scaled_dot", to_text(typed, sizes=False))
-            st.switch_page(step_of("compare").page(), query_params={"m": texts})
+            st.switch_page(
+                step_of("compare").page(),
+                query_params={"m": ("score=scaled_dot", to_text(typed, sizes=False))},
+            )
     with lessons:
         st.markdown("**I teach.**")
         paragraph("Put your text and questions round a page. Seven lessons are ready.")

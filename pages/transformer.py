@@ -279,26 +279,6 @@ run = open_run({path_code(controls.folder)})  # core.training.train(run.config()
 config = run.config()
 controls = Controls(config.model, config.task, step={controls.step}, folder=run.path)
 """
-    read = f"""
-trace = measured.trace.of({kind!r})
-print(measured.predicted)
-"""
-    draw = f"""
-from core.show import show
-
-show(trace, layer={layer}, head={head})
-"""
-    results = {
-        f"trace.map({index}).weights": item.weights
-        for index, item in enumerate(result.trace.of(kind).maps)
-    } | {
-        "tree.parameters": np.array(result.tree.parameters),
-        "tree.flops": np.array(result.tree.flops),
-        "measured.loss": np.array(result.loss),
-        "[share for _, share in measured.predicted]": np.array(
-            [share for _, share in result.predicted]
-        ),
-    }
     return Script(
         (
             Cell(
@@ -321,12 +301,30 @@ for part in tree.children:
             ),
             Cell(
                 "The attention of every layer and head on the first example, and what the model predicts there.",
-                read,
-                draw,
+                f"""
+trace = measured.trace.of({kind!r})
+print(measured.predicted)
+""",
+                f"""
+from core.show import show
+
+show(trace, layer={layer}, head={head})
+""",
                 f"transformer:grid:{kind}",
             ),
         ),
-        results,
+        {
+            f"trace.map({index}).weights": item.weights
+            for index, item in enumerate(result.trace.of(kind).maps)
+        }
+        | {
+            "tree.parameters": np.array(result.tree.parameters),
+            "tree.flops": np.array(result.tree.flops),
+            "measured.loss": np.array(result.loss),
+            "[share for _, share in measured.predicted]": np.array(
+                [share for _, share in result.predicted]
+            ),
+        },
     )
 
 
@@ -568,8 +566,11 @@ def outline(controls: Controls) -> Part | None:
     period = len(config.pattern)
     if not controls.seeded or config.layers <= period or remembered(measurements, controls):
         return None
-    shallow = shared(measurements, replace(controls, config=replace(config, layers=period)))
-    return with_layers(shallow.tree, config.layers, config.layer_names)
+    return with_layers(
+        shared(measurements, replace(controls, config=replace(config, layers=period))).tree,
+        config.layers,
+        config.layer_names,
+    )
 
 
 def _diagram(tree: Part, result: Measurements | None, controls: Controls) -> None:
@@ -663,12 +664,14 @@ def _two_charts(series: dict[str, tuple[Sequence[float], Sequence[float]]], key:
     ink, last = Ink.of(theme()), max(len(pair[0]) for pair in series.values()) - 1
     for i, (column, heading) in enumerate(zip(st.columns(2, gap="large"), headings, strict=True)):
         curves = [Curve(name, list(enumerate(pair[i]))) for name, pair in series.items()]
-        chart = step_chart(curves, ink=ink, last_x=last, unit="layer", height=180)
         column.markdown(
             f"{explain_markdown(f'**{heading}**')} {legend(curves, ink)}", unsafe_allow_html=True
         )
         draw_chart(
-            column, chart, key=f"transformer:{key}:{i}", alt=f"{heading}, post-norm and pre-norm"
+            column,
+            step_chart(curves, ink=ink, last_x=last, unit="layer", height=180),
+            key=f"transformer:{key}:{i}",
+            alt=f"{heading}, post-norm and pre-norm",
         )
 
 

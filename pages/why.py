@@ -170,6 +170,7 @@ def controls(live_pair: Pair | None) -> Controls:
 
 
 def _start(values: Controls) -> None:
+
     configs = [
         (
             values.config(model),
@@ -265,9 +266,12 @@ def load_comparison(pair: Pair | None) -> Comparison:
         PairedRun(run, one.model.name().capitalize(), run.status(), [Record(0), *records][-1])
         for one, (run, records) in zip(learned, runs, strict=True)
     )
-    named = {one.model: each for one, each in zip(learned, runs, strict=True)}
-    setting = Controls.of(pair[1].config())
-    return Comparison(setting, learned, sentence(named), parts=tuple(parts))
+    return Comparison(
+        Controls.of(pair[1].config()),
+        learned,
+        sentence({one.model: each for one, each in zip(learned, runs, strict=True)}),
+        parts=tuple(parts),
+    )
 
 
 # What the page computes as Python.
@@ -290,7 +294,21 @@ runs = [open_run(path) for path in [{", ".join(path_code(part.run.path) for part
 learned = [TrainedModel.of(run.config(), run.records()) for run in runs]
 sentence = read_sentence({{one.model: (run, run.records()) for one, run in zip(learned, runs)}})
 """
-    code = f"""
+    results = {
+        "exact.to_numpy()": np.array(
+            [
+                [
+                    stats.mean
+                    for stats in by_length(data.learned, model, "sequence_accuracy").values()
+                ]
+                for model in models(data.learned)
+            ]
+        )
+    }
+    cells = [
+        Cell(
+            "Exact match in percent by the words in the source: the mean over the seeds of each model.",
+            f"""
 import pandas as pd
 {source}
 rows = pd.DataFrame([
@@ -299,27 +317,12 @@ rows = pd.DataFrame([
     for words, stats in by_length(learned, model, "sequence_accuracy").items()])
 exact = rows.pivot_table(index="model", columns="words", values="exact", sort=False)
 print(exact.round(1))
-"""
-    chart = """
+""",
+            """
 import altair as alt
 
 alt.Chart(rows).mark_line(point=True).encode(x=alt.X("words", sort=None), y="exact", color="model")
-"""
-    draw_map = """
-from core.show import show_maps
-
-show_maps({f"Step {step}": weights}, target, source)
-"""
-    exact = [
-        by_length(data.learned, model, "sequence_accuracy").values()
-        for model in models(data.learned)
-    ]
-    results = {"exact.to_numpy()": np.array([[stats.mean for stats in each] for each in exact])}
-    cells = [
-        Cell(
-            "Exact match in percent by the words in the source: the mean over the seeds of each model.",
-            code,
-            chart,
+""",
             "why:sequence_accuracy",
         )
     ]
@@ -332,7 +335,11 @@ show_maps({f"Step {step}": weights}, target, source)
 step, weights = sentence.frames[-1]  # (T, S)
 source, target = sentence.source, [*sentence.target, "<eos>"]
 """,
-                draw_map,
+                """
+from core.show import show_maps
+
+show_maps({f"Step {step}": weights}, target, source)
+""",
                 f"why:map:{data.name}",
             )
         )
@@ -512,10 +519,6 @@ def equations(
         return "".join(sign for sign in word if sign.isalnum() or sign == ";")
 
     last, outputs = len(sentence.source) - 1, len(sentence.target)
-    without = (
-        rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
-        rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
-    )
     top = np.argsort(-weights[row])[:3]
     terms = [
         rf"{latex(weights[row, key])}\, h_{{{key}}}^{{\text{{{safe(sentence.source[key])}}}}}"
@@ -526,26 +529,31 @@ def equations(
     word = safe((*sentence.target, "end")[row])
     context = rf"c_{{{row}}}^{{\text{{{word}}}}} &= \sum_i \alpha_{{{row},i}}\, h_i"
     summed = r" \\ &\quad + ".join(terms)  # one a line: the column is narrow
-    return without, rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
+    return (
+        rf"c_0 = c_1 = \dots = c_{{{outputs}}} = [\overrightarrow{{h}}_{{{last}}};\, \overleftarrow{{h}}_0] "
+        rf"\in \mathbb{{R}}^{{{setting.d_model}}}"
+    ), rf"\begin{{aligned}} {context} \\ &= {summed} \end{{aligned}}"
 
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
     """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
     source, target = sentence.source, sentence.target
-    rows = [
-        ("source", html.escape(" ".join(source)), ""),
-        ("target", html.escape(" ".join(target)), ""),
-        *(
-            (
-                labels[model],
-                marked(Prediction(source, target, output), " ", pick),
-                f"{sum(wrong_tokens(target, output)) + missing(target, output)}",
-            )
-            for model, output in sentence.outputs.items()
-        ),
-    ]
     return html_table(
-        ("", "sentence", "wrong or missing"), rows, line, ("white-space:nowrap", "", RIGHT)
+        ("", "sentence", "wrong or missing"),
+        [
+            ("source", html.escape(" ".join(source)), ""),
+            ("target", html.escape(" ".join(target)), ""),
+            *(
+                (
+                    labels[model],
+                    marked(Prediction(source, target, output), " ", pick),
+                    f"{sum(wrong_tokens(target, output)) + missing(target, output)}",
+                )
+                for model, output in sentence.outputs.items()
+            ),
+        ],
+        line,
+        ("white-space:nowrap", "", RIGHT),
     )
 
 
@@ -553,11 +561,15 @@ def numbers(learned: Sequence[TrainedModel], lengths: Sequence[str]) -> list[lis
     rows = []
     for model, label in names(learned).items():
         scores = [by_length(learned, model, metric) for metric in METRICS]
-        cells = (
-            " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
-            for length in lengths
+        rows.append(
+            [
+                label,
+                *(
+                    " / ".join(stats_text(each[length]) for each in scores if length in each) or "–"
+                    for length in lengths
+                ),
+            ]
         )
-        rows.append([label, *cells])
     return rows
 
 
@@ -612,8 +624,12 @@ def _results(shown: bool, live: Comparison) -> None:
     data = live.shown
     labels, scores = names(data.learned), [one.score for one in models(data.learned) if one.score]
     # The models without attention, and the first one with it.
-    simple = [label for model, label in labels.items() if model.score in (None, *scores[:1])]
-    lines = [line for line in _lines(data.learned, "sequence_accuracy") if line.name in simple]
+    lines = [
+        line
+        for line in _lines(data.learned, "sequence_accuracy")
+        if line.name
+        in [label for model, label in labels.items() if model.score in (None, *scores[:1])]
+    ]
     if not shown:
         lines = [replace(line, points=line.points[:1]) for line in lines]
     _length_chart(st, "sequence_accuracy", data.lengths, lines)
@@ -631,16 +647,21 @@ def _length_chart(place: Any, metric: str, lengths: Sequence[str], lines: Sequen
         "bleu": ("BLEU", "BLEU, by the length of the source"),
         "sequence_accuracy": ("Exact match, %", "Sentences translated without a mistake, %"),
     }[metric]
-    x = {
-        "field": "name",
-        "type": "nominal",
-        "title": "words in the source",
-        "scale": {"domain": list(lengths)},
-        "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
-    }
     draw_chart(
         place,
-        _figure(heading, x, {"field": "name", "title": "words"}, name, theme()),
+        _figure(
+            heading,
+            {
+                "field": "name",
+                "type": "nominal",
+                "title": "words in the source",
+                "scale": {"domain": list(lengths)},
+                "axis": {"grid": False, "labelAngle": 0, "labelPadding": 8},
+            },
+            {"field": "name", "title": "words"},
+            name,
+            theme(),
+        ),
         rows(lines),
         theme=None,
         key=f"why:{metric}",
@@ -785,9 +806,10 @@ def _alignment(data: Comparison) -> tuple[np.ndarray | None, int]:
     steps = dict(sentence.frames)
     last, weights = sentence.frames[-1]
     most = int(weights[row].argmax())
-    item = AttentionMap("cross", 0, weights[None], (*target, "<eos>"), source)
     state = attention_view(
-        AttentionTrace((item,), data.name),
+        AttentionTrace(
+            (AttentionMap("cross", 0, weights[None], (*target, "<eos>"), source),), data.name
+        ),
         key=f"why:map:{data.name}",
         layout="frames",
         frames=list(sentence.frames),
@@ -901,13 +923,6 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
         "y": y,
         "color": series_encoding("place", indices, CATEGORIES[theme][: len(SHAPES)]),
     }
-    tips = [
-        {"field": "model", "title": " "},
-        x_tip,
-        {"field": "y", "title": unit, "format": ".0f"},
-        {"field": "spread", "title": "± std between seeds", "format": ".0f"},
-    ]
-    label = {"align": "left", "dx": 10, "fontSize": 12, "fontWeight": 600, "baseline": "middle"}
     layers = [
         filtered_layer(
             "point",
@@ -918,9 +933,30 @@ def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
         ),
         filtered_layer("point", "line", both, strokeWidth=2),
         filtered_layer("point", "point", {**both, "shape": shape}, filled=True, size=34, opacity=1),
-        filtered_layer("point", "point", {**both, "tooltip": tips}, opacity=0, size=200),
         filtered_layer(
-            "label", "text", {**both, "x": {"value": "width"}, "text": {"field": "model"}}, **label
+            "point",
+            "point",
+            {
+                **both,
+                "tooltip": [
+                    {"field": "model", "title": " "},
+                    x_tip,
+                    {"field": "y", "title": unit, "format": ".0f"},
+                    {"field": "spread", "title": "± std between seeds", "format": ".0f"},
+                ],
+            },
+            opacity=0,
+            size=200,
+        ),
+        filtered_layer(
+            "label",
+            "text",
+            {**both, "x": {"value": "width"}, "text": {"field": "model"}},
+            align="left",
+            dx=10,
+            fontSize=12,
+            fontWeight=600,
+            baseline="middle",
         ),
     ]
     return titled_figure(title, layers, HEIGHT, Ink.of(theme), **right_margin(4))
@@ -943,11 +979,16 @@ def rows(lines: Sequence[Line]) -> Table:
         {"low": max(0.0, row["y"] - row["spread"]), "high": min(100.0, row["y"] + row["spread"])}
         for row in points
     ]
-    labels = [
-        {"kind": "label", "model": line.name, "place": str(line.index), "y": height * TOP}
-        for line, height in zip(lines, heights, strict=True)
-    ]
     columns = ("kind", "model", "place", "x", "name", "y", "low", "high", "spread")
     types = [pa.string() if name in columns[:3] + ("name",) else pa.float64() for name in columns]
     schema = pa.schema(zip(columns, types, strict=True))
-    return pa.Table.from_pylist([*map(dict.__or__, points, ranges), *labels], schema)
+    return pa.Table.from_pylist(
+        [
+            *map(dict.__or__, points, ranges),
+            *[
+                {"kind": "label", "model": line.name, "place": str(line.index), "y": height * TOP}
+                for line, height in zip(lines, heights, strict=True)
+            ],
+        ],
+        schema,
+    )

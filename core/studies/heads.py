@@ -52,24 +52,32 @@ def random_qkv(tokens: tuple[str, ...], d_model: int, heads: int, seed: int) -> 
     layer = seeded_layer(AttentionConfig(d_model, heads), seed)
     assert isinstance(layer.projection, MultiHead)
     steps = layer(embed(tokens, d_model, seed))
-    parts = head_parts(steps.out[0], layer.projection.output.weight)
-    return QKV(tokens, steps.q, steps.k, steps.v, parts.norm(dim=-1).numpy())
+    return QKV(
+        tokens,
+        steps.q,
+        steps.k,
+        steps.v,
+        head_parts(steps.out[0], layer.projection.output.weight).norm(dim=-1).numpy(),
+    )
 
 
 def saved_qkv(layer: int) -> QKV:
     """Those of a layer of MiniLM on MINILM_TEXT, as saved."""
     with safe_open(SAVED, "pt") as file:
-        tokens = tuple(json.loads(file.metadata()["tokens"]))
         q, k, v, lengths = (file.get_slice(name)[layer] for name in ("q", "k", "v", "lengths"))
-        return QKV(tokens, q[None], k[None], v[None], lengths.numpy())
+        return QKV(
+            tuple(json.loads(file.metadata()["tokens"])), q[None], k[None], v[None], lengths.numpy()
+        )
 
 
 @torch.inference_mode()
 def read_qkv(model: Pretrained, text: str, layer: int) -> QKV:
     """Those of a layer of MiniLM on any text; PretrainedError when it cannot read the text."""
     read = layer_qkv(model, text, layer)
-    w_o = model.model.encoder.layer[layer].attention.output.dense.weight
-    parts = head_parts(attend(read.q, read.k, read.v).out[0], w_o)
+    parts = head_parts(
+        attend(read.q, read.k, read.v).out[0],
+        model.model.encoder.layer[layer].attention.output.dense.weight,
+    )
     return QKV(read.tokens, read.q, read.k, read.v, parts.norm(dim=-1).numpy())
 
 
@@ -210,13 +218,15 @@ def two_maps(qkv: QKV, head: int, depth: int, seed: int | None = None) -> TwoMap
     λ is that of a layer with seeded weights, without a seed as training starts it; ConfigError for an odd head size.
     """
     _, heads, _, size = qkv.q.shape
-    config = AttentionConfig(heads * size, heads, Choice.of("differential", depth=depth))
     q, k, v = (part[:, head : head + 1] for part in (qkv.q, qkv.k, qkv.v))
     first, second = (
         attend(*halves, v).weights[0, 0].numpy()
         for halves in zip(q.chunk(2, -1), k.chunk(2, -1), strict=True)
     )
-    projection = seeded_layer(config, 0 if seed is None else seed).projection
+    projection = seeded_layer(
+        AttentionConfig(heads * size, heads, Choice.of("differential", depth=depth)),
+        0 if seed is None else seed,
+    ).projection
     assert isinstance(projection, Differential)
     weight = projection.start if seed is None else float(projection.weight())
     return TwoMaps(first, second, weight, projection.start)
@@ -230,11 +240,14 @@ def main() -> None:
         name: torch.cat([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
     }
     tensors["lengths"] = torch.from_numpy(np.stack([layer.lengths for layer in layers]))
-    metadata = {
-        "tokens": json.dumps(layers[0].tokens),
-        "text": MINILM_TEXT,
-        "model": MINILM,
-        "sha256": MINILM_SHA256,
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-    save_file(tensors, SAVED, metadata=metadata)
+    save_file(
+        tensors,
+        SAVED,
+        metadata={
+            "tokens": json.dumps(layers[0].tokens),
+            "text": MINILM_TEXT,
+            "model": MINILM,
+            "sha256": MINILM_SHA256,
+            "date": datetime.now(UTC).date().isoformat(),
+        },
+    )

@@ -79,9 +79,10 @@ def added_vectors(
 
 def table_of(config: AttentionConfig, seed: int, positions: int) -> Tensor:
     """What is added at each position, (T, C); at most as many positions as the encoding's table has."""
-    longest = dict(config.position.params).get("max_len", positions)
     return properties.additive_table(
-        seeded_layer(config, seed).position, min(positions, int(longest)), config.d_model
+        seeded_layer(config, seed).position,
+        min(positions, int(dict(config.position.params).get("max_len", positions))),
+        config.d_model,
     )
 
 
@@ -100,8 +101,12 @@ def row_length(config: AttentionConfig) -> int | None:
 
 def by_distance(cells: np.ndarray, first: int = 0) -> np.ndarray:
     """The mean, the least and the largest cell (T, T) at each distance of the key from the query, from `first` on."""
-    rows = [np.diagonal(cells, distance) for distance in range(first, len(cells))]
-    return np.array([(row.mean(), row.min(), row.max()) for row in rows])
+    return np.array(
+        [
+            (row.mean(), row.min(), row.max())
+            for row in [np.diagonal(cells, distance) for distance in range(first, len(cells))]
+        ]
+    )
 
 
 def unscaled(config: AttentionConfig) -> AttentionConfig | None:
@@ -136,10 +141,13 @@ def _steps_of_words(config: AttentionConfig, seed: int, positions: int) -> Layer
 def latex_of(config: AttentionConfig, seed: int) -> str:
     """The equation of each part: the encoding's own where it has one (a typed formula), else its entry's."""
     position = seeded_layer(config, seed).position
-    pieces = position.parts if isinstance(position, Joined) else [position]
     return r",\quad ".join(
         piece.latex() if hasattr(piece, "latex") else item.latex
-        for piece, item in zip(pieces, entries_of(config.position), strict=True)
+        for piece, item in zip(
+            (position.parts if isinstance(position, Joined) else [position]),
+            entries_of(config.position),
+            strict=True,
+        )
     )
 
 
@@ -207,14 +215,19 @@ def linear_maps(config: AttentionConfig, seed: int, shift: int) -> LinearMaps:
             f"The table has {len(table)} positions, of which {len(table) - fitted} are held out: too "
             f"few for a shift of {shift}; take a longer table or a smaller shift."
         )
-    rows = (
-        (
-            k,
-            properties.shift_error(closed, table, k),
-            properties.shift_error(fit, table[:fitted], k),
-            properties.shift_error(fit, table[fitted:], k),
-            properties.shift_error(torch.eye(config.d_model), table, k),
-        )
-        for k, (closed, fit) in maps.items()
+    return LinearMaps(
+        maps[shift][0].numpy(),
+        maps[shift][1].numpy(),
+        tuple(
+            (
+                (
+                    k,
+                    properties.shift_error(closed, table, k),
+                    properties.shift_error(fit, table[:fitted], k),
+                    properties.shift_error(fit, table[fitted:], k),
+                    properties.shift_error(torch.eye(config.d_model), table, k),
+                )
+                for k, (closed, fit) in maps.items()
+            )
+        ),
     )
-    return LinearMaps(maps[shift][0].numpy(), maps[shift][1].numpy(), tuple(rows))

@@ -51,15 +51,18 @@ def lengths(d_model: int = D_MODEL, heads: int = 8) -> list[dict]:
 def addition(d_model: int = D_MODEL) -> list[dict]:
     """A linear map of x + p is a linear map of the concatenation (x, p) with a shared matrix."""
     x, p, weight = normal(18, 8).split((5, 5, 8))
-    added = (x + p) @ weight
-    joined = torch.cat((x, p), 1) @ torch.cat((weight, weight))
     return [
         {"form": "add: W(x + p)", "columns": d_model, "numbers": d_model**2, "difference": 0.0},
         {
             "form": "concatenate: W₁x + W₂p",
             "columns": 2 * d_model,
             "numbers": 2 * d_model**2,
-            "difference": (added - joined).abs().max().item(),
+            "difference": (
+                ((x + p) @ weight) - (torch.cat((x, p), 1) @ torch.cat((weight, weight)))
+            )
+            .abs()
+            .max()
+            .item(),
         },
     ]
 
@@ -81,10 +84,12 @@ def causality() -> list[dict]:
     x = normal(1, 1, 6, 8)
     changed = x.clone()
     changed[..., -1, :] += 1
-    masks = {"no mask": None, "causal mask": torch.ones(6, 6, dtype=torch.bool).tril()}
     differences = {
         name: attend(x, x, x, mask).out - attend(changed, changed, changed, mask).out
-        for name, mask in masks.items()
+        for name, mask in {
+            "no mask": None,
+            "causal mask": torch.ones(6, 6, dtype=torch.bool).tril(),
+        }.items()
     }
     return [
         {"mask": name}
@@ -115,12 +120,14 @@ def padding() -> list[dict]:
     x = normal(1, 1, 3, 4)
     real = torch.tensor([True, True, False])
     alone = attend(x[..., :2, :], x[..., :2, :], x[..., :2, :]).out
-    masks = {
-        "no mask": None,
-        "padded key masked": real,
-        "padded key and query masked": real & real[:, None],
+    outs = {
+        name: attend(x, x, x, mask).out
+        for name, mask in {
+            "no mask": None,
+            "padded key masked": real,
+            "padded key and query masked": real & real[:, None],
+        }.items()
     }
-    outs = {name: attend(x, x, x, mask).out for name, mask in masks.items()}
     return [
         {
             "mask": name,
@@ -133,15 +140,14 @@ def padding() -> list[dict]:
 
 def cache(layers: int = 32, heads: int = 32, head_dim: int = 128) -> list[dict]:
     """Bytes of keys and values a token in bf16, for shared and latent forms, of a model of 32 layers."""
-    forms = {
-        f"multi-head ({heads} key/value heads)": 2 * heads * head_dim,
-        "grouped (8)": 2 * 8 * head_dim,
-        "multi-query (1)": 2 * head_dim,
-        "latent (512 + 64)": 512 + 64,
-    }
     return [
         {"keys and values": name, "token": 2 * layers * size, "text": 2 * layers * size * 8192}
-        for name, size in forms.items()
+        for name, size in {
+            f"multi-head ({heads} key/value heads)": 2 * heads * head_dim,
+            "grouped (8)": 2 * 8 * head_dim,
+            "multi-query (1)": 2 * head_dim,
+            "latent (512 + 64)": 512 + 64,
+        }.items()
     ]
 
 

@@ -140,8 +140,7 @@ def rotation(rng: random.Random) -> Drawn | None:
         (query - distance, query),
         (query + shift, query - distance),
     }
-    x = torch.ones(1, 1, 64, 4)
-    turned = Rotary(4, 100.0, "interleaved").rotate(x)[0, 0]
+    turned = Rotary(4, 100.0, "interleaved").rotate(torch.ones(1, 1, 64, 4))[0, 0]
     scores = {pair: float(turned[pair[0]] @ turned[pair[1]]) for pair in pairs}
     mine = float(turned[query] @ turned[query - distance])
     right = (query + shift, query - distance + shift)
@@ -205,8 +204,7 @@ def reversing(rng: random.Random) -> Drawn | None:
         np.array([4 * ideals[at] + noise.normal(0, 0.7, (size, size)) for at in order])
     )
     letter = torch.eye(size).double().expand(1, len(ideals), size, size)
-    maps = attend(scores[None], letter, letter, scale=1.0)
-    weights = maps.weights[0].numpy()
+    weights = attend(scores[None], letter, letter, scale=1.0).weights[0].numpy()
     along = [float(head[::-1].diagonal().mean()) for head in weights]
     best = int(np.argmax(along))
     heads = [f"Head {at}" for at in range(len(weights))]

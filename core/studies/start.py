@@ -140,19 +140,25 @@ def losses() -> list[list[float]]:
 
 
 def main() -> None:
-    data = {
-        "model": MODEL,
-        "layer": LAYER,
-        "head": HEAD,
-        "date": datetime.date.today().isoformat(),
-        "translations": translations(),
-        "thumbnails": {
-            "why": bottleneck(),
-            "one_query": worked_weights(),
-            "heads": heads(),
-            "order": order(),
-            "transformer": parameters(),
-            "train": losses(),
-        },
-    }
-    FILE.write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
+    FILE.write_text(
+        json.dumps(
+            {
+                "model": MODEL,
+                "layer": LAYER,
+                "head": HEAD,
+                "date": datetime.date.today().isoformat(),
+                "translations": translations(),
+                "thumbnails": {
+                    "why": bottleneck(),
+                    "one_query": worked_weights(),
+                    "heads": heads(),
+                    "order": order(),
+                    "transformer": parameters(),
+                    "train": losses(),
+                },
+            },
+            ensure_ascii=False,
+        )
+        + "\n",
+        "utf-8",
+    )

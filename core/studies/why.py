@@ -174,15 +174,21 @@ class TrainedModel:
         }
         last = decoded[-1] if decoded else Record(0)
         return cls(
-            Model.of(config), config.seed, tuple(points.values()), last.buckets, last.held_out
+            Model.of(config),
+            config.seed,
+            tuple(points.values()),
+            last.buckets,
+            last.held_out,
         )
 
     def rounded(self) -> TrainedModel:
         """With so many digits as are saved: seconds to 0.01, BLEU to 0.001."""
-        points = (
-            p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
+        return replace(
+            self,
+            points=tuple(
+                p._replace(seconds=round(p.seconds, 2), bleu=round(p.bleu, 3)) for p in self.points
+            ),
         )
-        return replace(self, points=tuple(points))
 
 
 @dataclass(frozen=True)
@@ -321,8 +327,9 @@ def save(result: Result, folder: Path = SAVED) -> None:
         "learned": to_builtins([one.rounded() for one in result.learned]),
     }
     (folder / "result.json").write_text(json.dumps(data, ensure_ascii=False) + "\n", "utf-8")
-    frames = {str(step): weights.astype(np.float16) for step, weights in sentence.frames}
-    (folder / "alignment.safetensors").write_bytes(to_bytes(frames))
+    (folder / "alignment.safetensors").write_bytes(
+        to_bytes({str(step): weights.astype(np.float16) for step, weights in sentence.frames})
+    )
 
 
 def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
@@ -337,8 +344,9 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
         for seed in range(seeds)
     }
     spent: dict[Model, float] = dict.fromkeys(MODELS, 0.0)
-    processes = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(AT_ONCE, processes, torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(
+        AT_ONCE, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)
+    ) as pool:
         for (model, seed), seconds in zip(
             runs, pool.map(train, [run.path for run in runs.values()]), strict=True
         ):
@@ -351,17 +359,16 @@ def measure(setting: Controls, steps: int, seeds: int, folder: Path) -> Result:
                 f"{model.score or 'one vector'} {model.d_model}, seed {seed}: {scores}", flush=True
             )
     learned = tuple(TrainedModel.of(run.config(), run.records()) for run in runs.values())
-    longest = sentence(
-        {
-            m: (runs[m, 0], runs[m, 0].records())
-            for m in models(learned)
-            if m in (*setting.pair, MODELS[0])
-        }
-    )
     return Result(
         setting,
         learned,
-        longest,
+        sentence(
+            {
+                m: (runs[m, 0], runs[m, 0].records())
+                for m in models(learned)
+                if m in (*setting.pair, MODELS[0])
+            }
+        ),
         {m: round(spent[m], 1) for m in models(learned)},
         machine(threads=1),
     )
