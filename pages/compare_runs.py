@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -154,28 +155,21 @@ FIELDS = Fields(
 
 
 def sides(summaries: Sequence[RunSummary]) -> list[compute.ComparedRun]:
-    loaded = [load_run(item.run) for item in summaries]
     return [
         compute.ComparedRun(
-            index,
-            name,
-            data.run,
-            data.config,
-            data.records,
-            tuple(data.steps),
-            data.live,
+            index, name, data.run, data.config, data.records, tuple(data.steps), data.live
         )
-        for index, (data, name) in enumerate(zip(loaded, names(summaries), strict=True))
+        for index, (item, name) in enumerate(zip(summaries, names(summaries), strict=True))
+        for data in (load_run(item.run),)
     ]
 
 
 def names(summaries: Sequence[RunSummary]) -> list[str]:
     """Names short enough to stand beside a curve, all different, without a task that all have in common."""
-    same = len({item.task for item in summaries}) == 1
-    names: list[str] = []
+    names, tasks = list[str](), {item.task for item in summaries}
     for item in summaries:
         name = item.plain_name
-        if same and not item.named:
+        if len(tasks) == 1 and not item.named:
             name = name.removeprefix(f"{item.task}: ")
             name = name[:1].upper() + name[1:]
         name = cut(name, 30)
@@ -193,18 +187,18 @@ def runs_to_compare(summaries: Sequence[RunSummary]) -> tuple[list[RunSummary], 
     by_id = {item.run.id: item for item in summaries}
     ids, most = _linked_ids(), len(LABELS)
     runs = [by_id[name] for name in ids if name in by_id and by_id[name].config is not None]
-    missing, messages = len(ids) - len(runs), []
+    missing, warning = len(ids) - len(runs), ""
     if missing:
-        messages.append(
+        warning = (
             f"{missing} of the runs in the link {'is' if missing == 1 else 'are'} not on this machine, or "
-            "cannot be read."
+            "cannot be read. "
         )
     if len(runs) > most:
-        messages.append(f"At most {most} runs can be compared; these are the first {most}.")
+        warning += f"At most {most} runs can be compared; these are the first {most}."
     while len(runs) < 2:
         examples = (by_id[run.id] for run in EXAMPLE_RUNS if by_id[run.id] not in runs)
         runs.append((ids and runs and rival(runs[0], summaries)) or next(examples))
-    return runs[:most], " ".join(messages)
+    return runs[:most], warning.strip()
 
 
 def draw_controls(
@@ -223,13 +217,12 @@ def draw_controls(
     if not same:
         step = max((side.records[-1].step for side in sides if side.records), default=0)
         return Values(measure=measure, step=step, example=0, heads=(), slider="")
-    examples, ids = compute.examples(same[0]), "-".join(side.run.id for side in same)
-    steps, slider = compute.steps(same), ""
-    step = steps[0]
+    given = {"ids": "-".join(side.run.id for side in same), "examples": compute.examples(same[0])}
+    steps, shared = compute.steps(same), set.intersection(*(set(side.steps) for side in same))
+    # the last of which all have maps; the first run's last where there is none
+    usual, heads, step, slider = max(shared or {same[0].steps[-1]}), [], steps[0], ""
     if len(steps) > 1:
-        # the last of which all have maps; the first run's last where there is none
-        shared = set.intersection(*(set(side.steps) for side in same))
-        slider, usual = f"compare_runs:step:{ids}", max(shared or {same[0].steps[-1]})
+        slider = f"compare_runs:step:{given['ids']}"
         link_value(slider, usual, one_of(steps), name="step")
         step = top.select_slider(
             "Training step",
@@ -241,9 +234,8 @@ def draw_controls(
             **KEEP,
             help="The training step of all maps.",
         )
-    heads = []
     with below.popover("Heads and example", icon=":material/tune:"):
-        example = FIELDS.draw("example", into=HERE, examples=examples, ids=ids).example
+        example = FIELDS.draw("example", into=HERE, **given).example
         for side in same:
             on_offer = compute.heads(side)
             drawn = FIELDS.draw("head", into=HERE, side=side, heads=on_offer).head
@@ -346,12 +338,11 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
     """Every setting of a run's config in JSON by its name, such as model.attention.score."""
     if isinstance(data, dict | list):
         parts = data.items() if isinstance(data, dict) else enumerate(data, 1)
+        inner = {
+            (name if key == "key" else f"{name}.{key}".lstrip(".")): part for key, part in parts
+        }
         return {
-            inner: text
-            for key, value in parts
-            for inner, text in settings(
-                value, name if key == "key" else f"{name}.{key}".lstrip(".")
-            ).items()
+            each: text for key, part in inner.items() for each, text in settings(part, key).items()
         }
     is_number = isinstance(data, float | int) and not isinstance(data, bool)
     words = {None: "none", True: "yes", False: "no"}
@@ -360,15 +351,12 @@ def settings(data: Any, name: str = "") -> dict[str, str]:
 
 
 def differences(sides: Sequence[compute.ComparedRun]) -> tuple[list[list[str]], int]:
-    by_run = [settings(side.required_config.to_json()) for side in sides]
-    repeated = {f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")}
-    names = dict.fromkeys(name for each in by_run for name in each if name not in repeated)
-    rows = [
-        [name.removeprefix("model."), *(each.get(name, MISSING) for each in by_run)]
-        for name in names
-    ]
-    different = [row for row in rows if len(set(row[1:])) > 1]
-    return different, len(rows) - len(different)
+    table = pd.DataFrame([settings(side.required_config.to_json()) for side in sides]).T
+    repeated = [f"model.attention.{name}" for name in ("d_model", "num_heads", "dropout")]
+    table = table.drop(repeated, errors="ignore").fillna(MISSING)
+    different = table[table.nunique(axis=1) > 1]
+    rows = different.rename(lambda name: name.removeprefix("model.")).reset_index()
+    return rows.to_numpy().tolist(), len(table) - len(different)
 
 
 VALUES: tuple[tuple[str, compute.Value, Callable[[float], str]], ...] = (
@@ -393,14 +381,13 @@ def _results(side: compute.ComparedRun) -> list[str]:
     def last(value: compute.Value) -> float | None:
         return compute.latest(side.records, value, lambda _: True)
 
-    values = (compute.expected, lambda r: r.even, lambda r: r.tokens_per_second)
-    weight, even, speed = map(last, values)
-    end = side.records[-1] if side.records else None
+    weight, even, speed = map(
+        last, (compute.expected, lambda r: r.even, lambda r: r.tokens_per_second)
+    )
+    config, end = side.config, side.records[-1] if side.records else None
     return [
         side.name,
-        MISSING
-        if side.config is None
-        else f"{count_parameters(side.config.model, side.task.shape):,}",
+        f"{count_parameters(config.model, side.task.shape):,}" if config else MISSING,
         f"{end.step:,}" if end else MISSING,
         duration(end.train_seconds) if end else MISSING,
         *(
@@ -417,8 +404,8 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
     sides = [side for side in sides if side.records]
     if len(sides) < 2:
         return "Only one of these runs has measurements yet."
-    seconds = min(side.records[-1].train_seconds for side in sides)
-    write = percent if measure.share else score if measure.key in ("bleu", "chrf") else number
+    seconds, scores = min(side.records[-1].train_seconds for side in sides), ("bleu", "chrf")
+    write = percent if measure.share else score if measure.key in scores else number
     by_step, by_time = (
         [
             "no measurement" if value is None else write(value)
@@ -427,11 +414,9 @@ def fact_text(sides: Sequence[compute.ComparedRun], measure: compute.Measure, st
         ]
         for until in (lambda r: r.step <= step, lambda r: r.train_seconds <= seconds)
     )
-    at_step = ", ".join(
-        f"**{value}** for {plain(side.name)}" for side, value in zip(sides, by_step, strict=True)
-    )
-    unlike = measure.name if measure.key in ("bleu", "chrf") else ""
-    name = unlike or measure.name[0].lower() + measure.name[1:]
+    named = zip(sides, by_step, strict=True)
+    at_step = ", ".join(f"**{value}** for {plain(side.name)}" for side, value in named)
+    name = measure.name if measure.key in scores else f"{measure.name[0].lower()}{measure.name[1:]}"
     return (
         f"At step :primary[**{step:,}**], {name}: {at_step}. After {duration(seconds)} of training, it is "
         f"{', '.join(by_time[:-1])} and {by_time[-1]}, in that order."
@@ -527,21 +512,22 @@ def _board(sides: Sequence[compute.ComparedRun]) -> None:
                 fact=f"Attention of {len(maps.maps)} runs at step {step:,} on one held-out example",
             )
         if maps.others:
-            names = ", ".join(plain(side.name) for side in maps.others)
-            st.caption(f"{names}: these maps have another size and are not shown.")
+            st.caption(f"{_names(maps.others)}: these maps have another size and are not shown.")
     with top:
         curves(sides, controls.measure, step)
         fact(fact_text(sides, controls.measure, step))
-    pair = _difference(maps, step)
-    add_script(partial(script, sides, controls, maps, same, pair))
-    names = ", ".join(plain(side.name) for side in others)
-    if not same or others:
+    add_script(partial(script, sides, controls, maps, same, _difference(maps, step)))
+    if not same:
+        st.caption("None of these runs has saved attention maps.")
+    elif others:
         st.caption(
-            f"No map of {names}: none is saved, or the run learns another task with other examples."
-            if same
-            else "None of these runs has saved attention maps."
+            f"No map of {_names(others)}: none is saved, or the run learns another task with other examples."
         )
     _tables(sides)
+
+
+def _names(sides: Sequence[compute.ComparedRun]) -> str:
+    return ", ".join(plain(side.name) for side in sides)
 
 
 def _tiles(maps: Sequence[compute.RunMap]) -> list[Tile]:

@@ -96,8 +96,8 @@ def html_file(report: Report, base: str) -> bytes:
             parts.append(Part(view.title, name, root, data, below=below))
             continue
         drawing = scrolled(on_paper(view.svg, f"v{at}-")) if view.svg else ""
-        drawn = drawing or table_html(view.head, view.rows)
-        parts.append(Part(view.title, html=drawn, below=below))
+        html = drawing or table_html(view.head, view.rows)
+        parts.append(Part(view.title, html=html, below=below))
     return page_html(
         parts, title=report.title or TITLE, source=SOURCE.format(datetime.date.today())
     ).encode()

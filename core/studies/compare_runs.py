@@ -9,7 +9,7 @@ import numpy as np
 
 from core.interpret.trace import Head
 from core.runs.runs import Run
-from core.tasks import Task, task_of
+from core.tasks import Example, Task, task_of
 from core.training.config import RunConfig
 from core.training.evaluate import SourceMaps, best_head, source_maps, watched_examples
 from core.training.record import Record
@@ -41,6 +41,11 @@ class ComparedRun:
     @property
     def task(self) -> Task:
         return task_of(self.required_config.task)
+
+    @property
+    def watched(self) -> tuple[Example, ...]:
+        """The held-out examples that it records."""
+        return watched_examples(self.required_config.task, self.required_config.num_examples)
 
 
 def expected(record: Record) -> float | None:
@@ -108,21 +113,18 @@ def steps(sides: Sequence[ComparedRun]) -> tuple[int, ...]:
 
 def examples(side: ComparedRun) -> list[str]:
     """The held-out examples that a run watches, as one line each."""
-    task, config = side.task, side.required_config
-    return [
-        task.separator.join(task.display_tokens(example)[0])
-        for example in watched_examples(config.task, config.num_examples)
-    ]
+    task = side.task
+    return [task.separator.join(task.display_tokens(example)[0]) for example in side.watched]
 
 
 def source_at(side: ComparedRun, step: int, example: int) -> tuple[int, SourceMaps | None]:
     """The last step with maps up to that one (-1 without any), and the maps; None where none is of its source."""
     step = max((each for each in side.steps if each <= step), default=-1)
-    config, task = side.required_config, side.task
-    watched = watched_examples(config.task, config.num_examples)
+    config, watched = side.required_config, side.watched
     if step < 0 or example >= len(watched):
         return step, None
-    return step, source_maps(config.model, task, side.run.frame(step), watched[example], example)
+    frame = side.run.frame(step)
+    return step, source_maps(config.model, side.task, frame, watched[example], example)
 
 
 def heads(side: ComparedRun) -> list[Head]:
@@ -166,12 +168,11 @@ def maps_at(
     maps = Maps([], items[0][2].rows, items[0][2].columns, []) if items else Maps([], (), (), [])
     for side, at, attention, (layer, head) in items:
         weights = attention.weights[layer, head]
-        if weights.shape != (len(maps.rows), len(maps.columns)):
+        if weights.shape == (len(maps.rows), len(maps.columns)):
+            of = "" if attention.weights.shape[:2] == (1, 1) else f" · L{layer}·H{head}"
+            maps.maps.append(RunMap(side, f"step {at:,}{of}", weights))
+        else:
             maps.others.append(side)
-            continue
-        single = attention.weights.shape[:2] == (1, 1)
-        note = f"step {at:,}" + ("" if single else f" · L{layer}·H{head}")
-        maps.maps.append(RunMap(side, note, weights))
     return maps
 
 
