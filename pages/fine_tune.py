@@ -29,8 +29,7 @@ from core.pretrained.finetune import (
 from core.pretrained.finetune_run import config_of, make_trainer
 from core.runs.executor import line
 from core.tasks.reading import MAX_SIGNS, read
-from core.training.config import AUTO, devices
-from core.training.record import Prediction
+from core.training import AUTO, Prediction, devices
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.draw.tables import confusion, html_table
 from dashboard.page import (

@@ -39,8 +39,7 @@ from core.studies.sweeps import (
     load_sweep,
 )
 from core.tasks import TASKS, TaskConfig, make_task, task_entry, task_of
-from core.training import recommended
-from core.training.config import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig
+from core.training import BOUNDS, OPTIMIZERS, SCHEDULES, RunConfig, recommended
 from core.training.seed_stats import Comparison, SeedStats, compare
 from core.training.sweeps import (
     EQUAL,

@@ -22,20 +22,39 @@ from core.attention import (
 from core.attention.presets import distinct_names
 from core.entries import Param, Value
 from core.memory import is_small
-from core.models import ModelConfig, sentence_spans
-from core.models.config import RECURRENT, STACKED
+from core.models import (
+    RECURRENT,
+    STACKED,
+    ModelConfig,
+    encoder_masks,
+    exact_fallbacks,
+    sentence_spans,
+)
 from core.models.model_summary import NAMES
-from core.models.transformer import encoder_masks, exact_fallbacks
 from core.runs.executor import line
 from core.runs.folder import Status
 from core.runs.runs import Run
 from core.studies.compare_runs import expected
 from core.tasks import TASKS, Task, TaskConfig, TaskEntry, make_task, task_entry, task_of
-from core.training import Prediction, Record, recommended
-from core.training.config import AUTO, BOUNDS, OPTIMIZERS, PRECISIONS, SCHEDULES, RunConfig, devices
-from core.training.diagnosis import Finding, diagnose, time_needed
-from core.training.evaluate import best_head, source_weights
-from core.training.loop import PASS, train
+from core.training import (
+    AUTO,
+    BOUNDS,
+    OPTIMIZERS,
+    PASS,
+    PRECISIONS,
+    SCHEDULES,
+    Finding,
+    Prediction,
+    Record,
+    RunConfig,
+    best_head,
+    devices,
+    diagnose,
+    recommended,
+    source_weights,
+    time_needed,
+    train,
+)
 from dashboard.draw import grids, tables
 from dashboard.draw.curves import Curve, balanced_points, loss_curves, points
 from dashboard.page import (

@@ -9,7 +9,7 @@ from core.models.base import (
     map_tokens,
     sentence_spans,
 )
-from core.models.config import ModelConfig
+from core.models.config import RECURRENT, STACKED, ModelConfig
 from core.models.recurrent import Hierarchical, HybridSeq2Seq, RecurrentSeq2Seq
 from core.models.transformer import (
     Classifier,
@@ -18,6 +18,8 @@ from core.models.transformer import (
     Forecaster,
     OneToken,
     TransformerSeq2Seq,
+    encoder_masks,
+    exact_fallbacks,
 )
 
 MODELS: dict[str, type[Model]] = {
@@ -40,6 +42,8 @@ def build_model(config: ModelConfig, shape: Shape) -> Model:
 
 __all__ = [
     "MODELS",
+    "RECURRENT",
+    "STACKED",
     "Classifier",
     "Decoder",
     "Encoder",
@@ -56,6 +60,8 @@ __all__ = [
     "Shape",
     "TransformerSeq2Seq",
     "build_model",
+    "encoder_masks",
+    "exact_fallbacks",
     "map_tokens",
     "sentence_spans",
 ]

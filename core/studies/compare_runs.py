@@ -10,9 +10,7 @@ import numpy as np
 from core.interpret.trace import Head
 from core.runs.runs import Run
 from core.tasks import Example, Task, task_of
-from core.training.config import RunConfig
-from core.training.evaluate import SourceMaps, best_head, source_maps, watched_examples
-from core.training.record import Record
+from core.training import Record, RunConfig, SourceMaps, best_head, source_maps, watched_examples
 
 Value = Callable[[Record], float | None]
 

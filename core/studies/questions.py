@@ -6,8 +6,7 @@ The page shows the source of these functions, and its script contains it: they u
 import torch
 
 from core.attention import attend
-from core.models import ModelConfig, build_model
-from core.models.base import Shape
+from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
 
 

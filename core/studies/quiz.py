@@ -14,8 +14,7 @@ import torch
 
 from core.attention import Attention, AttentionConfig, attend
 from core.attention.positions.rotary import Rotary
-from core.models import ModelConfig, build_model
-from core.models.base import Shape
+from core.models import ModelConfig, Shape, build_model
 from core.seeding import seeded_rng
 
 WORDS = ("The", "cat", "chased", "a", "mouse")

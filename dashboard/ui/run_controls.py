@@ -13,8 +13,7 @@ from core.attention import ConfigError
 from core.files import hosted
 from core.runs.folder import Status
 from core.runs.runs import Run
-from core.training.config import RunConfig
-from core.training.record import Record
+from core.training import Record, RunConfig
 from dashboard.draw.curves import Curve, legend, step_chart
 from dashboard.draw.formats import about_duration, plain
 from dashboard.draw.palette import Ink

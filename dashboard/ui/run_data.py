@@ -24,9 +24,7 @@ from core.pretrained.finetune_run import about, config_of
 from core.runs.folder import Details, Status, open_index, stamp_of
 from core.runs.runs import LISTED, LONGEST_NAME, METRICS, Run, duplicate, list_runs
 from core.tasks import Example, Task, TaskConfig, task_entry, task_of
-from core.training.config import RunConfig
-from core.training.evaluate import KINDS, axis_tokens, watched_examples
-from core.training.record import Record, one_a_step
+from core.training import KINDS, Record, RunConfig, axis_tokens, one_a_step, watched_examples
 from dashboard.draw.formats import plural
 from dashboard.draw.page_exports import Cell
 from dashboard.server import people
