@@ -310,7 +310,6 @@ def split_fact(
 
 
 def chosen_note(many: heads.Split, chosen: Sequence[int]) -> str:
-    """Why these heads stand large."""
     if many.overlap is None or len(chosen) == many.heads:
         return ""
     shares = analysis.overlap(many.weights)
@@ -458,7 +457,6 @@ def head_tiles(many: heads.Split, chosen: Sequence[int]) -> list[Tile]:
 
 
 def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: TextCell) -> None:
-    """The map of one head, and those of all heads."""
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
     left, right = st.columns([1, 3], gap="small")
     with left:
@@ -966,7 +964,6 @@ MOVES = {
 
 
 def moves(idea: str) -> list[Move]:
-    """What to try with an idea: other weights, and the other ideas."""
     left_out = {idea} if idea == "split" else {idea, "minilm"}
     return [move for name, move in MOVES.items() if name not in left_out]
 

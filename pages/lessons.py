@@ -54,7 +54,6 @@ key = "lessons:{}".format  # a widget's key, which is also its name in the link
 
 
 def address(lesson: str, page: str = "lessons") -> str:
-    """The link of a lesson, written as in a link."""
     return f"{(st.context.url or '').partition('?')[0].rpartition('/')[0]}/{page}?lesson={lesson}"
 
 
@@ -502,7 +501,6 @@ def page() -> None:
 
 @fragment
 def parts() -> None:
-    """Draw the choice of a part, and the part, which rerun alone."""
     part = st.segmented_control(
         "Part",
         PARTS,

@@ -311,7 +311,7 @@ def read_controls() -> Values:
                 "There is no token here. Type a word, or a sentence: each word becomes one token."
             )
         config = AttentionConfig(**fields) if given else None
-    except (ConfigError, study.MatrixError) as why:
+    except ConfigError as why:
         error = str(why)
     values |= {
         "given": given,
@@ -332,7 +332,7 @@ def draw_matrices(grid: DeltaGenerator, container: DeltaGenerator) -> None:
     if get("base") is None:  # the link's matrices when the page opens, or the worked example
         try:
             parts = study.check(study.parse(st.query_params.get(key("matrices"), study.WORKED)))
-        except study.MatrixError as error:
+        except ConfigError as error:
             parts = study.check(study.parse(study.WORKED))
             container.warning(f"{error} The worked example is shown.")
         put("base", parts)
@@ -427,7 +427,6 @@ def draw_settings(grid: Any) -> None:
 
 
 def draw_picks(values: Values, row: DeltaGenerator) -> None:
-    """Draw the query, the head and the map beside the sentence, in `row`, and the steps below."""
     last = last_word(values.names)
     if get("query") == get("default_query"):
         put("query", last)  # as a link without a query, it follows the last word
@@ -456,7 +455,6 @@ def move_stage(stage: int) -> None:
 
 
 def apply_pick() -> None:
-    """Apply the query, key or stage that was pressed in the picture."""
     pick, names = dict(get("view").pick or {}), get("names", ())
     if "stage" in pick:
         move_stage(int(pick["stage"]))
@@ -1159,7 +1157,6 @@ def page() -> None:
 
 
 def draw_controls(row: DeltaGenerator) -> Values:
-    """Draw the matrices, if they are typed, and what is picked, beside the sentence; returns all values."""
     if get("source") == "matrices":
         draw_matrices(st.grid(6, min_column_width=120), st.container())
     values = read_controls()
@@ -1499,7 +1496,6 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
 
 
 def trained_question() -> Question:
-    """To which word "it" attends in a head of a trained model, measured."""
     words = cached(study.trained_weights)
     options = ("animal", "street", "tired")
     given = ", ".join(f"{number(words[word])} to {word}" for word in options)

@@ -746,7 +746,6 @@ def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: s
 
 
 def order_shift(values: Values) -> Equation:
-    """Draw the scores of the same words at the start and some positions later."""
     k, tokens = values.shift, values.tokens
     effect = cached(study.shift_effect, values.config, tokens, values.seed, k)
     note(

@@ -92,13 +92,11 @@ def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
 
 
 def take(name: str) -> None:
-    """Note the picked option of the question that is open."""
     if (picked := st.session_state[name]) is not None:
         st.session_state[ANSWERS] += str(picked)
 
 
 def begin(seed: int, answers: str, at: int) -> None:
-    """Open a question of a seed, after these answers."""
     st.session_state.update({SEED: seed, ANSWERS: answers, AT: at})
 
 
@@ -122,7 +120,6 @@ def result(drawn: tuple[Drawn, ...], answers: str) -> None:
 
 
 def recap() -> None:
-    """What each stop showed, with a link back, and which were opened."""
     visited = sync_visits()
     caption(f"{len(visited)} of {len(STOPS)} pages opened.")
     for stop in STOPS:

@@ -106,7 +106,6 @@ def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
 
 
 def _curve(points: Iterable[Sequence[float]], colour: str, top: float = 1) -> str:
-    """A line through points between 0 and `top`, across the whole thumbnail."""
     xs, ys = zip(*points, strict=True)
     wide, high = (WIDTH - 2 * PAD) / max(xs), HEIGHT - 2 * PAD
     places = " ".join(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -99,6 +99,7 @@ from dashboard.ui.run_data import path_code, records_of
 
 
 Points = Sequence[tuple[Any, SeedStats]]  # x, and the values there
+Line = tuple[str, int, Points]  # a model's name, its index in the series, and its (x, percent)
 PAGE, RUNS, LAST = "why", "runs", "why:last"
 Pair = tuple[Run, Run]
 
@@ -454,13 +455,11 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
 
 
 def _first_result(setting: Controls) -> str:
-    """When a model has its first result."""
     after = f", or after {training_label(setting.seconds)} of training"
     return f"at step {FEW}{'' if setting.seconds == FEW_STEPS else after}"
 
 
 def conditions(data: Comparison) -> str:
-    """The conditions of the measurement."""
     task = (
         f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
         "bidirectional GRU in each model, AdamW, batches of 64"
@@ -536,7 +535,6 @@ def equations(
 
 
 def sentence_table(sentence: Sentence, labels: Mapping[Model, str], pick: str, line: str) -> str:
-    """The source, the target, and the output of each model with wrong words underlined: escaped HTML."""
     source, target = sentence.source, sentence.target
     return html_table(
         ("", "sentence", "wrong or missing"),
@@ -622,16 +620,16 @@ def page() -> None:
 
 def _results(shown: bool, live: Comparison) -> None:
     data = live.shown
-    labels, scores = names(data.learned), [one.score for one in models(data.learned) if one.score]
+    scores = [one.score for one in models(data.learned) if one.score]
     # The models without attention, and the first one with it.
+    simple = {
+        label for model, label in names(data.learned).items() if model.score in (None, *scores[:1])
+    }
     lines = [
-        line
-        for line in _lines(data.learned, "sequence_accuracy")
-        if line.name
-        in [label for model, label in labels.items() if model.score in (None, *scores[:1])]
+        (name, index, points if shown else points[:1])
+        for name, index, points in _lines(data.learned, "sequence_accuracy")
+        if name in simple
     ]
-    if not shown:
-        lines = [replace(line, points=line.points[:1]) for line in lines]
     _length_chart(st, "sequence_accuracy", data.lengths, lines)
     if sentence := fact_text(data, shown):
         fact(sentence)
@@ -784,7 +782,7 @@ def _numbers(data: Comparison) -> None:
 
 def _lines(learned: Sequence[TrainedModel], metric: str, clock: str = "") -> list[Line]:
     return [
-        Line(
+        (
             name,
             index,
             over_time(learned, model, metric, clock)
@@ -899,15 +897,6 @@ def moves(learned: Sequence[TrainedModel]) -> tuple[Move, ...]:
 # Quality against the source's length and against training time, as Vega-Lite whose rows alone change.
 
 
-@dataclass(frozen=True)
-class Line:
-    """One model: its name, its index in the series, and its (x, percent) points."""
-
-    name: str
-    index: int
-    points: Points
-
-
 def _figure(title: str, x: Spec, x_tip: Spec, unit: str, theme: Theme) -> Spec:
     indices = [str(index) for index in range(len(SHAPES))]
     y = {
@@ -966,14 +955,14 @@ def rows(lines: Sequence[Line]) -> Table:
     """The data of either figure: kind, model, index, x or the name of a range, mean, low, high and std."""
     import pyarrow as pa
 
-    lines = [line for line in lines if line.points]
-    heights = separate([line.points[-1][1].mean / TOP for line in lines])
+    lines = [line for line in lines if line[2]]
+    heights = separate([points[-1][1].mean / TOP for _, _, points in lines])
     points = [
-        {"kind": "point", "model": line.name, "place": str(line.index)}
+        {"kind": "point", "model": name, "place": str(index)}
         | ({"x": 0.0, "name": x} if isinstance(x, str) else {"x": x, "name": ""})
         | {"y": stats.mean, "spread": stats.std or 0.0}
-        for line in lines
-        for x, stats in line.points
+        for name, index, of in lines
+        for x, stats in of
     ]
     ranges = [
         {"low": max(0.0, row["y"] - row["spread"]), "high": min(100.0, row["y"] + row["spread"])}
@@ -986,8 +975,8 @@ def rows(lines: Sequence[Line]) -> Table:
         [
             *map(dict.__or__, points, ranges),
             *[
-                {"kind": "label", "model": line.name, "place": str(line.index), "y": height * TOP}
-                for line, height in zip(lines, heights, strict=True)
+                {"kind": "label", "model": name, "place": str(index), "y": height * TOP}
+                for (name, index, _), height in zip(lines, heights, strict=True)
             ],
         ],
         schema,

@@ -22,10 +22,6 @@ MAX_ROWS, MAX_COLUMNS = 32, 16
 Rows = list[list[float]]
 
 
-class MatrixError(ValueError):
-    """The matrices cannot be multiplied; the message says which, and what would fit."""
-
-
 class Matrices(NamedTuple):
     """Three matrices that fit: Q (T, D), K (S, D), V (S, E)."""
 
@@ -35,10 +31,10 @@ class Matrices(NamedTuple):
 
 
 def parse(text: str) -> list[Rows]:
-    """`1,2|1,0;0,1|…` → three lists of rows; MatrixError when there are not three, or a cell is not a number."""
+    """`1,2|1,0;0,1|…` → three lists of rows; ConfigError when there are not three, or a cell is not a number."""
     parts = text.split("|")
     if len(parts) != 3:
-        raise MatrixError(
+        raise ConfigError(
             "The link holds no Q, K and V: three matrices are written as 1,2|1,0;0,1|3;4."
         )
     return [
@@ -51,7 +47,7 @@ def _cell(text: str) -> float:
     try:
         return float(text.replace("−", "-"))
     except ValueError as error:
-        raise MatrixError(f"{quote(text.strip())} in the link's matrix is not a number.") from error
+        raise ConfigError(f"{quote(text.strip())} in the link's matrix is not a number.") from error
 
 
 def write(parts: list[Rows]) -> str:
@@ -61,16 +57,16 @@ def write(parts: list[Rows]) -> str:
 
 
 def check(parts: list[Rows]) -> Matrices:
-    """The three together; MatrixError names the first thing that does not fit, counting rows from 0."""
+    """The three together; ConfigError names the first thing that does not fit, counting rows from 0."""
     for name, rows in zip("QKV", parts, strict=True):
         if not rows or not rows[0]:
-            raise MatrixError(f"{name} has no rows; give it at least one.")
+            raise ConfigError(f"{name} has no rows; give it at least one.")
         if len(rows) > MAX_ROWS or max(map(len, rows)) > MAX_COLUMNS:
-            raise MatrixError(
+            raise ConfigError(
                 f"{name} is larger than {MAX_ROWS} × {MAX_COLUMNS}; take fewer rows or columns."
             )
         if len({len(row) for row in rows}) > 1:
-            raise MatrixError(
+            raise ConfigError(
                 f"{name}'s rows have {' and '.join(map(str, sorted({len(r) for r in rows})))} numbers; "
                 "every row needs the same."
             )
@@ -79,18 +75,18 @@ def check(parts: list[Rows]) -> Matrices:
                 if not abs(value) <= 1e6:
                     infinite = "infinite" if math.isinf(value) else f"{value:g}"
                     text = "empty or not a number (NaN)" if math.isnan(value) else infinite
-                    raise MatrixError(
+                    raise ConfigError(
                         f"{name} row {i}, column {j} is {text}; "
                         "every cell needs a number between −1,000,000 and 1,000,000."
                     )
     q, k, v = parts
     if len(q[0]) != len(k[0]):
-        raise MatrixError(
+        raise ConfigError(
             f"Q has {len(q[0])} columns and K has {len(k[0])}; a query and a key are multiplied number "
             "by number, so give both the same."
         )
     if len(k) != len(v):
-        raise MatrixError(
+        raise ConfigError(
             f"K has {len(k)} rows and V has {len(v)}; each key has one value, so give both the same."
         )
     return Matrices(q, k, v)

@@ -404,7 +404,7 @@ def test_the_worked_example_by_hand():
     ],
 )
 def test_matrices_that_do_not_fit_are_refused_in_words(text, says):
-    with pytest.raises(study.MatrixError, match=says.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(ConfigError, match=says.replace("(", r"\(").replace(")", r"\)")):
         study.check(study.parse(text))
 
 

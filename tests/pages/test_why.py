@@ -37,7 +37,7 @@ from core.training.record import Bucket, Prediction
 from dashboard.server import jobs
 from dashboard.ui.panels import SHOW
 from pages import why
-from pages.why import Comparison, Line, rows
+from pages.why import Comparison, rows
 from tests.cases import each
 from tests.pages.app import (
     Case,
@@ -341,10 +341,10 @@ def test_the_sentence_of_the_page_is_the_numbers():
 
 def test_lines_are_drawn_with_their_spread_and_names_apart():
     lines = [
-        Line(name, index, list(by_length(FOUR, model, "sequence_accuracy").items()))
+        (name, index, list(by_length(FOUR, model, "sequence_accuracy").items()))
         for index, (name, model) in enumerate((("one vector", NONE), ("dot product", DOT)))
     ]
-    table = rows([*lines, Line("not yet", 2, [])]).to_pylist()
+    table = rows([*lines, ("not yet", 2, [])]).to_pylist()
     points = [row for row in table if row["kind"] == "point"]
     assert [row["name"] for row in points] == ["1–10", "11–20"] * 2
     assert [row["y"] for row in points] == pytest.approx([80, 20, 100, 70])
