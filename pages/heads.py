@@ -503,27 +503,31 @@ def note(
         imports, read = "from core.pretrained import load_minilm\n", "read_qkv"
         made = f"load_minilm(), {source_of(text)}, {layer}"
         about = "The queries, keys and values of one layer of MiniLM."
-    cells = (
-        Cell(
-            about,
-            f"""
+    add_script(
+        lambda: Script(
+            (
+                Cell(
+                    about,
+                    f"""
 {imports}from core.studies.heads import {read}
 
 qkv = {read}({made})
 """,
-        ),
-        Cell(
-            words,
-            code,
-            f"""
+                ),
+                Cell(
+                    words,
+                    code,
+                    f"""
 from core.show import show_maps
 
 show_maps({maps}, qkv.tokens, qkv.tokens)
 """,
-            f"heads:{drawn}",
-        ),
+                    f"heads:{drawn}",
+                ),
+            ),
+            results,
+        )
     )
-    add_script(lambda: Script(cells, results))
 
 
 # The page: controls, maps, question and meaning.

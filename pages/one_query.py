@@ -477,8 +477,12 @@ def _apply_preset() -> None:
         write_link(key("matrices"), None)
     else:
         item, values = preset(name), FIELDS.read("d_model", "heads", source="sentence")
-        sizes = (values.d_model, values.heads), (values.d_model, item.heads)
-        for size in (*sizes, ROOMY, (ROOMY[0], item.heads)):
+        for size in (
+            (values.d_model, values.heads),
+            (values.d_model, item.heads),
+            ROOMY,
+            (ROOMY[0], item.heads),
+        ):
             with suppress(ConfigError):
                 config = item.config(*size)
                 break
@@ -796,8 +800,9 @@ def weighted_sum(reading: Reading, config: AttentionConfig, j: int, pick: Pick) 
     if reading.position_values is not None:
         symbols += " + p_i"
         middle += middle and f" + {vector(reading.position_values[i])}"
-    left = pick(f"o_{{{latex_name(reading.name, i)}}}")
-    return symbols, " = ".join(filter(None, (left, middle, vector(reading.out[i]))))
+    return symbols, " = ".join(
+        filter(None, (pick(f"o_{{{latex_name(reading.name, i)}}}"), middle, vector(reading.out[i])))
+    )
 
 
 # One measured sentence for each stage, the conditions under which it holds, and the sentence on √D.
@@ -833,7 +838,7 @@ def facts_fact(
         ]
     if stage == 1:
         dims, i = reading.q.shape[1], reading.query
-        size = number(float(np.linalg.norm(reading.q[i])))
+        size = number(np.linalg.norm(reading.q[i]))
         numbers = f"{dims} numbers" if dims > 1 else "1 number"
         if reading.queries != reading.keys:
             return [
@@ -842,13 +847,13 @@ def facts_fact(
                 [size, "strong"],
                 [f". It is compared with {len(reading.keys)} keys.", ""],
             ]
-        key, value = (number(float(np.linalg.norm(part[i]))) for part in (reading.k, reading.v))
+        key, value = (number(np.linalg.norm(part[i])) for part in (reading.k, reading.v))
         text = (
-            f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
+            f" and a key with length {key}, which is also its value."
+            if np.array_equal(reading.k[i], reading.v[i])
+            else f", a key with length {key} and a value with length {value}. They come from one vector x and differ, "
             "because each has its own matrix."
         )
-        if np.array_equal(reading.k[i], reading.v[i]):
-            text = f" and a key with length {key}, which is also its value."
         return [
             [reading.name, "pick"],
             [f" has a query of {numbers} with length ", ""],
@@ -890,14 +895,14 @@ def score_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) 
 
 def scale_fact(reading: Reading, config: AttentionConfig, whys: dict[int, str]) -> Parts:
     raw, scores = reading.raw[reading.query], reading.scores[reading.query]
-    changes = []
-    if reading.scale != 1:
-        factor = reading.scale if reading.scale > 1 else 1 / reading.scale
-        changes.append(f"{'multiplying' if reading.scale > 1 else 'dividing'} by {number(factor)}")
-    if reading.bias is not None:
-        changes.append(f"the bias of {position(config)}")
-    if reading.adjusted:
-        changes.append(f"the rule of {position(config)}")
+    grows = reading.scale > 1
+    factor = number(reading.scale if grows else 1 / reading.scale)
+    named = {
+        f"{'multiplying' if grows else 'dividing'} by {factor}": reading.scale != 1,
+        f"the bias of {position(config)}": reading.bias is not None,
+        f"the rule of {position(config)}": reading.adjusted,
+    }
+    changes = [change for change, holds in named.items() if holds]
     if not changes:
         return [
             ["Nothing is divided and nothing is added: the highest and the lowest score of ", ""],
@@ -1197,8 +1202,9 @@ def explore() -> None:
         st.markdown("## What it means")
         st.markdown(MEANING[values.stage])
         # The equation of the step with its numbers, in parts between which a narrow page breaks
-        focus = focus_of(reading, values.focus)
-        parts = equation(reading, config, values.stage, focus, Ink.of(theme()).pick)
+        parts = equation(
+            reading, config, values.stage, focus_of(reading, values.focus), Ink.of(theme()).pick
+        )
         if made is not None:
             x, (w_q, *_) = made
             result = reading.q[reading.query, 0]
@@ -1259,7 +1265,6 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
             "meaning."
         )
     )
-    notes = [first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]
     data = payload(
         reading,
         stage_words(config, reading, values.real, typed),
@@ -1267,7 +1272,7 @@ def picture(values: Values) -> tuple[Reading | None, Made | None]:
         focus_of(reading, values.focus),
         reasons,
         facts_fact(reading, config, stage, reasons, values.head),
-        " ".join(notes),
+        " ".join([first, *[drawn] * bool(made), *notes_on(reading, values.config), *values.notes]),
         None if made is None else projection_payload(reading, *made),
     )
     step_view(data, reading, key=key("view"), on_pick=apply_pick)
@@ -1463,13 +1468,11 @@ def largest(points: tuple[study.Scaling, ...], ink: Ink) -> Spec:
         "xOffset": {"field": "series", "sort": NAMES},
         **colour,
     }
-    bars = layer("bar", rows, encoding)
-    texts = layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13)
     figure = titled_figure(
         "Largest weight of a query, mean",
         [
-            bars,
-            texts,
+            layer("bar", rows, encoding),
+            layer("text", rows, {**encoding, "text": {"field": "text"}}, dy=-7, fontSize=13),
             *[
                 layer(
                     "text",

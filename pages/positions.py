@@ -267,13 +267,10 @@ def note(values: Values, *cells: Cell, results: Mapping[str, Any]) -> None:
     code = source_of(values.config)
     words = f"tokens = {source_of(values.tokens)}\n" if values.tokens else ""
     layer = f"{attention_import(code)}\n\n{words}config, seed = {code}, {values.seed}\n"
+    first = Cell("The page's layer: a position encoding, and weights from a seed.", layer)
     add_script(
         lambda: Script(
-            (
-                Cell("The page's layer: a position encoding, and weights from a seed.", layer),
-                *cells,
-            ),
-            {name: np.asarray(value) for name, value in results.items()},
+            (first, *cells), {name: np.asarray(value) for name, value in results.items()}
         )
     )
 

@@ -463,7 +463,6 @@ def _explore() -> None:
     trace: AttentionTrace = result.trace.of(kind)
     usual, item = (layer, 0), trace.map(0)
     layer, head = read_linked("transformer", HEAD, trace.shape, path) or usual
-    pin = read_linked("transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys))  # type: ignore[arg-type]
     weights = "drawn from a seed" if controls.seeded else f"trained for {controls.step:,} steps"
     name = {"self": "Self-attention", "causal": "Causal self-attention", "cross": "Cross-attention"}
     paragraph(f"**{name[kind]}, every layer and head**")
@@ -485,7 +484,9 @@ def _explore() -> None:
             layer=state.layer,
             head=state.head,
             link=f"transformer:{kind}",
-            pin=pin,
+            pin=read_linked(
+                "transformer", CELL, item.weights.shape[1:], (path, item.queries, item.keys)
+            ),
             show="matrix",
             height=360,
             title=f"Layer {state.layer}, head {state.head}",
@@ -714,8 +715,9 @@ def blocks(whole: Part, result: Measurements | None, pre_norm: bool) -> dict[str
     Without a result they have no vectors and no maps yet.
     """
     made, shown = {}, paths_of(stacks_of(whole))
-    predicted = result.predicted[:24] if result else ()
-    answers = " · ".join(f"{token} {percent(share)}" for token, share in predicted)
+    answers = " · ".join(
+        f"{token} {percent(share)}" for token, share in (result.predicted[:24] if result else ())
+    )
     for part in whole.walk():
         if part.path not in shown:
             continue
