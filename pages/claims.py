@@ -147,7 +147,6 @@ def write(value: float, unit: str) -> str:
 
 
 def interval_text(effect: Effect) -> str:
-    """The interval of a part's mean, such as 0.31 to 0.42."""
     if not math.isfinite(effect.low):
         return "unknown"
     return f"{write(effect.low, effect.part.unit)} to {write(effect.high, effect.part.unit)}"
@@ -194,7 +193,6 @@ def series_of(figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme) 
 def curves_of(
     figure: Figure, sources: Mapping[str, ClaimResult], theme: Theme, guess: Guess | None = None
 ) -> list[Curve]:
-    """The curves of a figure with the guess; none of a figure without x."""
     if not figure.x:
         return []
     curves = [curve for curve, _ in series_of(figure, sources, theme)]
@@ -405,7 +403,6 @@ def own_run(claim: Claim, run_id: object) -> Group | None:
 
 
 def as_shipped(own: Group) -> shipped.Shipped:
-    """A reader's own run with what a shipped result says of its measurement."""
     measured, data = own.measured, own.runs[0].metadata()
     return shipped.ship(
         measured.claim,

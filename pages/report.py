@@ -331,12 +331,10 @@ def _field(
 
 
 def _change(change: Callable[[Report], Report]) -> None:
-    """Save the report as it is now, changed; an error is shown on the page."""
     if (report := current_report()) is not None:
         flash_errors(REPORT, "", lambda: save(change(report)), ValueError, OSError)
 
 
 def _forget() -> None:
-    """No report in this session, until one is added to."""
     st.session_state[REPORT] = ""
     write_link(REPORT, None)

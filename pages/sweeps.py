@@ -266,6 +266,7 @@ OLD_LABELS = OLD_FIELDS["record"] | {
 }
 LAST = "sweeps:last"
 FIRST_SEEDS, FIRST_SECONDS = 5, 5.0  # as many seeds as the example has
+SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 FIELDS = Fields(
     "sweeps",
     start=Select(
@@ -520,7 +521,6 @@ def select_sweep(sweep: Sweep) -> None:
 # Numbers of a sweep and its tested differences as text.
 
 
-SHARES = ("sequence_accuracy", "token_accuracy")  # shown in percent
 TOP = {**dict.fromkeys((*SHARES, "bleu", "chrf"), 100.0), "expected": 1.0}
 TENTHS = (*SHARES, "bleu", "chrf", "train_seconds")  # in which runs differ
 

@@ -355,7 +355,6 @@ def weights_on_source(data: run_data.RunData, moment: Moment, length: int) -> An
 
 
 def source_figures(data: run_data.RunData, moment: Moment, ink: Ink) -> None:
-    """Pictures tinted by the weights of each output, or a series with its forecast."""
     task, example = data.task(), 0 if moment.head is None else moment.head.example
     if task.input not in ("patches", "series"):
         return
@@ -474,7 +473,6 @@ SINGLE = {  # charts of one curve: their title, the name of the curve, and its v
 
 
 def charts_details(data: run_data.RunData, step: int, findings: Sequence[Finding]) -> None:
-    """The weight on expected positions, the gradients over time and by part of the model, and the learning rate."""
     last = next((r for r in reversed(data.records) if r.expected), None)
     names = ["gradient", "parts", "rate"]
     names = [*names, "speed"] if last is None else ["expected", *names]
@@ -511,7 +509,7 @@ def _parts(data: run_data.RunData, step: int) -> None:
     chart_title(f"Gradient norm by part, step {record.step:,} (logarithmic)")
     most, ink = max(record.gradients.values()) or 1.0, Ink.of(theme())
     low = min([value for value in record.gradients.values() if value > 0] or [most]) / 3
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "part": part_name(path),
             "norm": max(value, low),
@@ -665,7 +663,6 @@ def fits(key: str, kind: Any, sizes: tuple[int, int]) -> bool:
 
 
 def summary(model: ModelConfig) -> str:
-    """The six choices, and where the kernel gives way to the exact one."""
     config = model.attention
     if config is None:
         return "No attention: the decoder reads only the encoder's last state."
@@ -964,7 +961,6 @@ def of_model(start: ModelConfig, sizes: Mapping[str, int] = {}) -> tuple[Param, 
 
 
 def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
-    """The settings of a run by group, without those that do not apply to it; their defaults are the recipe's."""
     excluded = {
         "label_smoothing": form == "series",
         "checkpointing": base.model.kind in RECURRENT,
@@ -982,7 +978,6 @@ def of_training(base: RunConfig, form: str) -> dict[str, tuple[Param, ...]]:
 
 
 def changes(values: dict[str, Value], params: Iterable[Param]) -> list[str]:
-    """The settings that differ from their defaults, as text."""
     return [
         f"{param.name.lower()} {param.label(value)}"
         if isinstance(value, str)
@@ -1030,7 +1025,6 @@ def heads_of(d_model: int) -> list[int]:
 
 
 def nearest_heads(d_model: int, most: int) -> int:
-    """The largest number of heads on offer up to `most`."""
     return max(heads for heads in heads_of(d_model) if heads <= most)
 
 
@@ -1124,13 +1118,9 @@ FIELDS = Fields(
 )
 
 
-IN_SIGHT = ("task", "own", "heads", "size")
-IN_POPOVER = "told param more model sizes mechanism axes pattern rate seed training summary".split()
-
-
 def controls() -> RunConfig | None:
     with st.container(gap="small"):
-        cells = {name: st.container() for name in IN_SIGHT}
+        cells = {name: st.container() for name in ("task", "own", "heads", "size")}
         popover = st.popover(
             "All settings",
             icon=":material/tune:",
@@ -1138,7 +1128,8 @@ def controls() -> RunConfig | None:
             help="Of the next run: its task, model, attention and training.",
         )
         with popover.container(width=room(320), gap="small"):  # narrow, beside the map
-            cells |= {name: st.container() for name in IN_POPOVER}
+            hidden = "told param more model sizes mechanism axes pattern rate seed training summary"
+            cells |= {name: st.container() for name in hidden.split()}
     keys = [entry.key for entry in TASKS]
     link_value(
         TASK, keys[0], one_of(keys), always="run" in st.query_params
@@ -1169,7 +1160,6 @@ def controls() -> RunConfig | None:
 
 
 def adopt(config: RunConfig) -> None:
-    """Set the widgets to the config of a run that a link brought."""
     config = within(config)
     task, model = config.task, config.model
     name = f"train:{task.key}:{model.kind}"

@@ -499,13 +499,9 @@ def _frame(run: Run, step: int, _changed: int) -> dict[str, np.ndarray]:
 
 def load_fine_tune(run: Run) -> FineTuneData:
     """Read a run's folder; an unreadable config, or one with unusable rows, becomes `trouble`."""
-
-    def config(run: Run) -> FineTuneConfig:
-        config = config_of(run)
-        parse(config.task, config.data, config.seed)
-        return config
-
-    return FineTuneData.read(run, config)
+    return FineTuneData.read(
+        run, config_of, lambda config: parse(config.task, config.data, config.seed)
+    )
 
 
 def read_tuned_link() -> None:

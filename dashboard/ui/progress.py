@@ -127,7 +127,6 @@ def flash(page: str, message: str) -> None:
 
 
 def pop_flash(page: str) -> str:
-    """The message of the page, once; "" without one."""
     return str(st.session_state.pop(f"{page}:trouble", ""))
 
 

@@ -156,11 +156,14 @@ class RunView(Generic[Config]):
     trouble: str = ""
 
     @classmethod
-    def read(cls, run: Run, config: Callable[[Run], Config]) -> Self:
-        """Read a run's folder; an error of `config` becomes `trouble`."""
+    def read(
+        cls, run: Run, config: Callable[[Run], Config], validate: Callable[[Config], object]
+    ) -> Self:
+        """Read a run's folder; an error of `config`, or of `validate` with it, becomes `trouble`."""
         status, read, trouble = run.status(), None, ""
         try:
-            read = config(run)
+            validate(valid := config(run))
+            read = valid
         except (ConfigError, TypeError, ValueError, KeyError) as error:
             trouble = f"This run's settings cannot be read: {error}"
         return cls(run, read, status, tuple(one_a_step(records_of(run))), trouble)
@@ -192,7 +195,6 @@ class RunData(RunView[RunConfig]):
         return task_of(self.required_config.task)
 
     def watched(self) -> tuple[Example, ...]:
-        """The held-out examples that the run records."""
         return watched_examples(self.required_config.task, self.required_config.num_examples)
 
     def until(self, step: int) -> tuple[Record, ...]:
@@ -247,12 +249,7 @@ def _parse_records(run: Run, _stamp: str) -> tuple[tuple[Record, ...], int]:
 
 def load_run(run: Run) -> RunData:
     """Read a run's folder; an unreadable config, or one whose task cannot be made, becomes `trouble`."""
-
-    def config(run: Run) -> RunConfig:
-        task_of(run.config().task)
-        return run.config()
-
-    return RunData.read(run, config)
+    return RunData.read(run, Run.config, lambda config: task_of(config.task))
 
 
 DRAW_LOSSES = """
@@ -485,7 +482,6 @@ def load_board(query: str, linked: Sequence[str]) -> Board:
 
 
 def summary_of(run_id: str) -> RunSummary:
-    """The summary of an own run, or of an example."""
     return summarize(EXAMPLES.get(run_id) or Run(runs_folder() / run_id))
 
 
@@ -562,7 +558,6 @@ def tokens(data: RunData, example: int, kind: str) -> tuple[tuple[str, ...], tup
 def head_trace(
     data: RunData, example: int, kind: Kind, layer: int, weights: np.ndarray, heads: int
 ) -> AttentionTrace:
-    """One head of a map (T, S) as a trace of `heads` equal heads."""
     rows, columns = (
         names[:size] for names, size in zip(tokens(data, example, kind), weights.shape, strict=True)
     )

@@ -117,7 +117,6 @@ def file_key(key: str) -> str:
 
 
 def column_widget(param: Param, values: Mapping[str, Value], key: str) -> str:
-    """One of the table's columns, or "" for the default of the task."""
     names = ["", *names_of(str(values[DATA]), str(values["header"]))]
     link_value(key, "", one_of(names))
     if st.session_state.get(key, "") not in names:
