@@ -15,7 +15,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AXES, PRESETS, ConfigError
-from core.claims.sweep_claim import MEASURES as MEASURES_of_sweep_claim, SweepClaim
 from core.entries import quote
 from core.files import SWEEPS
 from core.models.cards import CARDS
@@ -23,9 +22,12 @@ from core.models.config import RECURRENT, STACKED
 from core.runs.runs import list_runs
 from core.runs.store import bring_all
 from core.runs.sweeps import (
+    CLAIMED,
+    LOWER_IS_BETTER,
     MEASURES,
     Outcome,
     Sweep,
+    SweepClaim,
     create_sweep,
     delete_sweep,
     find_sweep,
@@ -34,7 +36,6 @@ from core.runs.sweeps import (
 from core.serialization import OLD_NAMES as OLD_FIELDS
 from core.studies.sweeps import (
     EXAMPLE_SWEEP,
-    LOWER_IS_BETTER,
     SweepData,
     load_sweep,
 )
@@ -1148,7 +1149,7 @@ def draw_claim(data: SweepData) -> None:
         "that it did not have. Put the file into the folder of `ATTENTION_LAB_PLUGINS`; the page Claims then "
         "has it, with its run and its verdict."
     )
-    measures = [name for name in data.measures() if name in MEASURES_of_sweep_claim]
+    measures = [name for name in data.measures() if name in CLAIMED]
     if not measures:
         caption("This sweep has no measure that two models could be compared by.")
         return

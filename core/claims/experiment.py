@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from core.attention.cost import seconds
-from core.claims.base import CellResult, Claim, ClaimSettings, Stop
+from core.claims.base import CellResult, Claim, ClaimSettings, Number, Stop
 from core.models import Model, ModelConfig
 from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, never_stop
+from core.training.evaluate import Stopped, never_stop, until
 from core.training.loop import Session, one_thread, prepare, train
 from core.training.record import Record
 
@@ -66,6 +66,11 @@ def known(measured: float | None) -> float:
     return measured
 
 
+def numbers(values: Mapping[str, float | None], x: float | None = None) -> Iterator[Number]:
+    """What a claim measures, by name, all at one x of their curves where they have any."""
+    return ((measure, known(value), x) for measure, value in values.items())
+
+
 def trained(config: RunConfig, seed: int, stop: Stop = never_stop) -> Trained:
     """Train a model from a seed to its last step, in this process; Stopped when `stop()` becomes true."""
     return train_whole(session_of(config, seed), stop)
@@ -106,9 +111,7 @@ def fit(
     Stopped when `stop()` becomes true.
     """
     optimizer = torch.optim.AdamW(model.parameters(), rate)
-    for _ in range(steps):
-        if stop():
-            raise Stopped
+    for _ in until(stop, range(steps)):
         optimizer.zero_grad()
         loss().backward()
         optimizer.step()

@@ -10,7 +10,6 @@ from core.training.seed_stats import Comparison, Line, SeedStats, line, seed_sta
 from core.training.sweeps import Cell, SweepConfig, name_of, value_text
 
 EXAMPLE_SWEEP = Sweep(Path(__file__).parent / "data" / "sweeps.json")
-LOWER_IS_BETTER = ("loss", "error")
 
 
 @dataclass(frozen=True)

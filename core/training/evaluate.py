@@ -1,10 +1,10 @@
 """Held-out measurements: teacher-forced (loss, accuracy, attention mass) and free-running (exact, BLEU, chrF)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from core.tasks import PAD, UNK, Batch, Example, Task, TaskConfig, make_task, ta
 from core.tasks.metrics import by_length, score
 from core.training.record import Bucket, Prediction, Record
 
+T = TypeVar("T")
 CONTINUED = 64  # tokens of a displayed continuation, at most
 
 
@@ -260,6 +261,14 @@ def never_stop() -> bool:
     return False
 
 
+def until(stop: Callable[[], bool], items: Iterable[T]) -> Iterator[T]:
+    """The items; Stopped in place of the next one once `stop()` is true."""
+    for item in items:
+        if stop():
+            raise Stopped
+        yield item
+
+
 @torch.no_grad()
 def measure_teacher_forced(
     model, task: Task, examples, device: str, stop: Callable[[], bool] = never_stop
@@ -269,9 +278,7 @@ def measure_teacher_forced(
     form, sums, tables = objective(task), np.zeros(5), []
     mass: list[Tensor] = []  # of each batch the weight on expected keys, (layers, H)
     rows = even = 0.0
-    for start in range(0, len(examples), CHUNK):
-        if stop():
-            raise Stopped
+    for start in until(stop, range(0, len(examples), CHUNK)):
         part = examples[start : start + CHUNK]
         batch = task.collate(part).to(device)
         outputs = batch.target_out.shape[1] if task.form != "label" else 1
@@ -341,9 +348,7 @@ def measure_free(
 ) -> list[Prediction]:
     """The model's free-running output for each example."""
     predictions: list[Prediction] = []
-    for start in range(0, len(examples), CHUNK):
-        if stop():
-            raise Stopped
+    for start in until(stop, range(0, len(examples), CHUNK)):
         predictions += objective(task).free(model, task, examples[start : start + CHUNK], device)
     return predictions
 

@@ -60,11 +60,11 @@ from core.claims.entries import (
 from core.claims.experiment import Trained, measure_cell, trained
 from core.claims.run import CELLS, ClaimConfig, create, find_group, load_cells, work
 from core.claims.shipped import ship, shipped
-from core.claims.sweep_claim import SweepClaim
 from core.models import ModelConfig, Shape, build_model
 from core.models.config import RECURRENT
 from core.models.transformer import Residual
 from core.runs import worker
+from core.runs.sweeps import SweepClaim
 from core.tasks import Batch, TaskConfig, make_task
 from core.training import Record, RunConfig, Session, prepare
 from core.training.record import Bucket
@@ -1085,7 +1085,7 @@ def test_even_attention_scores_its_share():
     model = build_model(ModelConfig.transformer(16, 2, kind="decoder"), task.shape).eval()
     for name, weight in model.named_parameters():
         weight.data *= "query" not in name and not name.startswith("output")
-    expected = (task.baseline_loss, (1 / 11 + 1 / 12) / 2)
+    expected = {heads.LOSS: task.baseline_loss, heads.SCORE: (1 / 11 + 1 / 12) / 2}
     assert heads.on_repeated(model, task) == pytest.approx(expected)
 
 

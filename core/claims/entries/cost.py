@@ -29,11 +29,11 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, known, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, fewest_seconds, numbers, trained_for
 from core.entries import Choice, Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig
-from core.training.evaluate import Stopped
+from core.training.evaluate import until
 
 FULL, FUSED, LINEAR, LOCAL = "full", "full, fused", "linear", "local, 32 keys"
 LENGTHS = (128, 256, 512, 1024, 2048)
@@ -58,15 +58,14 @@ def choices(condition: str, window: int = 32) -> dict[str, Any]:
 
 def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> Iterator[Number]:
     """The seconds of a causal kernel over length; the accuracy of models that learned recall and induction."""
-    for progress in race(
+    races = race(
         {condition: AttentionConfig(128, 4, **choices(condition))},
         LENGTHS,
         rounds=3,
         seed=seed,
         clock=time.process_time,
-    ):
-        if stop():
-            raise Stopped
+    )
+    for progress in until(stop, races):
         for point in progress.points:
             yield SECONDS, point.seconds, point.length
     if condition == FUSED:
@@ -76,7 +75,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
             64, 2, 2, kind="decoder", position="rope", **choices(condition, WINDOW)
         )
         result = trained_for(task, model, seed, settings, stop, batch_size=32, decode_every=2)
-        yield MEASURES[name], known(result.last.token_accuracy), None
+        yield from numbers({MEASURES[name]: result.last.token_accuracy})
 
 
 def _exponent(condition: str, seed: SeedValues) -> float:
@@ -238,10 +237,14 @@ def measure_ladder(
         decode_every=2,
         held_out=50,
     )
-    yield BITS, result.bits, None
-    yield ACCURACY, known(result.last.token_accuracy), None
-    yield PARAMETERS, result.parameters, None
-    yield LATENCY, latency(result), None
+    yield from numbers(
+        {
+            BITS: result.bits,
+            ACCURACY: result.last.token_accuracy,
+            PARAMETERS: result.parameters,
+            LATENCY: latency(result),
+        }
+    )
 
 
 @torch.no_grad()
@@ -369,8 +372,7 @@ def measure_groups(
         held_out=1,
         num_examples=1,
     )
-    yield BITS, whole.bits, None
-    yield CACHE, cached_numbers(whole), None
+    yield from numbers({BITS: whole.bits, CACHE: cached_numbers(whole)})
 
 
 @torch.no_grad()
@@ -496,8 +498,7 @@ def measure_hybrid(
         held_out=1,
         num_examples=1,
     )
-    yield EXACT, known(result.last.sequence_accuracy), None
-    yield LONG_CACHE, cached(model, LONG), None
+    yield from numbers({EXACT: result.last.sequence_accuracy, LONG_CACHE: cached(model, LONG)})
 
 
 def stack(pattern: tuple[bool, ...]) -> ModelConfig:

@@ -32,13 +32,21 @@ from core.claims.base import (
     first_above,
     first_below,
 )
-from core.claims.experiment import TEXT_BITS, Trained, known, session_of, trained, trained_for
+from core.claims.experiment import (
+    TEXT_BITS,
+    Trained,
+    known,
+    numbers,
+    session_of,
+    trained,
+    trained_for,
+)
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.ranks import spearman
 from core.tasks import Example, Task, TaskConfig
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, measure_teacher_forced
+from core.training.evaluate import Stopped, measure_teacher_forced, until
 from core.training.loop import train
 
 ONE, FOUR, EIGHT = "1 head", "4 heads", "8 heads"
@@ -267,14 +275,12 @@ def measure_induction(
     for record in train(session.config, session, stop):
         if record.final:
             return
-        loss, score = on_repeated(session.model.eval(), session.task)
-        yield LOSS, loss, record.step
-        yield SCORE, score, record.step
+        yield from numbers(on_repeated(session.model.eval(), session.task), record.step)
     raise Stopped
 
 
 @torch.no_grad()
-def on_repeated(model: Model, task: Task) -> tuple[float, float]:
+def on_repeated(model: Model, task: Task) -> dict[str, float]:
     """The mean loss in nats of the words after the queried one, and the mean weight on each in the best head.
 
     The first output, which copies the query, and the end mark need no induction and do not count.
@@ -292,7 +298,7 @@ def on_repeated(model: Model, task: Task) -> tuple[float, float]:
         for weights in output.source_attention
         for head in range(weights.shape[1])
     ]
-    return float(loss), float(max(heads))
+    return {LOSS: float(loss), SCORE: float(max(heads))}
 
 
 def crossing(curve: Mapping[float, float], level: float) -> float:
@@ -455,13 +461,13 @@ def measure_roles(
     )
     corpus = draw.sample(others, int(settings["texts"]))
     first, second = role_scores(chosen, stop), role_scores(corpus, stop)
-    yield RANKS, mean_agreement(first, second), None
-    yield SCORE_LEFT, score_left(first, second), None
-    yield (
-        EFFECT,
-        spearman(first.max(0).ravel(), effects(corpus[: int(settings["ablated"])], stop).ravel())
-        or 0.0,
-        None,
+    ablated = effects(corpus[: int(settings["ablated"])], stop)
+    yield from numbers(
+        {
+            RANKS: mean_agreement(first, second),
+            SCORE_LEFT: score_left(first, second),
+            EFFECT: spearman(first.max(0).ravel(), ablated.ravel()) or 0.0,
+        }
     )
 
 
@@ -480,8 +486,7 @@ def role_scores(texts: list[str], stop: Stop) -> Scores:
 
     rows = [INDEX[role.key] for role in ROLES if role.acts and role.key != "induction"]
     scores = over_texts(texts, stop, lambda inputs, reading: measure_text(reading, "self")[0][rows])
-    mean: Scores = np.nanmean(scores, 0)
-    return mean
+    return np.asarray(np.nanmean(scores, 0))
 
 
 def effects(texts: list[str], stop: Stop) -> Float[np.ndarray, "L H"]:
@@ -500,12 +505,8 @@ def over_texts(
     from core.pretrained.base import ModelInputs
     from core.pretrained.reading import read
 
-    values = []
-    for inputs in map(ModelInputs, texts):
-        if stop():
-            raise Stopped
-        values.append(measure(inputs, read(minilm(), inputs)))
-    return np.stack(values)
+    every = until(stop, map(ModelInputs, texts))
+    return np.stack([measure(inputs, read(minilm(), inputs)) for inputs in every])
 
 
 def mean_agreement(first: Scores, second: Scores) -> float:

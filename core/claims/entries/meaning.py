@@ -30,7 +30,7 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import fit, trained_for
+from core.claims.experiment import fit, numbers, trained_for
 from core.entries import Param
 from core.models import Model, ModelConfig
 from core.models.recurrent import Level
@@ -121,10 +121,14 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     yield ACCURACY, float((logits.argmax(1) == batch.target_out).float().mean()), None
     if condition in (CONTEXT, ALONE):
         few = task.collate(task.held_out(WORDS))
-        yield BY_GRADIENT, agreement(reader, few, by_gradient(reader, few)), None
-        yield BY_ABLATION, agreement(reader, few, by_ablation(reader, few)), None
-        yield PERMUTED, by_permutation(reader, few, seed), None
-        yield OTHER, other_weights(reader, few), None
+        yield from numbers(
+            {
+                BY_GRADIENT: agreement(reader, few, by_gradient(reader, few)),
+                BY_ABLATION: agreement(reader, few, by_ablation(reader, few)),
+                PERMUTED: by_permutation(reader, few, seed),
+                OTHER: other_weights(reader, few),
+            }
+        )
 
 
 @lru_cache(maxsize=1)
@@ -412,9 +416,9 @@ def measure_sinks(
         num_examples=1,
     )
     batch = whole.task.collate(whole.task.held_out(ITEMS))
-    yield WEIGHT, weight_on_first(whole.model, batch), None
-    yield LOSS, loss(whole.model, batch), None
-    yield HIDDEN, loss(without_first(whole.model), batch) - loss(whole.model, batch), None
+    usual, hidden = loss(whole.model, batch), loss(without_first(whole.model), batch)
+    weight = weight_on_first(whole.model, batch)
+    yield from numbers({WEIGHT: weight, LOSS: usual, HIDDEN: hidden - usual})
 
 
 def variant(plain: ModelConfig, condition: str) -> ModelConfig:

@@ -28,12 +28,12 @@ from core.claims.base import (
     difference,
     ratio,
 )
-from core.claims.experiment import Trained, fewest_seconds, fit, trained_for
+from core.claims.experiment import Trained, fewest_seconds, fit, numbers, trained_for
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig, build_model
 from core.seeding import seeded_generator, seeded_layer, seeded_normal
 from core.tasks import TaskConfig
-from core.training.evaluate import Stopped, bits_by_length
+from core.training.evaluate import bits_by_length, until
 
 LENGTH = 64  # of the windows in training
 LENGTHS = (LENGTH, 2 * LENGTH, 4 * LENGTH)
@@ -317,12 +317,9 @@ def measure_concatenation(
     fit(model, loss, int(settings["steps"]), 3e-3, stop)
     lines = torch.randint(LETTERS, (HELD_OUT, NUM_LETTERS), generator=draw)
     with torch.no_grad():
-        yield (
-            ACCURACY,
-            float((model.eval()(lines).argmax(-1) == lines.flip(1)).float().mean()),
-            None,
-        )
-    yield PARAMETERS, sum(weight.numel() for weight in model.parameters()), None
+        right = model.eval()(lines).argmax(-1) == lines.flip(1)
+    parameters = sum(weight.numel() for weight in model.parameters())
+    yield from numbers({ACCURACY: float(right.float().mean()), PARAMETERS: parameters})
 
 
 CONCATENATION = Claim(
@@ -404,13 +401,10 @@ def measure_path(
     layer = build(condition, seed)
     for distance, norm in gradients(layer, seed).items():
         yield GRADIENT, norm, distance
-    for length in PATH_LENGTHS:
-        if stop():
-            raise Stopped
+    for length in until(stop, PATH_LENGTHS):
         x = seeded_normal(1, length, SIZE, seed=seed, name="claim.x")
         seconds = forward_seconds(layer, x, int(settings["rounds"]))
-        yield SECONDS, seconds, length
-        yield FLOPS, flops(condition, length, SIZE), length
+        yield from numbers({SECONDS: seconds, FLOPS: flops(condition, length, SIZE)}, length)
         if length == PATH_LENGTHS[3]:
             at_once = forward_seconds(
                 layer, x.transpose(0, 1).contiguous(), int(settings["rounds"])

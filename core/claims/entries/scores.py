@@ -37,13 +37,13 @@ from core.claims.base import (
     first_below,
     ratio,
 )
-from core.claims.experiment import TEXT_BITS, Trained, known, trained, trained_for
+from core.claims.experiment import TEXT_BITS, Trained, numbers, trained, trained_for
 from core.entries import Choice, Param
 from core.models import Model, ModelConfig
 from core.seeding import seeded_normal
 from core.tasks import Task, TaskConfig
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped
+from core.training.evaluate import until
 
 DOT, SCALED, ADDITIVE = "dot product", "dot product / √d", "additive"
 SCORES = {DOT: "dot", SCALED: "scaled_dot", ADDITIVE: "additive"}
@@ -74,15 +74,14 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
         started = time.process_time()  # what else the machine does must not count
         last = trained(config, seed, stop).last
         milliseconds = 1e3 * (time.process_time() - started)
-        yield LOSS, known(last.loss), size
-        yield TIME, milliseconds / steps, size
+        yield from numbers({LOSS: last.loss, TIME: milliseconds / steps}, size)
     in_time = replace(
         config,
         steps=20 * steps,
         max_train_seconds=float(settings["seconds"]),
         record_every=20 * steps,
     )
-    yield IN_TIME, known(trained(in_time, seed, stop).last.loss), None
+    yield from numbers({IN_TIME: trained(in_time, seed, stop).last.loss})
 
 
 def learned(measured: str, size: int | None = None) -> Learned:
@@ -224,14 +223,14 @@ def measure_scaling(
         q = seeded_normal(1, 1, QUERIES, size, seed=seed, name="claim.q")
         k = seeded_normal(1, 1, KEYS, size, seed=seed, name="claim.k")
         seen = attend(q, k, k, scale=None if condition == DIVIDED else 1.0)
-        yield VARIANCE, float(seen.scores.var()), size
-        yield GRADIENT, jacobian_norm(seen.weights[0, 0]), size
+        norm = jacobian_norm(seen.weights[0, 0])
+        yield from numbers({VARIANCE: float(seen.scores.var()), GRADIENT: norm}, size)
     for size in TRAINED:
         task = TaskConfig.of("recall", pairs=4, keys=8)
         score = "scaled_dot" if condition == DIVIDED else "dot"
         model = ModelConfig.transformer(size, 1, 2, kind="decoder", position="rope", score=score)
         result = trained_for(task, model, seed, settings, stop, batch_size=32)
-        yield ACCURACY, known(result.last.token_accuracy), size
+        yield from numbers({ACCURACY: result.last.token_accuracy}, size)
 
 
 def jacobian_norm(weights: torch.Tensor) -> float:
@@ -351,18 +350,17 @@ def measure_differential(
     condition: str, seed: int, settings: ClaimSettings, stop: Stop
 ) -> Iterator[Number]:
     """The accuracy of a model on recall, and the weights of its head that attends most to the answer."""
-    yield from on_answers(
-        trained_for(
-            TaskConfig.of("recall", pairs=PAIRS, keys=16),
-            model_of(condition),
-            seed,
-            settings,
-            stop,
-            held_out=1,
-            num_examples=1,
-            decode_every=1000,
-        )
+    whole = trained_for(
+        TaskConfig.of("recall", pairs=PAIRS, keys=16),
+        model_of(condition),
+        seed,
+        settings,
+        stop,
+        held_out=1,
+        num_examples=1,
+        decode_every=1000,
     )
+    yield from numbers(on_answers(whole))
 
 
 def model_of(condition: str) -> ModelConfig:
@@ -380,17 +378,13 @@ def model_of(condition: str) -> ModelConfig:
 
 
 @torch.no_grad()
-def on_answers(whole: Trained) -> Iterator[Number]:
+def on_answers(whole: Trained) -> dict[str, float]:
     """Over held-out items: accuracy, weight on the answer, and weight on other pairs, where the answer is due."""
     examples = whole.task.held_out(ITEMS)
     batch = whole.task.collate(examples)
     output = whole.model(batch.source, batch.source_mask, batch.target_in, record=True)
     predicted = output.logits[:, ANSWERS].argmax(1)
-    yield (
-        RECALL_ACCURACY,
-        float((predicted == batch.target_out[:, ANSWERS]).float().mean()),
-        None,
-    )
+
     places = torch.tensor([whole.task.places(example)[ANSWERS][0] for example in examples])  # type: ignore[index]
     row = batch.source.shape[1] + ANSWERS  # no source of this task is padded
     heads = [
@@ -398,9 +392,8 @@ def on_answers(whole: Trained) -> Iterator[Number]:
         for steps in output.maps["causal"]
         for head in range(steps.weights.shape[1])
     ]
-    answer, noise = max(heads)
-    yield ANSWER, answer, None
-    yield NOISE, noise, None
+    right = float((predicted == batch.target_out[:, ANSWERS]).float().mean())
+    return {RECALL_ACCURACY: right, **dict(zip((ANSWER, NOISE), max(heads), strict=True))}
 
 
 def answer_and_noise(
@@ -537,9 +530,7 @@ def measure_topk(
 ) -> Iterator[Number]:
     """The loss of one trained model where every query keeps k keys, for each k."""
     whole = reader(seed, int(settings["steps"]), stop)
-    for count in COUNTS:
-        if stop():
-            raise Stopped
+    for count in until(stop, COUNTS):
         yield BITS, bits(keep(whole.model, condition, count), whole.task), count
 
 

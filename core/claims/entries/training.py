@@ -31,6 +31,7 @@ from core.claims.experiment import (
     Trained,
     fit,
     known,
+    numbers,
     session_of,
     train_whole,
     trained_for,
@@ -45,7 +46,7 @@ from core.tasks import Example, Task, TaskConfig, make_task
 from core.tasks.metrics import bleu, exact_match
 from core.tasks.text import TextTask
 from core.training.config import RunConfig
-from core.training.evaluate import Stopped, objective
+from core.training.evaluate import objective, until
 from core.training.loop import Session, gradient_norms
 
 # Post-norm needs warm-up, pre-norm does not, and a deep stack without residual connections does not train.
@@ -278,9 +279,13 @@ def measure_causal(
     held_out = task.collate(task.held_out(WINDOWS))
     with torch.no_grad():
         logits, target = model.eval()(held_out.source), held_out.target_out
-    yield TEACHER, float(F.cross_entropy(logits.flatten(0, 1), target.flatten())), None
-    yield GENERATION, float(F.cross_entropy(logits[:, -1], target[:, -1])), None
-    yield PADDING, padding_change(seed, masked=condition == MASKED), None
+    yield from numbers(
+        {
+            TEACHER: float(F.cross_entropy(logits.flatten(0, 1), target.flatten())),
+            GENERATION: float(F.cross_entropy(logits[:, -1], target[:, -1])),
+            PADDING: padding_change(seed, masked=condition == MASKED),
+        }
+    )
 
 
 @torch.no_grad()
@@ -420,9 +425,8 @@ def measure_regularization(
         weight_decay=0.0,
         held_out=100,
     ).last
-    yield PERPLEXITY, exp(known(last.loss)), None
-    yield BLEU, known(last.bleu), None
-    yield ACCURACY, known(last.sequence_accuracy), None
+    perplexity = exp(known(last.loss))
+    yield from numbers({PERPLEXITY: perplexity, BLEU: last.bleu, ACCURACY: last.sequence_accuracy})
 
 
 REGULARIZATION = Claim(
@@ -547,22 +551,19 @@ def measure_decoding(
         stop,
         learning_rate=4e-3,
     )
-    yield FORCED, known(result.last.token_accuracy), None
+    yield from numbers({FORCED: result.last.token_accuracy})
     examples = result.task.held_out(SOURCES)
     targets = [example.target for example in examples]
     for width in WIDTHS:
         outputs, total = [], 0.0
-        for example in examples:
-            if stop():
-                raise Stopped
+        for example in until(stop, examples):
             best = decode(result, example, width)
             outputs.append(tuple(result.task.target_vocab.decode(list(best.tokens))))
             total += best.logp
         if width == 1:
             yield FREE, token_accuracy(outputs, targets), None
-        yield EXACT, exact_match(outputs, targets), width
-        yield BLEU, bleu(outputs, targets), width
-        yield SCORE, total / len(examples), width
+        right, score = exact_match(outputs, targets), bleu(outputs, targets)
+        yield from numbers({EXACT: right, BLEU: score, SCORE: total / len(examples)}, width)
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
+from functools import partial
 
 import torch
 from torch import nn
@@ -27,13 +27,20 @@ from core.claims.base import (
     difference,
     ratio,
 )
-from core.claims.experiment import Trained, fewest_seconds, known, session_of, trained, trained_for
+from core.claims.experiment import (
+    Trained,
+    fewest_seconds,
+    numbers,
+    session_of,
+    trained,
+    trained_for,
+)
 from core.entries import Param
 from core.models import ModelConfig
 from core.tasks import TaskConfig, make_task
 from core.training.config import RunConfig, recommended
-from core.training.evaluate import Stopped
-from core.training.loop import Session, one_step
+from core.training.evaluate import until
+from core.training.loop import one_step
 
 # One vector for a whole sentence is a bottleneck: quality by the length of the source, with attention and without.
 
@@ -68,8 +75,7 @@ def measure(condition: str, seed: int, settings: ClaimSettings, stop: Stop) -> I
     for bucket in last.buckets:
         first, _, end = bucket.lengths.partition("–")
         middle = (int(first) + int(end)) / 2
-        yield EXACT, bucket.sequence_accuracy, middle
-        yield BLEU, known(bucket.bleu), middle
+        yield from numbers({EXACT: bucket.sequence_accuracy, BLEU: bucket.bleu}, middle)
     yield SECONDS, seconds, None
 
 
@@ -213,15 +219,10 @@ def measure_advantages(
 ) -> Iterator[Number]:
     """Seconds of a step over length; after training the accuracy, and the weight where the answer stands."""
     model = MODELS[condition]
-    for length in LENGTHS:
-        if stop():
-            raise Stopped
+    for length in until(stop, LENGTHS):
         task = TaskConfig.of("reverse", length=length)
-        yield (
-            STEP_SECONDS,
-            step_seconds(session_of(RunConfig(task, model, batch_size=BATCH), seed)),
-            length,
-        )
+        session = session_of(RunConfig(task, model, batch_size=BATCH), seed)
+        yield STEP_SECONDS, fewest_seconds(partial(one_step, session, 1), ROUNDS), length
     result = trained_for(
         TaskConfig.of("reverse"),
         model,
@@ -233,15 +234,14 @@ def measure_advantages(
         warmup=50,
         decode_every=2,
     )
-    yield PARAMETERS, result.parameters, None
-    yield ACCURACY, known(result.last.token_accuracy), None
     assert result.last.expected is not None  # reversing expects a position
-    yield MASS, max(weight for layer in result.last.expected for weight in layer), None
-
-
-def step_seconds(session: Session) -> float:
-    steps = count(1)
-    return fewest_seconds(lambda: one_step(session, next(steps)), ROUNDS)
+    yield from numbers(
+        {
+            PARAMETERS: result.parameters,
+            ACCURACY: result.last.token_accuracy,
+            MASS: max(weight for layer in result.last.expected for weight in layer),
+        }
+    )
 
 
 ADVANTAGES = Claim(
@@ -372,17 +372,22 @@ def measure_iris(
         return
     config = recommended(task, "classifier" if condition == TOKENS else "one_token", record_every=5)
     result = trained(replace(config, steps=int(settings["steps"])), seed, stop)
-    yield HELD_OUT_ACCURACY, known(result.last.sequence_accuracy), None
+
     reached = [
         record.step for record in result.records if (record.sequence_accuracy or 0.0) >= 0.95
     ]
     steps = reached[0] if reached else int(settings["steps"])
-    yield EPOCHS, steps * config.batch_size / 120, None  # of 150 rows 30 are held out
     weights = attention(result)
-    yield DIFFER, float(weights.std(0).mean()), None
+    yield from numbers(
+        {
+            HELD_OUT_ACCURACY: result.last.sequence_accuracy,
+            EPOCHS: steps * config.batch_size / 120,  # of 150 rows 30 are held out
+            DIFFER: float(weights.std(0).mean()),
+        }
+    )
     if condition == TOKENS:
-        yield SEPALS, float(weights[:, 0, :2].sum(1).mean()), None
-        yield IRIS_PARAMETERS, tutorial_parameters(), None
+        sepals = float(weights[:, 0, :2].sum(1).mean())
+        yield from numbers({SEPALS: sepals, IRIS_PARAMETERS: tutorial_parameters()})
 
 
 @torch.no_grad()
