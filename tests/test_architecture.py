@@ -41,7 +41,7 @@ FORBIDDEN = {
     **{f"core.training.{name}": ("core.runs",) for name in TRAINING},
     **{
         f"core.runs.{name}": (*MODELS, "core.attention")
-        for name in ("folder", "index", "ray_driver", "ray_node", "ray_queue")
+        for name in ("folder", "ray_driver", "ray_queue")
     },
     "dashboard": ("pages",),
     "dashboard.ui.lessons": ("dashboard.draw", "dashboard.server"),

@@ -35,7 +35,6 @@ except ImportError:
 from core.files import HOSTED, hosted, server_folder
 from core.plugins import folder as plugins_folder
 from core.runs import folder, ray_queue
-from core.runs.ray_node import NodeWorker, pack_plugins
 
 STEP_SECONDS, STATE_SECONDS, RETRY_SECONDS = 0.1, 1.0, 3.0
 PROBE_SECONDS, PROBES = 1.0, 4  # a head that does not answer so often is lost
@@ -188,7 +187,9 @@ class ClusterJob:
             self.entry = replace(self.entry, attempt=self.entry.attempt + 1)
             self.entry.save()
             options = dict(name=self.entry.actor, lifetime="detached", max_restarts=0)
-            self.actor = ray.remote(NodeWorker).options(**options, **need.options()).remote()
+            self.actor = (
+                ray.remote(ray_queue.NodeWorker).options(**options, **need.options()).remote()
+            )
             self.waits = True
             fits = any(need.fit(node["Resources"]) for node in ray.nodes() if node["Alive"])
             waits = f"Waits for {need} on the cluster."
@@ -221,7 +222,7 @@ class ClusterJob:
             begins = ray_queue.words(f"Starts on the node {self.node}.", "Starts.")
             self.run.set_status("starting", begins)
             environ = {name: os.environ[name] for name in TRAVELS if name in os.environ}
-            files, plugins = folder.pack(self.run.path), pack_plugins(plugins_folder())
+            files, plugins = folder.pack(self.run.path), ray_queue.pack_plugins(plugins_folder())
             start = self.actor.start.remote(self.run.id, files, plugins, environ)
             if refusal := (yield from _answer(start)):
                 public = (

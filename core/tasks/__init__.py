@@ -15,14 +15,12 @@ from core.tasks.base import (
     TaskEntry,
     Vocabulary,
 )
-from core.tasks.documents import DOCUMENTS
 from core.tasks.own import OWN_PAIRS, OWN_TABLE, OWN_TEXT
 from core.tasks.pictures import DIGITS, PICTURES
 from core.tasks.recipes import Recipe
 from core.tasks.sequences import ADDITION, COPY, INDUCTION, RECALL, REVERSE, SERIES, SORT
-from core.tasks.stories import STORIES
 from core.tasks.tables import IRIS
-from core.tasks.text import REPEATS, SENTENCES, TOPICS
+from core.tasks.text import DOCUMENTS, REPEATS, SENTENCES, STORIES, TOPICS
 from core.tasks.translation import DATES, LANGUAGE, NUMBERS
 
 TASKS: tuple[TaskEntry, ...] = (

@@ -16,7 +16,6 @@ import torch
 from core.entries import ConfigError, Param, refuse_if
 from core.tasks import recipes
 from core.tasks.base import Example, Task, TaskConfig, TaskEntry, Vocabulary, choose, split_sides
-from core.tasks.documents import SentenceTask, words
 from core.tasks.reading import (
     MAX_SIGNS,
     Row,
@@ -27,7 +26,18 @@ from core.tasks.reading import (
     validate_text,
 )
 from core.tasks.tables import ALL, Table, TableTask, Texts, find_column, parse_table, sheet_of
-from core.tasks.text import LENGTH, MAX_WORDS, MIN_WORDS, UNIT, Corpus, TextTask, split, unseen
+from core.tasks.text import (
+    LENGTH,
+    MAX_WORDS,
+    MIN_WORDS,
+    UNIT,
+    Corpus,
+    SentenceTask,
+    TextTask,
+    split,
+    unseen,
+    words,
+)
 from core.tasks.translation import PairTask
 
 MIN_PAIRS, MAX_TOKENS = 30, 128

@@ -1,26 +1,33 @@
-"""Tasks of the next token: texts by topic, repeated words, sentences with names."""
+"""Tasks of the next token: texts by topic, repeated words, sentences with names, stories; and classes of texts: documents of
+several sentences, a person's sentences, with naive Bayes to compare with."""
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from core.entries import Param, refuse_if
+from core.models.base import SENTENCE_END, sentence_spans
 from core.tasks import recipes
 from core.tasks.base import (
     BOS,
+    EOS,
     UNK,
     Batch,
     Example,
     Form,
+    LabelledTask,
     RowTask,
     Task,
     TaskConfig,
@@ -29,6 +36,9 @@ from core.tasks.base import (
     choose,
     is_held_out,
 )
+from core.tasks.grammar import story
+from core.tasks.tables import Texts
+from core.tasks.translation import cut
 
 NEWLINE = "↵"  # the token of a line end
 MAX_WORDS = 5_000
@@ -415,5 +425,344 @@ SENTENCES: TaskEntry = TaskEntry(
             choices=("both", "names", "agreement"),
             meaning="those with two names, those in which a verb agrees with its subject, or both",
         ),
+    ),
+)
+
+
+def naive_bayes(
+    task: Task, trained: Sequence[Example], test: Sequence[Example]
+) -> tuple[str, float]:
+    """Multinomial naive Bayes on counts of words, what these alone tell of a class (Wang & Manning 2012, section 2.1):
+    its name, and the share of the test texts whose class it predicts."""
+    from sklearn.naive_bayes import MultinomialNB
+
+    (counts, classes), (others, targets) = (
+        (
+            torch.stack(
+                [
+                    torch.tensor(task.source_vocab.encode(example.source)).bincount(
+                        minlength=len(task.source_vocab)
+                    )
+                    for example in side
+                ]
+            ),
+            list(map(task.label, side)),
+        )
+        for side in (trained, test)
+    )
+    score = MultinomialNB().fit(counts, classes).score(others, targets)
+    return "naive Bayes on word counts", float(score)
+
+
+COURTS = ("village", "town", "county", "state", "high", "supreme")  # the lowest first
+VERDICTS = ("guilty", "innocent")
+GUILT = (("guilty", "culpable", "liable"), ("innocent", "blameless", "faultless"))
+VERBS = (("convicted", "condemned", "sentenced"), ("acquitted", "cleared", "released"))
+RULINGS = (
+    (
+        GUILT,
+        (
+            "the {court} court found him {verdict} .",
+            "in the eyes of the {court} court he was {verdict} .",
+            "he was {verdict} , wrote the {court} court in a long report .",
+        ),
+    ),
+    (
+        VERBS,
+        (
+            "the {court} court {verdict} him .",
+            "he was {verdict} by the {court} court that week .",
+            "after a short trial the {court} court {verdict} him once more .",
+        ),
+    ),
+)
+VERDICT_WORDS = {word for words, _ in RULINGS for of_class in words for word in of_class}
+REMARKS = (
+    "it rained all week .",
+    "his wife wrote a long letter .",
+    "the papers wrote about him once more .",
+    "he was at home that week .",
+)
+TRAINED = 2_000  # documents for the baseline
+
+
+class Documents(Task):
+    """Is he guilty? Several courts ruled, at least two of them differently, and other sentences report something else.
+
+    A document has 2 to `sentences` sentences in any order. The number of verdicts of each class does not depend on the
+    class, nor do the words for them, so no count of words can tell it: it takes the verdict and the court of one
+    sentence.
+    """
+
+    form: Form = "label"
+    separator = " "
+    unit, whole = "word", "documents"
+    expected_name = "the deciding sentence"
+    classes = VERDICTS
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.sentences, self.courts = int(config["sentences"]), COURTS[-int(config["courts"]) :]
+        templates = [text for _, texts in RULINGS for text in texts]
+        fixed = {
+            word
+            for text in (*templates, *REMARKS)
+            for word in text.split()
+            if not word.startswith("{")
+        }
+        self.source_vocab, self.target_vocab = (
+            Vocabulary(fixed | VERDICT_WORDS | set(COURTS)),
+            Vocabulary(VERDICTS),
+        )
+        (self.sentence_end,) = self.source_vocab.encode([SENTENCE_END])
+        self.max_source = self.sentences * max(len(text.split()) for text in (*templates, *REMARKS))
+        self.max_target = 1
+        self.recommended = recipes.DOCUMENTS
+
+    def tokens(self, text: str) -> list[str]:
+        return split(text.lower(), "words")
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        while True:
+            # A number of torch's takes as long as twenty of Python's.
+            rng = random.Random(choose(generator, 2**31))
+            # How many verdicts are of each class is drawn without regard to that of the highest court.
+            verdict = rng.randrange(len(VERDICTS))
+            count = rng.randint(2, min(self.sentences, len(self.courts)))
+            innocent = rng.randint(1, count - 1)
+            others = [1] * (innocent - verdict) + [0] * (count - 1 - innocent + verdict)
+            rng.shuffle(others)
+            courts = sorted(rng.sample(range(len(self.courts)), count), reverse=True)
+            lines = []
+            for court, ruled in zip(courts, [verdict, *others], strict=True):
+                words, templates = rng.choice(RULINGS)
+                line = rng.choice(templates)
+                lines.append(
+                    line.format(court=self.courts[court], verdict=rng.choice(words[ruled]))
+                )
+            lines += rng.choices(REMARKS, k=rng.randint(0, self.sentences - len(lines)))
+            rng.shuffle(lines)
+            text = " ".join(lines)
+            if is_held_out(text) == held_out:
+                return Example(tuple(text.split()), (VERDICTS[verdict],))
+
+    def deciding(self, example: Example) -> tuple[range, tuple[int, ...]] | None:
+        """The positions of the deciding sentence, and of its court and its verdict; None where no sentence has both.
+
+        Of two sentences of the highest court the first counts.
+        """
+        rulings = []
+        for span in sentence_spans(example.source):
+            words = example.source[span.start : span.stop]
+            courts = [
+                (COURTS.index(word), i)
+                for i, word in zip(span, words, strict=True)
+                if word in COURTS
+            ]
+            verdicts = [i for i, word in zip(span, words, strict=True) if word in VERDICT_WORDS]
+            if courts and verdicts:
+                rank, court = max(courts)
+                rulings.append((rank, span, tuple(sorted((court, verdicts[0])))))
+        highest = max(rulings, key=lambda ruling: ruling[0], default=None)
+        return None if highest is None else highest[1:]
+
+    def places(self, example: Example) -> tuple[tuple[int, ...], ...]:
+        """All words of the deciding sentence: their weight together is the weight on it."""
+        deciding = self.deciding(example)
+        return ((() if deciding is None else tuple(deciding[0])),)
+
+    def baseline(self) -> tuple[str, float]:
+        """Naive Bayes on texts drawn for it."""
+        generator = torch.Generator().manual_seed(self.config.seed)
+        trained = [self.draw(generator, held_out=False) for _ in range(TRAINED)]
+        return naive_bayes(self, trained, self.held_out(1_000))
+
+
+DOCUMENTS: TaskEntry = TaskEntry(
+    "documents",
+    "Deciding sentence",
+    "A document reports what several courts ruled, and other things. The verdict of the highest court counts.",
+    "Most weight is on the sentence about the highest court and, within it, on the court or its verdict. Recurrent "
+    "cells carry the verdict to other sentences, too, so that a model can also read it there.",
+    lambda config: Documents(config, DOCUMENTS),
+    (
+        Param(
+            "sentences",
+            "Most sentences",
+            6,
+            3,
+            12,
+            1,
+            meaning="largest number of sentences in a document",
+        ),
+        Param(
+            "courts",
+            "Courts",
+            5,
+            3,
+            len(COURTS),
+            1,
+            meaning="number of courts that may rule, the highest of " + ", ".join(COURTS),
+        ),
+    ),
+)
+
+
+LONGEST_TEXT = 128  # words; longer texts are cut, with a note
+
+
+class SentenceTask(LabelledTask):
+    """Tell the class of a text."""
+
+    separator = " "
+    unit, whole = "row", "rows"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry, texts: Texts) -> None:
+        tokens = list(map(words, texts.texts))
+        super().__init__(
+            config,
+            entry,
+            [tuple(text[:LONGEST_TEXT]) for text in tokens],
+            texts.labels,
+            texts.classes,
+        )
+        long = sum(len(text) > LONGEST_TEXT for text in tokens)
+        self.notes = (
+            (*texts.notes, f"{long:,} texts are cut after {LONGEST_TEXT} words.")
+            if long
+            else texts.notes
+        )
+        counts = Counter(word for i in self.sides[False] for word in self.sources[i])
+        self.source_vocab = Vocabulary(word for word, _ in counts.most_common(MAX_WORDS))
+        self.target_vocab = Vocabulary(self.classes)
+        (end,) = self.source_vocab.encode([SENTENCE_END])
+        several = end != UNK and any(len(sentence_spans(source)) > 1 for source in self.sources)
+        self.sentence_end = end if several else 0
+        self.recommended = recipes.sentences(len(self.sides[False]), several)
+
+    def tokens(self, text: str) -> list[str]:
+        return words(text)
+
+    def select(self, rows: Tensor) -> Batch:
+        return cut(self._trained, rows)
+
+    def baseline(self) -> tuple[str, float]:
+        return naive_bayes(self, self.trained(), self.held_out(len(self.labels)))
+
+
+def words(text: str) -> list[str]:
+    """The words and punctuation marks of a text in lower case."""
+    return split(text.lower(), "words")
+
+
+# The task of the lab's writer: the next piece of short stories, which the grammar makes.
+
+
+FOR_PIECES = 2_000  # stories from which the pieces are learned
+HELD_OUT_STORIES = 1_500
+HELD_OUT_SEED = 2**32
+
+
+@lru_cache(maxsize=2)
+def stories(count: int, seed: int) -> tuple[str, ...]:
+    """That many stories, the same for the same seed."""
+    draw = random.Random(seed)
+    return tuple(story(draw).text for _ in range(count))
+
+
+@lru_cache(maxsize=2)
+def byte_pairs(pieces: int) -> Any:
+    """A tokenizer of byte pairs (Sennrich 2016) over bytes (Radford 2019), so that no text is unknown to it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    trainer = trainers.BpeTrainer(
+        vocab_size=pieces,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(stories(FOR_PIECES, 0), trainer)
+    return tokenizer
+
+
+@lru_cache(maxsize=2)
+def ids_of(
+    count: int, seed: int, pieces: int
+) -> tuple[Vocabulary, Int[Tensor, " N"], Int[Tensor, " M"]]:
+    """The vocabulary; stories as ids one after another, each with its end mark; and where each begins."""
+    tokenizer = byte_pairs(pieces)
+    vocabulary = Vocabulary(tokenizer.get_vocab())
+    order = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    known = torch.tensor(vocabulary.encode(piece for piece, _ in order))
+    end, rows = torch.tensor([EOS]), list[Tensor]()
+    for text in stories(count, seed):
+        rows += known[tokenizer.encode(text).ids], end
+    lengths = torch.tensor([0, *map(len, rows)]).view(-1)
+    return vocabulary, torch.cat(rows), lengths.cumsum(0)[:-1:2]
+
+
+class Stories(Task):
+    """Predict each next piece of stories; a window begins where a story does."""
+
+    form: Form = "text"
+    metrics = ()
+    unit, whole = "piece", "continuations"
+
+    def __init__(self, config: TaskConfig, entry: TaskEntry) -> None:
+        super().__init__(config, entry)
+        self.length, self.count = int(config["length"]), int(config["stories"])
+        self.pieces = int(config["pieces"])
+        vocabulary, self.ids, self.starts = ids_of(self.count, config.seed, self.pieces)
+        self.source_vocab = self.target_vocab = vocabulary
+        self.max_source = self.max_target = self.length
+        self.recommended = recipes.stories()
+
+    def tokens(self, text: str) -> list[str]:
+        return byte_pairs(self.pieces).encode(text).tokens
+
+    def text_of(self, tokens: Sequence[str]) -> str:
+        return str(byte_pairs(self.pieces).decoder.decode(list(tokens)))  # type: ignore[union-attr]
+
+    def tokenizer(self) -> Any:
+        """The tokenizer that an exported model takes: its ids are those of the vocabulary."""
+        from tokenizers import Tokenizer
+
+        data = json.loads(byte_pairs(self.pieces).to_str())
+        data["model"]["vocab"] = {piece: id for id, piece in enumerate(self.source_vocab.tokens)}
+        return Tokenizer.from_str(json.dumps(data))
+
+    def batch(self, batch_size: int, generator: torch.Generator) -> Batch:
+        able = self.begins(self.ids, self.starts)
+        picked = able[torch.randint(len(able), (batch_size, 1), generator=generator)]
+        windows = self.ids[picked + torch.arange(self.length + 1)]  # (B, S + 1)
+        source, target = windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+        return Batch(source, torch.ones_like(source, dtype=torch.bool), None, target)
+
+    def draw(self, generator: torch.Generator, held_out: bool) -> Example:
+        vocabulary, ids, starts = self.source_vocab, self.ids, self.starts
+        if held_out:
+            _, ids, starts = ids_of(HELD_OUT_STORIES, self.config.seed + HELD_OUT_SEED, self.pieces)
+        able = self.begins(ids, starts)
+        start = int(able[choose(generator, len(able))])
+        window = [vocabulary.tokens[id] for id in ids[start : start + self.length + 1].tolist()]
+        return Example(tuple(window[:-1]), tuple(window[1:]))
+
+    def begins(self, ids: Int[Tensor, " N"], starts: Int[Tensor, " M"]) -> Int[Tensor, " K"]:
+        """Where a story begins that a whole window follows."""
+        return starts[starts + self.length < len(ids)]
+
+
+STORIES: TaskEntry = TaskEntry(
+    "stories",
+    "Stories",
+    "Predict each next piece of short stories, which a grammar makes without end and can check.",
+    "A name, a thing or a pronoun attends to where it was introduced. The last words of a list attend to the list.",
+    lambda config: Stories(config, STORIES),
+    (
+        Param("length", "Window", 128, 32, 256, 8, meaning="number of pieces that the model reads"),
+        Param("stories", "Stories", 2_000, 200, 200_000, 100, meaning="number of training stories"),
+        Param("pieces", "Pieces", 1_024, 512, 8_192, 256, meaning="number of byte pairs"),
     ),
 )

@@ -24,7 +24,7 @@ from core.claims.run import CELLS, ClaimConfig, load_cells
 from core.interpret.corpus import CorpusConfig
 from core.interpret.corpus_run import STATISTICS, VALUES, load
 from core.models import ModelConfig
-from core.runs import folder, ray_driver, ray_node as node_module, ray_queue
+from core.runs import folder, ray_driver, ray_queue
 from core.runs.executor import ClusterWorker, Executor, RayExecutor, executor
 from core.runs.folder import Changes, RunFolder, apply, list_files, pack, read_changes, unpack
 from core.runs.ray_driver import LOST
@@ -168,9 +168,9 @@ def test_a_name_that_leads_out_of_the_folder_is_ignored(tmp_path):
 
 @pytest.fixture
 def worker(monkeypatch):
-    one = node_module.NodeWorker()
+    one = ray_queue.NodeWorker()
     yield one
-    monkeypatch.setattr(node_module.os, "_exit", lambda code: None)
+    monkeypatch.setattr(ray_queue.os, "_exit", lambda code: None)
     one.close()
     assert not one.home.exists()
 
@@ -178,7 +178,7 @@ def worker(monkeypatch):
 def played_by(monkeypatch, script: str) -> None:
     begin = subprocess.Popen
     monkeypatch.setattr(
-        node_module.subprocess,
+        ray_queue.subprocess,
         "Popen",
         lambda command, **more: begin([sys.executable, "-c", script, *command[3:]], **more),
     )
@@ -195,7 +195,7 @@ def test_a_model_that_is_no_folder_of_the_node_is_refused_in_words(worker, tmp_p
 
 def test_a_worker_that_does_not_stop_is_ended(worker, monkeypatch):
     played_by(monkeypatch, "import time; time.sleep(600)")
-    monkeypatch.setattr(node_module, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(ray_queue, "STOP_SECONDS", 0.2)
     assert worker.start("a", pack(create_run(small_run()).path), None, {}) == ""
     assert not worker.changes(None, "").ended
     assert wait_for(lambda: worker.changes(None, "pause").ended)
@@ -223,7 +223,7 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
     worker.start(
         run.id,
         pack(run.path),
-        node_module.pack_plugins(plugins),
+        ray_queue.pack_plugins(plugins),
         {"ATTENTION_LAB_LIMITS": "memory_mb=77"},
     )
     changes = wait_for(lambda: (new := worker.changes(None, "")).ended and new)
@@ -240,7 +240,7 @@ print(sorted(path.name for path in Path(os.environ["ATTENTION_LAB_PLUGINS"]).rgl
 
 
 def test_folders_of_killed_actors_are_deleted(worker, monkeypatch, tmp_path):
-    left, new = tmp_path / f"{node_module.HOME}left", tmp_path / f"{node_module.HOME}new"
+    left, new = tmp_path / f"{ray_queue.HOME}left", tmp_path / f"{ray_queue.HOME}new"
     for home in (left, new):
         home.mkdir()
         (home / "lock").touch()
@@ -248,7 +248,7 @@ def test_folders_of_killed_actors_are_deleted(worker, monkeypatch, tmp_path):
     os.utime(worker.home, (1, 1))
     worker.home.rename(tmp_path / worker.home.name)  # with the lock that this process holds
     worker.home = tmp_path / worker.home.name
-    node_module.delete_left(tmp_path)
+    ray_queue.delete_left(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([worker.home.name, new.name])
 
 
@@ -367,7 +367,7 @@ def test_what_a_run_needs(monkeypatch):
 def test_only_the_bridge_and_the_nodes_import_ray():
     """And neither imports PyTorch: a node runs two processes for a run, and only one of them trains."""
     code = (
-        "import sys, core.runs.ray_node, core.runs.ray_queue; held = {'ray', 'numpy'} & {*sys.modules}; "
+        "import sys, core.runs.ray_queue; held = {'ray', 'numpy'} & {*sys.modules}; "
         "import core.runs.ray_driver; print(held, 'torch' in sys.modules)"
     )
     printed = subprocess.check_output([sys.executable, "-c", code], encoding="utf-8")

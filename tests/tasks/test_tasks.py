@@ -34,7 +34,6 @@ from core.tasks import (
     task_of,
 )
 from core.tasks.base import in_held_out, is_held_out
-from core.tasks.documents import ADJECTIVES, COURTS, VERBS, VERDICTS, Documents
 from core.tasks.metrics import (
     balanced_accuracy,
     bleu,
@@ -50,10 +49,15 @@ from core.tasks.sequences import COPY, SPIKE, SequenceTask
 from core.tasks.tables import iris
 from core.tasks.text import (
     COMMON,
+    COURTS,
+    GUILT,
     LONGEST as LONGEST_LINE,
     MIN_WORDS,
     NAMES,
+    VERBS,
+    VERDICTS,
     Corpus,
+    Documents,
     TextTask,
     split,
     topics,
@@ -851,7 +855,7 @@ DOCUMENTS = [
     TaskConfig.of("documents", sentences=3, courts=3, seed=2),
     TaskConfig.of("documents", sentences=11, courts=6),
 ]
-CLASS_OF = {word: VERDICTS[i] for words in (ADJECTIVES, VERBS) for i in (0, 1) for word in words[i]}
+CLASS_OF = {word: VERDICTS[i] for words in (GUILT, VERBS) for i in (0, 1) for word in words[i]}
 
 
 def rulings(example):
