@@ -57,13 +57,8 @@ def folders() -> list[Path]:
     """The folders of all people, or the server's alone where this is no public copy."""
     if not hosted():
         return [server_folder()]
-    with suppress(OSError):
-        return [
-            server_folder() / PEOPLE / name
-            for name in sorted(os.listdir(server_folder() / PEOPLE))
-            if ID.fullmatch(name)
-        ]
-    return []
+    home = server_folder() / PEOPLE
+    return sorted(path for path in home.glob("*") if ID.fullmatch(path.name))
 
 
 def homes(folders: Iterable[Path]) -> list[Path]:

@@ -315,15 +315,14 @@ def array_panel(container: Any) -> None:
     """Draw the limits, the file and token fields of weights computed elsewhere, and an example to download."""
 
     def uploaded() -> None:
-        st.session_state.pop(WRONG, None)
-        if (file := st.session_state.get(FILE)) is None:
-            return
-        try:
-            admit_upload(file)
-            tokens = st.session_state.get(TOKENS) or ""
-            select_model(store_upload(file.getvalue(), file.name, tokens))
-        except (PretrainedError, LimitReached) as error:
-            st.session_state[WRONG] = str(error)
+        state = st.session_state
+        state.pop(WRONG, None)
+        if (file := state.get(FILE)) is not None:
+            try:
+                admit_upload(file)
+                select_model(store_upload(file.getvalue(), file.name, state.get(TOKENS) or ""))
+            except (PretrainedError, LimitReached) as error:
+                state[WRONG] = str(error)
 
     container.caption(
         f"{LIMITS} Expected: {SHAPES}. Name the tokens `tokens`, or `queries` and `keys`: an array of "
@@ -565,10 +564,9 @@ def _inputs(ref: ModelRef, pretrained: Pretrained) -> ModelInputs:
         state[TEXT] = texts.get(group) or usual
         state.pop(TARGET, None)
     state[GROUP] = group
-    put_back = state.pop(BACK, None)
-    before = put_back or state.get(TEXT)
-    if put_back:
+    if put_back := state.pop(BACK, None):
         state[TEXT] = put_back
+    before = state.get(TEXT)
     is_pair = pretrained.reads == "pair"
     first, other = st.columns([2 if is_pair else 4, 1], vertical_alignment="bottom")
     help = f"What the model reads: at most 20,000 characters and {pretrained.max_tokens} tokens."
@@ -717,12 +715,10 @@ def output_field(
             **BOUND,
             help=f"The list holds the most likely; you can type any other {kind}.",
         )
-        if typed in (first, None):
-            return None
+        if typed in (first, None) or typed in names:
+            return names.get(typed)
         try:
-            output = names.get(typed)
-            if output is None:
-                output = output_id(baseline.pretrained, baseline.answer, typed)
+            output = output_id(baseline.pretrained, baseline.answer, typed)
             reject_if(
                 is_contrast and output == baseline.id,
                 f"“{typed[:40]}” is measured already, and its difference from itself is always 0.",

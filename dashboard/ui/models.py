@@ -149,10 +149,10 @@ def parse_model(text: str) -> ModelRef:
             return ref
     if UPLOAD_NAME.fullmatch(text):
         return ModelRef("array", text)
-    if re.match(r"[/\\]{2}", text):  # Windows would log in there because of a link
-        raise PretrainedError(
-            f"{text[:80]} is on another computer; copy its folder here, and type that path."
-        )
+    reject_if(
+        re.match(r"[/\\]{2}", text),  # Windows would log in there because of a link
+        f"{text[:80]} is on another computer; copy its folder here, and type that path.",
+    )
     if re.match(r"[/~.\\]|[A-Za-z]:\\", text):
         return ModelRef("folder", text)
     repo, revision = hub.parse(text)
