@@ -113,20 +113,23 @@ def route(base: str) -> Route:
 
         now = health()
         problem = now.problem()
-        body = {
-            "status": "unable" if problem else "ok",
-            **({"problem": problem} if problem else {}),
-            "version": lab_version(),
-            "workers": {"busy": now.busy, "most": jobs.max_workers()},
-            "queue": now.states["queued"],
-            "disk_free_mb": round(now.disk_free / 1e6),
-            **(
-                {"memory_free_mb": round(now.memory_free / 1e6)}
-                if math.isfinite(now.memory_free)
-                else {}
-            ),
-        }
-        return JSONResponse(body, 503 if problem else 200, headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            {
+                "status": "unable" if problem else "ok",
+                **({"problem": problem} if problem else {}),
+                "version": lab_version(),
+                "workers": {"busy": now.busy, "most": jobs.max_workers()},
+                "queue": now.states["queued"],
+                "disk_free_mb": round(now.disk_free / 1e6),
+                **(
+                    {"memory_free_mb": round(now.memory_free / 1e6)}
+                    if math.isfinite(now.memory_free)
+                    else {}
+                ),
+            },
+            503 if problem else 200,
+            headers={"Cache-Control": "no-store"},
+        )
 
     return Route(base + PATH, answer)
 

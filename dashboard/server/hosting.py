@@ -44,9 +44,12 @@ def begin_hosting() -> None:
 
         # Streamlit holds each session to the person of the header that the guard writes at every connection: a browser
         # that lost its connection asks for its session by the session's id, which is no secret of one person.
-        users = config.get_option("server.trustedUserHeaders")
         config.set_option(
-            "server.trustedUserHeaders", {**users, PERSON_HEADER: "attention_lab_person"}
+            "server.trustedUserHeaders",
+            {
+                **config.get_option("server.trustedUserHeaders"),
+                PERSON_HEADER: "attention_lab_person",
+            },
         )
         config.set_option(
             "server.maxUploadSize", limits()["upload_megabytes"]

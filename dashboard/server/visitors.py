@@ -433,8 +433,7 @@ class HTTPGuard:
     async def _upload(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, _, file = scope["path"].removeprefix(f"{self.base}{UPLOAD}/").partition("/")
         length = Headers(scope=scope).get("content-length", "")
-        largest = limits()["upload_megabytes"] * MB
-        size = int(length) if length.isdecimal() else largest
+        size = int(length) if length.isdecimal() else limits()["upload_megabytes"] * MB
         upload = Upload(session, file, _address(scope), size, dict(scope))
         if scope["method"] == "PUT":
             if too_much(upload):

@@ -191,7 +191,24 @@ def _at(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
 
 def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     first, state = model.required_attention, st.session_state
-    _published(name, model)
+    key, known = f"{name}:pattern:published", published(model.kind, model.d_model, model.num_heads)
+    pattern = (first, *(_resized(one, first) for one in _following(name)))
+    same = [
+        card
+        for card, attentions in known.items()
+        if tuple(_at(one, first) for one in attentions) == pattern
+    ]
+    state[key] = same[0] if same else CUSTOM if pattern[1:] else SAME
+    st.selectbox(
+        "Pattern",
+        [SAME, *known, *[CUSTOM] * (state[key] == CUSTOM)],
+        key=key,
+        on_change=_take_published,
+        args=(name, model),
+        format_func=pattern_label,
+        help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
+        "all that follows.",
+    )
     count_key, shown = f"{name}:pattern:count", f"{name}:pattern:shown"
     state[count_key] = len(_following(name)) + 1
 
@@ -255,28 +272,6 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
     names = distinct_names([_resized(one, first) for one in (first, *_following(name))])
     kinds = [names[layer % len(names)] or "the same attention" for layer in range(model.layers)]
     strip.html(layer_strip(kinds, state.get(f"{name}:kv_shared_layers", 0)))
-
-
-def _published(name: str, model: ModelConfig) -> None:
-    known = published(model.kind, model.d_model, model.num_heads)
-    first, key = model.required_attention, f"{name}:pattern:published"
-    pattern = (first, *(_resized(one, first) for one in _following(name)))
-    same = [
-        card
-        for card, attentions in known.items()
-        if tuple(_at(one, first) for one in attentions) == pattern
-    ]
-    st.session_state[key] = same[0] if same else CUSTOM if pattern[1:] else SAME
-    st.selectbox(
-        "Pattern",
-        [SAME, *known, *[CUSTOM] * (st.session_state[key] == CUSTOM)],
-        key=key,
-        on_change=_take_published,
-        args=(name, model),
-        format_func=pattern_label,
-        help="The pattern of a published model, from its card, with small windows; it sets the mechanism and "
-        "all that follows.",
-    )
 
 
 def pattern_label(key: str) -> str:

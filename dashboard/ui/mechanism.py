@@ -201,17 +201,22 @@ def part_key(key: str, name: str, number: int) -> str:
 def choice_in_session(axis: str, base: Choice, *, key: str) -> Choice:
     """The choice that those widgets have, or will have, before they are drawn."""
     name = st.session_state.get(key, base.key)
-    parts = (
-        choice_in_session(axis, part, key=part_key(key, name, n))
-        for n, part in enumerate(part_starts(axis, name, base, key))
+    return Choice.of(
+        name,
+        *(
+            choice_in_session(axis, part, key=part_key(key, name, n))
+            for n, part in enumerate(part_starts(axis, name, base, key))
+        ),
+        **params_in_session(entry(axis, name), key=key),
     )
-    return Choice.of(name, *parts, **params_in_session(entry(axis, name), key=key))
 
 
 def choice_state(key: str, choice: Choice) -> dict[str, Any]:
     """The state of the widgets for a choice, with all its parts; for a link or a callback, before they are drawn."""
-    values: dict[str, Any] = {key: choice.key}
-    values |= {f"{key}:{choice.key}:{name}": value for name, value in choice.params}
+    values: dict[str, Any] = {
+        key: choice.key,
+        **{f"{key}:{choice.key}:{name}": value for name, value in choice.params},
+    }
     if choice.parts:
         values[f"{key}:{choice.key}:parts"] = len(choice.parts)
     for n, part in enumerate(choice.parts):

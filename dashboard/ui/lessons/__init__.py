@@ -7,7 +7,7 @@ import re
 import unicodedata
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
@@ -260,33 +260,37 @@ class Lesson:
     hide_guide: bool = False
 
     def __post_init__(self) -> None:
-        _refuse_if(
-            not self.title.strip() or len(self.title) > MAX_TITLE,
-            f"A lesson has a title of at most {MAX_TITLE} characters.",
+        rules = (
+            (
+                not self.title.strip() or len(self.title) > MAX_TITLE,
+                f"A lesson has a title of at most {MAX_TITLE} characters.",
+            ),
+            (
+                len(self.text) > MAX_LESSON_TEXT or len(self.questions) > MAX_QUESTIONS,
+                f"A lesson has a text of at most {MAX_LESSON_TEXT:,} characters and at most {MAX_QUESTIONS} "
+                "questions.",
+            ),
+            (
+                self.page not in PAGES,
+                f"No lesson can be about the page {self.page[:40]!r}: the lab does not have it, or it is "
+                "this one.",
+            ),
+            (
+                any(name in PARAMETERS for name, _ in self.query),
+                f"No control of a page is called {', '.join(PARAMETERS)}.",
+            ),
+            (
+                sum(len(name) + len(value) for name, value in self.query) > MAX_QUERY,
+                f"The page's link has more than {MAX_QUERY:,} characters.",
+            ),
+            (
+                len(self.hide) > MAX_HIDE
+                or not all(re.fullmatch(r"[\w:.\- ]{1,80}", name) for name in self.hide),
+                f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link.",
+            ),
         )
-        _refuse_if(
-            len(self.text) > MAX_LESSON_TEXT or len(self.questions) > MAX_QUESTIONS,
-            f"A lesson has a text of at most {MAX_LESSON_TEXT:,} characters and at most {MAX_QUESTIONS} "
-            "questions.",
-        )
-        _refuse_if(
-            self.page not in PAGES,
-            f"No lesson can be about the page {self.page[:40]!r}: the lab does not have it, or it is "
-            "this one.",
-        )
-        _refuse_if(
-            any(name in PARAMETERS for name, _ in self.query),
-            f"No control of a page is called {', '.join(PARAMETERS)}.",
-        )
-        _refuse_if(
-            sum(len(name) + len(value) for name, value in self.query) > MAX_QUERY,
-            f"The page's link has more than {MAX_QUERY:,} characters.",
-        )
-        _refuse_if(
-            len(self.hide) > MAX_HIDE
-            or not all(re.fullmatch(r"[\w:.\- ]{1,80}", name) for name in self.hide),
-            f"A lesson hides at most {MAX_HIDE} controls, each by its name in the link.",
-        )
+        for wrong, why in rules:
+            _refuse_if(wrong, why)
 
     @cached_property
     def id(self) -> str:
@@ -298,11 +302,8 @@ class Lesson:
         return grouped(self.query)
 
 
-def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    values: dict[str, list[str]] = {}
-    for name, value in pairs:
-        values.setdefault(name, []).append(value)
-    return values
+def grouped(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}
 
 
 def to_json(lesson: Lesson, indent: int | None = None) -> str:
