@@ -42,7 +42,7 @@ def collect() -> list[Hit]:
     from core.attention import AXES
     from core.claims.catalogue import CLAIMS
     from core.models.cards import CARDS
-    from core.pretrained.load import MINILM, lab_models
+    from core.pretrained import MINILM, lab_models
     from dashboard.draw.glossary import TERMS
 
     return [

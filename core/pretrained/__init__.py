@@ -1,6 +1,13 @@
 """Pretrained models: loading them, and reading the attention they compute on an input."""
 
-from core.pretrained.answers import answer
+from core.pretrained.answers import (
+    answer,
+    mask_word,
+    maskable_words,
+    output_id,
+    output_name,
+    top_candidates,
+)
 from core.pretrained.base import (
     Array,
     Line,
@@ -9,9 +16,20 @@ from core.pretrained.base import (
     PretrainedError,
     Reading,
     reject_if,
+    wrap_errors,
 )
-from core.pretrained.load import load_folder, load_lab_model, load_minilm, verify
-from core.pretrained.reading import LayerQKV, encode, forward, layer_qkv, read
+from core.pretrained.load import (
+    LAB_MODELS,
+    MINILM,
+    lab_models,
+    load_folder,
+    load_lab_model,
+    load_minilm,
+    minilm_folder,
+    untrained,
+    verify,
+)
+from core.pretrained.reading import LayerQKV, encode, forward, layer_qkv, read, sampling_rate
 
 __all__ = [
     "Array",
@@ -31,4 +49,16 @@ __all__ = [
     "read",
     "reject_if",
     "verify",
+    "mask_word",
+    "maskable_words",
+    "output_id",
+    "output_name",
+    "top_candidates",
+    "LAB_MODELS",
+    "MINILM",
+    "lab_models",
+    "minilm_folder",
+    "untrained",
+    "wrap_errors",
+    "sampling_rate",
 ]

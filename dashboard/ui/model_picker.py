@@ -23,17 +23,15 @@ from core.pretrained import (
     Reading,
     example_inputs,
     hub,
-    reject_if,
-)
-from core.pretrained.answers import (
     mask_word,
     maskable_words,
     output_id,
     output_name,
+    reject_if,
+    sampling_rate,
     top_candidates,
 )
 from core.pretrained.arrays import LIMITS, MAX_BYTES, SHAPES
-from core.pretrained.reading import sampling_rate
 from core.settings import settings
 from dashboard.draw.components import describe
 from dashboard.draw.formats import byte_size, plain

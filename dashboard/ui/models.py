@@ -21,6 +21,8 @@ from core.files import hosted, runs_folder
 from core.interpret.evidence import Baseline, Question, ask
 from core.interpret.trace import AttentionTrace
 from core.pretrained import (
+    LAB_MODELS,
+    MINILM,
     ModelInputs,
     Pretrained,
     PretrainedError,
@@ -28,24 +30,20 @@ from core.pretrained import (
     answer,
     example_inputs,
     hub,
-    read,
-    reject_if,
-)
-from core.pretrained.arrays import read_arrays
-from core.pretrained.base import wrap_errors
-from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig, Rows, parse
-from core.pretrained.finetune_run import about, config_of, result, trace_of
-from core.pretrained.load import (
-    LAB_MODELS,
-    MINILM,
     lab_models,
     load_folder,
     load_lab_model,
     load_minilm,
     minilm_folder,
+    read,
+    reject_if,
+    sampling_rate,
     untrained,
+    wrap_errors,
 )
-from core.pretrained.reading import sampling_rate
+from core.pretrained.arrays import read_arrays
+from core.pretrained.finetune import LAB, MINILM as BASE, TASKS, FineTuneConfig, Rows, parse
+from core.pretrained.finetune_run import about, config_of, result, trace_of
 from core.runs.runs import Run
 from core.settings import settings
 from dashboard.draw.page_exports import Cell, source_of
