@@ -1,7 +1,5 @@
 """Every command of the lab: `attention-lab`, or `python -m dashboard`, from any folder. `run` opens the dashboard."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.util import find_spec
@@ -42,7 +40,7 @@ def dashboard(options: list[str]) -> int:
     return 0
 
 
-def app() -> Typer:
+def app() -> "Typer":
     """Every command, those that `python -m` of a module of core has, too."""
     from core import command_line
     from core.claims import __main__ as claims

@@ -13,7 +13,6 @@ from html import unescape
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dashboard.draw.formats import plain
 from dashboard.navigation import step_of
@@ -84,7 +83,7 @@ def draft_bar(page: str) -> None:
 
 def _way_back(
     key: str, words: str, page: Any, label: str, icon: str, query: dict[str, Any]
-) -> DeltaGenerator:
+) -> st.delta_generator.DeltaGenerator:
     """A line that says something and leads to another page; in its row there is room for a button."""
     row = st.container(
         horizontal=True, vertical_alignment="center", border=True, gap="small", key=key

@@ -1,7 +1,5 @@
 """Export: every picture of the page in every format, from one dialog that is the same on all pages."""
 
-from __future__ import annotations
-
 import datetime
 import gzip
 import json
@@ -63,16 +61,16 @@ class Report:
     title: str = ""
     views: tuple[ReportView, ...] = field(default=())
 
-    def change(self, view: str, **values: Any) -> Report:
+    def change(self, view: str, **values: Any) -> "Report":
         return replace(
             self,
             views=tuple(replace(one, **values) if one.id == view else one for one in self.views),
         )
 
-    def without(self, view: str) -> Report:
+    def without(self, view: str) -> "Report":
         return replace(self, views=tuple(one for one in self.views if one.id != view))
 
-    def move(self, view: str, by: int) -> Report:
+    def move(self, view: str, by: int) -> "Report":
         """The report with the view of that id so many places later; at an end it stays."""
         views = list(self.views)
         at = [one.id for one in views].index(view)

@@ -13,7 +13,6 @@ from html import escape
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.attention import AttentionConfig, Choice, ConfigError
 from core.attention.presets import distinct_names
@@ -117,7 +116,9 @@ CUSTOM = "custom"
 Attentions = tuple[AttentionConfig, ...]
 
 
-def layer_pattern(name: str, model: ModelConfig, cell: DeltaGenerator) -> dict[str, Any]:
+def layer_pattern(
+    name: str, model: ModelConfig, cell: st.delta_generator.DeltaGenerator
+) -> dict[str, Any]:
     """Draw the panel; the fields of a ModelConfig that a pattern sets, none for a model without layers.
 
     `model` has the first attention, the sizes and the number of layers. Raises ConfigError, after the widgets are

@@ -1,7 +1,5 @@
 """An editor of any mechanism, and a mechanism as a short text in a link."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

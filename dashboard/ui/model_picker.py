@@ -1,7 +1,5 @@
 """The model picker of the pages that look inside a model: the model, its inputs, a question to it, and a head."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -471,10 +469,6 @@ def downloaded_models() -> list[str]:
 # Downloads that outlive the page that started them: one thread a model, shared by all sessions.
 
 
-_lock = threading.Lock()
-downloads: dict[str, Download] = {}
-
-
 class Download:
     """A running download for `person`: `done` bytes of `plan.size`; once it has `ended`, `error` is why it failed."""
 
@@ -506,6 +500,10 @@ class Download:
             self.error = str(error) if known else f"{self.plan.repo} cannot be downloaded: {why}"
         finally:
             self.ended = True
+
+
+_lock = threading.Lock()
+downloads: dict[str, Download] = {}
 
 
 def start_download(plan: hub.DownloadPlan, token: str | None) -> None:

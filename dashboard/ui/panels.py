@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from core.entries import Entry
 from dashboard.draw.components import COPY_LINK, HEIGHT, WIDTH, add, begin, notes, page_actions
@@ -335,7 +334,7 @@ def answered(page: str) -> bool:
     return guide_is_hidden() or st.session_state.get(key, st.query_params.get(key)) is not None
 
 
-def picture(page: str) -> DeltaGenerator:
+def picture(page: str) -> st.delta_generator.DeltaGenerator:
     """A container for the picture that the moves of a page change; "To the picture" leads to it."""
     with st.container(gap=None):
         st.html(f'<div id="{page}-picture" style="scroll-margin-top: 60px"></div>')
