@@ -92,9 +92,6 @@ def at_most(count: int, share: float) -> int:
     return int(min(count, share * total_bytes()))
 
 
-LIBRARIES = 600_000_000  # bytes of a server without results and models, and of a worker
-
-
 # Of results, of those that are copied, of models, and of uploads: bytes, at most a share of memory, and entries.
 # Together they take half of a small machine, which needs the rest to run. A walk through all pages makes 36 results and
 # 113 copied.
@@ -111,7 +108,7 @@ def store() -> ByteLRUCache:
     """What all sessions share: at most half of what libraries leave of memory, from 100 MB to 2.6 GB."""
     return ByteLRUCache(
         {kind: (at_most(most, share), entries) for kind, (most, share, entries) in LIMITS.items()},
-        min(2.6e9, max(1e8, (total_bytes() - LIBRARIES) / 2)),
+        min(2.6e9, max(1e8, (total_bytes() - 600e6) / 2)),
     )
 
 

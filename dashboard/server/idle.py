@@ -19,7 +19,7 @@ from core.memory import give_back, is_small, set_malloc
 
 # 1.7 s of processor time; Start here needs them, pandas in Streamlit
 AT_START = ("torch", "core.attention", "pandas")
-IDLE, SECOND = 0.2, 1.0  # at most so many seconds of processor time in one second
+IDLE = 0.2  # at most so many seconds of processor time in one second
 
 _threads: list[threading.Thread] = []
 
@@ -41,16 +41,13 @@ def after_a_visit(step: Callable[[], object]) -> None:
         _threads[0].start()
 
 
-def wait_until_idle(seconds: float = SECOND) -> None:
-    """Wait for a stretch of so many seconds of which this process used at most the share IDLE."""
+def wait_until_idle() -> None:
+    """Wait for a second of which this process used at most the share IDLE."""
     busy = True
     while busy:
         before = time.process_time()
-        time.sleep(seconds)
-        busy = time.process_time() - before > IDLE * seconds
-
-
-REST = 15.0  # seconds between two looks
+        time.sleep(1.0)
+        busy = time.process_time() - before > IDLE
 
 
 @cache
@@ -71,7 +68,7 @@ def begin() -> None:
 def _watch() -> None:
     last = time.process_time()
     while True:
-        time.sleep(REST)
+        time.sleep(15.0)
         if runtime.exists():  # else a page ran in a test
             wait_until_idle()
             if time.process_time() - last > IDLE:

@@ -45,7 +45,6 @@ from dashboard.server import health, people
 from dashboard.server.cache import recent
 from dashboard.server.people import QueueFull
 
-KNOWN_CAP = 300.0  # seconds up to which a run's own limit says how long it takes
 FRESH_SECONDS = 1.0
 
 
@@ -122,7 +121,7 @@ def _seconds_left(run: Run, paces: Mapping[tuple[str, str], float]) -> float | N
     cap = min(config.max_seconds, people.max_run_seconds()) - elapsed
     pace = elapsed / step if step else paces.get((config.task.key, config.model.kind))
     if pace is None:
-        return max(0.0, cap) if cap <= KNOWN_CAP else None
+        return max(0.0, cap) if cap <= 300.0 else None  # up to which the limit itself says it
     return max(0.0, min(cap, (config.steps - step) * pace))
 
 

@@ -50,8 +50,6 @@ from dashboard.server.visitors import (
     take,
 )
 
-SECRET = 32  # characters at the end of an id that nobody guesses
-
 
 def folders() -> list[Path]:
     """The folders of all people, or the server's alone where this is no public copy."""
@@ -104,7 +102,7 @@ def find_run(run_id: object, folder: str = "") -> Run | None:
 def homes_of(name: object) -> Iterator[Path]:
     """The folder of the person who asks; then those of others, for an id that nobody guesses."""
     yield runs_folder()
-    if hosted() and isinstance(name, str) and len(name) > SECRET:
+    if hosted() and isinstance(name, str) and len(name) > 32:
         yield from folders()
 
 

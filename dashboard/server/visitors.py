@@ -49,7 +49,6 @@ PERSON_HEADER = (
 )
 ID = re.compile(r"[0-9a-f]{32}")  # of a person, and of their folder
 VISIT_SECONDS = 60.0  # between two notes of one person's visits
-MAX_VISITS = 10_000
 
 _visits: dict[
     str, tuple[float, str]
@@ -169,7 +168,7 @@ def note_visit() -> None:
         before, _ = _visits.pop(key, (-VISIT_SECONDS, ""))  # the latest stand last
         recent = now - before < VISIT_SECONDS
         _visits[key] = before if recent else now, address
-        while len(_visits) > MAX_VISITS:
+        while len(_visits) > 10_000:
             del _visits[next(iter(_visits))]
     if not recent:
         with suppress(OSError):  # nothing was made yet
@@ -190,7 +189,6 @@ def forget_person(key: str) -> None:
 
 
 DESCRIPTORS = Path("/dev/fd")  # on Linux and macOS
-SPARE_FILES = 128  # open files that are left to runs, models and requests
 MAX_FILES = (
     65_536,
     10_240,
@@ -220,7 +218,8 @@ def no_room(address: str) -> str:
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        if 0 <= most < len(os.listdir(DESCRIPTORS)) + SPARE_FILES:  # RLIM_INFINITY is −1
+        # 128 are left to runs, models and requests; RLIM_INFINITY is −1
+        if 0 <= most < len(os.listdir(DESCRIPTORS)) + 128:
             return "This server has as many open pages as it can serve. Try again in a few minutes."
     if hosted():
         now = limits()

@@ -194,10 +194,6 @@ def notebook_file(script: Script, source: Source, pictures: Mapping[str, Picture
 # Add a view to the report, from the Export dialog of any page: the picture, the page's sentence, a note, the link.
 
 
-MAX_NOTE = 1_000  # letters
-MAX_PART = 3_000_000  # bytes of a live component; beyond, a report has the drawing alone
-
-
 def report_section(key: str, pictures: Mapping[str, Picture], source: Source) -> None:
     """Draw the field for a note and the button that adds the picked picture, or says why it does not fit."""
     report, fact = current_report(), notes().fact
@@ -205,7 +201,7 @@ def report_section(key: str, pictures: Mapping[str, Picture], source: Source) ->
     note = st.text_area(
         "Your note",
         key="export:note",
-        max_chars=MAX_NOTE,
+        max_chars=1_000,
         height=80,
         help="Stands below the picture and the page's sentence. You can change it in the report.",
     )
@@ -262,7 +258,8 @@ def view_of(key: str, pictures: Mapping[str, Picture], source: Source, note: str
         picture.svg() if picture.drawn else "",
         head,
         rows if len(rows) <= MAX_ROWS else [],
-        live if len(json.dumps(live, default=str)) <= MAX_PART else None,
+        # of a larger component, a report has the drawing alone
+        live if len(json.dumps(live, default=str)) <= 3_000_000 else None,
     )
 
 
