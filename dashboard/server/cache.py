@@ -65,9 +65,6 @@ class ByteLRUCache:
     def bytes(self, *kinds: str) -> int:
         return sum(sum(self.sizes(kind).values()) for kind in kinds)
 
-    def __contains__(self, key: tuple[str, object]) -> bool:
-        return key in self.entries
-
 
 def size_bytes(value: Any) -> int:
     """The bytes of all arrays, tensors and text in a value and its parts."""
@@ -154,7 +151,7 @@ def measurements(name: str, *args: Hashable) -> dict[Any, Any]:
 def remembered(function: Callable[..., Any], *args: Hashable) -> bool:
     """Whether `shared` or `model` has this result already."""
     key = key_of(function, args)
-    return ("results", key) in store() or ("models", key) in store()
+    return ("results", key) in store().entries or ("models", key) in store().entries
 
 
 def sizes() -> dict[str, int]:

@@ -7,6 +7,7 @@ version, so that each is looked at again: is there a public way now?
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from core.event_log import log
@@ -34,36 +35,33 @@ def register_metrics(families: Mapping[str, Family]) -> None:
     try:
         from streamlit.runtime import get_instance
 
-        get_instance().stats_mgr.register_provider(MetricsProvider(families))
+        get_instance().stats_mgr.register_provider(metrics_provider(families))
     except (ImportError, AttributeError) as error:
         log("metrics_refused", logging.WARNING, error=type(error).__name__)
 
 
-class MetricsProvider:
+def metrics_provider(families: Mapping[str, Family]) -> Any:
     """What Streamlit's manager of metrics asks for the values of these families."""
 
-    def __init__(self, families: Mapping[str, Family]) -> None:
-        self.families = families
+    def get_stats(names: Sequence[str] | None = None) -> Mapping[str, Sequence[Any]]:
+        return {
+            name: _stats(name, *family)
+            for name, family in families.items()
+            if names is None or name in names
+        }
 
-    @property
-    def stats_families(self) -> Sequence[str]:
-        return list(self.families)
+    return SimpleNamespace(stats_families=list(families), get_stats=get_stats)
 
-    def get_stats(self, family_names: Sequence[str] | None = None) -> Mapping[str, Sequence[Any]]:
-        from streamlit.runtime.stats import CounterStat, GaugeStat
 
-        stats: dict[str, list[Any]] = {}
-        for name, (kind, unit, text, measure) in self.families.items():
-            if family_names is not None and name not in family_names:
-                continue
-            make = {"counter": CounterStat, "gauge": GaugeStat}[kind]
-            values = measure()
-            labelled = values.items() if isinstance(values, Mapping) else [(None, values)]
-            stats[name] = [
-                make(name, int(value), dict([label]) if label else None, unit, text)
-                for label, value in labelled
-            ]
-        return stats
+def _stats(name: str, kind: str, unit: str, text: str, measure: Callable[[], Values]) -> list[Any]:
+    from streamlit.runtime.stats import CounterStat, GaugeStat
+
+    make, values = CounterStat if kind == "counter" else GaugeStat, measure()
+    labelled = values.items() if isinstance(values, Mapping) else [(None, values)]
+    return [
+        make(name, int(value), dict([label]) if label else None, unit, text)
+        for label, value in labelled
+    ]
 
 
 CONTROLS = {

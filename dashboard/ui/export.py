@@ -78,8 +78,7 @@ class Report:
         return replace(self, views=tuple(views))
 
 
-def new_id() -> str:
-    return secrets.token_hex(8)
+new_id = partial(secrets.token_hex, 8)
 
 
 def current_report() -> Report | None:

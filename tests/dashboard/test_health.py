@@ -34,7 +34,7 @@ from core.provenance import lab_version
 from core.runs import worker
 from core.runs.runs import create_run
 from dashboard.server import cache, health, idle, jobs, people, streamlit_internals, visitors
-from dashboard.server.streamlit_internals import MetricsProvider
+from dashboard.server.streamlit_internals import metrics_provider
 from dashboard.server.visitors import UNKNOWN_NAME, HTTPGuard
 from dashboard.ui.models import EMBEDDED, baseline_of, load_model
 from tests.training.small import small_run
@@ -106,7 +106,7 @@ def test_metrics_count_what_is_there_in_openmetrics_without_typed_text_and_all_c
     runs(queued=2, running=1, finished=3)
     monkeypatch.setattr(health, "_counts", Counter({"worker_starts": 5, "queue_wait_seconds": 7.9}))
     manager = StatsManager()
-    manager.register_provider(MetricsProvider(health.FAMILIES))
+    manager.register_provider(metrics_provider(health.FAMILIES))
     lines = _stats_to_text(manager.get_stats()).splitlines()
     assert {
         'lab_runs{state="queued"} 2',
@@ -179,7 +179,7 @@ def test_a_cache_is_bounded_in_bytes_and_count_alone_and_with_others():
     with pytest.raises(ZeroDivisionError):
         memory.get("a", 0, lambda: 1 / 0)
     assert [memory.get("a", key, lambda: 7) for key in range(5)] == [7] * 5 and [
-        ("a", key) in memory for key in range(5)
+        ("a", key) in memory.entries for key in range(5)
     ] == [False, False, False, True, True]
     memory = cache.ByteLRUCache({"models": (1000, 9), "results": (1000, 9)}, 100)
     for kind, key in (("models", "a"), ("results", "b"), ("models", "a"), ("results", "c")):
