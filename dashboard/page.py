@@ -106,6 +106,7 @@ from dashboard.ui.links import (
     as_text,
     between,
     by_history,
+    config_error,
     field_error,
     forget_other_runs,
     fragment,

@@ -61,6 +61,7 @@ from dashboard.page import (
     cached,
     coloured,
     config,
+    config_error,
     details,
     draw_chart,
     entries_panel,
@@ -105,7 +106,6 @@ from dashboard.ui.mechanism import (
     keep_heads,
     note_heads,
     preset_of,
-    refusal,
     show_refusal,
 )
 from dashboard.ui.models import one_thread
@@ -1167,7 +1167,7 @@ def draw_controls(row: DeltaGenerator) -> Values:
     values = read_controls()
     if values.given is None:
         st.warning(values.error)
-    elif error := refusal(fields := {**values.fields, "dropout": 0.0}):
+    elif error := config_error(AttentionConfig, **(fields := {**values.fields, "dropout": 0.0})):
         show_refusal(fields, error, "one", write_choice)
     elif values.config is not None:
         draw_picks(values, row)

@@ -747,9 +747,10 @@ def is_text(param: Param) -> bool:
     return isinstance(param.default, str) and not param.choices
 
 
-def unreadable(param: Param, typed: Value) -> ConfigError | None:
+def config_error(make: Callable[..., object], *args: Any, **values: Any) -> ConfigError | None:
+    """Why this cannot be made of these values; None where it can."""
     try:
-        param.check(typed, param.name)
+        make(*args, **values)
     except ConfigError as error:
         return error
     return None
@@ -758,7 +759,7 @@ def unreadable(param: Param, typed: Value) -> ConfigError | None:
 def show_unreadable(param: Param, typed: str) -> None:
     from core.attention.formula import FormulaError  # with torch, which Start does not need
 
-    error = unreadable(param, typed)
+    error = config_error(param.check, typed, param.name)
     if isinstance(error, FormulaError):
         st.code(error.pointed(), language=None, wrap_lines=False)
     if error is not None:

@@ -23,7 +23,7 @@ from core.attention import (
 from core.attention.masks import COMPOSITIONS
 from core.entries import Entry, Value, complete, refuse_if
 from dashboard.draw.formats import choice_name, plain
-from dashboard.ui.links import BOUND, BUILT, KEEP, is_text, param_widget, unreadable
+from dashboard.ui.links import BOUND, BUILT, KEEP, config_error, is_text, param_widget
 from dashboard.ui.panels import details, paragraph
 
 D_MODELS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512]
@@ -102,7 +102,7 @@ def params_in_session(item: Entry, *, key: str) -> dict[str, Value]:
     for param in item.params:
         name = f"{key}:{item.key}:{param.key}"
         value = state.get(name, param.default)
-        if is_text(param) and unreadable(param, value):
+        if is_text(param) and config_error(param.check, value, param.name):
             value = state.get(f"{name}:read", param.default)
         elif is_text(param):
             state[f"{name}:read"] = value
@@ -440,7 +440,7 @@ def mechanism(
                 help=AXIS_HELP[axis],
             )
         broken |= any(
-            unreadable(param, part.kwargs[param.key])
+            config_error(param.check, part.kwargs[param.key], param.name)
             for part in fields[axis].walk()
             for param in entry(axis, part.key).params
             if is_text(param) and param.key in part.kwargs
@@ -512,16 +512,9 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
     return [
         (axis, choice)
         for axis, choice in dict.fromkeys(offers)
-        if choice != fields[axis] and refusal({**fields, axis: choice}) is None
+        if choice != fields[axis]
+        and config_error(AttentionConfig, **{**fields, axis: choice}) is None
     ][:3]
-
-
-def refusal(fields: Fields) -> ConfigError | None:
-    try:
-        AttentionConfig(**fields)
-    except ConfigError as error:
-        return error
-    return None
 
 
 def clashes(
@@ -534,7 +527,8 @@ def clashes(
         for axis in AXES
         if axis in axes
         for item in AXES[axis]
-        if item.key not in COMPOSITIONS and (error := refusal({**fields, axis: Choice(item.key)}))
+        if item.key not in COMPOSITIONS
+        and (error := config_error(AttentionConfig, **{**fields, axis: Choice(item.key)}))
     ]
 
 
