@@ -87,7 +87,6 @@ def _health(folder: Path) -> Health:
     from dashboard.server import people
 
     statuses = people.statuses()
-    waits = [time.time() - status.at for status in statuses if status.state == "queued"]
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     refused = ""
     try:
@@ -97,7 +96,10 @@ def _health(folder: Path) -> Health:
         refused = sentence_of(error)
     return Health(
         Counter(status.state for status in statuses),
-        max(waits, default=0.0),
+        max(
+            [time.time() - status.at for status in statuses if status.state == "queued"],
+            default=0.0,
+        ),
         shutil.disk_usage(existing).free,
         free_bytes(),
         refused,

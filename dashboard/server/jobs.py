@@ -63,10 +63,12 @@ def queue() -> tuple[list[Run], list[Run]]:
     """
     states = [(run, run.status()) for run in people.unfinished_runs()]
     busy = [run for run, status in states if not status.ended and status.state != "queued"]
-    queued = [(run, status.at) for run, status in states if status.state == "queued"]
     turns: Counter[str] = Counter(people.owner(run) for run in busy)
     order: list[tuple[int, float, Run]] = []
-    for run, at in sorted(queued, key=lambda pair: ("sweep" in pair[0].metadata(), pair[1])):
+    for run, at in sorted(
+        [(run, status.at) for run, status in states if status.state == "queued"],
+        key=lambda pair: ("sweep" in pair[0].metadata(), pair[1]),
+    ):
         order.append((turns[people.owner(run)], at, run))
         turns[people.owner(run)] += 1
     return [run for _, _, run in sorted(order, key=lambda place: place[:2])], busy
@@ -368,9 +370,11 @@ def _still_busy(run: Run) -> bool:
     ):  # of one that is held the driver has ended, and the next one finds it
         return True
     if not run.status().ended:
-        ends = {"stop": "stopped", "pause": "paused"}
         with suppress(OSError):  # deleted meanwhile, or the disk is full
-            run.set_status(ends.get(run.stop_request(), "failed"), end_message(run))
+            run.set_status(
+                {"stop": "stopped", "pause": "paused"}.get(run.stop_request(), "failed"),
+                end_message(run),
+            )
     return False
 
 

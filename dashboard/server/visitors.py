@@ -207,8 +207,10 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in MAX_FILES:
         with suppress(ValueError, OSError):
-            allowed = most if hard == resource.RLIM_INFINITY else min(hard, most)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE,
+                (max(soft, most if hard == resource.RLIM_INFINITY else min(hard, most)), hard),
+            )
             return
 
 
@@ -382,16 +384,23 @@ class HTTPGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in self.headers.items():
                     headers.setdefault(name, value)
-                if scope["method"] == "GET" and message["status"] < 400 and path in PAGES:
-                    # Give a browser that asks for a page its id, on a public copy.
-                    sent = HTTPConnection(scope).cookies.get(COOKIE, "")
-                    if cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"):
-                        headers.append("Set-Cookie", cookie)
-                        headers["Cache-Control"] = "no-store"  # nobody else gets this page
+                sent = HTTPConnection(scope).cookies.get(COOKIE, "")
+                # Give a browser that asks for a page its id, on a public copy.
+                if (
+                    scope["method"] == "GET"
+                    and message["status"] < 400
+                    and path in PAGES
+                    and (cookie := new_cookie(sent, self.base or "/", scope["scheme"] == "https"))
+                ):
+                    headers.append("Set-Cookie", cookie)
+                    headers["Cache-Control"] = "no-store"  # nobody else gets this page
             await send(message)
 
-        stores = hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
-        answer: ASGIApp = self._upload if stores else self.app
+        answer: ASGIApp = (
+            self._upload
+            if hosted() and path == UPLOAD and scope["method"] in ("PUT", "DELETE")
+            else self.app
+        )
         headers = Headers(scope=scope)
         if exact not in PROBES and not _answers_to(headers.get("host")):
             answer = PlainTextResponse(UNKNOWN_NAME, 421)
@@ -416,11 +425,19 @@ class HTTPGuard:
             if forwarded and (scope.get("client") or ("",))[0] not in forwarded:
                 # all its readers are one address
                 log("untrusted_proxy", logging.WARNING, setting="FORWARDED_ALLOW_IPS")
-            person = key_of(HTTPConnection(scope).cookies.get(COOKIE, "")).encode()
             others = [
                 pair for pair in scope["headers"] if pair[0].lower() != PERSON_HEADER.encode()
             ]
-            scope = {**scope, "headers": [*others, (PERSON_HEADER.encode(), person)]}
+            scope = {
+                **scope,
+                "headers": [
+                    *others,
+                    (
+                        PERSON_HEADER.encode(),
+                        key_of(HTTPConnection(scope).cookies.get(COOKIE, "")).encode(),
+                    ),
+                ],
+            }
         open_pages[address] += 1
         try:
             await self.app(scope, receive, send)

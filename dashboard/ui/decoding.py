@@ -221,8 +221,17 @@ def draw_search(fields: Fields, way: Any, first: Any, more: Any, **given: Any) -
     """Draw the strategy, its first setting beside it, and all others in the popover `more`."""
     values = fields.draw("strategy", into=way, **given)
     values = fields.draw("width", "temperature", into=first, **values)
-    rest = ("length_penalty", "top_k", "top_p", "samples", "seed", "no_repeat", "longest")
-    values = fields.draw(*rest, into=more, **values)
+    values = fields.draw(
+        "length_penalty",
+        "top_k",
+        "top_p",
+        "samples",
+        "seed",
+        "no_repeat",
+        "longest",
+        into=more,
+        **values,
+    )
     settings = {
         name: value for name, value in values.items() if value is not None and name not in given
     }

@@ -133,8 +133,9 @@ def save(report: Report) -> None:
 
     check_disk(len(data))
     if not _path(report.id).exists():
-        paths = _path(report.id).parent.glob("*.json.gz")
-        for path in sorted(paths, key=lambda path: path.stat().st_mtime)[: 1 - MAX_REPORTS]:
+        for path in sorted(
+            _path(report.id).parent.glob("*.json.gz"), key=lambda path: path.stat().st_mtime
+        )[: 1 - MAX_REPORTS]:
             path.unlink(missing_ok=True)
     write_atomically(_path(report.id), data)
     st.session_state[REPORT] = report.id
@@ -390,5 +391,9 @@ def _files(picture: Picture, source: Source) -> None:
 
 
 def source_of(page: str, picture: Picture | None = None) -> Source:
-    about = {**notes().about, **(picture.about if picture else {})}
-    return Source(page, datetime.date.today().isoformat(), about, dict(st.query_params))
+    return Source(
+        page,
+        datetime.date.today().isoformat(),
+        {**notes().about, **(picture.about if picture else {})},
+        dict(st.query_params),
+    )

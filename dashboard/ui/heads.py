@@ -169,9 +169,14 @@ def effect_chart(
         if pick and point and point["head"].isdecimal():
             pick(point["layer"], int(point["head"]))
 
-    spec = effect_grid(rows, layers, columns, picked, theme(), **options)
     selects: Any = {"selection_mode": [PICKED], "on_select": press} if pick else {}
-    draw_chart(st, spec, key=key, alt=alt, **selects)
+    draw_chart(
+        st,
+        effect_grid(rows, layers, columns, picked, theme(), **options),
+        key=key,
+        alt=alt,
+        **selects,
+    )
 
 
 STEP = step_of("inside_weight")

@@ -78,14 +78,16 @@ def train_small(card: ModelCard, *, key: str) -> None:
     config = card_recipe(card)
     task, model = config.task.key, config.model
     name = f"train:{task}:{model.kind}"
-    fields = ("following", "layers", "d_model", "norm", "pool")
     _open_train(
         {
             "train:task": task,
             f"train:{task}:kind": model.kind,
             attention_key(name): model.attention,
             f"{name}:heads:{model.d_model}": model.num_heads,
-            **{f"{name}:{field}": getattr(model, field) for field in fields},
+            **{
+                f"{name}:{field}": getattr(model, field)
+                for field in ("following", "layers", "d_model", "norm", "pool")
+            },
         }
     )
 
@@ -242,8 +244,11 @@ def _edit(name: str, model: ModelConfig, problems: list[str]) -> None:
             help="Which attention of the pattern the controls below change.",
         )
         at = int(index or 0)
-        edited = _mechanism(f"{name}:pattern:{at}", following[at], first, problems)
-        state[f"{name}:following"] = (*following[:at], edited, *following[at + 1 :])
+        state[f"{name}:following"] = (
+            *following[:at],
+            _mechanism(f"{name}:pattern:{at}", following[at], first, problems),
+            *following[at + 1 :],
+        )
     if model.kind == "decoder":
         key, most = f"{name}:kv_shared_layers", model.layers - 1
         state[key] = min(most, state.get(key, 0))

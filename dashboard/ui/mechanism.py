@@ -472,8 +472,12 @@ def mechanism(
                 format_func=lambda name: "Your own choices" if name == OWN else dated(preset(name)),
             )
             if config is not None and (known := preset_of(config)):
-                changed = preset(known).changed(config.d_model, config.num_heads)
-                st.caption(plain(" ".join(changed) or preset(known).meaning))
+                st.caption(
+                    plain(
+                        " ".join(preset(known).changed(config.d_model, config.num_heads))
+                        or preset(known).meaning
+                    )
+                )
             if problem := store.pop("refused", None):
                 st.error(plain(problem))
     if config is not None:
@@ -505,8 +509,16 @@ def repairs(fields: Fields, error: ConfigError) -> list[tuple[str, Choice]]:
         for axis in AXES:
             if isinstance(now := fields[axis].kwargs.get(name), int):
                 nearest = min(values, key=lambda value: abs(int(value) - now))
-                params = fields[axis].kwargs | {name: nearest}
-                offers.append((axis, Choice.of(fields[axis].key, *fields[axis].parts, **params)))
+                offers.append(
+                    (
+                        axis,
+                        Choice.of(
+                            fields[axis].key,
+                            *fields[axis].parts,
+                            **(fields[axis].kwargs | {name: nearest}),
+                        ),
+                    )
+                )
     if not offers:
         offers = [(axis, getattr(AttentionConfig(), axis)) for axis in reversed(AXES)]
     return [

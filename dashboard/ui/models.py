@@ -373,8 +373,12 @@ def inputs_lines(ref: ModelRef, inputs: ModelInputs) -> Lines:
     """The imports of inputs, and the expression that makes them: an example by its call, or the reader's own file."""
     imports = {"from core.pretrained import ModelInputs"}
     if inputs.picture is not None:
-        channels = int(getattr(load_model(ref).model.config, "num_channels", 3))
-        noun, own, names, more = "picture", "picture.png", example_inputs.pictures(channels), ""
+        noun, own, names, more = (
+            "picture",
+            "picture.png",
+            example_inputs.pictures(int(getattr(load_model(ref).model.config, "num_channels", 3))),
+            "",
+        )
         decode, value = "decode_picture", inputs.picture
         examples = [example_inputs.picture(name) for name in names]
     elif inputs.sound is not None:
@@ -460,16 +464,23 @@ class FineTuneData(RunView[FineTuneConfig]):
         return parse(config.task, config.data, config.seed)
 
     def trace(self, step: int, sentence: int) -> AttentionTrace:
-        maps = _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns)
-        return trace_of(maps, sentence, self.sentences[sentence], f"step {step:,}")
+        return trace_of(
+            _frame(self.run, step, self.run.frame_path(step).stat().st_mtime_ns),
+            sentence,
+            self.sentences[sentence],
+            f"step {step:,}",
+        )
 
     @property
     def tuned(self) -> ModelRef | None:
         """The fine-tuned model; None until it is stored."""
         if self.model is None:
             return None
-        changed = (self.model / "model.safetensors").stat().st_mtime_ns
-        return ModelRef("folder", folder_name(self.model), str(changed))
+        return ModelRef(
+            "folder",
+            folder_name(self.model),
+            str((self.model / "model.safetensors").stat().st_mtime_ns),
+        )
 
     def readings(self, text: str) -> tuple[AttentionTrace, AttentionTrace] | None:
         """Both models' attention on the text; None without a second model. PretrainedError for an empty text."""

@@ -220,8 +220,9 @@ VALUES: dict[str, Callable[[str], str]] = {
 @lru_cache(maxsize=256)
 def _digest(value: str, text: str) -> str:
     """The hash of a value, salted by the text of its question; slow, so that guessing many takes long."""
-    salt = blake2b(text.encode(), digest_size=16).digest()
-    return pbkdf2_hmac("sha256", value.encode(), salt, ROUNDS, 8).hex()
+    return pbkdf2_hmac(
+        "sha256", value.encode(), blake2b(text.encode(), digest_size=16).digest(), ROUNDS, 8
+    ).hex()
 
 
 # A lesson as a link's parameter or a file, and back: all that a link or a file brings is validated.
@@ -350,8 +351,9 @@ def decode(text: str) -> Lesson:
     _refuse_if(len(text) > MAX_FILE, "This link is too long for a lesson.")
     try:
         unpack = zlib.decompressobj()
-        packed = urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
-        data = unpack.decompress(packed, MAX_FILE).decode()
+        data = unpack.decompress(
+            urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4)), MAX_FILE
+        ).decode()
         if not unpack.eof:
             raise ValueError
     except (ValueError, zlib.error) as error:
