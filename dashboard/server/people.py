@@ -329,8 +329,10 @@ def delete_old() -> None:
         runs = [run for home in homes([folder]) for run in list_runs(home)]
         if not all(run.status().ended for run in runs):
             continue
-        last = max([modified(folder, time.time()), *(run.status().at for run in runs)])
-        if time.time() - last > limits()["hours"] * HOUR:
+        if (
+            time.time() - max([modified(folder, time.time()), *(run.status().at for run in runs)])
+            > limits()["hours"] * HOUR
+        ):
             shutil.rmtree(folder, ignore_errors=True)
             forget_person(folder.name)
 

@@ -153,15 +153,17 @@ def ask(lesson: Lesson) -> None:
     st.markdown(
         f"**To hand in.** Right answers: {sum(result.right for result in results)} of {len(results)}."
     )
-    typed = st.text_input(
-        "Your name",
-        key=NAME,
-        max_chars=MAX_NAME,
-        width=420,
-        **BOUND,
-        help="It goes into the line below and the address of this page.",
-    )
-    if name := clean_name(typed or ""):
+    if name := clean_name(
+        st.text_input(
+            "Your name",
+            key=NAME,
+            max_chars=MAX_NAME,
+            width=420,
+            **BOUND,
+            help="It goes into the line below and the address of this page.",
+        )
+        or ""
+    ):
         st.code(f"{name} {_code(lesson, results, name)}", language=None, wrap_lines=True)
         st.caption(
             "Copy this line and give it to your teacher. Nothing is stored on the server; the address of this "

@@ -353,9 +353,14 @@ class _Reader:
                 why = f"expected one of {', '.join([*SIZES, *AXES])}"
                 raise self.error(f"{name} occurs twice" if name in values else f"{name}: {why}")
             values[name] = self.value() if name in SIZES else self.choice()
-        named = {SIZES.get(name, name): value for name, value in values.items()}
         d_model, num_heads = sizes or (PLAIN.d_model, PLAIN.num_heads)
-        return AttentionConfig(**{"d_model": d_model, "num_heads": num_heads, **named})
+        return AttentionConfig(
+            **{
+                "d_model": d_model,
+                "num_heads": num_heads,
+                **{SIZES.get(name, name): value for name, value in values.items()},
+            }
+        )
 
     def choice(self, depth: int = 0) -> Choice:
         """A choice with its arguments, each either name=value, or a part."""
@@ -559,11 +564,15 @@ def show_refusal(
 
 
 def _explain(config: AttentionConfig, axes: Collection[str]) -> None:
-    lines = [
-        f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}"
-        for axis, item, error in clashes(config, axes)
-    ]
-    st.markdown("\n".join(lines) or "Every other choice can be combined with the rest.")
+    st.markdown(
+        "\n".join(
+            [
+                f"- **{AXIS_NAMES[axis]}: {item.name}.** {plain(error)}"
+                for axis, item, error in clashes(config, axes)
+            ]
+        )
+        or "Every other choice can be combined with the rest."
+    )
 
 
 def _take_preset(key: str) -> None:

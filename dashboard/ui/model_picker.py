@@ -110,8 +110,10 @@ def choose_model(
     """
     usual, has_inputs = weights_of or EMBEDDED, weights_of is None
     if has_inputs and not set(needs) <= {"model", "qkv"}:
-        small = [ref for ref in local_models() if ref.source == "lab"]  # each loads quickly
-        usual = next(iter(suitable_models(needs, small)), EMBEDDED)
+        usual = next(
+            iter(suitable_models(needs, [ref for ref in local_models() if ref.source == "lab"])),
+            EMBEDDED,
+        )
     with st.container():  # which keeps its place, whatever it says of the model
         left, right = st.columns([1, 2])
         name = model_box(left, usual, tuple(PANELS) if has_inputs else (OTHER,))
@@ -209,8 +211,12 @@ def _open(
         place = container.empty()
         if not is_loaded(ref):
             place.skeleton(height=240)  # where a model that loads will show its controls
-        loading = f"Loading {without_paths(ref.name)}, {hub.format_bytes(stored_bytes(ref))}, only the first time"
-        with container, st.spinner(loading):
+        with (
+            container,
+            st.spinner(
+                f"Loading {without_paths(ref.name)}, {hub.format_bytes(stored_bytes(ref))}, only the first time"
+            ),
+        ):
             pretrained = load_model(ref)
         place.empty()
     if not (missing := missing_feature(pretrained, needs)):
@@ -281,8 +287,11 @@ def resolve_model(name: str) -> ModelRef | None:
         "lab on your own computer.",
     )
     folder = hub.check_folder(str(folder_of(ref.name)), 1_600_000_000)
-    newest = max(path.stat().st_mtime_ns for path in folder.iterdir())
-    return ModelRef("folder", folder_name(folder), str(newest))
+    return ModelRef(
+        "folder",
+        folder_name(folder),
+        str(max(path.stat().st_mtime_ns for path in folder.iterdir())),
+    )
 
 
 def other_panel(container: Any) -> None:

@@ -495,10 +495,10 @@ class FineTuneData(RunView[FineTuneConfig]):
             return []
         model = load_model(self.tuned)
         shares, names = answer(model, ModelInputs(text)).probabilities, model.model.config.id2label
-        labels = (
-            [] if shares is None else [(str(names[at]), float(x)) for at, x in enumerate(shares)]
+        return sorted(
+            ([] if shares is None else [(str(names[at]), float(x)) for at, x in enumerate(shares)]),
+            key=lambda label: -label[1],
         )
-        return sorted(labels, key=lambda label: -label[1])
 
 
 @lru_cache(maxsize=64)
