@@ -69,9 +69,11 @@ class Health:
                 f"The disk of the runs has {byte_size(self.disk_free)} left, and needs {byte_size(MIN_DISK)}: "
                 "delete runs, or set disk_mb in ATTENTION_LAB_LIMITS lower."
             )
-        if self.longest_wait > 120.0 and not self.busy:  # a free worker takes a run at once
-            return f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
-        return ""
+        return (
+            f"No worker has taken a run that waits for {self.longest_wait:,.0f} s: restart the server."
+            if self.longest_wait > 120.0 and not self.busy
+            else ""
+        )
 
     @property
     def busy(self) -> int:

@@ -122,9 +122,9 @@ def new_cookie(sent: str, path: str, secure: bool) -> str:
 
 def me() -> str:
     """The name of the folder of the person whose page asks; "" outside of any page."""
-    if script_run() is None:
-        return ""
-    return str(st.session_state.setdefault(PERSON, key_of(cookie())))
+    return (
+        "" if script_run() is None else str(st.session_state.setdefault(PERSON, key_of(cookie())))
+    )
 
 
 def key_of(name: str) -> str:
@@ -516,9 +516,11 @@ def _may_read_metrics(scope: Scope, headers: Headers) -> bool:
     if not token and not hosted():
         return True
     sent, whole = headers.get("authorization", "").encode(), f"Bearer {token}".encode()
-    if token and hmac.compare_digest(sent, whole):
-        return True
-    return is_local((scope.get("client") or ("unknown",))[0], headers)
+    return (
+        bool(token)
+        and hmac.compare_digest(sent, whole)
+        or is_local((scope.get("client") or ("unknown",))[0], headers)
+    )
 
 
 def _answers_to(host: str | None) -> bool:

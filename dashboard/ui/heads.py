@@ -64,9 +64,11 @@ def roles_are_cached(ref: ModelRef, page_inputs: ModelInputs, kind: Kind) -> boo
 
 
 def readings_of(ref: ModelRef, inputs: RoleInputs, kind: Kind) -> tuple[Reading, ...]:
-    if ref.source == "array":
-        return (reading_of(ref, inputs.givens[0]),)
-    return study_of(read_all, ref, inputs, kind)
+    return (
+        (reading_of(ref, inputs.givens[0]),)
+        if ref.source == "array"
+        else study_of(read_all, ref, inputs, kind)
+    )
 
 
 def examples_of(

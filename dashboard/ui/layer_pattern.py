@@ -50,8 +50,7 @@ def train_with(axis: str, choice: Choice, *, key: str) -> None:
     task, model = _stacked_model(st.session_state.get("train:task", TASKS[0].key))
     recommended = ModelConfig.from_json(
         make_task(TaskConfig.of(task)).recommended[model].model
-    ).attention
-    assert recommended is not None
+    ).required_attention
     try:
         config = recommended.with_(**{axis: choice})
     except ConfigError as error:

@@ -520,9 +520,11 @@ class Options(Field):
 
     def texts(self, values: Values) -> dict[Any, str]:
         options = _of(self.options, values)
-        if isinstance(options, Mapping):
-            return dict(options)
-        return {option: (self.text or str)(option) for option in options}
+        return (
+            dict(options)
+            if isinstance(options, Mapping)
+            else {option: (self.text or str)(option) for option in options}
+        )
 
     def start(self, values: Values) -> Any:
         default = _of(self.default, values)

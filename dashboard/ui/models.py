@@ -248,9 +248,11 @@ def _load(ref: ModelRef) -> Pretrained:
         "These are arrays without a model; choose a model for what needs one.",
     )
     with wrap_errors(f"{ref.name} cannot be loaded"):
-        if ref.source == "folder":
-            return load_folder(folder_of(ref.name), Path(ref.name).name)
-        return hub.load(ref.name, ref.revision)
+        return (
+            load_folder(folder_of(ref.name), Path(ref.name).name)
+            if ref.source == "folder"
+            else hub.load(ref.name, ref.revision)
+        )
 
 
 def is_small(pretrained: Pretrained) -> bool:
@@ -546,15 +548,19 @@ def select_tuned_example(task: str) -> None:
 def base_model(model: str) -> ModelRef:
     if model == BASE:
         return EMBEDDED
-    if model.startswith(LAB):
-        return ModelRef("lab", model.removeprefix(LAB))
-    return ModelRef("folder", folder_name(Path(model)))
+    return (
+        ModelRef("lab", model.removeprefix(LAB))
+        if model.startswith(LAB)
+        else ModelRef("folder", folder_name(Path(model)))
+    )
 
 
 def config_name(ref: ModelRef) -> str:
     """A model's name in a run's config, which `base_model` reads."""
     if ref.source == "hub":
         return str(hub.model_folder(ref.name, ref.revision))
-    if ref.source == "folder":
-        return str(folder_of(ref.name))
-    return {"embedded": BASE, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
+    return (
+        str(folder_of(ref.name))
+        if ref.source == "folder"
+        else {"embedded": BASE, "lab": f"{LAB}{ref.name}"}.get(ref.source, ref.name)
+    )
