@@ -51,6 +51,7 @@ from dashboard.page import (
     paragraph,
     picture,
     plain,
+    plural,
     predict,
     read_linked,
     read_start,
@@ -353,10 +354,10 @@ def split_rows(splits: Sequence[heads.Split], d_model: int) -> list[list[str]]:
 
 def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
     many, grouped, one, _ = caches
-    heads = "1 shared KV head" if values.kv_heads == 1 else f"{values.kv_heads} shared KV heads"
     sizes = (
         f"For {values.length:,} tokens multi-head attention caches **{byte_size(many.bytes)}** in each layer, "
-        f"{heads} {byte_size(grouped.bytes)}, and a single one {byte_size(one.bytes)}."
+        f"{plural(values.kv_heads, 'shared KV head')} {byte_size(grouped.bytes)}, and a single one "
+        f"{byte_size(one.bytes)}."
     )
     if many.overlap is None or one.overlap is None:
         return sizes

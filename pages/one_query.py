@@ -79,6 +79,7 @@ from dashboard.page import (
     paragraph,
     picture as in_picture,
     plain,
+    plural,
     predict,
     read_start,
     room,
@@ -588,18 +589,18 @@ def reasons_text(reading: Reading, real: int | None) -> dict[int, str]:
 
     Padding; later, where no later key is visible; too far, where visible keys end nearer; else masked.
     """
-    i, allowed, reasons = reading.query, reading.allowed[reading.query], {}
+    i, allowed = reading.query, reading.allowed[reading.query]
     visible = np.flatnonzero(allowed)
-    for j in map(int, np.flatnonzero(~allowed)):
-        beyond = [abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0]
+
+    def reason(j: int) -> str:
         if real is not None and j >= real:
-            reasons[j] = "padding"
-        elif j > i and not (visible > i).any():
-            reasons[j] = "comes later"
-        else:
-            is_far = i in visible and abs(j - i) > max(beyond, default=0)
-            reasons[j] = "too far" if is_far else "masked"
-    return reasons
+            return "padding"
+        if j > i and not (visible > i).any():
+            return "comes later"
+        beyond = [abs(int(n) - i) for n in visible if (n - i) * (j - i) >= 0]
+        return "too far" if i in visible and abs(j - i) > max(beyond, default=0) else "masked"
+
+    return {int(j): reason(int(j)) for j in np.flatnonzero(~allowed)}
 
 
 # The equation of each stage: symbolic, and with the live numbers of one query and one key.
@@ -839,7 +840,7 @@ def facts_fact(
     if stage == 1:
         dims, i = reading.q.shape[1], reading.query
         size = number(np.linalg.norm(reading.q[i]))
-        numbers = f"{dims} numbers" if dims > 1 else "1 number"
+        numbers = plural(dims, "number")
         if reading.queries != reading.keys:
             return [
                 [reading.name, "pick"],

@@ -1115,11 +1115,9 @@ def source(values: Values) -> None:
         f"{note * bool(count)}",
         width=PROSE,
     )
-    built = type(layer.position)
-    source_panel(built)
-    base = inspect.getmro(built)[1]
-    if base is not Position and base.__module__ == built.__module__:
-        source_panel(base)
+    own, *bases = inspect.getmro(type(layer.position))
+    near = (base for base in bases[:1] if base.__module__ == own.__module__)
+    source_panel(own, *(base for base in near if base is not Position))
 
 
 # What a reader predicts and tries on Positions.

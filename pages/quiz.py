@@ -58,10 +58,11 @@ def answer_questions() -> None:
 def answer_question(question: Drawn, seed: int, answers: str, at: int) -> None:
     paragraph(f"**{at + 1} of {COUNT}.** {question.text}", width=540)
     if question.maps is not None:
+        weights, rows, columns = question.maps
         multiples(
-            [Tile(f"Head {head}", "", each) for head, each in enumerate(question.maps.weights)],
-            question.maps.rows,
-            question.maps.columns,
+            [Tile(f"Head {head}", "", each) for head, each in enumerate(weights)],
+            rows,
+            columns,
             key=key("maps"),
             reads=READS["cross"],
         )
@@ -101,8 +102,11 @@ def begin(seed: int, answers: str, at: int) -> None:
 
 
 def result(drawn: tuple[Drawn, ...], answers: str) -> None:
-    pairs = list(zip(drawn, answers, strict=True))
-    wrong = [question for question, answer in pairs if int(answer) != question.answer]
+    wrong = [
+        question
+        for question, answer in zip(drawn, answers, strict=True)
+        if int(answer) != question.answer
+    ]
     fact(f"**{COUNT - len(wrong)} of {COUNT}** answers are right.")
     if wrong:
         st.markdown("**What to see again**")

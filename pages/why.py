@@ -73,6 +73,7 @@ from dashboard.page import (
     picture,
     placeholder,
     plain,
+    plural,
     pop_flash,
     predict,
     read_linked,
@@ -436,7 +437,7 @@ def too_few_steps(data: Comparison, saved: Sequence[TrainedModel]) -> str:
     )
     if few < EVERY:
         return (
-            f"This machine reached only {_count(few)} of a model: too few to compare, since attention must first "
+            f"This machine reached only {plural(few, 'step')} of a model: too few to compare, since attention must first "
             f"learn which words belong together. {leads}Take more seconds of training."
         )
     if attention.bleu > without.bleu:
@@ -464,13 +465,15 @@ def conditions(data: Comparison) -> str:
         f"English number words to German, at most {data.setting.longest} words, 20,000 training pairs; the same "
         "bidirectional GRU in each model, AdamW, batches of 64"
     )
-    held = max((one.held_out for one in data.learned), default=0)
-    scored = f"Each model is scored on {held:,} held-out sentences, which it translates word by word without help."
+    scored = (
+        f"Each model is scored on {max((one.held_out for one in data.learned), default=0):,} held-out sentences, "
+        "which it translates word by word without help."
+    )
     labels = names(data.learned)
     if data.parts:
         last = {one.model: one.points[-1] for one in data.learned if one.points}
         spent = ", ".join(
-            f"{label} {_count(last[model].step)} in {duration(last[model].seconds)}"
+            f"{label} {plural(last[model].step, 'step')} in {duration(last[model].seconds)}"
             if model in last
             else f"{label} not yet measured"
             for model, label in labels.items()
@@ -494,18 +497,16 @@ def conditions(data: Comparison) -> str:
     )
 
 
-def _count(steps: int) -> str:
-    return f"{steps:,} step{'' if steps == 1 else 's'}"
-
-
 def progress(part: PairedRun, controls: Controls) -> tuple[float, str]:
     step = part.last.step
     if controls.seconds == FEW_STEPS:
         return min(1.0, step / FEW), f"{part.name}: step {step} of {FEW}"
     spent = min(part.last.train_seconds, controls.seconds)  # the last step may end later
-    reached = f"starts; its result comes {_first_result(controls)}"
-    if step:
-        reached = f"step {step:,}, {spent:.0f} of {controls.seconds:g} s"
+    reached = (
+        f"step {step:,}, {spent:.0f} of {controls.seconds:g} s"
+        if step
+        else f"starts; its result comes {_first_result(controls)}"
+    )
     return spent / controls.seconds, f"{part.name}: {reached}"
 
 
@@ -674,7 +675,7 @@ def _board(shown: bool, data: Comparison) -> None:
             how = part.status.message
             if part.status.state == "finished":
                 spent = duration(part.last.train_seconds)
-                how = f"Finished after {_count(part.last.step)} in {spent} of training."
+                how = f"Finished after {plural(part.last.step, 'step')} in {spent} of training."
             with column:
                 show_progress(
                     part.run,

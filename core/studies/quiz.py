@@ -8,6 +8,7 @@ import re
 import string
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -20,13 +21,8 @@ from core.seeding import seeded_rng
 WORDS = ("The", "cat", "chased", "a", "mouse")
 
 
-@dataclass(frozen=True)
-class Maps:
-    """Weights (heads, T, T) that belong to a question: each row is a letter that is written, each column one read."""
-
-    weights: np.ndarray
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+# Weights (heads, T, T) that belong to a question, with the letter that is written in each row and read in each column.
+Maps: TypeAlias = tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,7 @@ def reversing(rng: random.Random) -> Drawn | None:
         tuple(heads),
         f"Head {best} puts {along[best]:.2f} of its weight on the anti-diagonal, the letter that comes next in "
         f"reverse; even attention would put {1 / size:.2f}.",
-        Maps(weights, letters[::-1], letters),
+        (weights, letters[::-1], letters),
     )
 
 

@@ -38,7 +38,7 @@ ORACLES: tuple[Callable[[Drawn], float], ...] = (
     lambda one: numbers(one.text)[0] - numbers(one.text)[1],
     unmasked,
     lambda one: 3 * numbers(one.text)[0],
-    lambda one: int(np.argmax([head[::-1].trace() for head in one.maps.weights])),  # type: ignore[union-attr]
+    lambda one: int(np.argmax([head[::-1].trace() for head in one.maps[0]])),  # type: ignore[index]
 )
 
 
