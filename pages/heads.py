@@ -27,6 +27,7 @@ from dashboard.page import (
     Fields,
     Move,
     Number,
+    Pair,
     Question,
     Script,
     Segmented,
@@ -280,8 +281,6 @@ ABOUT_MINILM = (
     "and reads the vectors that the layer before it put out."
 )
 
-TextCell = tuple[int, int]
-
 
 def conditions(values: Values) -> str:
     if values.layer is None:
@@ -294,7 +293,7 @@ def conditions(values: Values) -> str:
 
 
 def split_fact(
-    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int], cell: TextCell
+    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int], cell: Pair
 ) -> str:
     row, column = cell
     words = f":primary[{plain(values.tokens[row])}]", f"“{plain(values.tokens[column])}”"
@@ -368,7 +367,7 @@ def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
     )
 
 
-def subtract_fact(tokens: Sequence[str], maps: heads.TwoMaps, cell: TextCell) -> str:
+def subtract_fact(tokens: Sequence[str], maps: heads.TwoMaps, cell: Pair) -> str:
     row, column = cell
     first, second = maps.first[row, column], maps.weight * maps.second[row, column]
     least = int(maps.difference[row].argmin())
@@ -394,7 +393,7 @@ ROW = 24  # pixels of a row of weights
 CELL = 28  # pixels, which two digits fill at the smallest size
 
 
-def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> TextCell | None:
+def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Pair | None:
     drawn = multiples(
         tiles,
         values.tokens,
@@ -408,9 +407,7 @@ def draw(tiles: Sequence[Tile], values: Values, name: str, **options: Any) -> Te
     return write_linked("heads", "heads:pin", drawn)
 
 
-def draw_split(
-    values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]
-) -> TextCell:
+def draw_split(values: Values, one: heads.Split, many: heads.Split, chosen: Sequence[int]) -> Pair:
     """Draw the query's row of one head and of the chosen ones, then their maps; returns the picked cell."""
     large = many.weights[list(chosen)]
     cell = largest_word_cell(one.weights if values.layer is None else large, values.tokens)
@@ -457,7 +454,7 @@ def head_tiles(many: heads.Split, chosen: Sequence[int]) -> list[Tile]:
     ]
 
 
-def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: TextCell) -> None:
+def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: Pair) -> None:
     options: dict[str, Any] = {"query": cell[0], "column": cell[1], "height": SMALL}
     left, right = st.columns([1, 3], gap="small")
     with left:
@@ -477,7 +474,7 @@ def all_heads(values: Values, one: heads.Split, many: heads.Split, cell: TextCel
         )
 
 
-def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> TextCell:
+def largest_word_cell(weights: np.ndarray, tokens: Sequence[str]) -> Pair:
     """The largest weight of any head, (H, T, T), between two different words."""
     words = np.array(
         [any(sign.isalnum() for sign in token) and not token.startswith("[") for token in tokens]
@@ -866,7 +863,7 @@ print("λ", maps.weight, "weights from", maps.difference.min(), "to", maps.diffe
             "maps.weight * maps.second": two.weight * two.second,
         },
     )
-    cell: TextCell = divmod(int(two.difference.argmax()), two.difference.shape[1])
+    cell: Pair = divmod(int(two.difference.argmax()), two.difference.shape[1])
     if is_real(values):  # [CLS] and [SEP] have most weight in MiniLM
         cell = largest_word_cell(two.difference[None], values.tokens)
     tiles = [

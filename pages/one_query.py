@@ -304,7 +304,7 @@ def read_controls() -> Values:
         if values.source == "matrices":  # one head without a projection
             matrices = study.check(get("edited") or study.parse(study.WORKED))
             given = study.Source.of_matrices(matrices)
-            fields |= {"projection": Choice("identity"), "d_model": len(matrices.q[0])}
+            fields |= {"projection": Choice("identity"), "d_model": len(matrices[0][0])}
         elif (cut := tokenize(values.tokens)).tokens:
             given, notes = study.Source.sentence(cut.tokens), cut.notes
         else:
@@ -1076,10 +1076,11 @@ def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
     each, given = config.score_heads // config.num_heads, values.given
     score_head = values.head * each + values.half
     of_scores = "head" if each == 1 else f"{score_head}"
-    imports, source = "Source, run", f"Source.sentence({source_of(given.tokens)})"
+    source = f"Source.sentence({source_of(given.tokens)})"
     if given.matrices is not None:
-        imports = f"Matrices, {imports}"
-        source = f"Source.of_matrices(Matrices({', '.join(source_of(part, 17) for part in given.matrices)}))"
+        source = (
+            f"Source.of_matrices(({', '.join(source_of(part, 17) for part in given.matrices)}))"
+        )
     names = ("q", "k", "v", "raw", "scores", "allowed", "weights", "out")
     return Script(
         (
@@ -1089,7 +1090,7 @@ def script(values: Values, config: AttentionConfig, reading: Reading) -> Script:
 import torch
 
 {attention_import(source_of(config))}
-from core.studies.one_query import {imports}
+from core.studies.one_query import Source, run
 
 source = {source}
 config = {source_of(config)}

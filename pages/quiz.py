@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from core.studies.quiz import Drawn, quiz
+from core.studies.questions import Drawn, quiz
 from dashboard.page import (
     READS,
     Tile,

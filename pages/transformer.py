@@ -684,8 +684,7 @@ def _sources() -> None:
         "[Zhang & Sennrich 2019](https://arxiv.org/abs/1910.07467). **SwiGLU**: "
         "[Shazeer 2020](https://arxiv.org/abs/2002.05202)."
     )
-    for built in (Residual, EncoderLayer, DecoderLayer):
-        source_panel(built)
+    source_panel(Residual, EncoderLayer, DecoderLayer)
 
 
 # What a reader predicts and tries on The Transformer.

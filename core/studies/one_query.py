@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,12 +22,8 @@ MAX_ROWS, MAX_COLUMNS = 32, 16
 Rows = list[list[float]]
 
 
-class Matrices(NamedTuple):
-    """Three matrices that fit: Q (T, D), K (S, D), V (S, E)."""
-
-    q: Rows
-    k: Rows
-    v: Rows
+# Three matrices that fit: Q (T, D), K (S, D), V (S, E).
+Matrices: TypeAlias = tuple[Rows, Rows, Rows]
 
 
 def parse(text: str) -> list[Rows]:
@@ -89,7 +85,7 @@ def check(parts: list[Rows]) -> Matrices:
         raise ConfigError(
             f"K has {len(k)} rows and V has {len(v)}; each key has one value, so give both the same."
         )
-    return Matrices(q, k, v)
+    return q, k, v
 
 
 DIMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -113,8 +109,8 @@ class Source:
     @classmethod
     def of_matrices(cls, matrices: Matrices) -> Source:
         return cls(
-            tuple(f"q{i}" for i in range(len(matrices.q))),
-            tuple(f"k{j}" for j in range(len(matrices.k))),
+            tuple(f"q{i}" for i in range(len(matrices[0]))),
+            tuple(f"k{j}" for j in range(len(matrices[1]))),
             (),
             matrices,
         )
@@ -130,7 +126,7 @@ def run(config: AttentionConfig, source: Source, seed: int, real: int | None = N
     layer = seeded_layer(config, seed)
     if source.matrices is None:
         return layer(embed(source.tokens, config.d_model, seed), key_mask=key_mask)
-    columns = len(source.matrices.v[0])
+    columns = len(source.matrices[2][0])
     if config.has("position", "values") and columns != config.v_dim:
         raise ConfigError(
             f"position = {config.position.key} adds vectors of size {config.v_dim} to the values, "

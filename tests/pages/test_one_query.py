@@ -384,7 +384,7 @@ def test_the_worked_example_by_hand():
     parts = study.parse("1,−2.5|0.125,1e-3|3")
     assert parts == [[[1.0, -2.5]], [[0.125, 0.001]], [[3.0]]]
     assert study.parse(study.write(parts)) == parts
-    assert study.check([[[1e6] * 16] * 32] * 3).q == [[1e6] * 16] * 32
+    assert study.check([[[1e6] * 16] * 32] * 3)[0] == [[1e6] * 16] * 32
 
 
 @each(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from core.studies.quiz import WORDS, Drawn, quiz
+from core.studies.questions import WORDS, Drawn, quiz
 from dashboard.navigation import PATH
 from dashboard.ui import bars
 from tests.pages.app import assert_says, open_at, page_text, query_value
