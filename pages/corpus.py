@@ -24,12 +24,12 @@ from core.interpret.corpus import (
     DEFAULT_TEXTS,
     MAX_TEXTS,
     MAX_TOKENS,
+    Corpus,
     CorpusConfig,
     HeadVectors,
     JointMap,
     MarkedRow,
     Measure,
-    RunningMean,
     Split,
     copying,
     join_vectors,
@@ -697,10 +697,8 @@ alt.Chart(heads).mark_circle().encode(x="x:Q", y="y:Q", color="layer:O")
             Cell(
                 "One head on every text, and its mean.",
                 f"""
-from core.interpret.corpus_run import values_of
-
 head = {chosen.head}
-values = values_of(run, corpus, {measure!r}, head)  # (texts,)
+values = corpus.values_of({measure!r}, head)  # (texts,)
 mean, half = corpus.mean({measure!r})[head], corpus.interval({measure!r})[head]
 print(f"{measure} of {{head}}: {{mean:.3f}} ± {{half:.3f}}")
 """,
@@ -828,7 +826,7 @@ def caption_text(measurement: Measurement, pretrained: Pretrained) -> str:
     kind = "causal self-attention" if measurement.config.kind == "causal" else "self-attention"
     ablation = any(measure.key == ABLATION for measure in measurement.measures)
     most = maps_bytes(pretrained.model, 1) * (CELLS if ablation else MAX_TOKENS**2)
-    sums = [*vars(corpus.means).values(), *vars(corpus.roles).values()]
+    sums = vars(corpus.roles).values()
     of_answer = "the change of the probability of the likeliest answer"
     failed = len(corpus.failed)
     parts = (
@@ -867,18 +865,22 @@ def progress(measurement: Measurement) -> tuple[float, str]:
 def to_csv(measurement: Measurement) -> bytes:
     """Every measure of every head as a table: the mean, half of its interval, and the number of texts."""
     corpus, roles = measurement.corpus, measurement.scores.head_roles
+    columns = [
+        (one, *(of(one.key) for of in (corpus.mean, corpus.interval, corpus.texts_of)))
+        for one in measurement.measures
+    ]
     rows = [
         [
             name,
             measure.key,
-            f"{mean:.6f}",
-            f"{corpus.interval(measure.key)[head]:.6f}",
-            corpus.texts_of(measure.key)[head],
+            f"{mean[head]:.6f}",
+            f"{half[head]:.6f}",
+            texts[head],
             ROLES[roles[head]].key if head in roles else "",
         ]
         for name, head in measurement.heads.items()
-        for measure in measurement.measures
-        if not np.isnan(mean := corpus.mean(measure.key)[head])
+        for measure, mean, half, texts in columns
+        if not np.isnan(mean[head])
     ]
     return csv_file(
         ["head", "measure", "mean", "half_of_95_percent_interval", "texts", "role"], rows
@@ -910,7 +912,7 @@ def page() -> None:
     )
     details(
         "Papers and source",
-        partial(sources, "\n\n".join(papers), measure_texts, RunningMean, joint_map),
+        partial(sources, "\n\n".join(papers), measure_texts, Corpus, joint_map),
         key("source-code"),
     )
 

@@ -28,7 +28,7 @@ from core.interpret.roles import (
     role_sums,
     share_used,
 )
-from core.interpret.trace import Kind, to_numpy
+from core.interpret.trace import Head, Kind, to_numpy
 from core.pretrained.answers import answer_of
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, reject_if
 from core.pretrained.finetune import MINILM
@@ -176,7 +176,7 @@ def measure_text(reading: Reading, kind: Kind) -> tuple[Float[np.ndarray, "M L H
     return values, roles
 
 
-# Running means over texts, with their 95 % intervals: no map outlives its text.
+# Means over texts, with their 95 % intervals: no map outlives its text.
 
 
 MAX_TOKENS = 128  # of a text: the bound of the maps in memory
@@ -184,35 +184,6 @@ CONFIDENCE = 0.95
 MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switched off
 
 Values = Float[np.ndarray, "M L H"]
-
-
-@dataclass(eq=False)
-class RunningMean:
-    """The mean of arrays of one shape and the sum of their squared deviations, nan left out (Welford 1962)."""
-
-    count: Int[np.ndarray, "*S"]
-    mean: Float[np.ndarray, "*S"]
-    squares: Float[np.ndarray, "*S"]
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...]) -> RunningMean:
-        return cls(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape))
-
-    def add(self, values: Float[np.ndarray, "*S"]) -> None:
-        valid = ~np.isnan(values)
-        self.count += valid
-        change = np.where(valid, values - self.mean, 0.0)
-        self.mean += change / np.maximum(self.count, 1)
-        self.squares += change * np.where(valid, values - self.mean, 0.0)
-
-    @property
-    def half_width(self) -> Float[np.ndarray, "*S"]:
-        """Half of the mean's 95 % interval: Student's t times the standard error; nan for fewer than two values."""
-        from scipy.special import stdtrit
-
-        n = np.where(self.count > 1, self.count, np.nan)
-        error = np.sqrt(self.squares / (n - 1) / n)
-        return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,11 +204,11 @@ class TextRecord:
 class Corpus:
     """The measures of every head over the texts so far.
 
-    `failed` are the places of texts that could not be read, `error` says why of the first; `cut` counts texts of which
-    a part was left out. `seconds` is the mean time of a text in the last worker.
+    `values` are those of each text that could be read, and `measures` their order. `failed` are the places of the
+    others, `error` says why of the first; `cut` counts texts of which a part was left out. `seconds` is the mean time
+    of a text in the last worker.
     """
 
-    means: RunningMean = field(default_factory=lambda: RunningMean.of((len(MEASURES), 0, 0)))
     roles: RoleSums | None = None
     numbers: tuple[int, ...] = ()
     texts: int = 0
@@ -245,6 +216,8 @@ class Corpus:
     failed: list[int] = field(default_factory=list)
     error: str = ""
     seconds: float = 0.0
+    values: list[Values] = field(default_factory=list)
+    measures: Sequence[str] = tuple(INDEX)
 
     def add(self, record: TextRecord) -> None:
         self.texts += 1
@@ -253,9 +226,8 @@ class Corpus:
             self.failed.append(self.texts - 1)
             self.error = self.error or record.error
             return
-        if not self.means.mean.size:
-            self.means, self.numbers = RunningMean.of(record.values.shape), record.numbers
-        self.means.add(record.values)
+        self.numbers = record.numbers
+        self.values.append(record.values)
         self.roles = record.roles if self.roles is None else self.roles + record.roles
 
     @property
@@ -263,17 +235,35 @@ class Corpus:
         """The number of texts that could be read."""
         return self.texts - len(self.failed)
 
+    def each(self, measure: str) -> np.ma.MaskedArray:
+        """A measure on each text that could be read (N, L, H), masked where a text cannot show it."""
+        if measure not in self.measures:
+            return np.ma.masked_all((len(self.values), *self.values[0].shape[1:]))
+        at = self.measures.index(measure)
+        return np.ma.masked_invalid(np.array([one[at] for one in self.values], float))
+
     def mean(self, measure: str) -> Float[np.ndarray, "L H"]:
         """The mean of a measure over texts; nan where no text can show it."""
-        return np.where(self.texts_of(measure) > 0, self.means.mean[INDEX[measure]], np.nan)
+        return self.each(measure).mean(0).filled(np.nan)
 
     def texts_of(self, measure: str) -> Int[np.ndarray, "L H"]:
         """The number of texts that show a measure."""
-        return np.asarray(self.means.count[INDEX[measure]])
+        return np.asarray(self.each(measure).count(0))
 
     def interval(self, measure: str) -> Float[np.ndarray, "L H"]:
-        """Half of the 95 % interval of that mean."""
-        return np.asarray(self.means.half_width[INDEX[measure]])
+        """Half of the 95 % interval of that mean: Student's t times the standard error; nan for fewer than two texts."""
+        from scipy.special import stdtrit
+
+        n, error = self.texts_of(measure), self.each(measure).std(0, ddof=1).filled(np.nan)
+        return np.asarray(stdtrit(n - 1, (1 + CONFIDENCE) / 2) * error / np.sqrt(n))
+
+    def values_of(self, measure: str, head: Head) -> Float[np.ndarray, " N"]:
+        """A measure of one head on each text so far; nan where a text cannot show it or could not be read."""
+        values = np.full(self.texts, np.nan, dtype=np.float32)
+        if self.read:
+            read = np.setdiff1d(np.arange(self.texts), self.failed)
+            values[read] = self.each(measure)[:, *head].filled(np.nan)
+        return values
 
 
 def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind = "self",

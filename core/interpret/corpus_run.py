@@ -18,7 +18,6 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -33,7 +32,6 @@ from core.interpret.corpus import (
     CorpusConfig,
     MarkedRow,
     Measure,
-    RunningMean,
     Source,
     Split,
     decile_texts,
@@ -46,7 +44,6 @@ from core.interpret.corpus import (
 from core.interpret.roles import (
     ROLES,
     SENTENCES,
-    Role,
     RoleScores,
     RoleSums,
     ranked_heads,
@@ -161,6 +158,7 @@ def from_json(line: str) -> ModelInputs:
 
 SAVE_SECONDS = 0.25
 STATISTICS, VALUES, INPUTS = "statistics.safetensors", "values.f32", "inputs.jsonl"
+SUMS = "roles."  # before the names of their arrays
 
 
 def corpora_folder() -> Path:
@@ -210,12 +208,13 @@ def work(
     saved, before, began = 0.0, corpus.texts, time.monotonic()
     with open(run.path / VALUES, "ab") as file:
         # The texts after the last saved statistics are measured again.
-        file.truncate(4 * corpus.read * corpus.means.mean.size)
+        file.truncate(sum(4 * values.size for values in corpus.values))
         for record in measure_texts(pretrained, inputs[before:], config.kind, config.ablation):
             corpus.add(record)
             corpus.seconds = (time.monotonic() - began) / (corpus.texts - before)
             if record.values is not None:
                 file.write(record.values.astype("<f4").tobytes())
+                corpus.values.clear()  # of which the file holds all
             on_text(corpus)
             if time.monotonic() - saved > SAVE_SECONDS:
                 file.flush()
@@ -237,41 +236,36 @@ def work(
 def save_statistics(run: Run, corpus: Corpus) -> None:
     """Replace the statistics by those of the texts so far."""
     run.require()
-    facts = {name: value for name, value in vars(corpus).items() if name not in ("means", "roles")}
-    arrays = {
-        f"{part}.{name}": value
-        for part, sums in (("mean", corpus.means), ("roles", corpus.roles))
-        if corpus.read
-        for name, value in vars(sums).items()
-    }
+    held = {"roles", "values", "measures"}
+    facts = {name: value for name, value in vars(corpus).items() if name not in held}
+    arrays = {f"{SUMS}{name}": value for name, value in vars(corpus.roles or {}).items()}
     write_atomically(run.path / STATISTICS, save(arrays, {"facts": json.dumps(facts)}))
 
 
 def load(run: Run) -> Corpus:
-    """The statistics so far; empty before the first text, and where the file cannot be read.
+    """The statistics so far; empty before the first text, and where the files cannot be read.
 
-    Measures that were added since are unmeasured in it.
+    Measures and roles that were added since are unmeasured in it.
     """
-    parts: dict[str, dict[str, np.ndarray]] = {"mean": {}, "roles": {}}
     try:
-        orders: dict[str, tuple[Sequence[str], Sequence[Measure | Role]]] = {
-            "mean": (measure_keys(run), MEASURES),
-            "roles": (run.metadata()["roles"], ROLES),
-        }
+        keys, measures = run.metadata()["roles"], measure_keys(run)
         with safe_open(run.path / STATISTICS, "np") as file:
-            facts = json.loads((file.metadata() or {})["facts"])
-            for key in file.keys():  # noqa: SIM118
-                part, _, name = key.partition(".")
-                values, (keys, now) = file.get_tensor(key), orders[part]
-                # In the order of today, zero for what is new
-                parts[part][name] = np.zeros((len(now), *values.shape[1:]), values.dtype)
-                for index, one in enumerate(now):
-                    if one.key in keys:
-                        parts[part][name][index] = values[list(keys).index(one.key)]
-        facts["numbers"] = tuple(facts["numbers"])
-        if not parts["mean"]:
-            return Corpus(**facts)
-        return Corpus(RunningMean(**parts["mean"]), RoleSums(**parts["roles"]), **facts)
+            corpus = Corpus(**json.loads(file.metadata()["facts"]), measures=measures)
+            sums = {
+                name.removeprefix(SUMS): file.get_tensor(name)
+                for name in file.keys()  # noqa: SIM118
+                if name.startswith(SUMS)
+            }
+        corpus.numbers = tuple(corpus.numbers)
+        if sums:
+            # In the order of today, zero for what is new
+            at = [keys.index(role.key) if role.key in keys else len(keys) for role in ROLES]
+            corpus.roles = RoleSums(
+                **{name: np.concatenate([one, 0 * one[:1]])[at] for name, one in sums.items()}
+            )
+            shape = corpus.read, len(measures), *corpus.roles.score.shape[1:]
+            corpus.values = list(np.memmap(run.path / VALUES, "<f4", "r", shape=shape))
+        return corpus
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
 
@@ -279,22 +273,6 @@ def load(run: Run) -> Corpus:
 def measure_keys(run: Run) -> tuple[str, ...]:
     """The measures of a measurement, in the order of its arrays."""
     return tuple(run.metadata().get("measures", ()))
-
-
-def values_of(
-    run: Run, corpus: Corpus, measure: str, head: tuple[int, int]
-) -> Float[np.ndarray, " N"]:
-    """One measure of one head on each text so far; nan where a text cannot show it or could not be read."""
-    values = np.full(corpus.texts, np.nan, dtype=np.float32)
-    keys = measure_keys(run)
-    if not corpus.read or measure not in keys:
-        return values
-    shape = corpus.read, len(keys), *corpus.means.mean.shape[1:]
-    rows = np.memmap(run.path / VALUES, "<f4", "r", shape=shape)
-    values[np.setdiff1d(np.arange(corpus.texts), corpus.failed)] = rows[
-        :, keys.index(measure), *head
-    ]
-    return values
 
 
 # A measurement as it was read: the measures of its heads, and the texts that show one head.
@@ -327,9 +305,7 @@ class Measurement:
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """The measures that some text shows."""
-        return tuple(
-            one for one, count in zip(MEASURES, self.corpus.means.count, strict=True) if count.any()
-        )
+        return tuple(one for one in MEASURES if self.corpus.texts_of(one.key).any())
 
     @cached_property
     def heads(self) -> dict[str, Head]:
@@ -342,14 +318,13 @@ class Measurement:
     @cached_property
     def default_head(self) -> Head:
         """The head whose own role, one that acts, differs most from text to text; the first one where none acts."""
-        means = self.corpus.means
-
-        def variance(head: Head) -> float:
-            at = MEASURES.index(self.role_measure(head)), *head
-            return float(means.squares[at] / max(means.count[at] - 1, 1))
-
-        acting = [head for head, role in self.scores.head_roles.items() if ROLES[role].acts]
-        return max(acting, key=variance, default=next(iter(self.heads.values())))
+        spread = [self.corpus.each(role.key).var(0, ddof=1).filled(0) for role in ROLES]
+        acting = {
+            head: spread[role][head]
+            for head, role in self.scores.head_roles.items()
+            if ROLES[role].acts
+        }
+        return max(acting, key=acting.__getitem__, default=next(iter(self.heads.values())))
 
     def role_measure(self, head: Head) -> Measure:
         """The measure of the head's role; of a head without a role the first measure."""
@@ -358,7 +333,7 @@ class Measurement:
 
     def values(self, measure: Measure, head: Head) -> np.ndarray:
         """One measure of one head on each text (N,); nan where a text cannot show it."""
-        return values_of(self.run, self.corpus, measure.key, head)
+        return self.corpus.values_of(measure.key, head)
 
 
 @dataclass(frozen=True, eq=False)

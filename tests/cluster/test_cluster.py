@@ -711,7 +711,7 @@ def test_a_claim_and_a_corpus_are_measured_on_both_nodes(lab, b, tmp_path, monke
     theirs, ours = ([replace(one, seconds=0.0) for one in load_cells(run)] for run in (last, here))
     assert theirs == ours and len(ours) == 6
     assert (corpus.path / VALUES).read_bytes() == (measured.path / VALUES).read_bytes() != b""
-    assert_close(vars(load(corpus).means), vars(load(measured).means), 0, 0)
+    assert_close(vars(load(corpus).roles), vars(load(measured).roles), 0, 0)
 
 
 @SAME_LAST_BIT

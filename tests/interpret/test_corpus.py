@@ -22,7 +22,6 @@ from core.interpret.corpus import (
     MEASURES,
     Corpus,
     CorpusConfig,
-    RunningMean,
     copying,
     decile_texts,
     head_changes,
@@ -46,7 +45,6 @@ from core.interpret.corpus_run import (
     own_texts,
     split_texts,
     to_json,
-    values_of,
     work,
 )
 from core.interpret.evidence import Question, ablate_heads, ask
@@ -92,20 +90,18 @@ def corpus(model, inputs) -> Corpus:
     return corpus
 
 
-def test_a_running_mean_is_that_of_all_values_at_once():
-    values = np.random.default_rng(3).normal(2, 3, (40, 6))
-    values[7:30, 2] = values[:, 3] = values[1:, 4] = values[2:, 5] = np.nan
-    running = RunningMean.of((6,))
-    for row in values:
-        running.add(row)
+def test_a_mean_and_its_interval_leave_out_the_texts_that_cannot_show_a_measure():
+    values = np.random.default_rng(3).normal(2, 3, (40, 1, 1, 6))
+    values[7:30, ..., 2] = values[..., 3] = values[1:, ..., 4] = values[2:, ..., 5] = np.nan
+    corpus = Corpus(texts=40, values=list(values), measures=["own"])
+    mean, half = corpus.mean("own")[0], corpus.interval("own")[0]
     for column in (0, 2, 5):
-        valid = values[~np.isnan(values[:, column]), column]
+        valid = values[~np.isnan(values[..., column]), column]
         low, high = stats.t.interval(0.95, len(valid) - 1, valid.mean(), stats.sem(valid))
-        assert running.mean[column] == pytest.approx(valid.mean(), abs=1e-12)
-        assert 2 * running.half_width[column] == pytest.approx(high - low, abs=1e-12)
-    assert (
-        running.count.tolist() == [40, 40, 17, 0, 1, 2] and np.isnan(running.half_width[3:5]).all()
-    )
+        assert mean[column] == pytest.approx(valid.mean(), abs=1e-12)
+        assert 2 * half[column] == pytest.approx(high - low, abs=1e-12)
+    assert corpus.texts_of("own").tolist() == [[40, 40, 17, 0, 1, 2]]
+    assert np.isnan(half[3:5]).all() and np.isnan(mean[3])
 
 
 def test_the_statistics_are_those_of_all_maps_at_once(model, inputs, corpus):
@@ -272,8 +268,11 @@ def test_what_is_measured_is_saved_as_often_as_the_clock_says(tmp_path, monkeypa
 
 def numbers(measured: Run) -> list:
     corpus = load(measured)
-    values = [values_of(measured, corpus, one.key, (1, 2)) for one in MEASURES]
-    means, rows = np.nan_to_num(corpus.means.mean).ravel(), corpus.roles.rows.ravel()
+    values = [corpus.values_of(one.key, (1, 2)) for one in MEASURES]
+    means, rows = (
+        np.nan_to_num([corpus.mean(one.key) for one in MEASURES]).ravel(),
+        corpus.roles.rows.ravel(),
+    )
     return [corpus.texts, *means, *rows, *np.nan_to_num(values).ravel()]
 
 
@@ -281,7 +280,7 @@ def test_stop_leaves_what_was_measured_and_it_continues_to_the_same_numbers(tmp_
     stopped = create(CONFIG, tmp_path / "stopped")
     assert work(stopped, after(2)) == ("stopped", "Stopped after 2 of 4 texts, which are saved.")
     corpus = load(stopped)
-    assert corpus.texts == 2 and len(values_of(stopped, corpus, "entropy", (0, 0))) == 2
+    assert corpus.texts == 2 and len(corpus.values_of("entropy", (0, 0))) == 2
     read: list[Corpus] = []
     assert work(stopped, lambda: False, read.append)[0] == "finished" and len(read) == 2
     assert numbers(stopped) == pytest.approx(numbers(whole))
@@ -370,7 +369,7 @@ def test_an_older_measurement_lacks_the_measures_that_were_added_since(whole):
     whole.update_metadata(measures=[first, "gone", *others[:-1]])
     corpus = load(whole)
     assert corpus.texts_of("entropy").max() == 4 and not corpus.texts_of(MEASURES[-1].key).any()
-    assert np.isnan(values_of(whole, corpus, MEASURES[-1].key, (0, 0))).tolist() == [True] * 4
+    assert np.isnan(corpus.values_of(MEASURES[-1].key, (0, 0))).tolist() == [True] * 4
 
 
 def test_texts_are_lines_or_paragraphs_once_each_and_not_too_long():
@@ -412,7 +411,7 @@ def test_what_the_page_shows_first_is_whole(name):
     assert corpus.texts == saved.metadata()["texts"] == 300 and not corpus.failed
     lines = map(to_json, inputs_of(config_of(saved))[0])
     assert (saved.path / INPUTS).read_text("utf-8").splitlines() == [*lines]
-    values = values_of(saved, corpus, "entropy", (0, 1))
+    values = corpus.values_of("entropy", (0, 1))
     assert (
         values.mean() == pytest.approx(corpus.mean("entropy")[0, 1], abs=1e-4)
         and np.isfinite(corpus.mean("ablation")).all()
