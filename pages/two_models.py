@@ -463,9 +463,9 @@ def script(
         for name, trace in (("reading", pair.first), ("other", pair.second))
     )
     partner = (
-        "in_place()  # each beside the head of the same position"
+        "changes(in_place=True)  # each beside the head of the same position"
         if comparison.in_place
-        else "nearest()  # each beside the most similar head"
+        else "changes(in_place=False)  # each beside the most similar head"
     )
     first, last = (weights for weights, _ in maps_of(pair, head))
     results = {
@@ -793,7 +793,7 @@ A head that changed need not matter for the answer: the page Evidence switches h
 fine-tuning see [Kovaleva 2019](https://arxiv.org/abs/1908.08593); on the difference between trained and random queries
 and keys [Trockman 2023](https://arxiv.org/abs/2305.09828).""",
             difference.align,
-            difference.weight_moved,
+            difference.Aligned.changes,
         ),
         "two_models:how",
     )

@@ -16,6 +16,7 @@ from core.entries import quote
 from core.interpret import trace
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.evidence import Question, ask, layer_attentions
+from core.interpret.patching import rerun_rows
 from core.interpret.roles import (
     CLARK,
     MIN_KEYS,
@@ -29,10 +30,9 @@ from core.interpret.roles import (
     share_used,
 )
 from core.interpret.trace import Head, Kind, to_numpy
-from core.pretrained.answers import answer_of
 from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, Reading, reject_if
 from core.pretrained.finetune import MINILM
-from core.pretrained.reading import encode, encode_source, forward
+from core.pretrained.reading import encode, encode_source
 from core.serialization import check_types, read
 
 Source = Literal["own", "training", "texts"]
@@ -313,20 +313,12 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
             pretrained,
             Question(inputs, quantity=None if pretrained.head == "none" else "probability"),
         )
-        for start in range(0, len(heads), rows):
-            part = heads[start : start + rows]
-            batch = {
-                name: values.expand(len(part), *values.shape[1:])
-                for name, values in baseline.batch.items()
-            }
-            off = [
-                (row, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
-                for row, (layer, head) in enumerate(part)
-            ]
-            output, _ = forward(pretrained, batch, patches=off)
-            for row, head in enumerate(part):
-                value = float(baseline.target_value(answer_of(pretrained, batch, output, row=row)))
-                changes[head] = abs(value - baseline.value)
+        off = [
+            (0, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
+            for layer, head in heads
+        ]
+        values = rerun_rows(baseline, off, rows)
+        changes[tuple(np.transpose(heads))] = np.abs(np.subtract(values, baseline.value))
     return changes
 
 

@@ -309,15 +309,18 @@ class Contributions:
     gradients: dict[LayerKey, np.ndarray]
     out_of_memory: bool = False
 
-    def norm_map(self, kind: Kind, layer: int,
-                 weights: Float[np.ndarray, "H T S"]) -> Float[np.ndarray, "H T S"] | None:  # fmt: skip
-        """‖α·v·W_O‖, the length of the vector that a head adds at a row for a key; None where it is unknown."""
-        norms = self.norms.get((kind, layer))
-        if norms is None or len(norms) != len(weights):
+    def written(self, item: AttentionMap) -> Float[np.ndarray, "H T S"] | None:
+        """‖α·v·W_O‖, the length of the vector that a head adds at a row for a key, as a share of the row.
+
+        None where it is unknown.
+        """
+        norms = self.norms.get((item.kind, item.layer))
+        if norms is None or len(norms) != len(item.weights):
             return None
         # A sink's column has no value and no token
-        wide = np.pad(norms, ((0, 0), (0, 0), (0, weights.shape[-1] - norms.shape[-1])))
-        return np.abs(weights) * wide
+        wide = np.pad(norms, ((0, 0), (0, 0), (0, item.weights.shape[-1] - norms.shape[-1])))
+        lengths = np.abs(item.weights) * wide
+        return lengths / np.maximum(lengths.sum(-1, keepdims=True), 1e-12)
 
 
 def measure_contributions(baseline: Baseline) -> Contributions:
@@ -415,10 +418,11 @@ def token_scores(
     kind = trace.kinds[-1]
     maps, size, rows = trace.of(kind).maps, len(baseline.source), answering_rows(baseline, kind)
     layers = {"weights": [np.abs(item.weights[:, :, :size]) for item in maps]}
-    norms = [contributions.norm_map(item.kind, item.layer, item.weights) for item in maps]
-    known = [one[:, :, :size] for one in norms if one is not None]
-    if known and len(known) == len(norms):
-        layers["written"] = [one / np.maximum(one.sum(-1, keepdims=True), 1e-12) for one in known]
+    written = [
+        one[:, :, :size] for item in maps if (one := contributions.written(item)) is not None
+    ]
+    if len(written) == len(maps):
+        layers["written"] = written
     scores = {name: np.mean([(rows @ one).mean(0) for one in of], 0) for name, of in layers.items()}
     if contributions.gradients:
         gradients = [
@@ -628,16 +632,6 @@ def flow_map(trace: AttentionTrace, row: int, query: int | None = None) -> Flow:
     return values, known
 
 
-def written_share(item: AttentionMap, head: int, contributions: Contributions) -> np.ndarray | None:
-    """What a head writes at each cell (T, S), as a share of its row; None where its values are unknown."""
-    norms = contributions.norm_map(item.kind, item.layer, item.weights)
-    return (
-        None
-        if norms is None
-        else norms[head] / np.maximum(norms[head].sum(-1, keepdims=True), 1e-12)
-    )
-
-
 def head_maps(
     trace: AttentionTrace,
     item: AttentionMap,
@@ -649,23 +643,25 @@ def head_maps(
 
     `item` is the layer's map, with a column more than that of `trace` where there is a learned sink.
     """
-    keys = item.weights.shape[-1]
-    maps, lengths = {"weights": item.weights[head]}, None
-    written = written_share(item, head, contributions)
+    at, lengths = (item.kind, item.layer), None
+    written, gradients = contributions.written(item), contributions.gradients.get(at)
     if written is not None:
-        maps["written"] = written
-        lengths = contributions.norms[item.kind, item.layer][head]
+        lengths = contributions.norms[at][head]
         lengths = np.broadcast_to(lengths, (len(item.queries), lengths.shape[-1]))
-    gradients = contributions.gradients.get((item.kind, item.layer))
-    if gradients is not None:
-        maps["gradient"] = gradients[head]
-    maps["rollout"] = rollout(graph(trace, item.kind, item.layer))
-    if flowing is not None:
-        maps["flow"] = flowing[0]
-    wide = {
-        name: np.pad(values, ((0, 0), (0, keys - values.shape[1]))) for name, values in maps.items()
+    flows_to, known = flowing or (None, None)
+    maps = {
+        "weights": item.weights[head],
+        "written": None if written is None else written[head],
+        "gradient": None if gradients is None else gradients[head],
+        "rollout": rollout(graph(trace, *at)),
+        "flow": flows_to,
     }
-    return HeadMaps(wide, lengths, None if flowing is None else flowing[1])
+    wide = {
+        name: np.pad(values, ((0, 0), (0, item.weights.shape[-1] - values.shape[1])))
+        for name, values in maps.items()
+        if values is not None
+    }
+    return HeadMaps(wide, lengths, known)
 
 
 def default_cell(
@@ -678,8 +674,8 @@ def default_cell(
         rows = answering_rows(baseline, item.kind)
         if rows.max() == 1:
             return int(rows.argmax()), int(weights[rows.argmax()].argmax())
-    written = written_share(item, head, contributions)
-    apart = weights if written is None else np.abs(weights - written)
+    written = contributions.written(item)
+    apart = weights if written is None else np.abs(weights - written[head])
     row, column = np.unravel_index(int(apart.argmax()), apart.shape)
     return int(row), int(column)
 

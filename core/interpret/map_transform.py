@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind, Weights, head_name
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind, head_name
 from core.pretrained.base import Line, Reading, reject_if
 from core.pretrained.reading import sink_line, with_sink
 
@@ -210,11 +210,6 @@ class HeadChange:
         return head_name(self.to_number, self.to[1])
 
 
-def weight_moved(first: Weights, second: Weights) -> Float[np.ndarray, " H"]:
-    """The share of each head's weight that lies on other keys, for rows that sum to at most 1."""
-    return (np.maximum(first.sum(-1), second.sum(-1)) - np.minimum(first, second).sum(-1)).mean(1)
-
-
 def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
     """The changes of all heads, the largest first; ValueError for traces of other tokens or another shape."""
     shapes = [[item.weights.shape for item in trace.maps] for trace in (first, second)]
@@ -223,7 +218,7 @@ def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
             f"maps of {shapes[0][:1]}… and {shapes[1][:1]}… cannot be compared cell by cell; align their "
             "tokens, and take models with the same numbers of layers and heads."
         )
-    return Aligned.of(first, second).in_place()
+    return Aligned.of(first, second).changes(in_place=True)
 
 
 def align(first: Sequence[str], second: Sequence[str]) -> Pairs:
@@ -294,37 +289,29 @@ class Aligned:
             item.visible[head], rows, columns
         )
 
-    def in_place(self) -> list[HeadChange]:
-        """Every head against that of the same index, the largest change first; for models of one shape."""
-        heads = []
-        for layer, (one, other) in enumerate(zip(self.first.maps, self.second.maps, strict=True)):
-            numbers = self.first.numbers[layer], self.second.numbers[layer]
-            heads += [
-                HeadChange(layer, head, float(apart), float(cells), (layer, head), *numbers)
-                for head, (apart, cells) in enumerate(
-                    zip(*self._apart(one.weights, other.weights), strict=True)
-                )
-            ]
-        return sorted(heads, key=lambda item: -item.moved)
+    def changes(self, in_place: bool) -> list[HeadChange]:
+        """Every head against that of the same index, the largest change first; for models of one shape.
 
-    def nearest(self) -> list[HeadChange]:
-        """Every head against the most similar head of the other model, the most similar first.
-
-        Of more than 64 common rows, 64 evenly spaced ones are compared.
+        Else against the most similar head of the other model, the most similar first. Of more than 64 common rows, 64
+        evenly spaced ones are then compared.
         """
-        heads = []
+        heads, most = [], None if in_place else MAX_ROWS
         for layer, one in enumerate(self.first.maps):
             for head, weights in enumerate(one.weights):
+                places = slice(head, head + 1) if in_place else slice(None)
                 moved, difference, to = min(
                     (float(apart), float(cells), (index, place))
                     for index, other in enumerate(self.second.maps)
-                    for place, (apart, cells) in enumerate(
-                        zip(*self._apart(weights[None], other.weights, MAX_ROWS), strict=True)
+                    if index == layer or not in_place
+                    for place, apart, cells in zip(
+                        range(len(other.weights))[places],
+                        *self._apart(weights[None], other.weights[places], most),
+                        strict=True,
                     )
                 )
-                numbers = self.first.numbers[layer], self.second.numbers[to[0]]
+                numbers = one.layer_number, self.second.maps[to[0]].layer_number
                 heads.append(HeadChange(layer, head, moved, difference, to, *numbers))
-        return sorted(heads, key=lambda item: item.moved)
+        return sorted(heads, key=lambda item: item.moved, reverse=in_place)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None
                ) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]:  # fmt: skip
@@ -347,11 +334,8 @@ def place_on_grid(
     values: np.ndarray, rows: Sequence[int | None], columns: Sequence[int | None]
 ) -> np.ndarray:
     """A map (T, S) on aligned positions, with zeros where a line has no token."""
-    out = np.zeros((len(rows), len(columns)), values.dtype)
-    at = np.array([(i, a) for i, a in enumerate(rows) if a is not None])
-    to = np.array([(j, b) for j, b in enumerate(columns) if b is not None])
-    out[at[:, :1], to[:, 0]] = values[at[:, 1:], to[:, 1]]
-    return out
+    padded = np.pad(values, ((0, 1), (0, 1)))  # whose last row and column have no token
+    return padded[np.ix_(*([-1 if one is None else one for one in of] for of in (rows, columns)))]
 
 
 # A reading's maps with tokens merged, hidden and sorted, and the head and row that are worth reading first.
@@ -495,7 +479,7 @@ class Comparison:
 
     @cached_property
     def heads(self) -> list[HeadChange]:
-        return self.pair.in_place() if self.in_place else self.pair.nearest()
+        return self.pair.changes(self.in_place)
 
 
 def kinds(first: Side, second: Side) -> list[Kind]:

@@ -157,7 +157,7 @@ class TextPair:
     def gap(self) -> float:
         return self.clean.value - self.corrupted.value
 
-    def recovered(self, value: float) -> float:
+    def recovered(self, value: Any) -> Any:
         """A value on the scale from 0, the corrupted run's, to 1, the clean run's."""
         return (value - self.corrupted.value) / self.gap
 
@@ -201,7 +201,12 @@ class PatchSource:
                 parts.append(
                     Replacement(block.feed_forward, 0, None, self.states[block.feed_forward][0])
                 )
-        values = _run(self.pair, self.base, parts)
+        length = max(len(self.base.source), len(self.base.target or ()))
+        try:
+            values = rerun_rows(self.base, parts, max(1, min(ROWS, NUMBERS // length**2)))
+        except PretrainedError:  # a model that takes one input at a time
+            values = rerun_rows(self.base, parts, 1)
+        values = list(map(self.pair.recovered, values))
         return LayerEffect(
             np.array(values[:heads]),
             values[heads],
@@ -214,12 +219,14 @@ def ranked(
     effects: Mapping[LayerKey, LayerEffect], direction: Direction
 ) -> list[tuple[LayerKey, int, float]]:
     """Each head with its effect, the largest first; when noising, the largest loss first."""
-    rows = [
-        (key, head, float(value))
-        for key, effect in effects.items()
-        for head, value in enumerate(effect.heads)
-    ]
-    return sorted(rows, key=lambda row: -row[2] if direction == "denoise" else row[2])
+    return sorted(
+        (
+            (key, head, float(value))
+            for key, effect in effects.items()
+            for head, value in enumerate(effect.heads)
+        ),
+        key=lambda row: -row[2] if direction == "denoise" else row[2],
+    )
 
 
 def agreement(
@@ -253,9 +260,11 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
             min(map(len, outputs)),
         )
         target = tokenizer_of(pretrained).decode(list(outputs[0]), skip_special_tokens=True)
-        at = same if position is None else position
         first, second = (
-            ask(pretrained, Question(replace(inputs, target=target), at))
+            ask(
+                pretrained,
+                Question(replace(inputs, target=target), same if position is None else position),
+            )
             for inputs in (clean, corrupted)
         )
     for name, lines in (
@@ -276,12 +285,9 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
             f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
             "back. Name two answers, or change the second text.",
         )
-        other = answers[1] if contrast is None else contrast
+        compared = {"output": followed, "contrast": answers[1] if contrast is None else contrast}
         first, second = (
-            ask(
-                pretrained,
-                replace(one.question, output=followed, quantity="difference", contrast=other),
-            )
+            ask(pretrained, replace(one.question, quantity="difference", **compared))
             for one in (first, second)
         )
     else:  # embeddings
@@ -345,42 +351,42 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
     estimates = {}
     for call, slope in zip(calls, slopes, strict=True):
         if slope is not None:
-            other = source.calls[call.kind, call.layer].replaceable
-            change = ((other - call.replaceable.detach()) * slope)[0].sum((0, 2))  # (H,)
-            estimates[call.kind, call.layer] = (
-                to_numpy(change) + base.value - pair.corrupted.value
-            ) / pair.gap
+            change = source.calls[call.kind, call.layer].replaceable - call.replaceable.detach()
+            estimates[call.kind, call.layer] = pair.recovered(
+                to_numpy((change * slope)[0].sum((0, 2))) + base.value
+            )
     return estimates
 
 
-def _run(pair: TextPair, base: Baseline, changes: Sequence[Patch | Replacement]) -> list[float]:
-    """What each change recovers; many run in one batch, a row each, where the model takes several inputs at once."""
-    length = max(len(base.source), len(base.target or ()))
-    rows = max(1, min(ROWS, NUMBERS // (length * length)))
-    try:
-        return [
-            value
-            for start in range(0, len(changes), rows)
-            for value in _run_batch(pair, base, changes[start : start + rows])
+def rerun_rows(
+    baseline: Baseline, changes: Sequence[Patch | Replacement], rows: int
+) -> list[float]:
+    """The target value with each change, of which so many run in one batch, a row each. PretrainedError as in `forward`."""
+    values, model = list[float](), baseline.pretrained
+    for start in range(0, len(changes), rows):
+        part = changes[start : start + rows]
+        batch = {
+            name: values.expand(len(part), *values.shape[1:])
+            for name, values in baseline.batch.items()
+        }
+        moved = [
+            replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)
         ]
-    except PretrainedError:
-        return [value for one in changes for value in _run_batch(pair, base, [one])]
-
-
-def _run_batch(pair: TextPair, base: Baseline, part: Sequence[Patch | Replacement]) -> list[float]:
-    batch = {
-        name: values.expand(len(part), *values.shape[1:]) for name, values in base.batch.items()
-    }
-    patches = [(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)]
-    moved = [replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)]
-    output, _ = forward(
-        base.pretrained, batch, patches=patches, hooks=replace_outputs(base.pretrained.model, moved)
-    )
-    answers = (
-        answer_of(base.pretrained, batch, output, base.question.position, row)
-        for row in range(len(part))
-    )
-    return [pair.recovered(float(base.target_value(answer))) for answer in answers]
+        output, _ = forward(
+            model,
+            batch,
+            patches=[(row, *one[1:]) for row, one in enumerate(part) if isinstance(one, tuple)],
+            hooks=replace_outputs(model.model, moved),
+        )
+        values += [
+            float(
+                baseline.target_value(
+                    answer_of(model, batch, output, baseline.question.position, row)
+                )
+            )
+            for row in range(len(part))
+        ]
+    return values
 
 
 # Two texts of one model, prepared for a page that caches them.
@@ -412,8 +418,7 @@ def patch_texts(
 ) -> Patching:
     """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
     source = patch_source(pair_of(model, clean, corrupted, *answers), direction)
-    numbers = numbers_by_layer(model.model, source.calls.values())
-    names = layer_names({key: numbers[key] for key in source.calls})
+    names = layer_names(numbers_by_layer(model.model, source.calls.values()))
     return Patching(_with_model(source, None), names, estimate_heads(source))
 
 

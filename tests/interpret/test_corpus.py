@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from core.entries import ConfigError
-from core.interpret import corpus as analysis, corpus_run
+from core.interpret import corpus as analysis, corpus_run, patching
 from core.interpret.circuits import copying_scores, read_heads, read_vocabularies
 from core.interpret.corpus import (
     BY_KEY,
@@ -153,7 +153,7 @@ def test_the_ablation_is_the_change_of_an_answer_without_each_head(model, inputs
 def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
     model, inputs, cells, rows, monkeypatch
 ):
-    monkeypatch.setattr(analysis, "forward", spy := Mock(wraps=forward))
+    monkeypatch.setattr(patching, "forward", spy := Mock(wraps=forward))
     monkeypatch.setattr(analysis, "CELLS", cells)
     reading = read_text(model, inputs[0], "causal")
     assert np.isfinite(head_changes(model, inputs[0], reading, "causal")).all()

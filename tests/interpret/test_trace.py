@@ -18,7 +18,6 @@ from core.interpret.map_transform import (
     changes,
     names,
     place_on_grid,
-    weight_moved,
 )
 from core.interpret.trace import (
     AttentionMap,
@@ -360,10 +359,13 @@ def trace(tokens, layers=2, heads=3, seed=0, kind="self") -> AttentionTrace:
 
 
 def test_moved_by_hand_is_the_total_variation_between_the_rows():
-    one = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]], np.float32)
-    other = np.array([[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]], np.float32)
-    np.testing.assert_allclose(weight_moved(one, other), [(0.75 + 0.5) / 2])
-    assert weight_moved(one, one) == 0
+    rows = [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]], [[[0.25, 0.75, 0.0], [0.0, 0.5, 0.5]]]
+    one, other = (
+        AttentionTrace(stack("cross", [np.array(each, np.float32)], "ab", "xyz"), "")
+        for each in rows
+    )
+    (moved,), (still,) = changes(one, other), changes(one, one)
+    assert (moved.moved, moved.difference, still.moved) == pytest.approx((0.625, 1.25 / 3, 0))
 
 
 def test_a_word_put_in_is_nobodys_and_one_put_for_another_stands_beside_it():
@@ -430,7 +432,7 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
     first, heads = trace("abcdefg", layers=2, heads=3), ((1, 0), (0, 2), (0, 1), (1, 2), (1, 1))
     shuffled = np.stack([first.head(*head) for head in heads])
     second = AttentionTrace(stack("self", [shuffled], "abcdefg", "abcdefg"), "other")
-    nearest = {(item.layer, item.head): item for item in Aligned.of(first, second).nearest()}
+    nearest = {(item.layer, item.head): item for item in Aligned.of(first, second).changes(False)}
     assert (
         [nearest[head].to for head in heads] == [(0, i) for i in range(5)]
         and nearest[1, 0].moved == 0
@@ -441,7 +443,7 @@ def test_the_nearest_head_is_found_among_other_layers_and_heads():
     tokens, weights = printable[:65], np.eye(65, dtype=np.float32)[np.zeros((2, 65), int)]
     weights[1, [0, 32]] = np.eye(65)[1]
     pair = [AttentionTrace(stack("self", [one[None]], tokens, tokens), "") for one in weights]
-    assert Aligned.of(*pair).nearest()[0].moved == 1 / 64
+    assert Aligned.of(*pair).changes(False)[0].moved == 1 / 64
 
 
 def test_only_rows_that_both_have_are_measured():
@@ -452,8 +454,8 @@ def test_only_rows_that_both_have_are_measured():
     wider = AttentionTrace(stack("self", [np.stack([wide, wide])], "abxcd", "abxcd"), "wider")
     aligned = Aligned.of(first, wider)
     assert aligned.keys == aligned.queries == ["a", "b", "– / x", "c", "d"]
-    same, other = sorted(aligned.in_place(), key=lambda item: item.head)
-    moved = float(weight_moved(first.map(0).weights[1:], first.map(0).weights[:1])[0])
+    same, other = sorted(aligned.changes(True), key=lambda item: item.head)
+    moved = np.maximum(np.subtract(*first.map(0).weights), 0).sum(-1).mean()
     assert (same.moved, same.difference, other.moved) == pytest.approx((0, 0, moved), abs=1e-6)
     weights, allowed = aligned.on_grid(0, 0, 0)
     assert allowed.tolist()[2] == [False] * 5 and not weights[:, 2].any()
