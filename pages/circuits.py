@@ -8,14 +8,11 @@ import numpy as np
 import streamlit as st
 
 from core.interpret import circuits as core_circuits
-from core.interpret.trace import STREAMS, to_numpy
-from core.pretrained import PretrainedError
-from core.studies.circuits import (
+from core.interpret.circuits import (
     PAIR,
     PAIRED_MODELS,
     Circuits,
     Edge,
-    Head,
     InductionCircuit,
     carriers,
     default_head,
@@ -27,6 +24,8 @@ from core.studies.circuits import (
     singular_values,
     token_of,
 )
+from core.interpret.trace import STREAMS, Head, to_numpy
+from core.pretrained import PretrainedError
 from dashboard.draw.grids import effect_grid
 from dashboard.page import (
     HERE,
@@ -222,8 +221,8 @@ FIELDS = Fields(
     "circuits",
     kind=Segmented(
         "Composition",
-        lambda values: {one: f"{one}: {PARTS[one]}" for one in values.circuits.kinds},
-        when=lambda values: values.circuits.kinds,
+        lambda values: {one: f"{one}: {PARTS[one]}" for one in values.circuits.pairs},
+        when=lambda values: values.circuits.pairs,
         help="What a head reads of the output of an earlier one: as its queries (Q), its keys (K) or its values (V).",
     ),
     edges=Number(
@@ -348,7 +347,7 @@ for score, source, target in pairs[:{controls.edges}]:
         )
         cells.append(Cell(says, code))
         results["[score for score, *_ in pairs]"] = [
-            edge.score for edge in circuits.pairs(controls.kind)
+            edge.score for edge in circuits.pairs[controls.kind]
         ]
     row, head = controls.head
     one, tables, token = circuits.heads[row], circuits.vocabularies, controls.token
@@ -400,7 +399,7 @@ print(best[:5])
 
 
 def edges_fact(circuits: Circuits, kind: core_circuits.CompositionKind) -> str:
-    first, (most, _) = circuits.pairs(kind)[0], circuits.chance(kind)
+    first, (most, _) = circuits.pairs[kind][0], circuits.chance(kind)
     target, source = (plain(circuits.name(head)) for head in (first.target, first.source))
     if first.score <= most:
         return (
@@ -418,16 +417,17 @@ def edges_fact(circuits: Circuits, kind: core_circuits.CompositionKind) -> str:
 def twice(circuits: Circuits, circuit: InductionCircuit) -> str:
     first, second = (plain(circuits.name(head)) for head in circuit.patched)
     gained, regained = (percent(effect) for effect in circuit.effects)
-    word, composed = plain(circuit.word), (circuit.composed.source, circuit.composed.target)
+    word, best = plain(circuit.word), circuits.pairs["K"][0]
+    composed = best.source, best.target
     pair = " → ".join(plain(circuits.name(head)) for head in composed)
     names = (
-        f"The strongest K-composition is another pair, {pair} ({signed(circuit.composed.score)}): several "
+        f"The strongest K-composition is another pair, {pair} ({signed(best.score)}): several "
         "heads share the work."
     )
     if composed == circuit.patched:
         names = (
             "The weights alone name the same two: the strongest K-composition of the model is "
-            f"{pair} ({signed(circuit.composed.score)})."
+            f"{pair} ({signed(best.score)})."
         )
     return (
         f"**The circuit, found twice.** After “{plain(PAIR[0].text)}” the model predicts “{word}”, with “dark” and "
@@ -471,7 +471,7 @@ def drawn_lines(circuits: Circuits, kind: core_circuits.CompositionKind, at_most
     """Which compositions are lines of the graph, and what random matrices reach."""
     edges = circuits.edges(kind)
     drawn = edges[:at_most]
-    (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs(kind)), len(edges)
+    (most, count), pairs, above = circuits.chance(kind), len(circuits.pairs[kind]), len(edges)
     text = f"Of {pairs:,} pairs of heads {above:,} {'is' if above == 1 else 'are'}"
     if not drawn:
         text = f"Neither is any of the {pairs:,} pairs of heads"
@@ -558,7 +558,7 @@ def page() -> None:
 def _induction(ref: ModelRef, circuits: Circuits) -> InductionCircuit | None:
     """The induction circuit of the lab's repeating models; None for other models."""
     return (
-        study_of(induction_circuit, ref, circuits.pairs("K")[0])
+        study_of(induction_circuit, ref)
         if ref.source == "lab" and ref.name in PAIRED_MODELS
         else None
     )

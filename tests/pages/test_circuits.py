@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import torch
 
+from core.interpret import circuits as study
 from core.interpret.circuits import Composer, head_weights
 from core.pretrained import load_lab_model
-from core.studies import circuits as study
 from pages import circuits as page
 
 
@@ -19,7 +19,7 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
     circuits = circuits_of("only-attention")
     edges = circuits.edges("K")
     assert len(edges) == 16 and edges[0].score == max(edge.score for edge in edges)
-    assert circuits.edges("V") == [] and len(circuits.pairs("V")) == 16
+    assert circuits.edges("V") == [] and len(circuits.pairs["V"]) == 16
     assert circuits.best_into(edges[0].target)["K"] == edges[0] and circuits.best_into((0, 1)) == {}
     spec = page.graph(circuits, edges[:3], edges[0].target, "light")
     lines = spec["layer"][0]["data"]["values"]
@@ -30,7 +30,7 @@ def test_edges_are_sorted_and_drawn_from_the_earlier_head_to_the_later_one():
 def test_no_line_is_drawn_that_random_matrices_would_reach():
     circuits = circuits_of("digits")
     most, count = circuits.chance("Q")
-    positive = [edge for edge in circuits.pairs("Q") if edge.score > 0]
+    positive = [edge for edge in circuits.pairs["Q"] if edge.score > 0]
     strong = [edge for edge in positive if edge.score > most]
     assert count >= 1000 and 0 < len(strong) < len(positive) and circuits.edges("Q") == strong
 
@@ -42,7 +42,7 @@ def test_each_carrier_of_names_raises_the_answer_of_its_own_text():
 
 def test_a_pair_of_which_several_heads_share_the_work_is_not_called_the_same():
     circuits = circuits_of("only-attention")
-    circuit = study.induction_circuit(load_lab_model("only-attention"), circuits.pairs("K")[0])
+    circuit = study.induction_circuit(load_lab_model("only-attention"))
     words = page.twice(circuits, replace(circuit, patched=((0, 1), (1, 2))))
     assert "several heads share" in words and "same two" not in words
 
