@@ -7,18 +7,19 @@ import numpy as np
 import streamlit as st
 
 from core.interpret.evidence import (
+    Cell,
     LayerAttention,
     WeightBreakdown,
     break_down_weight,
     find_layer,
     layer_attentions,
+    telling_cell,
 )
 from core.interpret.trace import AttentionTrace, Head, Kind, head_name
 from core.pretrained import ModelInputs, Reading
-from core.studies.inside_weight import Cell, default_cell
 from dashboard.page import (
     HERE,
-    Cell as Cell_of_scripts,
+    Cell as ScriptCell,
     Fields,
     Ink,
     Script,
@@ -138,7 +139,7 @@ def current_cell(
         or not same
         or elsewhere not in (None, (before.layer, before.head))
     ):
-        cell = linked or default_cell(reading, trace, elsewhere)
+        cell = linked or telling_cell(reading, trace, elsewhere)
     else:
         # The cell of the fields, or one just picked in the map, whose state differs from what was last sent to it
         own, sent = state.get(f"{MAP}:view", {}), state.get(SENT)
@@ -171,7 +172,7 @@ def script(controls: Values, one: WeightBreakdown) -> Script:
     return Script(
         (
             model_cell(controls.ref, controls.inputs),
-            Cell_of_scripts(
+            ScriptCell(
                 "The queries, keys and values of each layer; one weight of one head in its parts.",
                 f"""
 from core.interpret.evidence import break_down_weight, find_layer, layer_attentions
@@ -189,7 +190,7 @@ show(trace, layer={cell.layer}, head={cell.head}, query={cell.query})
 """,
                 "inside_weight:map",
             ),
-            Cell_of_scripts(
+            ScriptCell(
                 "What the weight carries: the value of the key, its part of the output, and the sum over all keys.",
                 """
 import numpy as np

@@ -504,7 +504,7 @@ def decided(controls: Values, decision: study.Decision, words: Mapping[int, str]
     lens, along = decision.lens, decision.trajectories
     first, at = first_likeliest(along)
     shares, ranks = along.probabilities[:, 0].tolist(), along.ranks[:, 0].tolist()
-    states = ["the embedding", *decision.states[1:]]
+    states = ["the embedding", *decision.lens.names[1:]]
     answer = plain(words[decision.tokens[0]])
     start = f"At **{plain(controls.line.tokens[controls.position])}**, :primary[**{answer}**] "
     if at is None:
@@ -611,13 +611,13 @@ def section(controls: Values) -> None:
                 tokens.append(offered[text] if text in offered else output_id(*answer, text))
             except PretrainedError as error:
                 field_error(error)
-        name = FIELDS.draw("layer", into=HERE, names=study.state_names(lens)[1:], ref=ref).layer
+        name = FIELDS.draw("layer", into=HERE, names=lens.names[1:], ref=ref).layer
     chosen = study.followed(baseline, lens, tokens)
     with one_thread(is_small(baseline.pretrained)):
         followed = follow_tokens(baseline, lens, controls.position, chosen)
     decision = study.Decision(lens, chosen, followed)
     words = _words(ref, [*chosen, *lens.top.flatten().tolist()])
-    state = decision.states[max(1, decision.decisive)] if name == DECISIVE else name
+    state = decision.lens.names[max(1, decision.decisive)] if name == DECISIVE else name
     along, at = decision.trajectories, controls.position - start
     add_script(partial(when_script, controls, decision, words))
     with view:
@@ -637,7 +637,7 @@ def section(controls: Values) -> None:
                     f"{int(along.ranks[row, 0]):,}",
                     number(float(lens.entropy[row, at])),
                 ]
-                for row, state in enumerate(decision.states)
+                for row, state in enumerate(decision.lens.names)
             ],
             caption="The lens at the picked position",
             left=2,
@@ -657,7 +657,7 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
     lens, start, length = decision.lens, decision.lens.start, decision.lens.top.shape[1]
     tokens, position = controls.line.tokens[start : start + length], controls.position - start
     rows = []
-    for row, name in enumerate(decision.states):
+    for row, name in enumerate(decision.lens.names):
         for index, token in enumerate(tokens):
             likeliest = [words[one] for one in lens.top[row, index].tolist()]
             shares = lens.probabilities[row, index].tolist()
@@ -701,7 +701,7 @@ def _grid(controls: Values, decision: study.Decision, words: dict[int, str], sta
     with st.container(key="lens:cells"):
         draw_chart(
             st,
-            token_grid(rows, decision.states, tokens, (state, position), theme(), late),
+            token_grid(rows, decision.lens.names, tokens, (state, position), theme(), late),
             key=GRID,
             on_select=pick,
             selection_mode=[PICKED],
@@ -744,7 +744,7 @@ def _curves(controls: Values, decision: study.Decision, words: dict[int, str], s
     for column, (key, (heading, alt, beside, how)) in zip(
         st.columns(3, gap="medium"), charts.items(), strict=True
     ):
-        spec = along_layers(**how, states=decision.states, theme=theme(), picked=state)
+        spec = along_layers(**how, states=decision.lens.names, theme=theme(), picked=state)
         chart_title(heading, column, beside)
         draw_chart(column, spec, key=f"lens:{key}", alt=f"{alt} after each layer")
 

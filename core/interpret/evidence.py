@@ -21,6 +21,7 @@ from core.interpret.trace import (
     flow,
     flows,
     graph,
+    head_name,
     rollout,
     to_numpy,
 )
@@ -41,8 +42,15 @@ from core.pretrained.attention_recorder import (
     repeat_kv,
     weight_by_head,
 )
-from core.pretrained.base import Line, ModelInputs, Pretrained, PretrainedError, reject_if
-from core.pretrained.load import maps_bytes
+from core.pretrained.base import (
+    Line,
+    ModelInputs,
+    Pretrained,
+    PretrainedError,
+    Reading,
+    reject_if,
+)
+from core.pretrained.load import MINILM, maps_bytes
 from core.pretrained.reading import Batch, allowed_of, encode, forward
 from core.ranks import spearman
 
@@ -169,8 +177,8 @@ def ask(pretrained: Pretrained, question: Question) -> Baseline:
             "no output, quantity or contrast.",
         )
         against = question.against.strip()
-        reference = answer(pretrained, ModelInputs(against)).vector if against else full.vector
-        return replace(baseline, reference=reference)
+        other = answer(pretrained, ModelInputs(against)) if against else full
+        return replace(baseline, reference=other.vector)
     best = full.logits.topk(min(2, len(full.logits))).indices.tolist()
     output, contrast = (
         None if one is None else check_output(pretrained, full, one) for one in named
@@ -256,8 +264,7 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
         pixels = batch["pixel_values"] = batch["pixel_values"].clone()
         high, wide = pixels.shape[-2] // grid[0], pixels.shape[-1] // grid[1]
         row, column = patch // grid[1] * high, patch % grid[1] * wide
-        mean_colour = pixels.mean((-2, -1), keepdim=True)
-        pixels[..., row : row + high, column : column + wide] = mean_colour
+        pixels[..., row : row + high, column : column + wide] = pixels.mean((-2, -1), keepdim=True)
     return _effect(baseline, baseline.rerun(batch))
 
 
@@ -269,15 +276,18 @@ def _effect(baseline: Baseline, answer: Answer) -> Effect:
 
 def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
     """Each head of a trace alone, then each whole layer that has more than one head."""
-    heads = tuple(
-        frozenset({(item.kind, item.layer, head)})
-        for item in trace.maps
-        for head in range(len(item.weights))
+    return (
+        *(
+            frozenset({(item.kind, item.layer, head)})
+            for item in trace.maps
+            for head in range(len(item.weights))
+        ),
+        *(
+            frozenset({(item.kind, item.layer, None)})
+            for item in trace.maps
+            if len(item.weights) > 1
+        ),
     )
-    layers = tuple(
-        frozenset({(item.kind, item.layer, None)}) for item in trace.maps if len(item.weights) > 1
-    )
-    return heads + layers
 
 
 def single_heads(effects: Mapping[HeadSet, Effect]) -> dict[tuple[str, int, int], Effect]:
@@ -343,9 +353,11 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     }
     gradients: dict[LayerKey, np.ndarray] = {}
     if with_gradients:
-        target = baseline.target_value(baseline.answer_in(baseline.batch, output))
-        probes = [call.probe for call in recorder.calls if call.probe is not None]
-        slopes = torch.autograd.grad(target, probes, allow_unused=True)
+        slopes = torch.autograd.grad(
+            baseline.target_value(baseline.answer_in(baseline.batch, output)),
+            [call.probe for call in recorder.calls if call.probe is not None],
+            allow_unused=True,
+        )
         gradients = {
             (call.kind, call.layer): to_numpy((call.weights.detach() * slope.cpu())[0])
             for call, slope in zip(recorder.calls, slopes, strict=True)
@@ -425,16 +437,16 @@ def token_scores(
         layers["written"] = written
     scores = {name: np.mean([(rows @ one).mean(0) for one in of], 0) for name, of in layers.items()}
     if contributions.gradients:
-        gradients = [
-            one.sum((0, 1))[:size]
-            for (kind, _), one in contributions.gradients.items()
-            if baseline.target is None or kind != "causal"
-        ]
-        scores["gradient"] = np.abs(np.sum(gradients, 0))
+        scores["gradient"] = np.abs(
+            sum(
+                one.sum((0, 1))[:size]
+                for (kind, _), one in contributions.gradients.items()
+                if baseline.target is None or kind != "causal"
+            )
+        )
     through, answering = graph(trace, kind, maps[-1].layer), np.flatnonzero(rows).tolist()
     scores["rollout"] = rows @ rollout(through)[:, :size]
-    edges = sum(map(np.count_nonzero, through.steps))
-    if edges * len(answering) * size <= MAX_FLOW:
+    if sum(map(np.count_nonzero, through.steps)) * len(answering) * size <= MAX_FLOW:
         scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
     return scores
 
@@ -599,6 +611,78 @@ def _layer(model: Any, call: AttentionCall) -> LayerAttention:
     )
 
 
+# A cell of a map, and the one whose weight is worth taking apart first.
+
+
+PRONOUN = (3, 1)  # the head of the embedded model that links a pronoun to its noun
+TARGET_WEIGHT = 2 / 3
+MIN_DISTANCE = 3  # words; large weights between neighbours are common and say little
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a head: layers, heads and tokens counted from 0."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+
+    @property
+    def name(self) -> str:
+        return head_name(self.layer, self.head)
+
+    @property
+    def at(self) -> tuple[Head, tuple[int, int]]:
+        """The head, and the query and the key."""
+        return (self.layer, self.head), (self.query, self.key)
+
+    def inside(self, trace: AttentionTrace) -> bool:
+        """Whether the trace has such a cell."""
+        if not 0 <= self.layer < len(trace.maps):
+            return False
+        sizes = trace.maps[self.layer].weights.shape
+        return all(
+            0 <= index < size
+            for index, size in zip((self.head, self.query, self.key), sizes, strict=True)
+        )
+
+
+def telling_cell(reading: Reading, trace: AttentionTrace, head: Head | None = None) -> Cell:
+    """The cell whose weight is nearest to 2/3, between two words that are not neighbours; of all cells if none is.
+
+    A weight of 2/3 is the largest of its row and leaves some for other keys. Only `head` is searched; without one all
+    heads are, except in the embedded model, where it is the head that links a pronoun to its noun.
+    """
+    rows, columns = reading.lines(trace.maps[0].kind)
+    # Words of two letters or more, or patches of a picture
+    down, across = (
+        np.array(
+            [
+                not special and (line.grid is not None or len(token) > 1 and token[:2] != "##")
+                for token, special in zip(line.tokens, line.special, strict=True)
+            ]
+        )
+        for line in (rows, columns)
+    )
+    eligible = down[:, None] & across
+    if trace.maps[0].kind != "cross":
+        words = np.array([-1 if word is None else word for word in rows.word])
+        eligible &= np.abs(words[:, None] - words) >= MIN_DISTANCE
+    if not eligible.any():
+        eligible = np.ones_like(eligible)
+    distances = [
+        np.where(eligible, np.abs(item.weights - TARGET_WEIGHT), 1.0) for item in trace.maps
+    ]
+    if head is None and trace.source == MINILM:
+        head = PRONOUN
+    if head is None:
+        layer = int(np.argmin([one.min() for one in distances]))
+        head = layer, int(np.argmin(distances[layer].min((1, 2))))
+    query, key = np.unravel_index(int(distances[head[0]][head[1]].argmin()), eligible.shape)
+    return Cell(*head, int(query), int(key))
+
+
 # Measures of heads, cells and tokens, how they agree, and the answer without heads. A head is here the index of its
 # layer among the maps of all kinds, and its own in the layer.
 
@@ -626,10 +710,9 @@ def flow_map(trace: AttentionTrace, row: int, query: int | None = None) -> Flow:
     layer_graph = graph(trace, item.kind, item.layer)
     if query is None:
         return flows(layer_graph), None
-    values = np.zeros((len(item.queries), len(item.keys)))
-    known = np.zeros(values.shape, bool)
-    values[query], known[query] = flow(layer_graph, query), True
-    return values, known
+    known = np.arange(len(item.queries))[:, None] == query
+    values = known * flow(layer_graph, query)
+    return values, np.broadcast_to(known, values.shape)
 
 
 def head_maps(
@@ -688,11 +771,12 @@ def key_agreement(measures: HeadMaps, first: str, second: str) -> float | None:
         else measures.known.any(-1)
     )
     rows = zip(
-        np.abs(measures.maps[first][known]), np.abs(measures.maps[second][known]), strict=True
+        *(np.abs(measures.maps[name][known]) for name in (first, second)),
+        strict=True,
     )
     # A key that no measure sees (a masked one) would agree with itself.
-    pairs = [(a[visible], b[visible]) for a, b in rows for visible in [(a > 0) | (b > 0)]]
-    values = [rho for a, b in pairs if (rho := spearman(a, b)) is not None]
+    agree = [spearman(a[seen], b[seen]) for a, b in rows for seen in [(a > 0) | (b > 0)]]
+    values = [rho for rho in agree if rho is not None]
     return float(np.mean(values)) if values else None
 
 
@@ -744,11 +828,9 @@ def answers_without(baseline: Baseline, off: HeadSet) -> dict[int | None, dict[s
     )
     if baseline.id is None:
         return {None: {way: float(baseline.target_value(one)) for way, one in answers.items()}}
-    candidates = [
-        *top_candidates(baseline.pretrained, baseline.answer, MAX_ANSWERS),
-        *top_candidates(baseline.pretrained, answers["off"], MAX_OTHERS),
-    ]
-    ids = [*(one.id for one in candidates), baseline.id, baseline.contrast]
+    whole = top_candidates(baseline.pretrained, baseline.answer, MAX_ANSWERS)
+    others = top_candidates(baseline.pretrained, answers["off"], MAX_OTHERS)
+    ids = [*(one.id for one in (*whole, *others)), baseline.id, baseline.contrast]
     values = {way: quantity_values(answer, baseline.quantity) for way, answer in answers.items()}
     return {
         id: {way: float(of_way[id]) for way, of_way in values.items()}

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,6 +63,11 @@ class LogitLens:
     probabilities: Float[Tensor, "N T K"]
     entropy: Float[Tensor, "N T"]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The embedding, and the layers by their numbers."""
+        return (EMBEDDING, *(f"L{layer}" for layer in range(len(self.states) - 1)))
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
@@ -106,8 +111,7 @@ def read_stream(baseline: Baseline, start: int = 0, stop: int | None = None) -> 
 
     def hooks() -> Iterator[Any]:
         """What goes into the first of the layers, under the name "", and what comes out of each."""
-        first = pretrained.model.get_submodule(names[0])
-        yield first.register_forward_pre_hook(
+        yield pretrained.model.get_submodule(names[0]).register_forward_pre_hook(
             lambda module, inputs, named: states.__setitem__(
                 "", inputs[0] if inputs else named["hidden_states"]
             ),
@@ -145,9 +149,8 @@ def join_parts(pretrained: Pretrained, stream: Stream, parts: Sequence[LensPart]
         torch.cat(values).unflatten(0, stream.states.shape[:2])
         for values in zip(*parts, strict=True)
     )
-    own = stream.logits.softmax(-1).gather(-1, top[-1])
     reject_if(
-        (probabilities[-1] - own).abs().max() > CLOSE,
+        (probabilities[-1] - stream.logits.softmax(-1).gather(-1, top[-1])).abs().max() > CLOSE,
         f"{pretrained.name} does more with its last layer's states than to read each one by "
         "itself, so earlier states cannot be read in the same way.",
     )
@@ -165,8 +168,9 @@ def follow_tokens(
     size, followed = _part_size(baseline, len(baseline.answer.logits)), list(tokens)
     states = lens.states[:, position - lens.start].split(size)
     read = torch.cat([_readout(baseline, part) for part in states])
-    ranks = (read[:, None] > read[:, followed, None]).sum(-1) + 1
-    return Trajectories(read.softmax(-1)[:, followed], ranks)
+    return Trajectories(
+        read.softmax(-1)[:, followed], (read[:, None] > read[:, followed, None]).sum(-1) + 1
+    )
 
 
 def first_likeliest(trajectories: Trajectories, token: int = 0) -> tuple[int | None, int | None]:
@@ -223,8 +227,8 @@ def _readout(baseline: Baseline, states: Float[Tensor, "M C"]) -> Float[Tensor, 
         return with_states(output, given)
 
     last = pretrained.model.get_submodule(layers_of(pretrained)[-1])
+    hooks = hooked(one.register_forward_hook(give) for one in [last])
     try:
-        hooks = hooked(one.register_forward_hook(give) for one in [last])
         output, _ = forward(pretrained, baseline.batch, hooks=hooks)
     except PretrainedError as error:
         if rows == 1:
@@ -325,13 +329,14 @@ def attribute_passes(
             "its heads write is unknown. Take a model such as GPT-2, Llama or T5.",
         )
     yield None
-    stream = _Stream()
-    hold = _hold(pretrained.model, calls, stream)
+    stream, wanted = _Stream(), replace(baseline, id=output, quantity="logit", contrast=contrast)
     try:
-        passed, _ = forward(pretrained, batch, probe=True, hooks=hold)
+        passed, _ = forward(
+            pretrained, batch, probe=True, hooks=_hold(pretrained.model, calls, stream)
+        )
     except PretrainedError as error:  # a hook changed what the family's code needs
         raise PretrainedError(NO_SUM.format(pretrained.name)) from error
-    logit = _logit(baseline, passed, output, contrast)
+    logit = wanted.target_value(wanted.answer_in(batch, passed))
     parts = _stream_parts(pretrained.model, calls, stream, logit)
     yield None
     # What the unembedding adds whatever it reads: its logit of a state of zeros.
@@ -340,7 +345,7 @@ def attribute_passes(
         for layer in [output_embeddings(pretrained.model)]
     )
     passed, _ = forward(pretrained, batch, hooks=zeros)
-    if constant := float(_logit(baseline, passed, output, contrast)):
+    if constant := float(wanted.target_value(wanted.answer_in(batch, passed))):
         parts.append(Part("unembedding", constant))
     result = Attribution(tuple(parts), float(logit.detach()))
     largest = max(abs(result.logit), *(abs(part.value) for part in parts))
@@ -356,18 +361,22 @@ def _stream_parts(
     """The parts of a logit, by its gradient along the residual stream; an encoder's parts have none."""
     if not logit.requires_grad:
         return []
-    held = [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)]
-    slopes = torch.autograd.grad(logit, held, allow_unused=True)
+    slopes = torch.autograd.grad(
+        logit,
+        [*(write.probe for write in stream.writes), *(values for *_, values in stream.biases)],
+        allow_unused=True,
+    )
     sums: dict[Part, float] = defaultdict(float)  # by the part without its value
     for write, slope in zip(stream.writes, slopes, strict=False):
         for part in [] if slope is None else _parts(model, calls, write, slope):
             sums[replace(part, value=0.0)] += part.value
-    biases = zip(stream.biases, slopes[len(stream.writes) :], strict=True)
     return [
         *(replace(part, value=value) for part, value in sums.items()),
         *(
             Part(role, float((slope * bias).sum()))
-            for (role, bias, _), slope in biases
+            for (role, bias, _), slope in zip(
+                stream.biases, slopes[len(stream.writes) :], strict=True
+            )
             if slope is not None
         ),
     ]
@@ -379,12 +388,6 @@ NO_SUM = (
     "the logits, several streams, or positions without an embedding. Take a model such as GPT-2, BERT, Llama "
     "or T5."
 )
-
-
-def _logit(baseline: Baseline, passed: Any, output: int, contrast: int | None) -> Tensor:
-    logits = baseline.answer_in(baseline.batch, passed).logits
-    assert logits is not None
-    return logits[output] if contrast is None else logits[output] - logits[contrast]
 
 
 def _block(name: str) -> str:
@@ -473,9 +476,12 @@ def _transformed(stream: _Stream, linear: nn.Linear, inputs: Any, output: Tensor
 def _gated(stream: _Stream, norm: nn.Module, inputs: Any) -> tuple[Tensor, ...] | None:
     """The same input, whose gradient is that of z times a constant, where it is an activation of the matrix's z."""
     x, z = inputs[0] if inputs else None, stream.transformed
-    if z is None or not isinstance(x, Tensor) or x.shape != z.shape:
-        return None
-    if not any(_close(x, one(z)) for one in ACTIVATIONS):
+    if (
+        z is None
+        or not isinstance(x, Tensor)
+        or x.shape != z.shape
+        or not any(_close(x, one(z)) for one in ACTIVATIONS)
+    ):
         return None
     gate = torch.where(z == 0, 0.0, x / z).detach()
     return (x.detach() + gate * (z - z.detach()), *inputs[1:])
@@ -528,16 +534,12 @@ def _parts(
     """What a module wrote towards the logit; an output projection by its heads, and its bias."""
     if write.heads is not None:
         call = calls[write.calls - 1]
-        key, matrix, bias = (
-            (call.kind, call.layer),
-            output_matrix(call),
-            getattr(call.output, "bias", None),
-        )
+        key, matrix = (call.kind, call.layer), output_matrix(call)
         assert matrix is not None
         inputs = write.heads.cpu().reshape(*slope.shape[:-1], *matrix.shape[:2])
         by_head = torch.einsum("...he,hec,...c->h", inputs, matrix, slope.cpu())
         yield from (Part("head", float(value), key, head) for head, value in enumerate(by_head))
-        if bias is not None:
+        if (bias := getattr(call.output, "bias", None)) is not None:
             yield Part("bias", float((slope * bias).sum()), key)
         return
     value, match = float((slope * write.output).sum()), STACK.match(write.name)
@@ -583,26 +585,17 @@ class Decision:
     tokens: tuple[int, ...]
     trajectories: Trajectories
 
-    @cached_property
-    def states(self) -> tuple[str, ...]:
-        return state_names(self.lens)
-
     @property
     def decisive(self) -> int:
         """The state from which the answer stays the likeliest; the last one where it is not."""
         _, stays = first_likeliest(self.trajectories)
-        return len(self.states) - 1 if stays is None else stays
+        return len(self.lens.states) - 1 if stays is None else stays
 
 
 def window_start(position: int, length: int) -> int:
     """The first position that is read: a long text is read in windows, which stay while near cells are picked."""
     late = max(0, position - WINDOW // 4) // (WINDOW // 2) * (WINDOW // 2)
     return min(late, max(0, length - WINDOW))
-
-
-def state_names(lens: LogitLens) -> tuple[str, ...]:
-    """The embedding, and the layers by their numbers."""
-    return (EMBEDDING, *(f"L{layer}" for layer in range(len(lens.states) - 1)))
 
 
 def leaders(baseline: Baseline, lens: LogitLens) -> list[int]:

@@ -5,9 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from core.interpret.evidence import break_down_weight, layer_attentions
+from core.interpret.evidence import Cell, break_down_weight, layer_attentions, telling_cell
 from core.pretrained import ModelInputs
-from core.studies.inside_weight import Cell, default_cell
 from dashboard.ui.models import ModelRef, load_model, reading_of
 from pages import inside_weight
 from tests.pages.app import Case, open_at, page_cases, query_value
@@ -64,7 +63,7 @@ def test_the_telling_cell_is_between_words_far_apart():
     given = ModelInputs("nine thousand three hundred and twelve ; forty-seven")
     reading = reading_of(ModelRef("lab", "numbers"), given)
     cross = reading.trace.of("cross")
-    cell = default_cell(reading, cross)
+    cell = telling_cell(reading, cross)
     assert 0.5 < cross.head(cell.layer, cell.head)[cell.query, cell.key] < 0.8
     cells = cell, Cell(0, 0, 99, 0), Cell(9, 0, 0, 0)
     assert [one.inside(cross) for one in cells] == [True, False, False]
