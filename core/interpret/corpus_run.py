@@ -124,8 +124,8 @@ def _training(model: str) -> Iterator[ModelInputs]:
         not has_training_data(model),
         f"The training data of {model} is not here; take the lab's sentences or texts of your own.",
     )
-    run = read_object(LAB_MODELS / model.removeprefix(LAB) / "run.json")
-    task = make_task(TaskConfig.from_json(run["config"]["task"]))
+    trained = read_object(LAB_MODELS / model.removeprefix(LAB) / "run.json")["config"]
+    task = make_task(TaskConfig.from_json(trained["task"]))
     if isinstance(task, Digits):
         pictures = digits()[0]
         yield from (
@@ -431,17 +431,21 @@ def corpus(
 ) -> None:
     """Measure every head of a model on a corpus; --set changes a setting, as count=50."""
     torch.set_num_threads(1)
-    config = {
-        "model": resolve(model),
-        "source": source,
-        "split": split,
-        "kind": kind,
-        "count": count,
-        "ablation": ablation,
-        **command_line.text_of(data),
-        **command_line.settings(set),
-    }
-    create(CorpusConfig.from_json(config), folder)
+    create(
+        CorpusConfig.from_json(
+            {
+                "model": resolve(model),
+                "source": source,
+                "split": split,
+                "kind": kind,
+                "count": count,
+                "ablation": ablation,
+                **command_line.text_of(data),
+                **command_line.settings(set),
+            }
+        ),
+        folder,
+    )
     raise typer.Exit(0 if work_on(folder) == "finished" else 1)
 
 

@@ -166,8 +166,7 @@ def _cells(reading: Reading, kind: Kind) -> tuple[int, int, list[Pairs]]:
     """Where random tokens begin and how many repeat, between special ones; the queries and keys of each test."""
     special = reading.lines(kind)[0].special
     start, length = special.index(False), special.count(False) // 2
-    pairs = (test.cells(length) for test in TESTS)
-    return start, length, [(queries + start, keys + start) for queries, keys in pairs]
+    return start, length, [tuple(start + np.stack(test.cells(length))) for test in TESTS]
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
@@ -280,10 +279,9 @@ def score_successors(
     for order in orders:
         logits = stack_layers([item_logits(one, vocabularies, order) for one in layers])
         rows, successors = np.array(order.pairs, dtype=int).reshape(-1, 2).T
-        top = np.where(np.isnan(logits), -np.inf, logits)[:, :, rows].argmax(-1)
+        top = np.nan_to_num(logits, nan=-np.inf)[:, :, rows].argmax(-1)
         # The items whose successor is the highest of the order; nan where there is no head.
-        right = (top == successors).sum(-1)
-        hits = hits + np.where(np.isnan(logits).any((2, 3)), np.nan, right)
+        hits = hits + np.where(np.isnan(logits).any((2, 3)), np.nan, (top == successors).sum(-1))
         all_logits.append(logits)
     return SuccessorScores(
         hits / count,
@@ -319,6 +317,5 @@ def item_logits(
 ) -> Float[np.ndarray, "H N N"]:
     """What each head adds to the logit of every item (column) where it attends to an item (row)."""
     ids = list(order.ids)
-    source = vocabularies.embeddings[heads.reads][ids]
-    target = vocabularies.unembeddings[heads.writes][:, ids]
-    return to_numpy(source @ heads.w_v @ (heads.w_o @ target))
+    read = vocabularies.embeddings[heads.reads][ids] @ heads.w_v
+    return to_numpy(read @ (heads.w_o @ vocabularies.unembeddings[heads.writes][:, ids]))

@@ -68,9 +68,9 @@ def group_by_word(words: Sequence[int | None]) -> Groups:
 
 def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
     """The groups without the hidden tokens; empty groups are left out."""
-    dropped = {index for index, hide in enumerate(hidden) if hide}
-    remaining = (tuple(index for index in group if index not in dropped) for group in groups)
-    return tuple(group for group in remaining if group)
+    dropped = list(hidden)
+    remaining = (tuple(index for index in group if not dropped[index]) for group in groups)
+    return tuple(filter(None, remaining))
 
 
 def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
@@ -82,8 +82,6 @@ def sort_groups(groups: Groups, values: Sequence[float] | np.ndarray) -> Groups:
 
 def received_weight(item: AttentionMap) -> Float[np.ndarray, "H S"]:
     """The mean weight of each key over the queries that may attend to it; 0 where there are none."""
-    if item.mask is None:
-        return item.weights.mean(1, dtype=np.float32)
     return (item.weights.sum(1) / np.maximum(item.visible.sum(1), 1)).astype(np.float32)
 
 
@@ -326,8 +324,8 @@ class Aligned:
         one, other = one[:, rows], other[:, other_rows]
         total = np.maximum(one.sum(-1), other.sum(-1))
         one, other = one[..., columns], other[..., other_columns]
-        shared = np.minimum(one, other).sum(-1)
-        return (total - shared).mean(1), np.abs(one - other).mean((1, 2))
+        moved = (total - np.minimum(one, other).sum(-1)).mean(1)
+        return moved, np.abs(one - other).mean((1, 2))
 
 
 def place_on_grid(
@@ -404,9 +402,7 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
         tuple(view.transform.rows[row] for (row,) in down),
         tuple(view.transform.columns[key] for (key,) in across),
     )
-    return TraceView(
-        AttentionTrace(tuple(maps), view.trace.source), ranked, view.rows, view.columns
-    )
+    return replace(view, trace=replace(view.trace, maps=tuple(maps)), transform=ranked)
 
 
 def default_row(view: TraceView, layer: int, head: int) -> tuple[int, float]:
@@ -428,12 +424,14 @@ def first_head(view: TraceView, prefer: Pair | None) -> Pair:
     """The preferred head where it exists, else the one with the most telling row."""
     if prefer and all(one < size for one, size in zip(prefer, view.trace.shape, strict=True)):
         return prefer
-    heads = (
-        (layer, head)
-        for layer, item in enumerate(view.trace.maps)
-        for head in range(len(item.weights))
+    return max(
+        (
+            (layer, head)
+            for layer, item in enumerate(view.trace.maps)
+            for head in range(len(item.weights))
+        ),
+        key=lambda at: default_row(view, *at)[1],
     )
-    return max(heads, key=lambda at: default_row(view, *at)[1])
 
 
 def shown_pins(view: TraceView, own: Sequence[Pair]) -> list[Pair]:

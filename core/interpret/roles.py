@@ -167,12 +167,13 @@ def same_word(text: Text) -> Targets:
     """The same word elsewhere, unless adjacent."""
     words = np.asarray(text.words, dtype=object)
     word_index = np.asarray([-1 if index is None else index for index in text.line.word])
-    other = (
+    return (
         (words[:, None] == words[None, :])
         & (words[:, None] != "")
         & (word_index[:, None] != word_index[None, :])
+        & text.ordinary[None, :]
+        & (np.abs(text.distance) > 1)
     )
-    return other & text.ordinary[None, :] & (np.abs(text.distance) > 1)
 
 
 def rare_word(text: Text) -> Targets:
@@ -284,6 +285,7 @@ ROLES: tuple[Role, ...] = (
     ),
     Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", *CLARK),
 )
+ACTS = np.asarray([role.acts for role in ROLES])
 
 
 # The inputs on which roles are measured: the example sentences where the model knows their words, else others.
@@ -358,8 +360,11 @@ def own_lines(tokenizer: Any) -> tuple[str, ...]:
     special, draw = set(tokenizer.all_special_ids), random.Random(SEED)
     pieces = sorted(index for index in tokenizer.get_vocab().values() if index not in special)
     draw.shuffle(pieces)
-    spelled = (str(tokenizer.decode([index])).strip() for index in pieces[: 20 * LENGTH])
-    words = [word for word in spelled if word.isalnum()]
+    words = [
+        word
+        for index in pieces[: 20 * LENGTH]
+        if (word := str(tokenizer.decode([index])).strip()).isalnum()
+    ]
     lines = [[draw.choice(words) for _ in range(LENGTH)] for _ in range(LINES)] if words else []
     return tuple(" ".join(line * (1 + index % 2)) for index, line in enumerate(lines))
 
@@ -435,8 +440,7 @@ class RoleScores(NumberedHeads):
         First token and Broad count only where no other role is significant, since many heads rest on most tokens
         (Kobayashi et al. 2020). Heads without a significant role are left out.
         """
-        acts = np.asarray([role.acts for role in ROLES])[:, None, None]
-        rank = np.where(self.counts, self.share + acts, -1.0)
+        rank = np.where(self.counts, self.share + ACTS[:, None, None], -1.0)
         best = rank.argmax(0)
         return {
             (int(layer), int(head)): int(best[layer, head])
@@ -454,15 +458,16 @@ class RoleScores(NumberedHeads):
 
 def default_role(scores: RoleScores) -> int:
     """The index of the role with the largest share above chance, of the active roles that some head has; else of all."""
-    best = np.nanmax(np.where(np.isnan(scores.share), -1.0, scores.share), (1, 2))
-    acts = np.asarray([role.acts for role in ROLES])
-    return int((best + np.where(acts & scores.counts.any((1, 2)), 2.0, 0.0)).argmax())
+    best = np.nan_to_num(scores.share, nan=-1.0).max((1, 2))
+    return int((best + 2.0 * (ACTS & scores.counts.any((1, 2)))).argmax())
 
 
 def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
     """The heads that have a score (not nan), the one with the highest first."""
-    heads = ((int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score)))
-    return sorted(heads, key=lambda head: -score[head])
+    return sorted(
+        ((int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(score))),
+        key=lambda head: -score[head],
+    )
 
 
 def stack_layers(
@@ -528,8 +533,9 @@ def score_roles(readings: Sequence[Reading], kind: Kind = "self") -> RoleScores:
     """
     if not readings:
         raise ValueError("There is no reading to measure.")
-    sums = reduce(add, (role_sums(reading, kind) for reading in readings))
-    return sums.scores(kind, readings[0].trace.of(kind).numbers)
+    return reduce(add, (role_sums(reading, kind) for reading in readings)).scores(
+        kind, readings[0].trace.of(kind).numbers
+    )
 
 
 def role_sums(reading: Reading, kind: Kind) -> RoleSums:

@@ -1,6 +1,6 @@
 """Heads and grammar: annotated sentences in CoNLL-U, their relations, and the heads that follow them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from core.entries import quote, refuse_if
 from core.interpret.roles import MAX_UNKNOWN, stack_layers, unknown_share
-from core.interpret.trace import AttentionMap, AttentionTrace, Head, Kind, NumberedHeads
+from core.interpret.trace import AttentionTrace, Head, Kind, NumberedHeads
 from core.pretrained.base import Line, ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.reading import read, tokenized, tokenizer_of
 from core.tasks import reading as stored
@@ -332,9 +332,12 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
         hidden |= np.triu(np.ones_like(hidden))
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
     top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
-    sentence = ParsedReading(parse, tokens, stack_layers(top, -1))
     return SyntaxReadings(
-        kind, (sentence,), 0, tuple(item.layer_number for item in maps), tuple(map(len, top))
+        kind,
+        (ParsedReading(parse, tokens, stack_layers(top, -1)),),
+        0,
+        tuple(item.layer_number for item in maps),
+        tuple(map(len, top)),
     )
 
 
@@ -405,14 +408,20 @@ def word_trace(
     reading: Reading, parse: Parse, tokens: Sequence[Sequence[int]], kind: Kind
 ) -> AttentionTrace:
     """The maps of a reading with words for tokens."""
-    forms = tuple(word.form for word in parse.words)
-    maps = tuple(
-        AttentionMap(
-            kind, item.layer, word_weights(item.weights, tokens), forms, forms, None, item.number
-        )
-        for item in reading.trace.of(kind).maps
+    forms, trace = tuple(word.form for word in parse.words), reading.trace.of(kind)
+    return replace(
+        trace,
+        maps=tuple(
+            replace(
+                item,
+                weights=word_weights(item.weights, tokens),
+                queries=forms,
+                keys=forms,
+                mask=None,
+            )
+            for item in trace.maps
+        ),
     )
-    return AttentionTrace(maps, reading.trace.source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -546,18 +555,20 @@ class SyntaxResult:
     readings: SyntaxReadings
     scores: tuple[RelationScore | None, ...]
 
-    def heads(self) -> Iterator[Head]:
+    def heads(self) -> list[Head]:
         """All heads (layer, head) of the model."""
-        for layer, heads in enumerate(self.readings.heads):
-            yield from ((layer, head) for head in range(heads))
+        return [(layer, head) for layer, of in enumerate(self.readings.heads) for head in range(of)]
 
     def default(self) -> int:
         """The choice whose best head is furthest above the best offset, both on sentences that did not pick them."""
-        gains = [
-            -2.0 if one is None else float(one.held_out[1].mean() - one.offset_held_out.mean())
-            for one in self.scores
-        ]
-        return int(np.argmax(gains))
+        return int(
+            np.argmax(
+                [
+                    -2.0 if one is None else one.held_out[1].mean() - one.offset_held_out.mean()
+                    for one in self.scores
+                ]
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -595,10 +606,10 @@ def queries_by_sentence(
     result: SyntaxResult, score: RelationScore, head: Head
 ) -> dict[int, tuple[Query, ...]]:
     """The queries of each sentence that has some, those with a wrong answer first, each group in the file's order."""
-    out: dict[int, list[Query]] = {}
+    out: dict[int, tuple[Query, ...]] = {}
     for sentence, word in zip(score.sentence.tolist(), score.query.tolist(), strict=True):
         one = result.readings.sentences[sentence]
         targets = tuple(sorted(score.relation.targets(one.parse, score.reverse)[word]))
-        out.setdefault(sentence, []).append(Query(word, targets, int(one.top[*head, word])))
-    ranked = sorted(out.items(), key=lambda item: all(query.right for query in item[1]))
-    return {sentence: tuple(queries) for sentence, queries in ranked}
+        query = Query(word, targets, int(one.top[*head, word]))
+        out[sentence] = (*out.get(sentence, ()), query)
+    return dict(sorted(out.items(), key=lambda item: all(query.right for query in item[1])))
