@@ -3,8 +3,6 @@
 Elhage et al. 2021, A Mathematical Framework for Transformer Circuits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -20,7 +18,7 @@ from torch import Tensor, nn
 from core.hooks import hooked
 from core.interpret.evidence import output_matrix
 from core.interpret.lens import attribute_logit
-from core.interpret.patching import pair_of, patch, ranked
+from core.interpret.patching import pair_of, patch, ranked, states_of, with_states
 from core.interpret.trace import Head, Kind, layer_names, to_numpy
 from core.pretrained.attention_recorder import (
     STACK,
@@ -190,9 +188,8 @@ def _probes(
         return args, options | changes | {STATES: _unit_rows(rows, states)}
 
     def leave(module: Any, args: Any, output: Any) -> Any:
-        out, *others = output if isinstance(output, tuple) else (output,)
-        inputs[-1].out = out[:1]
-        return (out[:1], *others) if isinstance(output, tuple) else out[:1]
+        inputs[-1].out = states_of(output)[:1]
+        return with_states(output, inputs[-1].out)
 
     attentions = list(dict.fromkeys(modules))
     with (
@@ -470,7 +467,7 @@ def qk_factors(heads: HeadMatrices) -> Factors | None:
     return None if heads.w_q is None or heads.w_k is None else thin_svd(heads.w_q, heads.w_k.mT)
 
 
-def effective_rank(singular: Float[Tensor, "... D"]) -> Float[Tensor, ...]:
+def effective_rank(singular: Float[Tensor, "... D"]) -> Float[Tensor, "..."]:
     """The exponential of the entropy of singular values as shares: D when all are equal, 1 for one alone.
 
     Roy and Vetterli 2007, equation 3.

@@ -1,7 +1,5 @@
 """Every head over a corpus: what is measured of a text, statistics, examples, queries and keys in one plane."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -66,7 +64,7 @@ class CorpusConfig:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: object) -> CorpusConfig:
+    def from_json(cls, data: object) -> "CorpusConfig":
         """The config in a dict; ConfigError for an unknown name or an invalid value."""
         return read(data, cls, "A corpus")
 
@@ -186,20 +184,6 @@ MAX_ROWS, CELLS = 96, 8 * MAX_TOKENS**2  # of a batch in which heads are switche
 Values = Float[np.ndarray, "M L H"]
 
 
-@dataclass(frozen=True, eq=False)
-class TextRecord:
-    """What one text adds: every measure of every head, and the sums of roles; neither where it could not be read.
-
-    `numbers` are the model's own numbers of the layers, `cut` says that a part of the text was left out.
-    """
-
-    values: Values | None = None
-    roles: RoleSums | None = None
-    numbers: tuple[int, ...] = ()
-    cut: bool = False
-    error: str = ""
-
-
 @dataclass(eq=False)
 class Corpus:
     """The measures of every head over the texts so far.
@@ -218,17 +202,6 @@ class Corpus:
     seconds: float = 0.0
     values: list[Values] = field(default_factory=list)
     measures: Sequence[str] = tuple(INDEX)
-
-    def add(self, record: TextRecord) -> None:
-        self.texts += 1
-        self.cut += record.cut
-        if record.values is None or record.roles is None:
-            self.failed.append(self.texts - 1)
-            self.error = self.error or record.error
-            return
-        self.numbers = record.numbers
-        self.values.append(record.values)
-        self.roles = record.roles if self.roles is None else self.roles + record.roles
 
     @property
     def read(self) -> int:
@@ -266,19 +239,27 @@ class Corpus:
         return values
 
 
-def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: Kind = "self",
-                  ablation: bool = False) -> Iterator[TextRecord]:  # fmt: skip
-    """One record a text, in order; a text that cannot be read gives a record with its error.
+def measure_texts(
+    pretrained: Pretrained,
+    inputs: Sequence[ModelInputs],
+    kind: Kind = "self",
+    ablation: bool = False,
+    corpus: Corpus | None = None,
+) -> Iterator[Corpus]:
+    """The corpus after each further text, in order; a text that cannot be read is one of its failed ones.
 
     At most 128 tokens of a text are read, so that no more than the maps of 128 tokens are in memory. PretrainedError
     when the model has no attention of that kind.
     """
-    short = shorten(pretrained)
+    short, corpus = shorten(pretrained), corpus or Corpus()
     for item in inputs:
+        corpus.texts += 1
         try:
             reading = read_text(short, item, kind)
         except PretrainedError as error:
-            yield TextRecord(error=str(error))
+            corpus.failed.append(corpus.texts - 1)
+            corpus.error = corpus.error or str(error)
+            yield corpus
             continue
         trace = reading.trace.of(kind)
         kinds = " and ".join(one for one in reading.trace.kinds if one != "cross")
@@ -289,7 +270,11 @@ def measure_texts(pretrained: Pretrained, inputs: Sequence[ModelInputs], kind: K
         values, roles = measure_text(reading, kind)
         if ablation:
             values[INDEX[ABLATION]] = head_changes(short, item, reading, kind)
-        yield TextRecord(values, roles, trace.numbers, reading.cut is not None)
+        corpus.cut += reading.cut is not None
+        corpus.numbers = trace.numbers
+        corpus.values.append(values)
+        corpus.roles = roles if corpus.roles is None else corpus.roles + roles
+        yield corpus
 
 
 def shorten(pretrained: Pretrained) -> Pretrained:
@@ -360,10 +345,9 @@ def ranked(values: Float[np.ndarray, " N"]) -> Int[np.ndarray, " K"]:
 def decile_texts(values: Float[np.ndarray, " N"]) -> list[tuple[float, int]]:
     """For each decile from 0.1 to 0.9 the text whose value is nearest to it; each text once."""
     texts: dict[int, float] = {}
-    for share in DECILES:
-        if not np.isnan(values).all():
-            apart = np.abs(values - np.nanquantile(values, share))
-            texts.setdefault(int(np.nanargmin(apart)), share)
+    for share in () if np.isnan(values).all() else DECILES:
+        apart = np.abs(values - np.nanquantile(values, share))
+        texts.setdefault(int(np.nanargmin(apart)), share)
     return [(share, text) for text, share in texts.items()]
 
 

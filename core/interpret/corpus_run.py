@@ -209,12 +209,11 @@ def work(
     with open(run.path / VALUES, "ab") as file:
         # The texts after the last saved statistics are measured again.
         file.truncate(sum(4 * values.size for values in corpus.values))
-        for record in measure_texts(pretrained, inputs[before:], config.kind, config.ablation):
-            corpus.add(record)
+        corpus.values.clear()  # of which the file holds all
+        for _ in measure_texts(pretrained, inputs[before:], config.kind, config.ablation, corpus):
             corpus.seconds = (time.monotonic() - began) / (corpus.texts - before)
-            if record.values is not None:
-                file.write(record.values.astype("<f4").tobytes())
-                corpus.values.clear()  # of which the file holds all
+            if corpus.values:
+                file.write(corpus.values.pop().astype("<f4").tobytes())
             on_text(corpus)
             if time.monotonic() - saved > SAVE_SECONDS:
                 file.flush()

@@ -19,7 +19,6 @@ from core.interpret.trace import (
     Kind,
     LayerKey,
     flow,
-    flows,
     graph,
     head_name,
     rollout,
@@ -707,12 +706,12 @@ class HeadMaps:
 def flow_map(trace: AttentionTrace, row: int, query: int | None = None) -> Flow:
     """Flow up to and with a layer (T, S), to every query or to one, and which cells were computed (None: all)."""
     item = trace.maps[row]
-    layer_graph = graph(trace, item.kind, item.layer)
-    if query is None:
-        return flows(layer_graph), None
-    known = np.arange(len(item.queries))[:, None] == query
-    values = known * flow(layer_graph, query)
-    return values, np.broadcast_to(known, values.shape)
+    layer_graph, rows = graph(trace, item.kind, item.layer), np.arange(len(item.queries))
+    known = np.ones_like(rows, bool) if query is None else rows == query
+    values = np.zeros((len(rows), len(item.keys)))
+    for row in rows[known]:
+        values[row] = flow(layer_graph, row)
+    return values, None if query is None else np.broadcast_to(known[:, None], values.shape)
 
 
 def head_maps(

@@ -2,18 +2,17 @@
 
 A `MapTransform` lists which tokens of the source map make up each shown row and column."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from core.interpret.trace import AttentionMap, AttentionTrace, Kind, head_name
+from core.interpret.trace import AttentionMap, AttentionTrace, Kind
 from core.pretrained.base import Line, Reading, reject_if
 from core.pretrained.reading import sink_line, with_sink
 
@@ -30,7 +29,7 @@ class MapTransform:
     columns: Groups
 
     @classmethod
-    def plain(cls, rows: int, columns: int) -> MapTransform:
+    def plain(cls, rows: int, columns: int) -> "MapTransform":
         """The identity: every token is a group of its own."""
         return cls(single_tokens(rows), single_tokens(columns))
 
@@ -57,13 +56,9 @@ def single_tokens(count: int) -> Groups:
 
 def group_by_word(words: Sequence[int | None]) -> Groups:
     """Groups of neighbouring pieces of one word; a token of no word (None) is a group of its own."""
-    groups: list[tuple[int, ...]] = []
-    for index, word in enumerate(words):
-        if groups and word is not None and words[index - 1] == word:
-            groups[-1] = (*groups[-1], index)
-        else:
-            groups.append((index,))
-    return tuple(groups)
+    known = ((index, -1 - index if word is None else word) for index, word in enumerate(words))
+    pieces = groupby(known, key=lambda piece: piece[1])
+    return tuple(tuple(index for index, _ in group) for _, group in pieces)
 
 
 def hide_tokens(groups: Groups, hidden: Iterable[bool]) -> Groups:
@@ -188,7 +183,8 @@ class HeadChange:
     """The distance of a head of the first reading to a head of the second, `to`: of the same index, or the nearest.
 
     `moved` is the share of weight on other keys, 1 − Σ_j min(a_ij, b_ij), mean of the rows; `difference` mean |a − b|.
-    `layer` is the index of the map in the trace, `number` and `to_number` the model's own numbers of both layers.
+    `layer` is the index of the map in the trace, `number` the model's own number of it; `name` and `other` name both
+    heads by these.
     """
 
     layer: int
@@ -197,15 +193,8 @@ class HeadChange:
     difference: float
     to: tuple[int, int]
     number: int
-    to_number: int
-
-    @property
-    def name(self) -> str:
-        return head_name(self.number, self.head)
-
-    @property
-    def other(self) -> str:
-        return head_name(self.to_number, self.to[1])
+    name: str
+    other: str
 
 
 def changes(first: AttentionTrace, second: AttentionTrace) -> list[HeadChange]:
@@ -238,11 +227,14 @@ def align(first: Sequence[str], second: Sequence[str]) -> Pairs:
 
 def names(first: Sequence[str], second: Sequence[str], pairs: Pairs) -> list[str]:
     """A name for each aligned position: the token, or both where they differ, as in "cat / dog"."""
-    labels = []
-    for a, b in pairs:
-        one, other = (NOTHING if a is None else first[a]), (NOTHING if b is None else second[b])
-        labels.append(one if one.casefold() == other.casefold() else f"{one} / {other}")
-    return labels
+    tokens = (
+        [
+            NOTHING if at is None else line[at]
+            for line, at in zip((first, second), pair, strict=True)
+        ]
+        for pair in pairs
+    )
+    return [a if a.casefold() == b.casefold() else f"{a} / {b}" for a, b in tokens]
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +247,7 @@ class Aligned:
     columns: Pairs
 
     @classmethod
-    def of(cls, first: AttentionTrace, second: AttentionTrace) -> Aligned:
+    def of(cls, first: AttentionTrace, second: AttentionTrace) -> "Aligned":
         """ValueError when a trace has no map."""
         if not first.maps or not second.maps:
             raise ValueError("there is no map to compare; take a type of attention that both have.")
@@ -307,8 +299,10 @@ class Aligned:
                         strict=True,
                     )
                 )
-                numbers = one.layer_number, self.second.maps[to[0]].layer_number
-                heads.append(HeadChange(layer, head, moved, difference, to, *numbers))
+                names = self.first.label(layer, head), self.second.label(*to)
+                heads.append(
+                    HeadChange(layer, head, moved, difference, to, one.layer_number, *names)
+                )
         return sorted(heads, key=lambda item: item.moved, reverse=in_place)
 
     def _apart(self, one: Float[np.ndarray, "A T1 S1"], other: Float[np.ndarray, "B T2 S2"], most: int | None = None

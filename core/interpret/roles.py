@@ -1,7 +1,5 @@
 """Roles of heads: what they are, which tokens they look for, and how well every head of a model fits each."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -497,7 +495,7 @@ class RoleSums:
     variance: Scores
     rows: Int[np.ndarray, "R L"]
 
-    def __add__(self, other: RoleSums) -> RoleSums:
+    def __add__(self, other: "RoleSums") -> "RoleSums":
         return RoleSums(
             self.score + other.score,
             self.chance + other.chance,

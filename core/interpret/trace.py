@@ -2,8 +2,6 @@
 
 `AttentionTrace` is what every picture of attention is drawn from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -99,7 +97,7 @@ class AttentionTrace:
     maps: tuple[AttentionMap, ...]
     source: str
 
-    def of(self, kind: Kind) -> AttentionTrace:
+    def of(self, kind: Kind) -> "AttentionTrace":
         """Only the maps of that kind."""
         return AttentionTrace(tuple(item for item in self.maps if item.kind == kind), self.source)
 
@@ -305,12 +303,6 @@ def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
     source = len(steps) * size + range(size)[layer_graph.rows][row]
     sinks = range(size)[layer_graph.columns]
     return np.array([maximum_flow(network, source, sink).flow_value / UNITS for sink in sinks])
-
-
-def flows(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
-    """The flow of every row."""
-    rows = range(len(layer_graph.steps[0]))[layer_graph.rows]
-    return np.stack([flow(layer_graph, row) for row in range(len(rows))])
 
 
 def _own(item: AttentionMap) -> Step:

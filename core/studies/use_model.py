@@ -14,7 +14,7 @@ from core.interpret.evidence import (
     answering_rows,
     head_sets,
 )
-from core.interpret.trace import AttentionTrace, Kind, head_name
+from core.interpret.trace import AttentionTrace, Kind
 from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
 from core.pretrained.generate import SearchSettings, decode_text, generate
 
@@ -40,19 +40,15 @@ class Answer:
 class Head:
     """A head of a trace (`index` of its map there), the row that answers, and its effect if it is known.
 
-    `before` is the number of heads that change the answer more; `number` is the model's own number of the layer.
+    `before` is the number of heads that change the answer more.
     """
 
     index: int
-    number: int
+    name: str
     head: int
     row: int
     effect: Effect | None
     before: int = 0
-
-    @property
-    def name(self) -> str:
-        return head_name(self.number, self.head)
 
 
 def answer_with_maps(baseline: Baseline, reading: Reading) -> Answer:
@@ -103,7 +99,8 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
     if known:
         effect = known[item.kind, item.layer, head]
         before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    return Head(index, item.layer_number, head, _row(answer, index, head), effect, before)
+    row = _row(answer, index, head)
+    return Head(index, answer.trace.label(index, head), head, row, effect, before)
 
 
 def _answering(answer: Answer) -> int:

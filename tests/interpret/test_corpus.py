@@ -84,9 +84,7 @@ def inputs() -> tuple[ModelInputs, ...]:
 
 @pytest.fixture(scope="module")
 def corpus(model, inputs) -> Corpus:
-    corpus = Corpus()
-    for record in measure_texts(model, inputs, "causal"):
-        corpus.add(record)
+    *_, corpus = measure_texts(model, inputs, "causal")
     return corpus
 
 
@@ -161,10 +159,8 @@ def test_as_many_heads_are_off_in_one_batch_as_its_maps_leave_room(
 
 
 def test_a_text_that_cannot_be_read_is_left_out_and_a_long_one_is_cut(model):
-    corpus = Corpus()
     texts = " ", "the old man", "the king", " ".join(["old man"] * MAX_TOKENS)
-    for record in measure_texts(model, [*map(ModelInputs, texts)], "causal"):
-        corpus.add(record)
+    *_, corpus = measure_texts(model, [*map(ModelInputs, texts)], "causal")
     assert (corpus.texts, corpus.read, corpus.failed, corpus.cut) == (4, 3, [0], 1)
     assert (
         corpus.error.startswith("There is nothing to read yet")

@@ -23,7 +23,6 @@ from core.interpret.trace import (
     AttentionMap,
     AttentionTrace,
     Kind,
-    flows,
     graph,
     induction,
     most_informative_head,
@@ -89,6 +88,11 @@ def uneven(
     scores = rng.normal(0, 2, (heads, rows, columns))
     scores[:, ~np.tri(rows, columns, dtype=bool)] = -np.inf if causal else 0
     return softmax(scores, axis=-1).astype(np.float32)
+
+
+def flows(layer_graph):
+    rows = range(len(layer_graph.steps[0]))[layer_graph.rows]
+    return np.stack([flow(layer_graph, row) for row in range(len(rows))])
 
 
 def stack(

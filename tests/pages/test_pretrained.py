@@ -408,7 +408,7 @@ def test_without_measuring_it_is_the_sharpest_look_of_the_answering_row():
 def test_a_head_that_changes_nothing_is_not_praised():
     result = use_model.answer_question(INDUCTION, QUESTION)
     effect = Effect(result.baseline.value + 1e-5, 1e-5, 3)
-    head, other = (study.Head(1, 1, 0, 3, effect, before) for before in (0, 1))
+    head, other = (study.Head(1, "L1·H0", 0, 3, effect, before) for before in (0, 1))
     assert "without any one of the 8 heads" in use_model.head_fact(result, head, "mat")
     fact = use_model.head_fact(result, other, "mat")
     assert "stays at" in fact and "1 of 8 heads changes it more" in fact
