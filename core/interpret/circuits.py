@@ -483,8 +483,9 @@ def copying_scores(heads: HeadMatrices, vocabularies: Vocabularies) -> Float[Ten
     """
     if not vocabularies.serves(heads):
         return None
-    middle = vocabularies.between(heads.writes, heads.reads)
-    values = torch.linalg.eigvals(heads.w_o @ middle @ heads.w_v)
+    values = torch.linalg.eigvals(
+        heads.w_o @ vocabularies.between(heads.writes, heads.reads) @ heads.w_v
+    )
     return values.real.sum(-1) / values.abs().sum(-1).clamp(min=1e-30)
 
 
@@ -729,8 +730,8 @@ def default_head(circuits: Circuits) -> Head:
 def singular_values(model: Pretrained, weights: HeadWeights, head: Head) -> dict[str, np.ndarray]:
     """Those of W_V W_O, and of W_Q W_Kᵀ where there is one, arrays (D,)."""
     one = weights.heads[head[0]]
-    factors = ("OV", ov_factors(one)), ("QK", qk_factors(one))
-    return {name: to_numpy(each[1][head[1]]) for name, each in factors if each is not None}
+    factors = {"OV": ov_factors(one), "QK": qk_factors(one)}
+    return {name: to_numpy(each[1][head[1]]) for name, each in factors.items() if each}
 
 
 @dataclass(frozen=True)
@@ -814,11 +815,11 @@ def directions(
     turned to where its first end is longest.
     """
     one, tables = weights.heads[head[0]], weights.vocabularies
-    keys = tables.embeddings[one.reads]
-    factors = ov_factors(one) if circuit == "OV" else qk_factors(one)
-    ends = keys, tables.unembeddings[one.writes].T
-    if circuit == "QK":
-        ends = tables.embeddings[one.writes], keys
+    factors, ends = (
+        (ov_factors(one), (tables.embeddings[one.reads], tables.unembeddings[one.writes].T))
+        if circuit == "OV"
+        else (qk_factors(one), (tables.embeddings[one.writes], tables.embeddings[one.reads]))
+    )
     assert factors is not None, "a circuit that the head does not have is not offered"
     u, values, vh = (each[head[1]] for each in factors)
     rows = []

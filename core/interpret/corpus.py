@@ -302,8 +302,8 @@ def head_changes(pretrained: Pretrained, inputs: ModelInputs, reading: Reading, 
             (0, kind, layer, head, torch.zeros(1, len(trace.map(layer).weights), 1))
             for layer, head in heads
         ]
-        values = rerun_rows(baseline, off, rows)
-        changes[tuple(np.transpose(heads))] = np.abs(np.subtract(values, baseline.value))
+        without = np.array(rerun_rows(baseline, off, rows))
+        changes[tuple(np.transpose(heads))] = np.abs(without - baseline.value)
     return changes
 
 
@@ -472,11 +472,10 @@ def join_vectors(parts: Sequence[HeadVectors]) -> HeadVectors:
         )
         for name in "qk"
     )
-    tokens = tuple(token for part in parts for token in part.tokens)
     return HeadVectors(
         q,
         k,
-        tokens,
+        tuple(token for part in parts for token in part.tokens),
         np.concatenate([part.positions for part in parts]),
         np.repeat(np.arange(len(parts)), [len(part.tokens) for part in parts]),
     )

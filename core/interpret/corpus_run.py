@@ -84,9 +84,11 @@ def split_texts(data: str, split: Split) -> tuple[list[str], list[str]]:
     )
     texts = [text for part in parts if (text := " ".join(part.split()))]
     different = list(dict.fromkeys(text[:LONGEST] for text in texts))
-    long = sum(len(text) > LONGEST for text in texts)
     left_out = (
-        (long, f"longer than {LONGEST:,} characters; the rest of them is left out."),
+        (
+            sum(len(text) > LONGEST for text in texts),
+            f"longer than {LONGEST:,} characters; the rest of them is left out.",
+        ),
         (len(texts) - len(different), "there already and left out."),
     )
     return different, [
@@ -127,9 +129,9 @@ def _training(model: str) -> Iterator[ModelInputs]:
     trained = read_object(LAB_MODELS / model.removeprefix(LAB) / "run.json")["config"]
     task = make_task(TaskConfig.from_json(trained["task"]))
     if isinstance(task, Digits):
-        pictures = digits()[0]
         yield from (
-            ModelInputs(picture=Array.of(to_numpy(pictures[index]))) for index in task.sides[False]
+            ModelInputs(picture=Array.of(to_numpy(digits()[0][index])))
+            for index in task.sides[False]
         )
         return
     generator, separator = seeded_generator(0, "corpus"), task.separator
@@ -237,7 +239,10 @@ def save_statistics(run: Run, corpus: Corpus) -> None:
     run.require()
     held = {"roles", "values", "measures"}
     facts = {name: value for name, value in vars(corpus).items() if name not in held}
-    arrays = {f"{SUMS}{name}": value for name, value in vars(corpus.roles or {}).items()}
+    arrays = {
+        f"{SUMS}{name}": value
+        for name, value in (vars(corpus.roles) if corpus.roles else {}).items()
+    }
     write_atomically(run.path / STATISTICS, save(arrays, {"facts": json.dumps(facts)}))
 
 
@@ -356,8 +361,10 @@ class TextExample:
 
 def read_measurement(run: Run) -> Measurement:
     """Read a measurement's folder; ConfigError when it describes none."""
-    status = run.status()  # before the statistics, so that those of an ended one are all
-    return Measurement(run, config_of(run), status, load(run), int(run.metadata().get("texts", 0)))
+    # The status before the statistics, so that those of an ended one are all
+    return Measurement(
+        run, config_of(run), run.status(), load(run), int(run.metadata().get("texts", 0))
+    )
 
 
 def fits(run: Run, config: CorpusConfig) -> bool:

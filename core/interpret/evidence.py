@@ -268,9 +268,10 @@ def hide_token(baseline: Baseline, token: int) -> Effect:
 
 
 def _effect(baseline: Baseline, answer: Answer) -> Effect:
-    value = float(baseline.target_value(answer))
-    now = None if answer.probabilities is None else int(answer.probabilities.argmax())
-    return Effect(value, value - baseline.value, now)
+    value, probable = float(baseline.target_value(answer)), answer.probabilities
+    return Effect(
+        value, value - baseline.value, None if probable is None else int(probable.argmax())
+    )
 
 
 def head_sets(trace: AttentionTrace) -> tuple[HeadSet, ...]:
@@ -339,8 +340,8 @@ def measure_contributions(baseline: Baseline) -> Contributions:
     """
     if not baseline.pretrained.recordable:
         return Contributions({}, {})
-    needed = GRADIENT_MEMORY * maps_bytes(baseline.pretrained.model, len(baseline.source))
-    out_of_memory = baseline.has_gradient and needed > free_bytes()
+    maps = maps_bytes(baseline.pretrained.model, len(baseline.source))
+    out_of_memory = baseline.has_gradient and GRADIENT_MEMORY * maps > free_bytes()
     with_gradients = baseline.has_gradient and not out_of_memory
     output, recorder = forward(
         baseline.pretrained, baseline.batch, with_qkv=True, probe=with_gradients

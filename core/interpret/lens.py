@@ -305,9 +305,7 @@ def attribute_logit(baseline: Baseline, output: int, contrast: int | None = None
     PretrainedError where W_O is unknown, and where the parts do not add up: more than norms, matrices and an
     activation stand between the residual stream and the logits, or one module serves as several layers.
     """
-    *_, result = attribute_passes(baseline, output, contrast)
-    assert result is not None
-    return result
+    return next(filter(None, attribute_passes(baseline, output, contrast)))
 
 
 def attribute_passes(
@@ -600,8 +598,8 @@ def window_start(position: int, length: int) -> int:
 
 def leaders(baseline: Baseline, lens: LogitLens) -> list[int]:
     """The tokens besides the answer that are the likeliest in some state at its position, the latest first."""
-    first = lens.top[:, baseline.answer.position - lens.start, 0].tolist()[::-1]
-    return [token for token in dict.fromkeys(first) if token != baseline.id]
+    first = lens.top[:, baseline.answer.position - lens.start, 0].tolist()
+    return [token for token in dict.fromkeys(reversed(first)) if token != baseline.id]
 
 
 def followed(baseline: Baseline, lens: LogitLens, tokens: Sequence[int]) -> tuple[int, ...]:

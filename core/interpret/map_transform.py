@@ -387,8 +387,7 @@ def in_order(view: TraceView, layer: int, head: int, order: Order, pin: Pair | N
     weights = item.weights[head]
     down, across = map(single_tokens, weights.shape)
     if order != "queries":
-        values = weights[pin[0]] if pin else received_weight(item)[head]
-        across = sort_groups(across, values)
+        across = sort_groups(across, weights[pin[0]] if pin else received_weight(item)[head])
     if order != "keys":
         down = sort_groups(down, weights[:, pin[1]] if pin else weights.max(-1))
     maps[layer] = transform_map(item, MapTransform(down, across))

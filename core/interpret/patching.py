@@ -43,10 +43,9 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """The output of a module at one token (None: at all) in one row of the batch."""
+    """The output of a module at one token (None: at all)."""
 
     module: str
-    row: int
     token: int | None
     values: Float[Tensor, "T C"]
 
@@ -117,23 +116,21 @@ def read_outputs(
 
 
 def replace_outputs(
-    model: Any, replacements: Sequence[Replacement]
+    model: Any, replacements: Mapping[int, Replacement]
 ) -> AbstractContextManager[None]:
-    """Replace outputs of modules while a pass runs."""
-    by_module: dict[str, list[Replacement]] = {}
-    for one in replacements:
-        by_module.setdefault(one.module, []).append(one)
+    """Replace outputs of modules while a pass runs, each in one row of the batch."""
 
-    def hook(ones: Sequence[Replacement], module: Any, inputs: Any, output: Any) -> Any:
+    def hook(name: str, module: Any, inputs: Any, output: Any) -> Any:
         states = states_of(output).clone()
-        for one in ones:
-            which = slice(None) if one.token is None else one.token
-            states[one.row, which] = one.values[which].to(states)
+        for row, one in replacements.items():
+            if one.module == name:
+                which = slice(None) if one.token is None else one.token
+                states[row, which] = one.values[which].to(states)
         return with_states(output, states)
 
     return hooked(
-        model.get_submodule(name).register_forward_hook(partial(hook, ones))
-        for name, ones in by_module.items()
+        model.get_submodule(name).register_forward_hook(partial(hook, name))
+        for name in {one.module for one in replacements.values()}
     )
 
 
@@ -196,10 +193,10 @@ class PatchSource:
         if block is not None:
             states = self.states[block.name][0]
             tokens = len(states)
-            parts += [Replacement(block.name, 0, token, states) for token in range(tokens)]
+            parts += [Replacement(block.name, token, states) for token in range(tokens)]
             if block.feed_forward is not None:
                 parts.append(
-                    Replacement(block.feed_forward, 0, None, self.states[block.feed_forward][0])
+                    Replacement(block.feed_forward, None, self.states[block.feed_forward][0])
                 )
         length = max(len(self.base.source), len(self.base.target or ()))
         try:
@@ -313,18 +310,20 @@ def patch_source(pair: TextPair, direction: Direction = "denoise") -> PatchSourc
     blocks = blocks_of(model, recorder.calls)
     names = [name for block in blocks for name in (block.name, block.feed_forward) if name]
     forward(other.pretrained, other.batch, hooks=read_outputs(model, names, states))
-    whole = {
-        name for name, values in states.items() if values.ndim == 3
-    }  # experts flatten the tokens
-    known = {
-        (block.kind, block.layer): block
-        if block.feed_forward in whole
-        else replace(block, feed_forward=None)
-        for block in blocks
-        if block.name in whole
-    }
+    # Experts flatten the tokens
+    whole = {name for name, values in states.items() if values.ndim == 3}
     return PatchSource(
-        pair, base, {(call.kind, call.layer): call for call in recorder.calls}, known, states
+        pair,
+        base,
+        {(call.kind, call.layer): call for call in recorder.calls},
+        {
+            (block.kind, block.layer): block
+            if block.feed_forward in whole
+            else replace(block, feed_forward=None)
+            for block in blocks
+            if block.name in whole
+        },
+        states,
     )
 
 
@@ -342,9 +341,12 @@ def estimate_heads(source: PatchSource) -> dict[LayerKey, Float[np.ndarray, " H"
     pair, base = source.pair, source.base
     output, recorder = forward(base.pretrained, base.batch, with_qkv=True, probe=True)
     calls = [call for call in recorder.calls if call.replaceable.requires_grad]
-    value = base.target_value(base.answer_in(base.batch, output))
     slopes = (
-        torch.autograd.grad(value, [call.replaceable for call in calls], allow_unused=True)
+        torch.autograd.grad(
+            base.target_value(base.answer_in(base.batch, output)),
+            [call.replaceable for call in calls],
+            allow_unused=True,
+        )
         if calls
         else ()
     )
@@ -369,9 +371,7 @@ def rerun_rows(
             name: values.expand(len(part), *values.shape[1:])
             for name, values in baseline.batch.items()
         }
-        moved = [
-            replace(one, row=row) for row, one in enumerate(part) if isinstance(one, Replacement)
-        ]
+        moved = {row: one for row, one in enumerate(part) if isinstance(one, Replacement)}
         output, _ = forward(
             model,
             batch,

@@ -326,13 +326,12 @@ def role_inputs(
         )
     if pretrained.reads == "sound":
         return RoleInputs((), "")
-    lists = (
+    for what, sentences, fewest in (
         ("sentences of your own", own_sentences, 1),
         ("example sentences", SENTENCES, MIN_SENTENCES),
         ("example lines of numbers", NUMBERS, MIN_SENTENCES),
         ("lines of random words of the model's vocabulary", own_lines(tokenizer_of(pretrained)), 1),
-    )
-    for what, sentences, fewest in lists:
+    ):
         known = tuple(
             ModelInputs(text)
             for text in sentences

@@ -301,8 +301,12 @@ def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
     nodes = (len(steps) + 1) * size
     network = csr_array((edges.data, (edges.row + size, edges.col)), shape=(nodes, nodes))
     source = len(steps) * size + range(size)[layer_graph.rows][row]
-    sinks = range(size)[layer_graph.columns]
-    return np.array([maximum_flow(network, source, sink).flow_value / UNITS for sink in sinks])
+    return np.array(
+        [
+            maximum_flow(network, source, sink).flow_value / UNITS
+            for sink in range(size)[layer_graph.columns]
+        ]
+    )
 
 
 def _own(item: AttentionMap) -> Step:

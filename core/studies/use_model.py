@@ -12,7 +12,6 @@ from core.interpret.evidence import (
     Effect,
     ablate_heads,
     answering_rows,
-    head_sets,
 )
 from core.interpret.trace import AttentionTrace, Kind
 from core.pretrained import ModelInputs, Pretrained, Reading, reject_if
@@ -75,8 +74,13 @@ def seconds(answer: Answer) -> float:
 
 def effects(answer: Answer) -> Effects:
     """The answer without each single head of the kind of attention that answers."""
-    alone = [off for off in head_sets(answer.trace) if all(head is not None for *_, head in off)]
-    return {next(iter(off)): ablate_heads(answer.baseline, off) for off in alone}  # type: ignore[misc]
+    return {
+        (item.kind, item.layer, head): ablate_heads(
+            answer.baseline, frozenset({(item.kind, item.layer, head)})
+        )
+        for item in answer.trace.maps
+        for head in range(len(item.weights))
+    }
 
 
 def default_head(answer: Answer, known: Effects | None) -> Head:
@@ -99,8 +103,8 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
     if known:
         effect = known[item.kind, item.layer, head]
         before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    row = _row(answer, index, head)
-    return Head(index, answer.trace.label(index, head), head, row, effect, before)
+    name = answer.trace.label(index, head)
+    return Head(index, name, head, _row(answer, index, head), effect, before)
 
 
 def _answering(answer: Answer) -> int:

@@ -22,7 +22,9 @@ from core.interpret.map_transform import (
 from core.interpret.trace import (
     AttentionMap,
     AttentionTrace,
+    Graph,
     Kind,
+    flow,
     graph,
     induction,
     most_informative_head,
@@ -90,7 +92,7 @@ def uneven(
     return softmax(scores, axis=-1).astype(np.float32)
 
 
-def flows(layer_graph):
+def flows(layer_graph: Graph) -> np.ndarray:
     rows = range(len(layer_graph.steps[0]))[layer_graph.rows]
     return np.stack([flow(layer_graph, row) for row in range(len(rows))])
 
