@@ -661,7 +661,7 @@ def script(
             results[f"{name}_half"] = axis.half
     measure = chosen.measure.key
     results |= {
-        "values": measurement.values(chosen.measure, chosen.head),
+        "values": measurement.corpus.values_of(chosen.measure.key, chosen.head),
         "mean": corpus.mean(measure)[chosen.head],
         "half": corpus.interval(measure)[chosen.head],
     }
@@ -779,7 +779,7 @@ def about(words: str, noun: str) -> str:
 
 def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     corpus, scores = measurement.corpus, measurement.scores
-    values = measurement.values(measure, head)
+    values = measurement.corpus.values_of(measure.key, head)
     half = float(corpus.interval(measure.key)[head])
     within = f" ± {number(half)}" if np.isfinite(half) else ""
     subject = f"its {in_sentence(measure)}"
@@ -797,7 +797,7 @@ def fact_text(measurement: Measurement, measure: Measure, head: Head) -> str:
 def spread_text(measurement: Measurement, measure: Measure, head: Head) -> str:
     """Where most texts lie, and the role of the head over all of them."""
     scores, name = measurement.scores, measurement.scores.name(head)
-    values = measurement.values(measure, head)
+    values = measurement.corpus.values_of(measure.key, head)
     low, high = (number(float(np.nanquantile(values, share))) for share in (0.1, 0.9))
     most = f"Eight texts in ten lie between {low} and {high}."
     if (index := scores.head_roles.get(head)) is None:
@@ -1011,7 +1011,7 @@ def _draw(measurement: Measurement, controls: Values) -> None:
         with left:
             _scatter(measurement, controls, chosen.head)
             role_line(measurement.scores.head_roles, len(measurement.heads))
-    values = measurement.values(chosen.measure, chosen.head)
+    values = measurement.corpus.values_of(chosen.measure.key, chosen.head)
     with right:
         # Draw the picked head's values over all texts, and its mean
         chart_title(f"{chosen.measure.name} of {name} in every {noun}")

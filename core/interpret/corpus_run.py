@@ -203,7 +203,7 @@ def work(
     """Measure the texts that are left; returns the final state and its message."""
     config, inputs, corpus = config_of(run), load_inputs(run), load(run)
     keys = [one.key for one in MEASURES]
-    if list(measure_keys(run)) != keys:  # by an older version
+    if run.metadata()["measures"] != keys:  # by an older version
         corpus = Corpus()
         run.update_metadata(measures=keys, roles=[one.key for one in ROLES])
     pretrained = load_folder(folder_of(config.model), name_of(config.model))
@@ -252,7 +252,7 @@ def load(run: Run) -> Corpus:
     Measures and roles that were added since are unmeasured in it.
     """
     try:
-        keys, measures = run.metadata()["roles"], measure_keys(run)
+        keys, measures = (run.metadata()[name] for name in ("roles", "measures"))
         with safe_open(run.path / STATISTICS, "np") as file:
             corpus = Corpus(**json.loads(file.metadata()["facts"]), measures=measures)
             sums = {
@@ -272,11 +272,6 @@ def load(run: Run) -> Corpus:
         return corpus
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return Corpus()
-
-
-def measure_keys(run: Run) -> tuple[str, ...]:
-    """The measures of a measurement, in the order of its arrays."""
-    return tuple(run.metadata().get("measures", ()))
 
 
 # A measurement as it was read: the measures of its heads, and the texts that show one head.
@@ -335,10 +330,6 @@ class Measurement:
         index = self.scores.head_roles.get(head)
         return MEASURES[0] if index is None else BY_KEY[ROLES[index].key]
 
-    def values(self, measure: Measure, head: Head) -> np.ndarray:
-        """One measure of one head on each text (N,); nan where a text cannot show it."""
-        return self.corpus.values_of(measure.key, head)
-
 
 @dataclass(frozen=True, eq=False)
 class Axis:
@@ -386,7 +377,7 @@ def text_examples(
     """
     measurement, short = read_measurement(Run(Path(folder))), shorten(pretrained)
     kind, inputs = measurement.config.kind, load_inputs(measurement.run)
-    values = measurement.values(BY_KEY[measure], head)[:texts]
+    values = measurement.corpus.values_of(measure, head)[:texts]
     order = ranked(values)[:: -1 if view == "weakest" else 1]
     examples = []
     for decile, text in (

@@ -134,9 +134,7 @@ def at_distance(distance: int) -> Rule:
     """The token so far after this one, unless it is special, or the first, to which heads attend for other reasons."""
 
     def targets(text: Text) -> Targets:
-        keys = text.ordinary.copy()
-        keys[:1] = False
-        return (text.distance == distance) & keys
+        return (text.distance == distance) & text.ordinary & (np.arange(len(text)) > 0)
 
     return targets
 
@@ -192,15 +190,12 @@ def induction(text: Text) -> Targets:
 
     Elhage et al. 2021; Olsson et al. 2022: "… A B … A" attends to B. The last token has no continuation and counts too.
     """
-    pieces = np.asarray(text.pieces, dtype=object)
-    size = len(text)
-    follows_earlier = np.zeros((size, size), dtype=bool)
-    follows_earlier[:, 1:] = (
-        (pieces[:, None] == pieces[None, :-1]) & text.ordinary[:, None] & text.ordinary[None, :-1]
-    )
-    continues = np.ones((size, size), dtype=bool)
-    continues[:-1] = pieces[1:, None] == pieces[None, :]
-    return follows_earlier & continues & text.ordinary[None, :] & (np.abs(text.distance) > 1)
+    pieces, known = np.asarray(text.pieces, dtype=object), text.ordinary
+    earlier = (pieces[:, None] == pieces[None, :-1]) & known[:, None] & known[None, :-1]
+    next_same = pieces[1:, None] == pieces[None, :]
+    follows = np.pad(earlier, ((0, 0), (1, 0)))
+    continues = np.pad(next_same, ((0, 1), (0, 0)), constant_values=True)
+    return follows & continues & known[None, :] & (np.abs(text.distance) > 1)
 
 
 @cache
@@ -425,10 +420,9 @@ class RoleScores(NumberedHeads):
         """Where a score is significant: 3 standard deviations above chance, and a share of at least 0.2."""
         with np.errstate(invalid="ignore"):
             above = (self.score > self.chance + MIN_STDS * self.std) & (self.share >= MIN_SHARE)
-        above &= (self.rows >= MIN_ROWS)[:, None, None]
-        broad = [role.targets is None for role in ROLES]
-        above[broad] &= self.score[broad] < UNIFORM
-        return above
+        broad = np.asarray([role.targets is None for role in ROLES])[:, None, None]
+        measured = (self.rows >= MIN_ROWS)[:, None, None]
+        return above & measured & ~(broad & (self.score >= UNIFORM))
 
     @property
     def head_roles(self) -> dict[Head, int]:
@@ -646,8 +640,10 @@ def clearest_example(
             for word, piece in zip(text.words, text.pieces, strict=True)
         ]
         columns = (rows, on_expected.argmax(-1), values, counts, counts / seen)
-        for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True):
-            candidates.append((letters[query] + letters[key], Example(index, query, key, *rest)))
+        candidates += [
+            (letters[query] + letters[key], Example(index, query, key, *rest))
+            for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True)
+        ]
     most = max((example.value for _, example in candidates), default=0.0)
     near = [pair for pair in candidates if pair[1].value >= NEARLY * most]
     return max(near, key=lambda pair: pair[0])[1] if near else None

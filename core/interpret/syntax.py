@@ -327,9 +327,7 @@ def reduce_parse(pretrained: Pretrained, parse: Parse, kind: Kind) -> SyntaxRead
     tokens, maps = word_tokens(pretrained, parse, reading, kind), reading.trace.of(kind).maps
     if tokens is None or not maps:
         return None
-    hidden = np.eye(len(tokens), dtype=bool)
-    if kind == "causal":
-        hidden |= np.triu(np.ones_like(hidden))
+    hidden = np.eye(len(tokens), dtype=bool) if kind == "self" else np.tri(len(tokens)).T > 0
     others = [np.where(hidden, 0, word_weights(item.weights, tokens)) for item in maps]
     top = [np.where(one.max(-1) > 0, one.argmax(-1), -1).astype(np.int16) for one in others]
     return SyntaxReadings(

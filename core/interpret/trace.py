@@ -144,10 +144,7 @@ def head_name(number: int, head: int) -> str:
 def to_numpy(values: Tensor) -> np.ndarray:
     """A tensor as a NumPy array, from any device; half precision becomes float32."""
     values = values.detach().cpu()
-    array: np.ndarray = (
-        values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
-    ).numpy()
-    return array
+    return np.asarray(values.float() if values.dtype in (torch.bfloat16, torch.float16) else values)
 
 
 # Measurements of attention maps: entropy, distance, overlap of heads. All on NumPy weights (H, T, S).
@@ -163,9 +160,8 @@ def entropy(weights: Weights) -> Float[np.ndarray, "H T"]:
 
 def mean_distance(weights: Weights) -> Float[np.ndarray, " H"]:
     """The mean distance |i − j| of each head, by its weights."""
-    rows, columns = weights.shape[1:]
-    distance = np.abs(np.arange(rows)[:, None] - np.arange(columns)[None, :])
-    return (weights * distance).sum((1, 2)) / rows
+    distance = np.abs(np.subtract.outer(*map(np.arange, weights.shape[1:])))
+    return (weights * distance).sum((1, 2)) / weights.shape[1]
 
 
 def previous_token(weights: Weights) -> Float[np.ndarray, " H"]:

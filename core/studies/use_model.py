@@ -144,8 +144,8 @@ def continuation_text(pretrained: Pretrained, inputs: ModelInputs) -> str:
 
 def first_crossing(reading: Reading, words: list[int]) -> int:
     """The first of the produced words that attends further left in the source than the word before it, or 0."""
-    weights = reading.trace.of("cross").maps[-1].weights.mean(0)[words]
-    targets = weights[:, : len(reading.source)].argmax(1)
+    weights = reading.trace.of("cross").maps[-1].weights[..., : len(reading.source)]
+    targets = weights.mean(0)[words].argmax(1)
     tokens = reading.produced.tokens if reading.produced else ()
     return next(
         (
