@@ -902,12 +902,10 @@ def page() -> None:
     )
     fragment_unless_measuring(_view)
     papers = [
-        f"**{measure.name}** — {plain(measure.meaning)}."
-        + (f" [{measure.paper}]({measure.url})" if measure.url else "")
-        for measure in AXES
+        f"**{measure.name}** — {plain(measure.meaning)}. {measure.source}" for measure in AXES
     ]
     papers.append(
-        "Running means and intervals: Welford 1962. Queries and keys in one plane: "
+        "Queries and keys in one plane: "
         "[Yeh et al. 2023](https://arxiv.org/abs/2305.03210), AttentionViz."
     )
     details(

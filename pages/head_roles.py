@@ -380,9 +380,7 @@ def draw_roles(choice: ModelChoice) -> None:
     add_script(partial(roles_script, choice, inputs, scores, sentences, role, head, shown, example))
     left_out = len(set(sentences) - {each.text for each in inputs.givens})
     st.caption(plain(role_caption(scores, role, inputs, choice.reading.trace.source, left_out)))
-    papers = [
-        f"**{each.name}** — {plain(each.meaning)}. [{each.paper}]({each.url})" for each in ROLES
-    ]
+    papers = [f"**{each.name}** — {plain(each.meaning)}. {each.source}" for each in ROLES]
     details(
         "Papers and source",
         partial(sources, "\n\n".join(papers), ROLES[role].targets or share_used, weight_on_targets),
@@ -701,7 +699,7 @@ def draw_syntax(choice: ModelChoice) -> None:
     caption(plain(syntax_caption(result, score, choice.reading.trace.source, not reference)))
     papers = (
         "Attention between words, both directions and the best fixed offset as the baseline: "
-        f"[{CLARK[0]}]({CLARK[1]}), section 4. Relations: "
+        f"{CLARK}, section 4. Relations: "
         "[Universal Dependencies](https://universaldependencies.org/u/dep/)."
     )
     details(
@@ -958,11 +956,8 @@ def draw_tests(choice: ModelChoice) -> None:
         )
     )
     papers = [
-        *(
-            f"**{one.name}** — weight on {one.attends_to}. [{one.paper}]({one.url})"
-            for one in TESTS
-        ),
-        f"**Successor** — the successor of a number, a day, a month or a letter. [{GOULD[0]}]({GOULD[1]})",
+        *(f"**{one.name}** — weight on {one.attends_to}. {one.source}" for one in TESTS),
+        f"**Successor** — the successor of a number, a day, a month or a letter. {GOULD}",
     ]
     details(
         "Papers and source",

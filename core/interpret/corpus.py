@@ -80,10 +80,9 @@ class Measure:
     name: str
     meaning: str
     unit: str
-    rows: Callable[[Float[np.ndarray, "H T S"], Text], Float[np.ndarray, "H T"]] | None = None
-    role: Role | None = None
-    paper: str = ""
-    url: str = ""
+    rows: Callable[[Float[np.ndarray, "H T S"], Text], Float[np.ndarray, "H T"]] | None
+    role: Role | None
+    source: str
 
 
 MEASURES: tuple[Measure, ...] = (
@@ -94,7 +93,7 @@ MEASURES: tuple[Measure, ...] = (
         "nats",
         lambda weights, text: trace.entropy(weights),
         None,
-        *CLARK,
+        CLARK,
     ),
     Measure(
         "distance",
@@ -103,8 +102,7 @@ MEASURES: tuple[Measure, ...] = (
         "tokens",
         lambda weights, text: (weights * np.abs(text.distance)).sum(-1),
         None,
-        "Vig and Belinkov 2019",
-        "https://arxiv.org/abs/1906.04284",
+        "[Vig and Belinkov 2019](https://arxiv.org/abs/1906.04284)",
     ),
     Measure(
         "sink",
@@ -116,7 +114,7 @@ MEASURES: tuple[Measure, ...] = (
             1 - weights[..., 1:][..., ~np.array(text.line.special[1:], dtype=bool)].sum(-1)
         ).clip(0, 1),
         None,
-        *XIAO,
+        XIAO,
     ),
     *(
         Measure(
@@ -126,8 +124,7 @@ MEASURES: tuple[Measure, ...] = (
             "weight" if role.targets else "share of keys",
             None,
             role,
-            role.paper,
-            role.url,
+            role.source,
         )
         for role in ROLES
     ),
@@ -138,8 +135,7 @@ MEASURES: tuple[Measure, ...] = (
         "change of the answer",
         None,
         None,
-        "Michel et al. 2019",
-        "https://arxiv.org/abs/1905.10650",
+        "[Michel et al. 2019](https://arxiv.org/abs/1905.10650)",
     ),
 )
 COPYING = Measure(
@@ -149,8 +145,7 @@ COPYING = Measure(
     "Σλ/Σ|λ|",
     None,
     None,
-    "Elhage et al. 2021",
-    "https://transformer-circuits.pub/2021/framework/index.html",
+    "[Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)",
 )
 AXES = (*MEASURES, COPYING)
 INDEX = {measure.key: index for index, measure in enumerate(MEASURES)}

@@ -23,7 +23,7 @@ LENGTH = 25  # tokens before they repeat (Olsson et al. 2022, appendix)
 MIN_TOKENS = 4
 LINES = 8
 SEED = 86
-WANG = "Wang et al. 2022", "https://arxiv.org/abs/2211.00593"
+WANG = "[Wang et al. 2022](https://arxiv.org/abs/2211.00593)"
 Pairs = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
 
 
@@ -38,8 +38,7 @@ class RepeatTest:
     name: str
     offset: int | None
     attends_to: str
-    paper: str
-    url: str
+    source: str
 
     def cells(self, length: int) -> Pairs:
         """The queries and keys of the test in a line of `length` tokens that repeats once."""
@@ -54,10 +53,10 @@ TESTS: tuple[RepeatTest, ...] = (
         "Induction",
         1,
         "the token after the first occurrence of the same token",
-        *OLSSON,
+        OLSSON,
     ),
-    RepeatTest("duplicate", "Duplicate token", 0, "the first occurrence of the same token", *WANG),
-    RepeatTest("previous", "Previous token", None, "the token before", *VOITA),
+    RepeatTest("duplicate", "Duplicate token", 0, "the first occurrence of the same token", WANG),
+    RepeatTest("previous", "Previous token", None, "the token before", VOITA),
 )
 
 
@@ -184,7 +183,7 @@ def ordinary_tokens(tokenizer: Any) -> list[int]:
 
 
 MIN_ITEMS = 10  # items with a successor
-GOULD = "Gould et al. 2023", "https://arxiv.org/abs/2312.09230"
+GOULD = "[Gould et al. 2023](https://arxiv.org/abs/2312.09230)"
 
 ORDERS: dict[str, tuple[str, ...]] = {
     "numbers": tuple(str(number) for number in range(1, 21)),

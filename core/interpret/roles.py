@@ -239,8 +239,7 @@ class Role:
     mark: str
     targets: Rule | None
     attends_to: str
-    paper: str
-    url: str
+    source: str
 
     @property
     def meaning(self) -> str:
@@ -255,28 +254,28 @@ class Role:
         return self.key not in ("first", "broad")
 
 
-CLARK = "Clark et al. 2019", "https://arxiv.org/abs/1906.04341"
-VOITA = "Voita et al. 2019", "https://arxiv.org/abs/1905.09418"
-XIAO = "Xiao et al. 2024", "https://arxiv.org/abs/2309.17453"
-OLSSON = "Olsson et al. 2022", "https://arxiv.org/abs/2209.11895"
+CLARK = "[Clark et al. 2019](https://arxiv.org/abs/1906.04341)"
+VOITA = "[Voita et al. 2019](https://arxiv.org/abs/1905.09418)"
+XIAO = "[Xiao et al. 2024](https://arxiv.org/abs/2309.17453)"
+OLSSON = "[Olsson et al. 2022](https://arxiv.org/abs/2209.11895)"
 
 ROLES: tuple[Role, ...] = (
-    Role("previous", "Previous token", "prev", at_distance(-1), "the token before", *VOITA),
-    Role("next", "Next token", "next", at_distance(1), "the token after", *VOITA),
-    Role("first", "First token", "1st", first, "the first token", *XIAO),
-    Role("self", "Itself", "self", at_distance(0), "the token itself", *CLARK),
-    Role("delimiter", "Delimiter", "del", delimiter, "punctuation and end marks", *CLARK),
-    Role("same", "Same word", "same", same_word, "the same word elsewhere", *CLARK),
-    Role("rare", "Rare word", "rare", rare_word, "the sentence's rarest word", *VOITA),
+    Role("previous", "Previous token", "prev", at_distance(-1), "the token before", VOITA),
+    Role("next", "Next token", "next", at_distance(1), "the token after", VOITA),
+    Role("first", "First token", "1st", first, "the first token", XIAO),
+    Role("self", "Itself", "self", at_distance(0), "the token itself", CLARK),
+    Role("delimiter", "Delimiter", "del", delimiter, "punctuation and end marks", CLARK),
+    Role("same", "Same word", "same", same_word, "the same word elsewhere", CLARK),
+    Role("rare", "Rare word", "rare", rare_word, "the sentence's rarest word", VOITA),
     Role(
         "induction",
         "Induction",
         "ind",
         induction,
         "the token that followed the same token before, where the text repeats",
-        *OLSSON,
+        OLSSON,
     ),
-    Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", *CLARK),
+    Role("broad", "Broad", "broad", None, "all keys that it may attend to, evenly", CLARK),
 )
 ACTS = np.asarray([role.acts for role in ROLES])
 
