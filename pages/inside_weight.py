@@ -105,7 +105,7 @@ def draw_controls(chosen: ModelChoice) -> Values:
         {index: f"{index} · {token}" for index, token in enumerate(tokens)}
         for tokens in (trace.maps[0].queries, trace.maps[0].keys)
     )
-    labels = {name: trace.label(*head) for name, head in heads.items()}
+    labels = {name: trace.name(head) for name, head in heads.items()}
     for column, label, names, key, help in (
         (columns[-3], "Head", labels, HEAD, "Layer and head, counted from 0."),
         (columns[-2], "Query", queries, QUERY, "The token that attends."),
@@ -370,7 +370,7 @@ def _weight(chosen: ModelChoice) -> None:
     )
     one = break_down_weight(layer, cell.head, cell.query, cell.key)
     add_script(partial(script, controls, one))
-    item, head = trace.map(cell.layer), trace.label(cell.layer, cell.head)
+    item, head = trace.map(cell.layer), trace.name((cell.layer, cell.head))
     query, key = item.queries[cell.query], item.keys[cell.key]
     left, right = st.columns([1, 1.15], gap="large")
     with left:

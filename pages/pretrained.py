@@ -248,7 +248,7 @@ from core.interpret.trace import previous_token, strongest
 view = view_of(reading, {values.kind!r}{options})
 heads = [item.weights for item in view.trace.maps]  # (H, T, S) for each layer
 layer, head, weight = strongest(view.trace, previous_token)
-print(view.trace.label(layer, head), "gives the previous token", weight)
+print(view.trace.name((layer, head)), "gives the previous token", weight)
 """,
             *grid,
         ),
@@ -256,7 +256,7 @@ print(view.trace.label(layer, head), "gives the previous token", weight)
             "One head, and the largest weights of one query.",
             f"""
 trace = in_order(view, {layer}, {index}, {values.order!r}, {pin}).trace
-name, item = trace.label({layer}, {index}), trace.map({layer})
+name, item = trace.name(({layer}, {index})), trace.map({layer})
 weights = item.weights[{index}]  # (T, S)
 row = weights[{row}]
 for key in (-row).argsort()[:3]:
@@ -381,7 +381,7 @@ def _figures(
         show_choice=("pretrained:show", tuple(SHOWS)),
         threshold=controls.threshold,
         patches=patches_of(ranked, chosen.inputs),
-        fact=f"Head {ranked.trace.label(picked.layer, picked.head)}; the picked row is {item.queries[row]}",
+        fact=f"Head {ranked.trace.name((picked.layer, picked.head))}; the picked row is {item.queries[row]}",
     )
     if roles is not None:  # else the page runs again with the same link
         _save_picks(chosen.ref, ranked, one, first, pins, controls)
@@ -444,7 +444,7 @@ def head_fact(
         for j in [j for j in order if j != first][:1]
     )
     return (
-        f"In head **{trace.label(layer, head)}**, :primary[**{called(item.queries, row)}**] puts "
+        f"In head **{trace.name((layer, head))}**, :primary[**{called(item.queries, row)}**] puts "
         f"**{number(weights[first])}** of its weight on **{called(keys, first)}**{also}; "
         f"uniform attention would give each key {number(even(item, row, head))}."
     )
@@ -465,7 +465,7 @@ def rivals_text(
     if not others:
         return "The model has no other head."
     value, *best = max(others)
-    best_head, count = f"{trace.label(*best)} with {number(value)}", len(others)
+    best_head, count = f"{trace.name(best)} with {number(value)}", len(others)
     stronger = sum(other >= float(weights[first]) for other, *_ in others)
     if weights[first] < 0.005:
         return f"The head with the largest weight there is {best_head}."
@@ -498,7 +498,7 @@ def all_heads_fact(view_: TraceView) -> str:
         layer, head, value = analysis.strongest(view_.trace, analysis.previous_token)
         share = float(np.mean([even(item, row) for row in range(1, len(item.queries))]))
         return (
-            f"Of all heads, {view_.trace.label(layer, head)} attends most to the previous token, with "
+            f"Of all heads, {view_.trace.name((layer, head))} attends most to the previous token, with "
             f"{number(value)} of its weight; uniform attention would give it {number(share)}."
         )
     if len(item.keys) < 2:
@@ -508,7 +508,7 @@ def all_heads_fact(view_: TraceView) -> str:
     )
     count = float(np.exp(analysis.entropy(view_.trace.map(layer).weights[head : head + 1]).mean()))
     return (
-        f"Of all heads, {view_.trace.label(layer, head)} is the most focused: its rows use about "
+        f"Of all heads, {view_.trace.name((layer, head))} is the most focused: its rows use about "
         f"{number(count)} of {len(item.keys)} keys (e^entropy); uniform attention uses all."
     )
 

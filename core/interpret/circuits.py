@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from core.hooks import hooked
 from core.interpret.evidence import output_matrix
@@ -541,7 +542,7 @@ class Composer:
             factors = ov_factors(reader) if kind == "V" else qk_factors(reader)
             assert factors is not None
             u, size, vh = factors
-            reads = (vh.mT if kind == "K" else u) * _unit(size)[:, None]
+            reads = (vh.mT if kind == "K" else u) * normalize(size, dim=-1)[:, None]
             for earlier in earlier_ones:
                 written, turned = self._writer(earlier)
                 level = random_composition(written.shape[-1])
@@ -568,7 +569,7 @@ class Composer:
         Without the directions that they read, which do not change the norm of a product.
         """
         _, singular, vh = ov_factors(self.heads[index])
-        written = _unit(singular)[..., None] * vh
+        written = normalize(singular, dim=-1)[..., None] * vh
         heads, rank, size = written.shape
         copies = max(1, min(self._copies, MAX_NUMBERS // written.numel()))
         chance = torch.Generator().manual_seed(SEED + index)
@@ -594,10 +595,6 @@ def random_composition(size: int) -> float:
     It holds for any singular values if the directions of the two are random.
     """
     return size**-0.5
-
-
-def _unit(singular: Float[Tensor, "H D"]) -> Float[Tensor, "H D"]:
-    return singular / singular.norm(dim=-1, keepdim=True).clamp(min=1e-30)
 
 
 def _norms(written: Float[Tensor, "H E C"], read: Float[Tensor, "I C D"]) -> Float[Tensor, "H I"]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, takewhile
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -435,12 +436,9 @@ def first_texts(
     pretrained: Pretrained, inputs: Sequence[ModelInputs], max_tokens: int
 ) -> list[ModelInputs]:
     """The first texts, until the model reads `max_tokens` tokens of them."""
-    texts, tokens = [], 0
-    for item in inputs:
-        if tokens < max_tokens:
-            texts.append(item)
-            tokens += len(encode_source(pretrained, item)[1])
-    return texts
+    sizes = (len(encode_source(pretrained, item)[1]) for item in inputs)
+    before = takewhile(lambda tokens: tokens < max_tokens, accumulate(sizes, initial=0))
+    return [item for _, item in zip(before, inputs, strict=False)]
 
 
 def text_vectors(pretrained: Pretrained, item: ModelInputs, kind: Kind) -> HeadVectors:

@@ -491,14 +491,11 @@ def _close(values: Tensor, others: Tensor) -> bool:
 
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
-    tensors = [*inputs[:1], output]
-    if len(tensors) < 2 or not all(
-        isinstance(one, Tensor) and one.is_floating_point() for one in tensors
-    ):
+    x = inputs[0] if inputs else None
+    floats = all(isinstance(one, Tensor) and one.is_floating_point() for one in (x, output))
+    if not floats or x.shape != output.shape or not x.numel():
         return None
-    x = tensors[0]
-    whole = x.shape == output.shape and x.numel() > 0
-    scaled = _scaled_copy(norm, x, output.detach()) if whole else None
+    scaled = _scaled_copy(norm, x, output.detach())
     if scaled is None or not scaled.requires_grad:
         return None
     held = output.detach() + scaled - scaled.detach()

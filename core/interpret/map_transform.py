@@ -299,7 +299,7 @@ class Aligned:
                         strict=True,
                     )
                 )
-                names = self.first.label(layer, head), self.second.label(*to)
+                names = self.first.name((layer, head)), self.second.name(to)
                 heads.append(
                     HeadChange(layer, head, moved, difference, to, one.layer_number, *names)
                 )

@@ -520,11 +520,8 @@ def _cross_fit(
     hits: Bool[np.ndarray, "C N"], half: Int[np.ndarray, " N"]
 ) -> tuple[np.ndarray, list[int]]:
     """Hits of the candidate that is best on the other half, and the candidate of each half (0, 1)."""
-    out, picked = np.zeros(hits.shape[1], dtype=bool), []
-    for part in (0, 1):
-        picked.append(int(hits[:, half == part].sum(-1).argmax()))
-        out[half != part] = hits[picked[-1], half != part]
-    return out, picked
+    picked = [int(hits[:, half == part].sum(-1).argmax()) for part in (0, 1)]
+    return np.where(half == 1, *hits[picked]), picked
 
 
 def wilson_interval(hits: int, count: int) -> tuple[float, float]:

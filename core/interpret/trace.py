@@ -91,7 +91,7 @@ class NumberedHeads:
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionTrace:
+class AttentionTrace(NumberedHeads):
     """The maps of one model on one input, in the order of its layers, and their source by name."""
 
     maps: tuple[AttentionMap, ...]
@@ -114,13 +114,9 @@ class AttentionTrace:
         return self.maps[layer]
 
     @property
-    def numbers(self) -> tuple[int, ...]:
+    def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
         """The model's own numbers of the layers."""
         return tuple(item.layer_number for item in self.maps)
-
-    def label(self, layer: int, head: int) -> str:
-        """A head's name by the model's own number of its layer, such as L3·H1."""
-        return head_name(self.maps[layer].layer_number, head)
 
     def head(self, layer: int, head: int) -> np.ndarray:
         """The weights (T, S) of one head."""

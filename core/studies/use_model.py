@@ -103,7 +103,7 @@ def head_at(answer: Answer, known: Effects | None, index: int, head: int) -> Hea
     if known:
         effect = known[item.kind, item.layer, head]
         before = sum(abs(other.change) > abs(effect.change) for other in known.values())
-    name = answer.trace.label(index, head)
+    name = answer.trace.name((index, head))
     return Head(index, name, head, _row(answer, index, head), effect, before)
 
 

@@ -426,7 +426,7 @@ def attention_view(
     own, shared = stores(key, link)
     state = _settled(trace, key, shared, own, (int(layer), int(head)), pin, pins, frame)
     reads = reads or READS[trace.maps[state.layer].kind]
-    heard = f"Attention weights of head {trace.label(state.layer, state.head)}"
+    heard = f"Attention weights of head {trace.name((state.layer, state.head))}"
     if layout == "grid":
         heard = f"All {sum(len(item.weights) for item in trace.maps)} heads"
     data = _data(trace, state, layout, signed, roles, frames, own, pool) | {
@@ -473,7 +473,7 @@ def picture_of(
         (layer, head) for layer, each in enumerate(trace.maps) for head in range(len(each.weights))
     ]
     drawn = [
-        (trace.label(*head), trace.maps[head[0]], head[1], trace.maps[head[0]].weights[head[1]])
+        (trace.name(head), trace.maps[head[0]], head[1], trace.maps[head[0]].weights[head[1]])
         for head in (heads if is_grid else [pick])
     ]
     if layout == "frames" and frames:
@@ -496,7 +496,7 @@ def picture_of(
     )
     about = {
         "model": trace.source.rstrip("/").rpartition("/")[2],
-        "head": trace.label(*pick),
+        "head": trace.name(pick),
         "text": " ".join(map(token_text, attention.queries)),
     }
     return MapsPicture(

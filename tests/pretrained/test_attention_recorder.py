@@ -204,7 +204,7 @@ def test_layers_keep_the_models_own_numbers_and_what_is_no_attention_is_named(
     reading = read(small(class_of(family)), ModelInputs(SENTENCE, target=OTHER))
     assert " ".join(reading.trace.kinds) == kinds
     assert tuple(item.number for item in reading.trace.maps) == numbers
-    assert reading.trace.label(1, 3) == f"L{numbers[1]}·H3"
+    assert reading.trace.name((1, 3)) == f"L{numbers[1]}·H3"
     assert (reading.note is None) == (not words) and all(word in reading.note for word in words)
     assert family in HYBRIDS or "no attention between" not in str(reading.note)
     for item in reading.trace.of("self").maps:
