@@ -135,13 +135,15 @@ def read_heads(pretrained: Pretrained) -> tuple[HeadMatrices, ...]:
 
 def blank_batch(pretrained: Pretrained) -> Batch:
     """A few letters, a blank picture, or silence: something to run the model on, which no result depends on."""
-    inputs = ModelInputs(
-        "a b c",
-        target="a b c",
-        picture=Array.of(np.zeros((16, 16), np.float32)),
-        sound=Array.of(np.zeros(16_000, np.float32)),
-    )
-    return encode(pretrained, inputs)[0]
+    return encode(
+        pretrained,
+        ModelInputs(
+            "a b c",
+            target="a b c",
+            picture=Array.of(np.zeros((16, 16), np.float32)),
+            sound=Array.of(np.zeros(16_000, np.float32)),
+        ),
+    )[0]
 
 
 def watch_norms(model: Any, norms: NormCalls) -> AbstractContextManager[None]:
@@ -217,11 +219,10 @@ def _mixture(size: int) -> Float[Tensor, " C"]:
 def _matrices(pretrained: Pretrained, call: AttentionCall, number: int, norms: NormCalls,
               probe: _Probe) -> HeadMatrices:  # fmt: skip
     assert call.q is not None and call.k is not None and call.v is not None
-    heads = call.q.shape[1]
 
     def matrix(values: Tensor, given: Tensor) -> Tensor | None:
         """The matrix whose rows the unit vectors gave; None where it is not what makes the last row."""
-        made = repeat_kv(values, heads)[:, :, 0]
+        made = repeat_kv(values, call.weights.shape[1])[:, :, 0]
         made = (made - made[0]).float()
         rows, last = made[1 : given.shape[-1] + 1], made[-1]
         expected = torch.einsum("c,chd->hd", _mixture(given.shape[-1]), rows)
@@ -556,11 +557,12 @@ class Composer:
         """The attentions whose output this one reads in this way, and nothing beside it."""
         reader = self.heads[later]
         matrix = {"Q": reader.w_q, "K": reader.w_k, "V": reader.w_v}[kind]
-        stream = reader.writes if kind == "Q" else reader.reads
         return [
             index
             for index, one in enumerate(self.heads[:later])
-            if matrix is not None and one.writes == stream and matrix.shape[1] == one.w_o.shape[2]
+            if one.writes == (reader.writes if kind == "Q" else reader.reads)
+            and matrix is not None
+            and matrix.shape[1] == one.w_o.shape[2]
         ]
 
     def _write(self, index: int) -> tuple[Float[Tensor, "H E C"], Float[Tensor, "N E C"]]:
@@ -756,11 +758,10 @@ def token_of(model: Pretrained, typed: str) -> tuple[int, int]:
 
 def default_token(model: Pretrained, weights: HeadWeights, stream: Kind) -> tuple[int, str]:
     """The first of WORDS that is one token which a stream embeds, else a token in the middle of the vocabulary."""
-    embeddings = weights.vocabularies.embeddings[stream]
     for word in WORDS:
         with suppress(PretrainedError):
             token, pieces = token_of(model, word)
-            if pieces == 1 and embeddings[token].any():
+            if pieces == 1 and weights.vocabularies.embeddings[stream][token].any():
                 return token, word
     token = len(tokenizer_of(model)) // 2
     return token, display_tokens(tokenizer_of(model), [token])[0]

@@ -418,8 +418,11 @@ def patch_texts(
 ) -> Patching:
     """Prepare to patch one text's run into the other's; PretrainedError for texts that cannot be compared."""
     source = patch_source(pair_of(model, clean, corrupted, *answers), direction)
-    names = layer_names(numbers_by_layer(model.model, source.calls.values()))
-    return Patching(_with_model(source, None), names, estimate_heads(source))
+    return Patching(
+        _with_model(source, None),
+        layer_names(numbers_by_layer(model.model, source.calls.values())),
+        estimate_heads(source),
+    )
 
 
 def _with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
@@ -427,5 +430,8 @@ def _with_model(source: PatchSource, model: Pretrained | None) -> PatchSource:
         replace(one, pretrained=cast(Pretrained, model))
         for one in (source.pair.clean, source.pair.corrupted)
     )
-    base = clean if source.base is source.pair.clean else corrupted
-    return replace(source, pair=TextPair(clean, corrupted), base=base)
+    return replace(
+        source,
+        pair=TextPair(clean, corrupted),
+        base=clean if source.base is source.pair.clean else corrupted,
+    )

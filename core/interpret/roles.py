@@ -448,8 +448,8 @@ class RoleScores(NumberedHeads):
 
 def default_role(scores: RoleScores) -> int:
     """The index of the role with the largest share above chance, of the active roles that some head has; else of all."""
-    best = np.nan_to_num(scores.share, nan=-1.0).max((1, 2))
-    return int((best + 2.0 * (ACTS & scores.counts.any((1, 2)))).argmax())
+    preferred = np.where(ACTS & scores.counts.any((1, 2)), 2.0, 0.0)
+    return int((np.nan_to_num(scores.share, nan=-1.0).max((1, 2)) + preferred).argmax())
 
 
 def ranked_heads(score: Float[np.ndarray, "L H"]) -> list[Head]:
@@ -644,5 +644,5 @@ def clearest_example(
             for query, key, *rest in zip(*(column.tolist() for column in columns), strict=True)
         ]
     most = max((example.value for _, example in candidates), default=0.0)
-    near = [pair for pair in candidates if pair[1].value >= NEARLY * most]
-    return max(near, key=lambda pair: pair[0])[1] if near else None
+    near = (pair for pair in candidates if pair[1].value >= NEARLY * most)
+    return max(near, key=lambda pair: pair[0], default=(0, None))[1]
