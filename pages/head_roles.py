@@ -966,6 +966,11 @@ def draw_tests(choice: ModelChoice) -> None:
     )
 
 
+def first_query(scores: RepeatScores, test: int) -> int:
+    queries, _ = TESTS[test].cells(scores.example.lines(scores.kind)[0].special)
+    return int(queries[0])
+
+
 def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -> None:
     left, right = st.columns([1, 1.1], gap="medium")
     with left:
@@ -993,7 +998,7 @@ def _repeats(choice: ModelChoice, scores: RepeatScores, test: int, head: Head) -
             (choice.ref, scores.kind),
             key="head_roles:test-map",
             show="matrix",
-            query=int(TESTS[test].cells(scores.length)[0][0]) + scores.start,
+            query=first_query(scores, test),
             fact=f"Head {scores.name(head)} on {scores.length} random tokens, twice",
         )
     best, others = scores.ranked(test)[0], ""
@@ -1250,7 +1255,7 @@ print("best head", scores.name(scores.ranked({test})[0]), test.max())
 trace = scores.example.trace.of({scores.kind!r})
 weights = trace.head({head[0]}, {head[1]})  # (T, S) of the first line
 """,
-                map_code(head, int(TESTS[test].cells(scores.length)[0][0]) + scores.start),
+                map_code(head, first_query(scores, test)),
                 "head_roles:test-map",
             ),
         ),

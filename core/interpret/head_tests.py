@@ -40,11 +40,12 @@ class RepeatTest:
     attends_to: str
     source: str
 
-    def cells(self, length: int) -> Pairs:
-        """The queries and keys of the test in a line of `length` tokens that repeats once."""
-        first = 1 if self.offset is None else length
-        queries = np.arange(first, 2 * length)
-        return queries, queries - first + (self.offset or 0)
+    def cells(self, special: Sequence[bool]) -> Pairs:
+        """The queries and keys of the test in a line whose tokens repeat once, between special ones."""
+        start, length = special.index(False), special.count(False) // 2
+        first = start + (1 if self.offset is None else length)
+        queries = np.arange(first, start + 2 * length)
+        return queries, queries - first + start + (self.offset or 0)
 
 
 TESTS: tuple[RepeatTest, ...] = (
@@ -65,7 +66,7 @@ class RepeatScores(NumberedHeads):
     """Scores of tests × layers × heads, their 95 % interval (±) over the lines, and that of uniform attention.
 
     nan where a layer has fewer heads. `numbers` are the model's own numbers of the layers; `example` is the reading of
-    one line, whose first token of `length` random ones is at `start`.
+    one line, of `length` random tokens twice.
     """
 
     kind: Kind
@@ -76,7 +77,6 @@ class RepeatScores(NumberedHeads):
     length: int
     lines: int
     example: Reading
-    start: int
 
     def ranked(self, test: int) -> list[Head]:
         """All heads (layer, head), the one with the highest score first."""
@@ -131,11 +131,12 @@ def read_line(pretrained: Pretrained, kind: Kind, tokens: Sequence[int]) -> Read
 
 def line_scores(reading: Reading, kind: Kind) -> Float[np.ndarray, "R L H"]:
     """The score of every head in every test on one line."""
-    maps = reading.trace.of(kind).maps
+    maps, special = reading.trace.of(kind).maps, reading.lines(kind)[0].special
+    cells = [test.cells(special) for test in TESTS]
     return np.stack(
         [
-            stack_layers([item.weights[:, *cells].mean(-1).astype(float) for item in maps])
-            for cells in _cells(reading, kind)[2]
+            stack_layers([item.weights[:, *each].mean(-1).astype(float) for item in maps])
+            for each in cells
         ]
     )
 
@@ -144,28 +145,23 @@ def join_lines(
     kind: Kind, example: Reading, scores: Sequence[Float[np.ndarray, "R L H"]]
 ) -> RepeatScores:
     """The means over two lines or more, with their intervals."""
-    trace, values = example.trace.of(kind), np.stack(scores)
-    start, length, cells = _cells(example, kind)
+    trace, special, values = (
+        example.trace.of(kind),
+        example.lines(kind)[0].special,
+        np.stack(scores),
+    )
     visible = trace.maps[0].visible[0]
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return RepeatScores(
         kind,
         values.mean(0),
         1.96 * values.std(0, ddof=1) / np.sqrt(len(values)),
-        np.asarray([even[each].mean() for each in cells]),
+        np.asarray([even[test.cells(special)].mean() for test in TESTS]),
         trace.numbers,
-        length,
+        special.count(False) // 2,
         len(values),
         example,
-        start,
     )
-
-
-def _cells(reading: Reading, kind: Kind) -> tuple[int, int, list[Pairs]]:
-    """Where random tokens begin and how many repeat, between special ones; the queries and keys of each test."""
-    special = reading.lines(kind)[0].special
-    start, length = special.index(False), special.count(False) // 2
-    return start, length, [tuple(start + np.stack(test.cells(length))) for test in TESTS]
 
 
 def ordinary_tokens(tokenizer: Any) -> list[int]:
