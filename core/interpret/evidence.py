@@ -446,7 +446,7 @@ def token_scores(
         )
     through, answering = graph(trace, kind, maps[-1].layer), np.flatnonzero(rows).tolist()
     scores["rollout"] = rows @ rollout(through)[:, :size]
-    if sum(map(np.count_nonzero, through.steps)) * len(answering) * size <= MAX_FLOW:
+    if sum(map(np.count_nonzero, through)) * len(answering) * size <= MAX_FLOW:
         scores["flow"] = np.sum([rows[row] * flow(through, row) for row in answering], 0)[:size]
     return scores
 

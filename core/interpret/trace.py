@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -241,17 +242,8 @@ Step = Float[np.ndarray, "to from"]
 UNITS = 2**29  # capacities are whole numbers there: each is exact to 1e-9
 
 
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """The steps from the input to one layer, and the positions of the map's rows and columns."""
-
-    steps: tuple[np.ndarray, ...]
-    rows: slice
-    columns: slice
-
-
-def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
-    """The graph from the input to a layer of that kind; for cross-attention with the whole encoder.
+def graph(trace: AttentionTrace, kind: Kind, layer: int) -> tuple[Step, ...]:
+    """The steps from the input to a layer of that kind; for cross-attention with the whole encoder.
 
     ValueError when the trace has no such layer.
     """
@@ -261,7 +253,7 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
     if not stack or stack[-1].layer != layer:
         raise ValueError(f"the trace has no {kind}-attention of layer {layer}")
     if kind != "cross":
-        return Graph(tuple(_own(item) for item in stack), slice(None), slice(None))
+        return tuple(map(_own, stack))
     size, others = len(stack[0].keys), len(stack[0].queries)
     steps = [block_diag(_own(item), np.eye(others)) for item in trace.of("self").maps]
     causal = {item.layer: item for item in trace.of("causal").maps}
@@ -271,33 +263,28 @@ def graph(trace: AttentionTrace, kind: Kind, layer: int) -> Graph:
         # From the decoder's positions to the encoder's.
         low = np.concatenate([np.abs(item.weights).mean(0, dtype=np.float64), np.eye(others)], 1)
         steps.append(np.concatenate([np.eye(size, size + others), _shared(low)]))
-    return Graph(tuple(steps), slice(size, None), slice(None, size))
+    # From the encoder's input alone to the decoder's positions alone
+    steps[0] = steps[0][:, :size]
+    return *steps[:-1], steps[-1][size:]
 
 
-def rollout(layer_graph: Graph) -> Float[np.ndarray, "T S"]:
+def rollout(steps: Sequence[Step]) -> Float[np.ndarray, "T S"]:
     """The share of each row's state that comes from each column: the product of the steps (equation 1)."""
-    reached = np.eye(layer_graph.steps[0].shape[1])
-    for step in layer_graph.steps:
-        reached = step @ reached
-    return reached[layer_graph.rows, layer_graph.columns]
+    return reduce(np.matmul, steps[::-1])
 
 
-def flow(layer_graph: Graph, row: int) -> Float[np.ndarray, " S"]:
+def flow(steps: Sequence[Step], row: int) -> Float[np.ndarray, " S"]:
     """The maximum flow from each column to one row, with weights as capacities (section 3.2)."""
     from scipy.sparse import block_diag, csr_array
     from scipy.sparse.csgraph import maximum_flow
 
-    steps, size = layer_graph.steps, len(layer_graph.steps[0])
     # One network from the last step's positions down to the input's
     edges = block_diag([np.rint(step * UNITS).astype(np.int32) for step in steps], format="coo")
-    nodes = (len(steps) + 1) * size
+    size, nodes = steps[0].shape[1], steps[0].shape[1] + edges.shape[0]
     network = csr_array((edges.data, (edges.row + size, edges.col)), shape=(nodes, nodes))
-    source = len(steps) * size + range(size)[layer_graph.rows][row]
+    source = nodes - len(steps[-1]) + row
     return np.array(
-        [
-            maximum_flow(network, source, sink).flow_value / UNITS
-            for sink in range(size)[layer_graph.columns]
-        ]
+        [maximum_flow(network, source, sink).flow_value / UNITS for sink in range(size)]
     )
 
 
