@@ -866,7 +866,7 @@ def to_csv(measurement: Measurement) -> bytes:
     """Every measure of every head as a table: the mean, half of its interval, and the number of texts."""
     corpus, roles = measurement.corpus, measurement.scores.head_roles
     columns = [
-        (one, *(of(one.key) for of in (corpus.mean, corpus.interval, corpus.texts_of)))
+        (one, corpus.mean(one.key), corpus.interval(one.key), corpus.texts_of(one.key))
         for one in measurement.measures
     ]
     rows = [

@@ -670,7 +670,7 @@ def draw_syntax(choice: ModelChoice) -> None:
             key="head_roles:relations",
             alt="Relations with the accuracy of their best head and of the best fixed offset",
         )
-    source, target = score.ends
+    source, target = score.relation.ends(score.reverse)
     own, (best, low, high) = float(score.accuracy[head]), score.held_out_share
     fact(
         f"From the {source}, the word to which :primary[**{result.readings.name(head)}**] attends most is the "
@@ -836,7 +836,7 @@ def _sentence(
 
 
 def syntax_caption(result: SyntaxResult, score: RelationScore, model: str, own: bool) -> str:
-    readings, (source, target) = result.readings, score.ends
+    readings, (source, target) = result.readings, score.relation.ends(score.reverse)
     causal = " A causal model attends only to earlier words, so only these are asked for."
     left_out = f" {readings.left_out} sentences are left out: the model knows too few of their words, or cuts them."
     return (

@@ -465,7 +465,7 @@ def rivals_text(
     if not others:
         return "The model has no other head."
     value, *best = max(others)
-    best_head, count = f"{trace.name(best)} with {number(value)}", len(others)
+    best_head, count = f"{trace.name((best[0], best[1]))} with {number(value)}", len(others)
     stronger = sum(other >= float(weights[first]) for other, *_ in others)
     if weights[first] < 0.005:
         return f"The head with the largest weight there is {best_head}."

@@ -355,7 +355,7 @@ def marked_row(
     Of a measure that has no rows, as the ablation, a row's largest weight.
     """
     item, (line, _) = reading.trace.of(kind).maps[head[0]], reading.lines(kind)
-    text, weights, seen = Text(line), item.weights, item.visible_in_any
+    text, weights, seen = Text(line), item.weights, item.visible.any(0)
     expected, counts = np.zeros_like(seen), text.ordinary
     if measure.role is None:
         rows = measure.rows(weights, text) if measure.rows else weights.max(-1)

@@ -491,7 +491,7 @@ def _close(values: Tensor, others: Tensor) -> bool:
 
 def _held(stream: _Stream, norm: Any, inputs: Any, output: Tensor) -> Tensor | None:
     """The same output, whose gradient is that of a norm with a constant scale; None for other modules."""
-    x = inputs[0] if inputs else None
+    x: Any = inputs[0] if inputs else None
     floats = all(isinstance(one, Tensor) and one.is_floating_point() for one in (x, output))
     if not floats or x.shape != output.shape or not x.numel():
         return None

@@ -147,10 +147,6 @@ class TextPair:
     corrupted: Baseline
 
     @property
-    def pretrained(self) -> Pretrained:
-        return self.clean.pretrained
-
-    @property
     def gap(self) -> float:
         return self.clean.value - self.corrupted.value
 
@@ -282,9 +278,12 @@ def pair_of(pretrained: Pretrained, clean: ModelInputs, corrupted: ModelInputs, 
             f"{pretrained.name} gives the same answer to both texts, so there is nothing to bring "
             "back. Name two answers, or change the second text.",
         )
-        compared = {"output": followed, "contrast": answers[1] if contrast is None else contrast}
+        other = answers[1] if contrast is None else contrast
         first, second = (
-            ask(pretrained, replace(one.question, quantity="difference", **compared))
+            ask(
+                pretrained,
+                replace(one.question, output=followed, quantity="difference", contrast=other),
+            )
             for one in (first, second)
         )
     else:  # embeddings

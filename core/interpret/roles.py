@@ -542,7 +542,7 @@ def role_sums(reading: Reading, kind: Kind) -> RoleSums:
     rows = np.zeros(shape[:2], dtype=int)
     expected = [None if role.targets is None else role.targets(text) for role in ROLES]
     for layer, item in enumerate(trace.maps):
-        visible = item.visible_in_any
+        visible = item.visible.any(0)
         for index, keys in enumerate(expected):
             sums = (
                 _broad(item.weights, visible, text)

@@ -442,10 +442,6 @@ class RelationScore:
     def count(self) -> int:
         return len(self.query)
 
-    @property
-    def ends(self) -> tuple[str, str]:
-        return self.relation.ends(self.reverse)
-
     @cached_property
     def accuracy(self) -> Float[np.ndarray, "L H"]:
         """The share of queries whose top word is a target, of every head, over all sentences."""

@@ -59,11 +59,6 @@ class AttentionMap:
         """The keys that each row may attend to, by head; a read-only view."""
         return np.broadcast_to(True if self.mask is None else self.mask, self.weights.shape)
 
-    @property
-    def visible_in_any(self) -> Bool[np.ndarray, "T S"]:
-        """The keys that each row may attend to in any of its heads."""
-        return np.asarray(self.visible.any(0))
-
 
 def why_not_weights(name: str, values: np.ndarray, signed: bool = False) -> str | None:
     """What keeps some numbers from being drawn as weights, 0 to 1, or as signed numbers; None where nothing does."""

@@ -861,16 +861,16 @@ def test_all_states_after_the_last_layer_are_the_other_run_and_nothing_is_left_o
     texts = pair("gpt2")
     clean, corrupted = (patch(texts, way)["causal", 1].residual for way in ("denoise", "noise"))
     assert clean == pytest.approx([0] * (len(clean) - 1) + [1], abs=1e-4), "the last is read alone"
-    assert corrupted[-1] == pytest.approx(0, abs=1e-4) and not hooked(texts.pretrained.model)
-    _, recorder = forward(texts.pretrained, texts.clean.batch, with_qkv=True)
-    blocks = blocks_of(texts.pretrained.model, recorder.calls)
+    assert corrupted[-1] == pytest.approx(0, abs=1e-4) and not hooked(texts.clean.pretrained.model)
+    _, recorder = forward(texts.clean.pretrained, texts.clean.batch, with_qkv=True)
+    blocks = blocks_of(texts.clean.pretrained.model, recorder.calls)
     assert [block.name for block in blocks] == ["transformer.h.0", "transformer.h.1"]
 
 
 def test_estimates_are_the_effects_where_the_change_is_small():
     # Texts that are nearly the same to the model: its embeddings of the two words are moved together.
     texts = pair("gpt2")
-    table = texts.pretrained.model.transformer.wte.weight
+    table = texts.clean.pretrained.model.transformer.wte.weight
     first, second = (one.batch["input_ids"][0] for one in (texts.clean, texts.corrupted))
     before, moved = table.detach().clone(), first != second
     with torch.no_grad():

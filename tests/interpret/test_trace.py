@@ -39,7 +39,7 @@ def test_maps_are_told_apart_by_kind():
     assert (trace.kinds, trace.of("cross").maps) == (("self", "cross"), (other,))
     assert (trace.shape, trace.of("causal").shape) == ((2, 4), (0, 0))
     # What one head may see is visible in any
-    assert replace(other, mask=np.arange(4)[:, None, None] == 2).visible_in_any.all()
+    assert replace(other, mask=np.arange(4)[:, None, None] == 2).visible.any(0).all()
 
 
 # Every figure of a head, against maps whose answer is known by hand.

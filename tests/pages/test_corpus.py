@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from core.interpret.corpus import BY_KEY, CorpusConfig
+from core.interpret.corpus import CorpusConfig
 from core.interpret.corpus_run import SAVED, corpora_folder, create, read_measurement, work
 from core.runs.runs import Run, list_runs
 from dashboard.server import jobs
@@ -98,6 +98,6 @@ def test_the_table_has_every_measure_of_every_head():
     assert {line["head"] for line in lines} == set(measurement.heads)
     assert len(measurement.heads) == 8
     one = next(line for line in lines if (line["head"], line["measure"]) == ("L1·H2", "induction"))
-    values = measurement.values(BY_KEY["induction"], (1, 2))
+    values = measurement.corpus.values_of("induction", (1, 2))
     assert float(one["mean"]) == pytest.approx(np.nanmean(values), abs=1e-5)
     assert (one["texts"], one["role"]) == ("300", "induction")
