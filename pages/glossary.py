@@ -63,7 +63,7 @@ def show(terms: list[Term]) -> None:
 def matching(typed: str) -> list[Term]:
     """The terms that contain a text, by name; those whose name contains it come first."""
     text = typed.strip().lower()
-    terms = [term for term in TERMS if text in f"{term.name} {term.text}".lower()]
     return sorted(
-        terms, key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("["))
+        (term for term in TERMS if text in f"{term.name} {term.text}".lower()),
+        key=lambda term: (text not in term.name.lower(), term.name.lower().lstrip("[")),
     )

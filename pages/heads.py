@@ -237,7 +237,6 @@ def draw_controls() -> Values:
     values = FIELDS.draw("head", "latent", "seed", into=more, **values)
     cut = tokenize(values.text, MAX_TOKENS)
     tokens, text = labels(cut.tokens), " ".join(cut.tokens) if cut.notes else values.text
-    values.setdefault("seed", None)
     source = (text, values.layer) if real else (tokens, values.d_model, values.heads, values.seed)
     return Values(**values, tokens=tokens, notes=cut.notes, source=source)
 
@@ -335,20 +334,6 @@ def jobs(many: heads.Split, tokens: Sequence[str]) -> str:
             f"Head {int(before.argmax())} attends to the token before ({number(before.max())})."
         )
     return " ".join([ABOUT_MINILM, *sentences])
-
-
-def split_rows(splits: Sequence[heads.Split], d_model: int) -> list[list[str]]:
-    return [
-        [
-            str(each.heads),
-            str(d_model // each.heads),
-            f"{each.parameters:,}",
-            number(each.entropy),
-            number(each.distance),
-            _optional(each.overlap),
-        ]
-        for each in splits
-    ]
 
 
 def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
@@ -697,12 +682,20 @@ def differences(values: Values, many: heads.Split) -> None:
         st.html(overlap_square(analysis.overlap(many.weights), theme()))
     with right:
         counts = sorted({1, values.heads} | ({2, 4, MAX_HEADS} if values.layer is None else set()))
+        splits = (of_layer(values, heads.split, n) for n in counts if values.d_model % n == 0)
         table(
             ["heads", "size of each", "parameters", "entropy", "distance", "overlap"],
-            split_rows(
-                [of_layer(values, heads.split, n) for n in counts if values.d_model % n == 0],
-                values.d_model,
-            ),
+            [
+                [
+                    str(each.heads),
+                    str(values.d_model // each.heads),
+                    f"{each.parameters:,}",
+                    number(each.entropy),
+                    number(each.distance),
+                    _optional(each.overlap),
+                ]
+                for each in splits
+            ],
             markers=False,
             caption="The same layer as one head and as several",
         )
@@ -732,7 +725,6 @@ def differences(values: Values, many: heads.Split) -> None:
 
 
 def shared(values: Values) -> Shown:
-    """Draw the same head under four projections; below the cache of each as bars and as a table."""
     seed = SEED if values.seed is None else values.seed
     configs = heads.projections(values.d_model, values.heads, values.kv_heads, values.latent)
     caches = [of_layer(values, heads.share, config, seed, values.length) for config in configs]
@@ -842,7 +834,6 @@ for name, cache in caches.items():
 
 
 def subtract(values: Values) -> Shown:
-    """Draw a differential head's two maps and their difference; below the picked cell as an equation."""
     two = of_layer(values, heads.two_maps, values.head, values.depth, values.seed)
     note(
         values,

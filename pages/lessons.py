@@ -160,15 +160,16 @@ def draw_questions() -> None:
                     disabled=not choices,
                 )
             else:
-                more = {"text": " Several right answers: one on each line.", "numbers": ""}
-                formula = " An answer is right where it gives the same values."
+                more = {"text": " Several right answers: one on each line.", "numbers": ""}.get(
+                    type_, " An answer is right where it gives the same values."
+                )
                 left.text_area(
                     "Right answer",
                     key=field,
                     max_chars=MAX_ANSWER,
                     height=80,
                     **BOUND,
-                    help=HELP[type_] + more.get(type_, formula),
+                    help=HELP[type_] + more,
                 )
             st.text_input(
                 "Hint after a wrong answer",

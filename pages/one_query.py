@@ -1189,8 +1189,7 @@ def explore() -> None:
     with controls:
         values = draw_controls(row)
     # The errors of the link until a control is changed
-    if errors := get("link_errors"):
-        put("link_errors", [])
+    if errors := st.session_state.pop(key("link_errors"), []):
         put("refused", (errors, values))
     errors, before = get("refused", ([], None))
     for sentence in errors if before == values else ():

@@ -704,12 +704,9 @@ def sentence(names: tuple[str, ...], row: int, effect: study.ShuffleEffect) -> s
     if len(names) < 2:
         return "A single word has no order: type a second one."
     without = "Without positions, both orders give the same set of outputs."
-    if effect.change[row] < SAME_OUTPUT:
-        return without
-    return (
-        f"{without} With them, that of :primary[{plain(names[row])}] changes by "
-        f"**{number(float(effect.change[row]))}** of its length."
-    )
+    change = float(effect.change[row])
+    with_them = f" With them, that of :primary[{plain(names[row])}] changes by **{number(change)}** of its length."
+    return without + with_them * (change >= SAME_OUTPUT)
 
 
 def sentence_rows(names: Sequence[str], effect: study.ShuffleEffect, encoding: str) -> str:

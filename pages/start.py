@@ -487,7 +487,6 @@ def _pictures(data: dict) -> dict:
 
 
 def _doors() -> None:
-    """Three ways on for readers who come with something else in mind."""
     st.subheader("Other doors")
     models, mechanisms, lessons = st.columns(3, gap="medium")
     with models:

@@ -751,7 +751,6 @@ def _vectors(result: Measurements | None, path: str) -> tuple[tuple[str, ...], n
 
 
 def _axis_numbers(part: Part, whole: Part) -> tuple[tuple[str, str], ...]:
-    """Shape, parameters and FLOPs of a part, with its shares of the model's."""
     shape = part.shape or ()
     axes = {2: "examples × numbers", 3: "examples × tokens × numbers"}.get(
         len(shape), "the batch first"

@@ -373,8 +373,8 @@ def pair_of(learned: Sequence[TrainedModel], metric: str = "sequence_accuracy") 
 
 def stats_text(stats: SeedStats) -> str:
     """40 ± 2, without a line break, and without a standard deviation that rounds to 0."""
-    more = f"\u00a0±\u00a0{stats.std:.0f}" if stats.std and stats.std >= 0.5 else ""
-    return f"{stats.mean:.0f}{more}"
+    more = stats.std is not None and stats.std >= 0.5
+    return f"{stats.mean:.0f}" + (f"\u00a0±\u00a0{stats.std:.0f}" if more else "")
 
 
 def fact_text(data: Comparison, shown: bool = True) -> str:
@@ -585,7 +585,6 @@ CELL = "why:cell"  # the pinned cell, in the link
 
 
 def page() -> None:
-    """Draw the question and the result by length, then the next two runs; polled while they train."""
     title(
         "Why attention",
         "One model translates from one vector; one rereads the sentence: attention.",
@@ -709,10 +708,10 @@ def _figures(shown: bool, data: Comparison) -> None:
         if weights is not None and sentence is not None:
             # How to read the map, on its picked row
             largest = int(weights[row].argmax())
-            word = (*sentence.target, "<eos>")[row]
             paragraph(
-                f"Each row is a word of the translation, each column a word of the sentence: **{plain(word)}** puts "
-                f"{number(weights[row, largest])} of its weight on **{plain(sentence.source[largest])}**."
+                "Each row is a word of the translation, each column a word of the sentence: "
+                f"**{plain((*sentence.target, '<eos>')[row])}** puts {number(weights[row, largest])} of its weight on "
+                f"**{plain(sentence.source[largest])}**."
             )
             details(
                 "What an output word reads, as an equation",
@@ -725,12 +724,14 @@ def _figures(shown: bool, data: Comparison) -> None:
             # measurement
             clock = "seconds" if data.parts else "step"
             ends = [getattr(p, clock) for one in data.learned for p in one.points]
-            last = max(1.0, *ends, data.setting.seconds if data.live else 0)
             x = {
                 "field": "x",
                 "type": "quantitative",
                 "title": "seconds of training" if clock == "seconds" else "step",
-                "scale": {"domain": [0, last], "nice": False},
+                "scale": {
+                    "domain": [0, max(1.0, *ends, data.setting.seconds if data.live else 0)],
+                    "nice": False,
+                },
                 "axis": {"grid": False, "tickCount": 5, "labelPadding": 8},
             }
             tip = {"field": "x", "title": clock, "format": ",.0f"}

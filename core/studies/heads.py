@@ -238,8 +238,7 @@ def main() -> None:
     layers = [read_qkv(model, MINILM_TEXT, layer) for layer in range(MINILM_LAYERS)]
     tensors = {
         name: torch.cat([getattr(layer, name) for layer in layers]).contiguous() for name in "qkv"
-    }
-    tensors["lengths"] = torch.from_numpy(np.stack([layer.lengths for layer in layers]))
+    } | {"lengths": torch.from_numpy(np.stack([layer.lengths for layer in layers]))}
     save_file(
         tensors,
         SAVED,
