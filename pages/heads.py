@@ -345,10 +345,9 @@ def shared_fact(values: Values, caches: Sequence[heads.CacheSize]) -> str:
     )
     if many.overlap is None or one.overlap is None:
         return sizes
-    more = "more" if one.overlap > many.overlap else "less"
     return (
         f"{sizes} With one KV head for all, two heads have **{number(one.overlap)}** of their weight on the same "
-        f"words instead of {number(many.overlap)}: their maps are {more} similar."
+        f"words instead of {number(many.overlap)}: their maps are {'more' if one.overlap > many.overlap else 'less'} similar."
     )
 
 

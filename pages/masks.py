@@ -174,12 +174,9 @@ def draw_mask(
 
 
 def composed(join: str, first: Choice, second: Choice | None = None) -> Choice:
-    if join == "not":
-        return Choice.of("not", first)
-    if join == "alone" or second is None:
-        return first
     operator, _, negated = join.partition("_")
-    return Choice.of(operator, first, Choice.of("not", second) if negated else second)
+    others = [] if second is None else [Choice.of("not", second) if negated else second]
+    return first if join == "alone" else Choice.of(operator, first, *others)
 
 
 # What the page computes as Python.
@@ -503,7 +500,6 @@ def linked(
 
 
 def in_pytorch(effect: masks.MaskEffect, controls: Values, query: int) -> None:
-    """Draw one row of the mask in the two conventions of PyTorch, the code that converts, and what running it gave."""
     first = max(0, min(query - MAX_KEYS // 2, len(effect.names) - MAX_KEYS))
     keys = slice(first, first + MAX_KEYS)
     row = effect.allowed[query, keys]

@@ -170,7 +170,6 @@ def names_of(values: Values) -> tuple[str, ...]:
 
 
 def fitted(width: int, is_list: bool) -> dict[str, Any]:
-    """Further arguments of a control beside others: pills that wrap, or a list of this width."""
     return {"width": room(width)} if is_list else {"wrap": True}
 
 

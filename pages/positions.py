@@ -228,14 +228,6 @@ def shuffle(values: Values) -> None:
 Equation = tuple[str, str]  # the symbols, and the live numbers
 
 
-def ink() -> Ink:
-    return Ink.of(theme())
-
-
-def names(count: int) -> list[str]:
-    return [str(index) for index in range(count)]
-
-
 def maps(name: str, tiles: Sequence[Tile], rows: Sequence[str], columns: Any, **of: Any) -> None:
     """Draw maps with one pinned cell, which is in the link."""
     drawn = multiples(
@@ -254,7 +246,7 @@ def chart(
 ) -> None:
     draw_chart(
         st,
-        line_chart(heading, x, curves, ink(), **options),
+        line_chart(heading, x, curves, Ink.of(theme()), **options),
         theme=None,
         key=f"positions:{name}",
         alt=alt,
@@ -346,8 +338,8 @@ def encoding(values: Values) -> Equation:
     maps(
         "table",
         [Tile("What is added", f"{positions} positions × {dims} dimensions", table)],
-        names(positions),
-        names(dims),
+        list(map(str, range(positions))),
+        list(map(str, range(dims))),
         signed=True,
         noun="number added",
         reads="position (row) · dimension (column)",
@@ -386,11 +378,10 @@ def distance(values: Values) -> Equation:
         "distance",
         [Curve("mean, range", list(enumerate(mean.tolist())), np.stack([low, high], 1).tolist())],
     )
-    alone = "depends" if variation < 0.01 else "does not depend"
     fact(
         f"The vectors of two positions {far} apart have a cosine of **{number(mean[far])}**, those of neighbours "
-        f"{number(mean[min(1, far)])}. It {alone} only on the distance: at equal distance it varies by at most "
-        f"{number(variation)}."
+        f"{number(mean[min(1, far)])}. It {'depends' if variation < 0.01 else 'does not depend'} only on the distance: "
+        f"at equal distance it varies by at most {number(variation)}."
     )
     return (
         r"\frac{P_i^\top P_j}{\|P_i\|\,\|P_j\|}",
@@ -399,10 +390,9 @@ def distance(values: Values) -> Equation:
 
 
 def shift(values: Values) -> Equation:
-    """Draw P(i + k) as a linear map of P(i): the rotation, the least-squares map, and the residual of each."""
     linear = cached(study.linear_maps, values.config, values.seed, values.shift)
     k, closed, fit, unseen, still = next(row for row in linear.rows if row[0] == values.shift)
-    dims = names(len(linear.closed))
+    dims = list(map(str, range(len(linear.closed))))
     note(
         values,
         called(
@@ -507,7 +497,7 @@ def bias_encoding(values: Values) -> Equation:
             Tile(f"Head {h}", f"mean {number(change.mean())}", change, span=(-span, span))
             for h, change in enumerate(changes[:MAX_HEADS])
         ],
-        names(values.places),
+        list(map(str, range(values.places))),
         None,
         signed=True,
         noun="change of the score",
@@ -517,11 +507,11 @@ def bias_encoding(values: Values) -> Equation:
     )
     means = np.diagonal(changes, -row, 1, 2).mean(1)
     most, least = int(np.abs(means).argmax()), int(np.abs(means).argmin())
-    std = cached(study.score_std, values.config, values.seed, values.places)
+    std = number(cached(study.score_std, values.config, values.seed, values.places))
     others = f" and by {number(means[least])} in head {least}" if most != least else ""
     fact(
         f"The score of a key {row} positions before the query changes by **{number(means[most])}** in head {most}"
-        f"{others}. Without the encoding the standard deviation of the scores is {number(std)}."
+        f"{others}. Without the encoding the standard deviation of the scores is {std}."
     )
     return (
         study.latex_of(values.config, values.seed),
@@ -659,7 +649,6 @@ def shuffled(values: Values) -> Equation:
 
 
 def both_orders(values: Values) -> None:
-    """Draw what attention reads, where positions are added to the words, and the weights in both orders."""
     tokens, config = values.tokens, values.config
     effect = cached(study.shuffle_effect, config, tokens, values.seed, values.order)
     if values.item.enters == "x":
@@ -673,7 +662,7 @@ def both_orders(values: Values) -> None:
                 Tile("= what attention reads", "word and position in one", shown[2]),
             ],
             tokens,
-            names(first),
+            list(map(str, range(first))),
             key="positions:sum",
             signed=True,
             noun="number",
@@ -855,7 +844,7 @@ alt.Chart(pairs).mark_point().encode(x="pair", y=alt.Y("wavelength", scale=alt.S
     dials(
         examples,
         len(similarity),
-        ink(),
+        Ink.of(theme()),
         key="positions:dials",
         before=before,
         label=f"{len(examples)} pairs of dimensions rotating over {len(similarity)} positions",
@@ -1045,7 +1034,7 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
     dials(
         drawn,
         count,
-        ink(),
+        Ink.of(theme()),
         key="positions:hands",
         label=f"{len(drawn)} of {len(pairs)} pairs of sine and cosine over {count} positions",
     )
@@ -1053,7 +1042,6 @@ def hands(values: Values, most: int) -> tuple[Any, tuple[measure.Pair, ...]]:
 
 
 def waves(values: Values) -> tuple[Any, Equation]:
-    """Draw the fastest pair of sine and cosine, and what it alone and all pairs say of two positions."""
     st.markdown("**A position, as a clock**")
     table, pairs = hands(values, 1)
     count = len(table)
@@ -1062,10 +1050,10 @@ def waves(values: Values) -> tuple[Any, Equation]:
     alone[example] = -1.0
     close = np.flatnonzero(alone >= alone.max() - 0.05)
     twin = int(close[np.abs(close - example).argmin()])  # the nearest, which a phone shows too
-    together = float(measure.cosines(table)[example, twin])
+    together = number(float(measure.cosines(table)[example, twin]))
     fact(
         f"By one hand, position {example} looks like position {twin} (cosine **{number(float(alone[twin]))}**). All "
-        f"{len(pairs)} hands tell them apart: **{number(together)}**."
+        f"{len(pairs)} hands tell them apart: **{together}**."
     )
     return table, example_row(values, table.numpy())
 
@@ -1105,11 +1093,10 @@ def source(values: Values) -> None:
     count = sum(weight.numel() for weight in layer.position.parameters())
     others = sum(weight.numel() for weight in layer.parameters()) - count
     learned = f"has {count:,} parameters" if count else "has no parameters"
-    note = " Its parameters are random here, not trained."
     caption(
         f"{values.item.name} {learned}; the rest of the layer has {others:,} (d_model {values.d_model}, "
         f"{values.heads} heads). There is no mask: a causal mask would also tell the order."
-        f"{note * bool(count)}",
+        f"{' Its parameters are random here, not trained.' * bool(count)}",
         width=PROSE,
     )
     own, *bases = inspect.getmro(type(layer.position))

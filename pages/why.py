@@ -673,8 +673,10 @@ def _board(shown: bool, data: Comparison) -> None:
         for column, part in zip(st.columns(2, gap="medium"), data.parts, strict=True):
             how = part.status.message
             if part.status.state == "finished":
-                spent = duration(part.last.train_seconds)
-                how = f"Finished after {plural(part.last.step, 'step')} in {spent} of training."
+                how = (
+                    f"Finished after {plural(part.last.step, 'step')} in "
+                    f"{duration(part.last.train_seconds)} of training."
+                )
             with column:
                 show_progress(
                     part.run,
@@ -699,7 +701,6 @@ def _board(shown: bool, data: Comparison) -> None:
 
 
 def _figures(shown: bool, data: Comparison) -> None:
-    """The alignment, beside it the curves over training once they are `shown`; one click further all numbers."""
     add_script(partial(script, data))
     sentence = data.sentence
     left, right = st.columns([0.56, 0.44], gap="medium")

@@ -150,9 +150,11 @@ def projected(
     x = embed(source.tokens, config.d_model, seed)[0]
     rows = slice(head * config.head_dim, (head + 1) * config.head_dim)
     w = [part.weight[rows].T for part in (projection.query, projection.key, projection.value)]
-    made = (steps.q[0, head], steps.k[0, head], steps.v[0, head])
     if not all(
-        torch.allclose(x @ each, value, atol=1e-5) for each, value in zip(w, made, strict=True)
+        torch.allclose(x @ each, value, atol=1e-5)
+        for each, value in zip(
+            w, (steps.q[0, head], steps.k[0, head], steps.v[0, head]), strict=True
+        )
     ):
         return None  # a position added to x or rotated q and k, or the score scaled them
     return x.numpy(), [each.numpy() for each in w]

@@ -315,7 +315,6 @@ def rotation(rng: random.Random) -> Drawn | None:
     }
     turned = Rotary(4, 100.0, "interleaved").rotate(torch.ones(1, 1, 64, 4))[0, 0]
     scores = {pair: float(turned[pair[0]] @ turned[pair[1]]) for pair in pairs}
-    mine = float(turned[query] @ turned[query - distance])
     right = (query + shift, query - distance + shift)
     names = {pair: f"{pair[0]} and {pair[1]}" for pair in pairs}
     return make_question(
@@ -326,7 +325,7 @@ def rotation(rng: random.Random) -> Drawn | None:
         names[right],
         tuple(names[pair] for pair in sorted(pairs - {right})),
         f"Only the distance counts: {query} − {query - distance} = {right[0]} − {right[1]} = {distance}; for "
-        f"q = k = (1, 1, 1, 1) both score {mine:.2f} and {scores[right]:.2f}.",
+        f"q = k = (1, 1, 1, 1) both score {turned[query] @ turned[query - distance]:.2f} and {scores[right]:.2f}.",
     )
 
 

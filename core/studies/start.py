@@ -97,11 +97,10 @@ def order() -> dict[str, Any]:
     from core.attention.masks.patterns import causal
     from core.attention.positions.relative import sinusoids
 
-    allowed = causal(ScoreBlock.whole(POSITIONS, POSITIONS))
     table = sinusoids(torch.arange(float(POSITIONS)), DIMS)
     return {
         "sinusoids": [[round(float(value), 3) for value in row] for row in table],
-        "causal": allowed.int().tolist(),
+        "causal": causal(ScoreBlock.whole(POSITIONS, POSITIONS)).int().tolist(),
     }
 
 

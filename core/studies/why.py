@@ -212,8 +212,12 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
         first, outputs[model] = decoded[0][index], decoded[-1][index].predicted
         if model.score is not None:
             recorded = {r.step for r in records}
-            steps = thinned([step for step in run.frame_steps() if step in recorded], FRAMES)
-            weights = ((step, run.frame(step).get(f"{index}:cross")) for step in steps)
+            weights = (
+                (step, run.frame(step).get(f"{index}:cross"))
+                for step in thinned(
+                    [step for step in run.frame_steps() if step in recorded], FRAMES
+                )
+            )
             frames = [(step, each[-1, 0]) for step, each in weights if each is not None]
     if first is None:
         return None
@@ -222,9 +226,7 @@ def sentence(runs: Mapping[Model, tuple[Run, Sequence[Record]]]) -> Sentence | N
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
     """Every second, fourth, … item, at most `most`, and the last: the items that stay do not change as more come."""
-    stride = 1
-    while len(items) > most * stride:
-        stride *= 2
+    stride = 1 << ((len(items) - 1) // most).bit_length()
     return [item for i, item in enumerate(items) if i % stride == 0 or i == len(items) - 1]
 
 
