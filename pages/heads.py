@@ -795,6 +795,10 @@ for name, cache in caches.items():
         "is the count of query heads, G of heads of keys and values, D the count of numbers in a head, R "
         "that in a latent vector and R_rope that in its rotated key."
     )
+    draw_cache(values, names, caches)
+
+
+def draw_cache(values: Values, names: Sequence[str], caches: Sequence[heads.CacheSize]) -> None:
     left, right = st.columns([0.36, 0.64], gap="medium")
     with left:
         bars(
