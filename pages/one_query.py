@@ -512,7 +512,6 @@ FRACTIONS = {0.5: "½", 0.25: "¼", 0.125: "⅛", 0.75: "¾"}
 def stage_words(
     config: AttentionConfig, reading: Reading, real: int | None, typed: bool
 ) -> tuple[StageTexts, ...]:
-    """Title, short name, rule and column head of the six stages."""
     source = "Q, K, V given" if typed else rule("projection", config.projection, changed=False)
     places = enters(config.position)
     position = ", x + position" if "x" in places else ", rotated" if "q, k" in places else ""
@@ -1426,7 +1425,6 @@ def choice_of_link(axis: str, text: str) -> Choice:
 
 
 def link_errors() -> list[str]:
-    """A sentence for each other text of the link that is refused."""
     link = {
         name.removeprefix("one:"): text
         for name, text in st.query_params.items()

@@ -92,7 +92,6 @@ WIDTH, HEIGHT, PAD = 144, 72, 6
 
 
 def thumbnail(stop: str, data: dict[str, Any], theme: Theme) -> str:
-    """The thumbnail of a stop, by its first page, from the saved numbers of that page."""
     (label, draw), ink = THUMBNAILS[stop], Ink.of(theme)
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

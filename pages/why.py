@@ -153,7 +153,6 @@ FIELDS = Fields(
 
 
 def controls(live_pair: Pair | None) -> Controls:
-    """The settings of the next two runs, in a popover, and the button that starts or stops them."""
     with st.container(horizontal=True, gap="small"):
         with st.popover("Settings", icon=":material/tune:", help="What the next two runs train"):
             values = Controls(**FIELDS.draw(into=HERE))
