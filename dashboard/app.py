@@ -92,7 +92,6 @@ def open_pressed() -> None:
 
 
 def load_first_model() -> None:
-    """Load the model with which the pages of Look inside open, and transformers with it."""
     from dashboard.ui.models import EMBEDDED, load_model  # Start here needs no models
 
     load_model(EMBEDDED)

@@ -56,8 +56,8 @@ def link_value(
 ) -> None:
     """Take the session's value of a key from the link, or write it there unless it is the default.
 
-    A text that this session has not written wins over the session's value; one that `read` refuses (ValueError) is
-    removed. `name` is the link's, the key by default; `always` writes the default too.
+    A text that this session has not written wins over the session's value; one that `read` refuses (ValueError,
+    KeyError) is removed. `name` is the link's, the key by default; `always` writes the default too.
     """
     if went_back(name or key):
         st.session_state[key] = default
@@ -71,7 +71,7 @@ def link_value(
 def take_link(key: str, read: Reader, *, name: str | None = None) -> None:
     """Put a text of the link that this session has not written into the session."""
     if is_new(name or key):
-        with suppress(ValueError):  # a ConfigError is one
+        with suppress(ValueError, KeyError):  # a ConfigError is the first
             st.session_state[key] = read(st.query_params[name or key])
 
 
@@ -172,15 +172,8 @@ def as_text(value: Any) -> str:
 
 
 def one_of(options: Iterable[Any]) -> Reader:
-    """The reader of the text of one of the options; ValueError for another one."""
-    texts = {as_text(option): option for option in options}
-
-    def read(text: str) -> Any:
-        if text not in texts:
-            raise ValueError(f"{text[:40]!r} is not on offer")
-        return texts[text]
-
-    return read
+    """The reader of the text of one of the options; KeyError for another one."""
+    return {as_text(option): option for option in options}.__getitem__
 
 
 def between(low: float, high: float, number: type[int] | type[float] = int) -> Reader:
@@ -442,7 +435,7 @@ class Field:
         """Draw the widget with these arguments beside its own; returns its value, None for an empty one."""
 
     def value_of(self, text: str, values: Values) -> Any:
-        """The value of a text in a link; ValueError for one that is refused."""
+        """The value of a text in a link; ValueError or KeyError for one that is refused."""
         return text
 
     def expected(self, values: Values) -> str:
@@ -681,7 +674,7 @@ class Fields:
                 continue
             try:
                 values[name] = each.value_of(text, values)  # on which those after it may depend
-            except ValueError:
+            except (ValueError, KeyError):
                 sentences.append(
                     f"The link says {name} = {plain(text[:40])}; expected {each.expected(values)}."
                 )

@@ -273,7 +273,6 @@ def pattern_to_text(configs: Iterable[AttentionConfig]) -> str:
 
 
 def pattern_from_text(text: str, sizes: tuple[int, int] | None) -> tuple[AttentionConfig, ...]:
-    """The configs of such a text; ConfigError for an invalid one."""
     reader = _Reader(text)
     configs = [reader.config(sizes)]
     while reader.accept(NEXT):

@@ -490,7 +490,7 @@ class Download:
             target=self._run, args=(token,), name=f"download {plan.repo}", daemon=True
         ).start()
 
-    def stop(self) -> None:  # which the page does not wait for
+    def stop(self) -> None:  # at the next bytes; the page does not wait for it
         self._stop.set()
         downloads.pop(self.plan.repo, None)
 

@@ -333,7 +333,7 @@ def test_a_refused_text_says_what_would_fit():
 
 
 def fits(field, text):
-    with suppress(ValueError):
+    with suppress(ValueError, KeyError):
         return field.value_of(text, Values()) is not None
     return False
 
