@@ -4,13 +4,10 @@ Made for the Streamlit that constraints.txt pins. `tests/dashboard/test_health.p
 version, so that each is looked at again: is there a public way now?
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-
-from core.event_log import log
 
 MADE_FOR = "1.67"  # major and minor version
 
@@ -31,13 +28,10 @@ def script_run() -> Any:
 
 
 def register_metrics(families: Mapping[str, Family]) -> None:
-    """Add families to Streamlit's own at /_stcore/metrics; without its manager of metrics there are Streamlit's alone."""
-    try:
-        from streamlit.runtime import get_instance
+    """Add families to Streamlit's own at /_stcore/metrics."""
+    from streamlit.runtime import get_instance
 
-        get_instance().stats_mgr.register_provider(metrics_provider(families))
-    except (ImportError, AttributeError) as error:
-        log("metrics_refused", logging.WARNING, error=type(error).__name__)
+    get_instance().stats_mgr.register_provider(metrics_provider(families))
 
 
 def metrics_provider(families: Mapping[str, Family]) -> Any:

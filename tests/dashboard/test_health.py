@@ -576,9 +576,5 @@ def test_this_is_the_streamlit_they_were_made_for():
     )
 
 
-def test_outside_of_a_page_there_is_no_run_and_without_a_manager_of_metrics_the_server_goes_on(
-    monkeypatch,
-):
+def test_outside_of_a_page_there_is_no_run():
     assert streamlit_internals.script_run() is None
-    monkeypatch.setattr("streamlit.runtime.get_instance", object)
-    streamlit_internals.register_metrics({})
