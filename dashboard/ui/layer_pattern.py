@@ -26,7 +26,7 @@ from core.training.sweeps import SAME, value_text
 from dashboard.draw.formats import plain
 from dashboard.draw.palette import CATEGORIES
 from dashboard.navigation import step_of
-from dashboard.ui.links import KEEP, between, link_value
+from dashboard.ui.links import KEEP, between, config_error, link_value
 from dashboard.ui.mechanism import mechanism, pattern_from_text, pattern_to_text
 from dashboard.ui.panels import lazy_panel, theme
 
@@ -313,10 +313,7 @@ def published(kind: Any, d_model: int, num_heads: int) -> dict[str, Attentions]:
 
 
 def _resized(config: AttentionConfig, first: AttentionConfig) -> AttentionConfig:
-    try:
-        return _at(config, first)
-    except ConfigError:
-        return config
+    return config if config_error(_at, config, first) else _at(config, first)
 
 
 def _set_own(key: str, toggle: str, first: AttentionConfig) -> None:

@@ -142,10 +142,10 @@ def choose_model(
 
 @contextmanager
 def input_errors() -> Iterator[None]:
-    """Show a PretrainedError as a note, and go on after the block."""
+    """Show a PretrainedError or LimitReached as a note, and go on after the block."""
     try:
         yield
-    except PretrainedError as error:
+    except (PretrainedError, LimitReached) as error:
         st.info(plain(without_paths(str(error))), icon=":material/edit:")
 
 
@@ -625,7 +625,7 @@ def _upload_field(
     decode: Callable[[bytes], Array],
     example: Callable[[str], Array],
 ) -> Array:
-    """An example, or the person's own file, stored in the session; PretrainedError without a file."""
+    """An example, or the person's own file, stored in the session; PretrainedError without one, LimitReached for too many."""
     choice, upload = st.columns([1, 1.4], vertical_alignment="bottom")
     name = choice.selectbox(
         noun.capitalize(),
@@ -645,10 +645,7 @@ def _upload_field(
         help="It stays in this session and is not part of the link.",
     )
     if file is not None:
-        try:
-            admit_upload(file)
-        except LimitReached as error:
-            raise PretrainedError(str(error)) from error
+        admit_upload(file)
         st.session_state[key] = decode(file.getvalue())
     reject_if(key not in st.session_state, f"Upload a {noun}, or choose one from the list.")
     return st.session_state[key]
