@@ -421,7 +421,6 @@ AIR = 1.25  # factor of free space above and below, at least
 STEPS = 2  # to a power of ten, in which an axis ends
 
 RACE, CHOSEN, RESULT = key("race"), key("chosen"), key("result")
-POLLING = key("beating")
 
 
 def page() -> None:
@@ -431,7 +430,8 @@ def page() -> None:
     )
     take_built("efficient", adopt, axes=("kernel",))
     # one fragment, which polls while a race runs
-    st.fragment(_benchmark, run_every=POLL_INTERVAL if running() else None, key=key("explore"))()
+    live = running() is not None
+    st.fragment(_benchmark, run_every=POLL_INTERVAL if live else None, key=key("explore"))(live)
     implied_weights()
     details("Equations, papers and the code that just ran", _sources, key("sources"))
 
@@ -449,7 +449,7 @@ def running() -> study.Race | None:
     return current if current is not None and current.alive else None
 
 
-def _benchmark() -> None:
+def _benchmark(live: bool) -> None:
     # Store the points of a race
     if current := st.session_state.get(RACE):
         current.poll()
@@ -457,7 +457,7 @@ def _benchmark() -> None:
             st.session_state[RESULT] = study.Result.of_race(st.session_state[CHOSEN], current)
     chosen, picture = draw_controls()
     with picture:
-        older = draw_progress(chosen)
+        older = draw_progress(chosen, live)
         result = st.session_state.get(RESULT) or study.load_result()
         kernels = [choice.key for choice in chosen.kernels if result.of(choice.key)]
         _figures(result, kernels)
@@ -504,19 +504,18 @@ def _benchmark() -> None:
 
 
 def _start(chosen: study.Conditions) -> None:
-    configs = chosen.configs()[0]
-    possible = tuple(choice for choice in chosen.kernels if choice.key in configs)
+    possible = tuple(choice for choice in chosen.kernels if choice.key in chosen.configs()[0])
     st.session_state[CHOSEN] = chosen = replace(chosen, kernels=possible)
     st.session_state[RACE] = study.start_race(chosen)
 
 
 def _stop(current: study.Race) -> None:
-    current.stop()
-    current.wait(POLL_INTERVAL)
+    current.stopped.set()
+    current.thread.join(POLL_INTERVAL)
 
 
-def draw_progress(chosen: study.Conditions) -> bool:
-    """Show how far a race is; its end stops the polling.
+def draw_progress(chosen: study.Conditions, live: bool) -> bool:
+    """Show how far a race is; its start and its end run the whole page, which is `live` while it polls.
 
     Returns whether no race is on and the controls are others than those of the curves.
     """
@@ -528,14 +527,11 @@ def draw_progress(chosen: study.Conditions) -> bool:
             current.fraction,
             text="Waiting for another measurement to end" if current.waiting else "Measuring",
         )
-        if POLLING not in st.session_state:
-            st.session_state[POLLING] = True
-            st.rerun(scope="app")
-        return False
-    if current.error:
-        st.error(plain(current.error))
-    del st.session_state[RACE]
-    if st.session_state.pop(POLLING, False):
+    else:
+        if current.error:
+            st.error(plain(current.error))
+        del st.session_state[RACE]
+    if live != current.alive:
         st.rerun(scope="app")
     return False
 
@@ -739,7 +735,7 @@ def implied_weights() -> None:
     sentence = (
         f"On average, a weight of {first} differs from exact attention by **{number(near.mean_error)}**, one of "
         f"{last} by **{number(far.mean_error)}**. The largest weight of linear attention is "
-        f"{number(linear.largest)}, that of softmax {number(exact.largest)}."
+        f"{number(float(linear.weights.max()))}, that of softmax {number(float(exact.weights.max()))}."
     )
     pin = read_linked("efficient", key("pin"), (len(tokens), len(tokens)))
     pin = multiples(tiles, labels(tokens), key=key("maps"), fact=sentence, height=190, pin=pin)

@@ -41,11 +41,6 @@ def limits(device: str) -> Limits:
     return replace(LIMITS, bytes=torch.cuda.mem_get_info()[0] / 2) if device == CUDA else LIMITS
 
 
-def with_defaults(choice: Choice) -> Choice:
-    """The choice with every parameter written out, so that a missing one equals its default."""
-    return complete(choice, AXES["kernel"], "kernel")
-
-
 @dataclass(frozen=True)
 class Conditions:
     """Which kernels race, and on what."""
@@ -68,7 +63,11 @@ class Conditions:
 
     def covers(self, other: Conditions) -> bool:
         """Whether a result for these conditions also answers the other ones; their lengths may differ."""
-        return {*map(with_defaults, other.kernels)} <= {*map(with_defaults, self.kernels)} and (
+        mine, others = (
+            {complete(choice, AXES["kernel"], "kernel") for choice in each.kernels}
+            for each in (self, other)
+        )
+        return others <= mine and (
             replace(self, kernels=(), longest=0) == replace(other, kernels=(), longest=0)
         )
 
@@ -89,17 +88,13 @@ class Conditions:
         params = dict(choice.params)
         if any(param.key == TABLE for param in ENTRIES[kernel].params):
             params[TABLE] = max(self.longest, SHORTEST)
-        return AttentionConfig(
-            HEADS * HEAD_DIM, HEADS, mask=self.mask(kernel), kernel=Choice.of(kernel, **params)
-        )
-
-    def mask(self, kernel: str) -> Choice:
-        """The mask that a kernel is measured with."""
-        if kernel not in BANDED:
-            return Choice("causal" if self.causal else "none")
+        whole, band = Choice("none"), Choice.of("local", window=self.window)
         if self.causal:
-            return Choice.of("causal_local", lookback=self.window)
-        return Choice.of("local", window=self.window)
+            whole, band = Choice("causal"), Choice.of("causal_local", lookback=self.window)
+        mask = band if kernel in BANDED else whole
+        return AttentionConfig(
+            HEADS * HEAD_DIM, HEADS, mask=mask, kernel=Choice.of(kernel, **params)
+        )
 
 
 def machine(device: str = CPU, threads: int | None = None) -> str:
@@ -114,30 +109,25 @@ def machine(device: str = CPU, threads: int | None = None) -> str:
 
 
 class Race:
-    """Benchmarks in a thread: a page polls their fraction, points, and error. `reports` are those of `cost.race`."""
+    """Benchmarks in a thread: a page polls their fraction, points, and error. `reports` are those of `cost.race`.
+
+    They end after the call that is being measured, once `stopped` is set or nobody has polled for LEFT seconds.
+    """
 
     def __init__(self, reports: Iterator[Progress]) -> None:
         self.fraction, self.error = 0.0, ""
         self.points: list[Measurement] = []
         self.waiting = self.alive = True
-        self._stop, self._last_poll = threading.Event(), time.monotonic()
-        self._thread = threading.Thread(target=self._run, args=(reports,), daemon=True)
-        self._thread.start()
+        self.stopped, self._last_poll = threading.Event(), time.monotonic()
+        self.thread = threading.Thread(target=self._run, args=(reports,), daemon=True)
+        self.thread.start()
 
     def poll(self) -> None:
         """Say that the page is still there."""
         self._last_poll = time.monotonic()
 
-    def stop(self) -> None:
-        """End after the call that is being measured."""
-        self._stop.set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait at most so long for the end."""
-        self._thread.join(seconds)
-
     def _ended(self) -> bool:
-        return self._stop.is_set() or time.monotonic() - self._last_poll > LEFT
+        return self.stopped.is_set() or time.monotonic() - self._last_poll > LEFT
 
     def _run(self, reports: Iterator[Progress]) -> None:
         try:
@@ -210,7 +200,6 @@ class Implied:
     kernel: str
     weights: np.ndarray
     mean_error: float  # mean |difference| from exact's over all cells of all heads
-    largest: float  # of all its weights
 
 
 def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
@@ -220,12 +209,7 @@ def implied(choice: Choice, tokens: tuple[str, ...], causal: bool) -> Implied:
         weights_of(config, tokens),
         weights_of(config.with_(kernel=Choice("exact")), tokens),
     )
-    return Implied(
-        choice.key,
-        weights.numpy(),
-        float((weights - exact_weights).abs().mean()),
-        float(weights.max()),
-    )
+    return Implied(choice.key, weights.numpy(), float((weights - exact_weights).abs().mean()))
 
 
 def weights_of(config: AttentionConfig, tokens: tuple[str, ...]) -> Tensor:
@@ -253,7 +237,7 @@ def main() -> None:
     current = start_race(conditions, time.process_time)
     while current.alive:
         current.poll()
-        current.wait(1.0)
+        current.thread.join(1.0)
         print(f"{current.fraction:.0%}", flush=True)
     if current.error:
         raise SystemExit(current.error)

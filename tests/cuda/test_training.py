@@ -422,6 +422,6 @@ def test_a_call_is_timed_to_the_end_of_its_work():
 
 def test_a_race_runs_in_its_thread():
     contest = Race(race({"fused": kernel_config("fused")}, [128, 256], rounds=2, device=CUDA))
-    contest.wait(60)
+    contest.thread.join(60)
     assert not contest.alive and not contest.error and len(contest.points) == 2
     assert machine_text(CUDA).startswith(torch.cuda.get_device_name())
