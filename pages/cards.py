@@ -57,8 +57,7 @@ key = "cards:{}".format  # a widget's key, which is also its name in the link
 
 
 def name(model: str) -> str:
-    one = card(model)
-    return f"{one.name} · {one.year}"
+    return f"{card(model).name} · {card(model).year}"
 
 
 FIELDS = Fields(
@@ -219,10 +218,9 @@ def script(values: Values) -> Script:
         "cached": np.array(one.token_bytes),
         "size": np.array(one.cache_bytes(length) if one.stores else 0),
     }
-    text = "The layers of one published model, its parameters, its cache, and the FLOPs of a token."
     cells = [
         Cell(
-            text,
+            "The layers of one published model, its parameters, its cache, and the FLOPs of a token.",
             f"""
 from core.models.cards import card
 
@@ -237,10 +235,9 @@ print(f"{{parameters:,}} parameters, {{active:,}} used by a token; {{flops:.3g}}
     ]
     if not drawn:
         return Script(tuple(cells), results)
-    text = "Bytes of the cache of one sequence by its length, of this model and of those beside it."
     cells.append(
         Cell(
-            text,
+            "Bytes of the cache of one sequence by its length, of this model and of those beside it.",
             f"""
 from core.models.cards import curves
 

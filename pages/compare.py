@@ -300,9 +300,7 @@ PARAMETERS = tuple(link_texts(default_controls()))
 
 def from_query(query: Mapping[str, str | list[str]]) -> tuple[study.Comparison, list[str]]:
     controls, refused = default_controls(), []
-    for name in PARAMETERS:
-        if name not in query:
-            continue
+    for name in filter(query.__contains__, PARAMETERS):
         try:
             controls = with_parameter(controls, name, query[name])
         except (ConfigError, ValueError) as error:
@@ -713,9 +711,9 @@ def script(
 
 names = {source_of([names[index] for index in drawn])}
 comparison = {made}
-maps = {call}({model}comparison)
-tokens = maps.tokens.names
-weights = {{name: each.weights for name, each in zip(names, maps.results)}}  # (T, T) of the drawn head
+read, maps = {call}({model}comparison)
+tokens = read.names
+weights = {{name: each.weights for name, each in zip(names, maps)}}  # (T, T) of the drawn head
 {difference}""",
                 """
 from core.show import show_maps
@@ -797,7 +795,7 @@ def page() -> None:
     if maps is None:
         panels(controls, names)
     else:
-        measure = _draw_result(controls, names, maps)
+        measure = _draw_result(controls, names, *maps)
     index = st.session_state.pop(EDITING, None)
     if index is not None and index < len(controls.mechanisms):
         _dialog(controls, index)
@@ -826,7 +824,7 @@ def _compute_maps(controls: study.Comparison) -> study.Maps | None:
         return None
     if not controls.seeded:
         st.session_state[LOADED] = True
-    if not maps.tokens.names:
+    if not maps[0].names:
         st.info(
             "There is no token here. Open Tokens and type a word, or a sentence.",
             icon=":material/edit:",
@@ -836,9 +834,11 @@ def _compute_maps(controls: study.Comparison) -> study.Maps | None:
 
 
 def _draw_result(
-    controls: study.Comparison, names: Sequence[str], maps: study.Maps
+    controls: study.Comparison,
+    names: Sequence[str],
+    tokens: study.Tokens,
+    results: Sequence[study.MapResult],
 ) -> Callable[[], None] | None:
-    tokens, results = maps.tokens, maps.results
     tiles = {}  # a mechanism's map under its name and rule, with its index as marker
     for index, each in enumerate(results):
         if not each.error:

@@ -1,6 +1,7 @@
 """All mechanisms: look up any choice of the six axes, see what it does to one sentence, and read all of its entry."""
 
 import inspect
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -95,8 +96,8 @@ FIELDS = Fields(
 
 def config_of(axis: str, name: str, params: dict[str, Value]) -> AttentionConfig:
     """The baseline with a choice and what it needs beside it; ConfigError where its parameters are refused."""
-    others = {other: example(other, choice) for other, choice in needs(axis, name).items()}
-    return BASELINE.with_(**others, **{axis: example(axis, name, **params)})
+    beside = {other: example(other, choice) for other, choice in needs(axis, name).items()}
+    return BASELINE.with_(**beside, **{axis: example(axis, name, **params)})
 
 
 # What the page computes as Python.
@@ -209,13 +210,10 @@ def explore(axis: str) -> None:
     if conditions:
         caption(conditions, width=PROSE)
     if item.params:
-        # Each parameter with its meaning and bounds, as Markdown
-        rows = ["| parameter | meaning | default | range |", "| --- | --- | --- | --- |"]
-        rows += [
-            f"| {plain(p.name)} | {plain(p.meaning)} | {plain(str(p.default))} | {plain(bounds(p))} |"
-            for p in item.params
-        ]
-        st.markdown("\n".join(rows))
+        draw_rows(
+            ("parameter", "meaning", "default", "range"),
+            ((p.name, p.meaning, str(p.default), bounds(p)) for p in item.params),
+        )
     details("What it can be combined with", partial(compatible_panel, axis, item), key("fits"))
     if config is not None:
         details("The code that just ran", partial(source, axis, item, config), key("code"))
@@ -258,13 +256,8 @@ def maps(
     }
     left, right = st.columns([5, 2], gap="small")
     with left:
-        pin = multiples(
-            tiles,
-            TOKENS,
-            key=key("both"),
-            pin=read_linked("mechanisms", key("pin"), after.shape),
-            **options,
-        )
+        linked = read_linked("mechanisms", key("pin"), after.shape)
+        pin = multiples(tiles, TOKENS, key=key("both"), pin=linked, **options)
         write_linked("mechanisms", key("pin"), pin)
     with right:
         difference_map(tiles[1], tiles[0], TOKENS, key=key("difference"), **options)
@@ -281,20 +274,25 @@ def compatible_panel(axis: str, item: Entry) -> None:
     """Draw the choices that this one cannot go with, each with the reason; every pair is tried."""
     conflicts = cached(refusals, axis, item.key)
     total = sum(len(entries) for other, entries in AXES.items() if other != axis)
-    name = plain(item.name)
     if not conflicts:
-        st.markdown(f"{name} can be combined with all {total} choices of the other five axes.")
+        st.markdown(
+            f"{plain(item.name)} can be combined with all {total} choices of the other five axes."
+        )
         return
     st.markdown(
-        f"{name} can be combined with {total - len(conflicts)} of the {total} choices of the other axes, and "
-        f"not with these {len(conflicts)}:"
+        f"{plain(item.name)} can be combined with {total - len(conflicts)} of the {total} choices of the other "
+        f"axes, and not with these {len(conflicts)}:"
     )
-    rows = ["| axis | choice | reason |", "| --- | --- | --- |"]
-    rows += [
-        f"| {NAMES[other]} | {plain(entry(other, choice).name)} | {plain(reason)} |"
-        for other, choice, reason in conflicts
-    ]
-    st.markdown("\n".join(rows))
+    rows = (
+        (NAMES[other], entry(other, choice).name, reason) for other, choice, reason in conflicts
+    )
+    draw_rows(("axis", "choice", "reason"), rows)
+
+
+def draw_rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table whose cells have as many lines as they need, as Markdown."""
+    cells = [head, ["---"] * len(head), *(map(plain, row) for row in rows)]
+    st.markdown("\n".join(f"| {' | '.join(line)} |" for line in cells))
 
 
 def source(axis: str, item: Entry, config: AttentionConfig) -> None:

@@ -166,8 +166,8 @@ def draw_controls() -> Values | None:
         st.error(plain(str(error)))
         return None
     tokens, _, first = example()
-    numbered = tuple(f"key {at}" for at in range(len(scores)))
-    names = tokens if len(scores) == len(tokens) else numbered
+    numbered = [f"key {at}" for at in range(len(scores))]
+    names = tokens if len(scores) == len(tokens) else tuple(numbered)
     top = max(
         range(len(scores)), key=lambda at: -math.inf if (score := scores[at]) is None else score
     )

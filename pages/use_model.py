@@ -421,7 +421,7 @@ def _view() -> None:
     if choice is not None and choice.pretrained is not None:
         pretrained, own = choice.pretrained, None
         with input_errors():
-            job = task_of(pretrained)
+            own = task_of(pretrained)
             {
                 "embed": embed,
                 "fill": fill,
@@ -429,8 +429,7 @@ def _view() -> None:
                 "next": probabilities,
                 "translate": translate,
                 "picture": probabilities,
-            }[job.key](choice, pretrained)
-            own = job
+            }[own.key](choice, pretrained)
 
         def others() -> None:
             if own is not None:

@@ -122,26 +122,22 @@ class MapResult:
         return float(sizes[np.abs(rows - columns) <= NEAR].sum() / (sizes.sum() or 1.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Maps:
-    """The tokens, and the map of each mechanism on them; none where there is no token."""
-
-    tokens: Tokens
-    results: tuple[MapResult, ...]
+Maps = tuple[Tokens, tuple[MapResult, ...]]
 
 
 def compare_pretrained(model: Pretrained, comparison: Comparison) -> Maps:
-    """The maps with MiniLM's queries and keys; PretrainedError when it has nothing to read."""
+    """`compare` with MiniLM's queries and keys; PretrainedError when it has nothing to read."""
     return compare(comparison, layer_qkv(model, comparison.text, comparison.layer_head[0]))
 
 
 def compare(comparison: Comparison, recorded: LayerQKV | None = None) -> Maps:
-    """The maps of a seeded layer, or with the queries and keys that were recorded of a model."""
+    """The tokens, and the map of each mechanism on them, none where there is no token.
+
+    Queries and keys are those of a seeded layer, or were recorded of a model.
+    """
     tokens = tokens_of(comparison, recorded)
-    if not tokens.names:
-        return Maps(tokens, ())
-    maps = [compute_map(comparison, config, recorded) for config in comparison.mechanisms]
-    return Maps(tokens, tuple(maps))
+    configs = comparison.mechanisms if tokens.names else ()
+    return tokens, tuple(compute_map(comparison, config, recorded) for config in configs)
 
 
 def tokens_of(comparison: Comparison, recorded: LayerQKV | None = None) -> Tokens:
