@@ -103,6 +103,7 @@ FIELDS = Fields(
     writer=Select(
         "Model that writes",
         {SEEDED: "4 layers of 512, seeded", TRAINED: "2 layers of 64, trained"},
+        span=3,
         help="A decoder with random weights, whose text means nothing, or the lab's own trained "
         "one, which is smaller.",
     ),
@@ -113,6 +114,7 @@ FIELDS = Fields(
         study.MAX_TOKENS,
         8,
         slider=True,
+        span=3,
         help=f"How many tokens are written after the prompt. On this machine at most {study.LIMIT:g} s.",
     ),
     model=Select(
@@ -178,12 +180,14 @@ FIELDS = Fields(
     lengths=Text(
         "Lengths of the sequences",
         "90, 37, 12, 61, 25",
+        span=4,
         help=f"Up to {study.MAX_SEQUENCES} numbers of tokens, at most {study.LONGEST}, with commas between.",
     ),
     page=SelectSlider(
         "Tokens a page",
         (8, 16, 32, 64),
         16,
+        span=2,
         help="How many tokens' keys and values one page of memory holds.",
     ),
 )
@@ -377,7 +381,7 @@ def draw_steps() -> None:
     try:
         with one_thread():
             result = shared(study.decode_steps, typed)
-            changes = cached(study.usual_changes)
+            changes = cached(study.changes, study.PROMPT)
     except ValueError as error:
         st.warning(plain(str(error)))
         return
@@ -407,9 +411,9 @@ def draw_race() -> None:
         "## The same text with and without the cache\n\nWithout a cache, every step reads the whole text again. "
         "The output is the same, so the difference is time alone."
     )
-    left, right = st.columns(2, gap="medium", vertical_alignment="bottom")
-    name = FIELDS.draw("writer", into=left).writer
-    count = FIELDS.draw("count", into=right).count
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    values = FIELDS.draw("writer", "count", into=grid)
+    name, count = values.writer, values.count
     saved = cached(study.load_measurement)
     where = f"Saved on {saved.date}, {saved.machine}, processor time, fastest of 3 rounds."
     pair = saved.pairs[name]
@@ -563,37 +567,33 @@ def draw_pages() -> None:
         "## Pages\n\nA server does not know how long each text becomes. It takes memory in pages of a few "
         "tokens, as they are needed."
     )
-    left, right = st.columns([2, 1], gap="medium", vertical_alignment="bottom")
-    typed = FIELDS.draw("lengths", into=left).lengths
-    page_size = FIELDS.draw("page", into=right).page
+    grid = st.grid(6, min_column_width=120, vertical_alignment="bottom")
+    values = FIELDS.draw("lengths", "page", into=grid)
     try:
-        lengths = study.parse_lengths(typed)
+        lengths = study.parse_lengths(values.lengths)
     except ValueError as error:
         st.warning(plain(str(error)))
         return
-    result = study.paging(lengths, page_size)
+    result = study.paging(lengths, values.page)
     add_script(partial(pages, result), "pages")
-    mode = theme()
-    places, longest = result.size, max(result.lengths)
-    rows = []
-    for sequence, length in enumerate(result.lengths):
-        squares = [
-            _square(
+    square, places = partial(_square, size=result.size, theme=theme()), result.size
+    starts = range(0, max(result.lengths), places)
+    rows = [
+        "".join(
+            square(
                 sequence,
                 max(0, min(places, length - start)),
-                min(places, longest - start),
-                places,
-                mode,
+                min(places, max(result.lengths) - start),
             )
-            for start in range(0, longest, places)
-        ]
-        rows.append(f'<div class="row">{"".join(squares)}</div>')
-    squares_in_pages = "".join(
-        _square(page.sequence, page.filled, places, places, mode) for page in result.pages
-    )
+            for start in starts
+        )
+        for sequence, length in enumerate(result.lengths)
+    ]
+    reserved = "".join(f'<div class="row">{row}</div>' for row in rows)
+    paged = "".join(square(page.sequence, page.filled, places) for page in result.pages)
     st.html(
-        f'<div class="pg"><div><h3>Room for the longest</h3>{"".join(rows)}</div>'
-        f"<div><h3>In pages</h3><div>{squares_in_pages}</div></div></div>"
+        f'<div class="pg"><div><h3>Room for the longest</h3>{reserved}</div>'
+        f"<div><h3>In pages</h3><div>{paged}</div></div></div>"
     )
     token_bytes = cache_bytes(MODELS["llama2"], FORMS["multi_head"], 1, 2)
     fewer = result.reserved - result.paged
@@ -604,7 +604,7 @@ def draw_pages() -> None:
         f"{byte_size(abs(fewer) * token_bytes)} {'less' if fewer >= 0 else 'more'}."
     )
     caption(
-        f"Each square holds {page_size} tokens; its filled part holds keys and values. Left, in the order of the "
+        f"Each square holds {values.page} tokens; its filled part holds keys and values. Left, in the order of the "
         "sequences, with room for the longest; right, in the order of memory: a sequence takes a new page only "
         "when its last one is full, and a table tells which pages are its own. Bytes as in Llama 2 7B.",
         width=PROSE,

@@ -111,7 +111,6 @@ def read(one: ModelCard) -> int:
 
 
 def fact_text(one: ModelCard) -> str:
-    """What the cache takes, beside that of a model which stores the keys and values of every head."""
     if not one.stores:
         return (
             f"{one.name} reads a whole text at once: **nothing is stored**, and each of {read(one):,} tokens takes "

@@ -548,20 +548,29 @@ def mechanisms_panel(names: Sequence[str]) -> None:
 
 
 def _act(index: int) -> None:
-    action = st.session_state[f"compare:line:{index}"]
-    order = list(range(len(st.session_state[CONTROLS].mechanisms)))
-    orders = {
-        REMOVE: [*order[:index], *order[index + 1 :]],
-        TWICE: [*order[: index + 1], *order[index:]],
-        UP: [*order[: index - 1], index, index - 1, *order[index + 1 :]],
-        DOWN: [*order[:index], index + 1, index, *order[index + 2 :]],
-    }
+    """Change a mechanism, or its place; the difference stays with its two where it can."""
+    action, controls = st.session_state[f"compare:line:{index}"], st.session_state[CONTROLS]
     if action == CHANGE:
         st.session_state[EDITING] = index
         # A new editor, which starts from the mechanism
         st.session_state[EDITS] = st.session_state.get(EDITS, 0) + 1
     elif action is not None:
-        _reorder(orders[action])
+        before = list(range(len(controls.mechanisms)))
+        order = {
+            REMOVE: [*before[:index], *before[index + 1 :]],
+            TWICE: [*before[: index + 1], *before[index:]],
+            UP: [*before[: index - 1], index, index - 1, *before[index + 1 :]],
+            DOWN: [*before[:index], index + 1, index, *before[index + 2 :]],
+        }[action]
+        minus = [order.index(old) if old in order else None for old in controls.minus]
+        free = [place for place in range(len(order)) if place not in minus]
+        store_controls(
+            replace(
+                controls,
+                mechanisms=tuple(controls.mechanisms[old] for old in order),
+                minus=tuple(free.pop(0) if place is None else place for place in minus),
+            )
+        )
 
 
 def addable() -> dict[str, str]:
@@ -625,20 +634,6 @@ def adopt(built: Built) -> None:
         st.session_state["compare:before_yours"] = old, new
         controls = replace(controls, mechanisms=new, minus=(1, 0))
     store_controls(controls)
-
-
-def _reorder(order: Sequence[int]) -> None:
-    """The mechanisms in another order, some left out or twice; the difference stays with its two where it can."""
-    controls = st.session_state[CONTROLS]
-    minus = [order.index(old) if old in order else None for old in controls.minus]
-    free = [index for index in range(len(order)) if index not in minus]
-    store_controls(
-        replace(
-            controls,
-            mechanisms=tuple(controls.mechanisms[old] for old in order),
-            minus=tuple(free.pop(0) if index is None else index for index in minus),
-        )
-    )
 
 
 @st.dialog("Change a mechanism", width="large")
@@ -909,7 +904,6 @@ def _difference(
     cell: study.Pair,
     tiles: dict[int, Tile],
 ) -> None:
-    """Draw the difference on the left; the fact and what changes the maps on the right."""
     a, b = controls.minus
     both = a != b and a in tiles and b in tiles
     left, right = st.columns([0.34, 0.66], gap="medium")

@@ -470,7 +470,6 @@ def _progress(
 @fragment
 @input_errors()
 def _outputs(search: Search, pretrained: Pretrained) -> None:
-    """Draw what a step changes, which reruns alone."""
     begin(keeps_about=True)
     if not (hypotheses := search.outputs()):
         return
@@ -656,7 +655,6 @@ def current_search(controls: Controls, pretrained: Pretrained) -> Search:
 
 
 def current_path(search: Search, hypotheses: Sequence[Hypothesis]) -> tuple[list[int], int]:
-    """The picked path and its step, which the link holds for this search."""
     bounds = len(search.tree.candidates), search.length
     pick = read_linked("generate", LINKED, bounds, search.controls)
     return picked_path(search.tree, hypotheses, pick_step(pick))

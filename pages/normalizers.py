@@ -564,7 +564,6 @@ def bars(controls: Values, rows: Sequence[RowWeights]) -> None:
 
 
 def everything(controls: Values, rows: Sequence[RowWeights]) -> None:
-    """The bars of every normalizer, and a table of what their weights measure."""
     bars(controls, rows)
     table(
         (

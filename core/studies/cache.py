@@ -103,9 +103,13 @@ def decode_steps(text: str) -> Decoding:
     return Decoding(tuple(tokens), ids.shape[1], vectors, tuple(weights), tuple(counts), unknown)
 
 
-def changes(decoding: Decoding) -> dict[str, float]:
-    """How much the last token's output changes when all earlier q, k or v are set to zero, relative to its size."""
-    tensors = {name: torch.from_numpy(decoding.vectors[name]) for name in NAMES}
+def changes(text: str) -> dict[str, float]:
+    """How much the last token's output changes when all earlier q, k or v are set to zero, relative to its size.
+
+    The tokens are those of a text and what is written after it; ValueError for a text without a word.
+    """
+    vectors = decode_steps(text).vectors
+    tensors = {name: torch.from_numpy(vectors[name]) for name in NAMES}
     usual, result = attend(*tensors.values()).out[:, :, -1], {}
     for name, tensor in tensors.items():
         last = torch.zeros_like(tensor)
@@ -113,11 +117,6 @@ def changes(decoding: Decoding) -> dict[str, float]:
         changed = attend(*(tensors | {name: last}).values()).out[:, :, -1]
         result[name] = float((changed - usual).norm() / usual.norm())
     return result
-
-
-def usual_changes() -> dict[str, float]:
-    """What zeros in place of earlier vectors change, on the prompt that the page starts with."""
-    return changes(decode_steps(PROMPT))
 
 
 # The same tokens written with and without a cache, timed on this machine.

@@ -272,7 +272,7 @@ def test_prefill_computes_all_and_each_later_step_one():
     assert all(weights.sum(-1) == pytest.approx(1, abs=1e-5) for weights in decoding.weights)
     assert all(vectors.shape == (2, 4, 19, 16) for vectors in decoding.vectors.values())
     # Earlier queries change nothing, and the answer follows
-    changes = cache_study.changes(decoding)
+    changes = cache_study.changes(cache_study.PROMPT)
     assert changes["q"] == 0 and changes["k"] > 0.1 and changes["v"] > 0.1
     assert cache_page.question(changes).answer == 0  # q
 
