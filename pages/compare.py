@@ -834,16 +834,17 @@ def _draw_result(
     tokens: study.Tokens,
     results: Sequence[study.MapResult],
 ) -> Callable[[], None] | None:
-    tiles = {}  # a mechanism's map under its name and rule, with its index as marker
-    for index, each in enumerate(results):
-        if not each.error:
-            tiles[index] = Tile(
-                names[index],
-                "implied · " * each.implied + heading_note(controls.mechanisms[index]),
-                each.weights,
-                each.mask,
-                index,
-            )
+    tiles = {  # a mechanism's map under its name and rule, with its index as marker
+        index: Tile(
+            names[index],
+            "implied · " * each.implied + heading_note(controls.mechanisms[index]),
+            each.weights,
+            each.mask,
+            index,
+        )
+        for index, each in enumerate(results)
+        if not each.error
+    }
     measure = None
     if tiles:
         # The maps under one crosshair; its pinned cell, else the default one

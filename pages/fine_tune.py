@@ -13,7 +13,7 @@ import streamlit as st
 from core.entries import ConfigError, Param
 from core.interpret.map_transform import HeadChange, changes
 from core.interpret.trace import AttentionTrace
-from core.pretrained import PretrainedError
+from core.pretrained import PretrainedError, reject_if
 from core.pretrained.finetune import (
     BOUNDS,
     LAB,
@@ -329,15 +329,14 @@ def controls() -> tuple[str, FineTuneConfig | None]:
         model = _model(name, task)
         parse(task, data, settings["seed"])
         example = str(st.session_state.get(SENTENCE) or "") if task == "classify" else ""
-        if not model:
-            return task, None
-        return task, FineTuneConfig(
-            task=task,  # type: ignore[arg-type]
-            data=data,
-            model=model,
-            logged_example=example.strip(),
-            **settings,
-        )
+        if model:
+            return task, FineTuneConfig(
+                task=task,  # type: ignore[arg-type]
+                data=data,
+                model=model,
+                logged_example=example.strip(),
+                **settings,
+            )
     except PretrainedError as error:
         field_error(error)
         st.button(
@@ -365,10 +364,10 @@ def _model(name: str, task: str) -> str | None:
     ref = resolve_model(name) if name not in PANELS else ModelRef("array", name)
     if ref is None:
         return None
-    if ref.source == "array":
-        raise PretrainedError(
-            f"{name} holds attention weights only, so there is no model to train."
-        )
+    reject_if(
+        ref.source == "array",
+        f"{name} holds attention weights only, so there is no model to train.",
+    )
     check_model(models.config_name(ref), task)
     return models.config_name(ref)
 
@@ -708,8 +707,8 @@ def before_and_after(
             help="The next run records its attention.",
         )
     both = _readings(data, str(text or ""), maps, timeline)
-    if both is None or not both.now.maps:
-        return both, None
+    if both is None:
+        return None, None
     # The list of heads, the one that moved most first, which is selected until a person picks another
     heads = {(item.layer, item.head): item for item in both.heads}
     link_value(PICK, None, one_of(heads), name=HEAD)

@@ -14,7 +14,7 @@ from core.attention import AXES, Choice, entry
 from core.attention.basics import Softmax
 from core.attention.normalizers import Entmax, Hard, Sigmoid, Sink, TopK
 from core.entries import refuse_if
-from core.studies.normalizers import (
+from core.studies.scores import (
     SWEEP,
     RowWeights,
     Scores,
@@ -392,7 +392,7 @@ def script(controls: Values, rows: Sequence[RowWeights]) -> Script:
             "The same scores through every normalizer, in double precision.",
             f"""
 from core.attention import Choice
-from core.studies.normalizers import normalize_row
+from core.studies.scores import normalize_row
 
 choices = {source_of(list(controls.choices))}
 names = {source_of(controls.names)}
@@ -410,7 +410,7 @@ for key, each in weights.items():
         Cell(
             "The weight of one key as its score runs from −6 to 6 while the others stay.",
             f"""
-from core.studies.normalizers import sweep
+from core.studies.scores import sweep
 
 picked = {controls.picked}  # {controls.names[controls.picked]!r}
 curves = {{choice.key: sweep(choice, scores, factor, picked) for choice in choices

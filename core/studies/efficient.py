@@ -186,11 +186,9 @@ class Result:
 
     def skipped(self) -> list[Measurement]:
         """The first skipped length of each kernel."""
-        first: dict[str, Measurement] = {}
-        for point in self.points:
-            if point.skipped:
-                first.setdefault(point.name, point)
-        return list(first.values())
+        skipped = [point for point in self.points if point.skipped]
+        names = dict.fromkeys(point.name for point in skipped)
+        return [next(point for point in skipped if point.name == name) for name in names]
 
 
 @dataclass(frozen=True)

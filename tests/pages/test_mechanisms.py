@@ -15,7 +15,7 @@ from core.attention import AXES, AttentionConfig, Choice, entry
 from core.attention.masks import COMPOSITIONS, build_mask
 from core.attention.properties import Pair, score_properties
 from core.seeding import seeded_layer
-from core.studies import compare, masks, normalizers, positions, scores as study
+from core.studies import compare, masks, positions, scores as study
 from core.tokens import SENTENCE
 from dashboard.draw.curves import Curve, line_chart
 from dashboard.draw.formats import duration, listed, number, percent
@@ -716,7 +716,7 @@ test_what_normalizers_says = page_cases(
 
 @each("key", NORMALIZERS)
 def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
-    row = normalizers.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
+    row = study.normalize_row(Choice(key), (1.0, None, -0.5, 3.0), 2.0)
     own = entry("normalizer", key).build(AttentionConfig(2, 1, normalizer=key))
     scores = torch.tensor([[[[2.0, 9.0, -1.0, 6.0]]]])
     weights = own(scores, torch.tensor([True, False, True, True])).detach()[0, 0, 0]
@@ -740,7 +740,7 @@ def test_what_is_drawn_is_what_the_module_and_the_snippet_compute(key):
     ],
 )
 def test_only_what_gets_weight_learns(choice, learning):
-    assert normalizers.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
+    assert study.normalize_row(choice, (3.0, 1.0, 2.5), 1.0).learning == learning
 
 
 def evaluated(latex):
@@ -756,10 +756,8 @@ def evaluated(latex):
 @each("key", NORMALIZERS)
 def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_through_it(key):
     scores = (1.0, 0.25, 1.5)
-    row = normalizers.normalize_row(Choice(key), scores, 1.0)
-    assert dict(normalizers.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(
-        row.weights[0]
-    )
+    row = study.normalize_row(Choice(key), scores, 1.0)
+    assert dict(study.sweep(Choice(key), scores, 1.0, 0))[1.0] == pytest.approx(row.weights[0])
     # Another one than these shows its equation and its result.
     if isinstance(row.normalizer, normalizers_page.WRITTEN) and key != "hard":
         for j in map(int, np.flatnonzero(row.weights)):
@@ -768,7 +766,7 @@ def test_the_numbers_in_the_equation_make_the_weight_and_the_curve_passes_throug
 
 
 def drawn(scores, names, picked, key="softmax"):
-    row = normalizers.normalize_row(Choice.of(key), scores, 1.0)
+    row = study.normalize_row(Choice.of(key), scores, 1.0)
     return normalizers_page.weights_tile(row, Values(scores=scores, names=names, picked=picked))
 
 
@@ -783,7 +781,7 @@ def test_names_are_escaped_and_weights_are_the_height_of_bars():
 
 
 def test_the_example_is_a_real_row():
-    names, query, scores = normalizers.example()
+    names, query, scores = study.example()
     assert query in names and len(scores) == len(names)
     assert normalizers_page.parse(normalizers_page.write(scores)) == scores
 
